@@ -102,10 +102,10 @@ fn calls_validate_invalid_ones_are_refused_and_coercible_ones_become_what_is_mea
     assert!(valid > 0 && invalid > 0 && coerced > 0, "there is nothing of some kind");
 }
 
-/// What is shown of a text that comes in these pieces.
-fn shown<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Option<Value> {
+/// Returns the partial value of a text that comes in these chunks.
+fn shown<'a>(chunks: impl IntoIterator<Item = &'a str>) -> Option<Value> {
     let mut partial = PartialJson::new();
-    pieces.into_iter().for_each(|piece| partial.push(piece));
+    chunks.into_iter().for_each(|chunk| partial.push(chunk));
     partial.value().cloned()
 }
 

@@ -155,7 +155,7 @@ mod tests {
     async fn one_task_waits_for_a_run_whatever_comes_to_it() {
         let gate = Gate::new();
         let model = ScriptedModel::new([Script::text("one"), Script::new().gate(&gate).say("two")]);
-        let agent = GenericAgent::builder(model.otherwise(Script::text("more")), PiPattern)
+        let agent = GenericAgent::builder(model.default_reply(Script::text("more")), PiPattern)
             .build()
             .unwrap();
         let (handle, _events) = agent.run(RunContext::new()).await.unwrap();

@@ -1,22 +1,25 @@
-//! Checks of requests, transcripts, events and logs: the rules that hold for every agent and
-//! pattern.
+//! Checks of requests, transcripts and events: the rules that hold for every agent and pattern.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::trace::line;
 use crate::log::event::{AgentEvent, Envelope, Role};
-use crate::message::{Message, MessageKind};
-use crate::model::Update;
-use crate::model::{ChatRequest, ToolChoice};
-use crate::testing::trace::line;
+use crate::message::{CallId, Message, MessageId, MessageKind};
+use crate::model::{ChatRequest, ToolChoice, Update};
 
-/// Whether a provider would take the request: every call has its result directly after its message,
-/// in source order; no result without a call; something to answer at the end; tools with unique
-/// names, and no forced choice of a tool that is not offered.
+/// Checks that a provider would accept `request`.
+///
+/// The messages fulfil [`check_transcript`] and are all meant for the model, the last one is not
+/// the assistant's, tool names are unique, and no tool is forced that is not offered.
+///
+/// # Errors
+///
+/// Returns the first rule that is violated.
 pub fn check_request(request: &ChatRequest) -> Result<(), String> {
     check_transcript(&request.messages)?;
     if let Some(message) = request.messages.iter().find(|m| !m.is_for_model()) {
-        return Err(format!("a message that is not for the model: {}", line(message)));
+        return Err(format!("a message is not for the model: {}", line(message)));
     }
     let mut names = HashSet::new();
     if let Some(twice) = request.tools.iter().find(|spec| !names.insert(&*spec.name)) {
@@ -36,8 +39,22 @@ pub fn check_request(request: &ChatRequest) -> Result<(), String> {
     }
 }
 
-/// Whether every call has exactly one result, directly after its message and in source order, no
-/// result is without a call, and call ids are unique.
+/// Checks that every call has exactly one result, directly after its message and in source order,
+/// that no result is without a call, and that call ids are unique.
+///
+/// # Errors
+///
+/// Returns the first rule that is violated.
+///
+/// ```
+/// use loopwright_core::Message;
+/// use loopwright_core::message::{AssistantMessage, MessageId, UserMessage};
+/// use loopwright_core::testing::check_transcript;
+///
+/// let user = Message::new(MessageId(1), UserMessage::from("Hello"));
+/// let assistant = Message::new(MessageId(2), AssistantMessage::default());
+/// assert_eq!(check_transcript(&[user.into(), assistant.into()]), Ok(()));
+/// ```
 pub fn check_transcript(messages: &[Arc<Message>]) -> Result<(), String> {
     let mut ids = HashSet::new();
     let mut rest = messages.iter();
@@ -68,13 +85,18 @@ pub fn check_transcript(messages: &[Arc<Message>]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether events nest, their numbers have no gaps, every tool call that started ended, and deltas
-/// belong to messages that stream. For the events of a session from its first one, or from the
-/// start of a run on.
+/// Checks that events nest, that their sequence numbers have no gaps, that every tool call that
+/// started also ended, and that the deltas of a message add up to its text.
+///
+/// The events must begin with the first event of a session or with the start of a run.
+///
+/// # Errors
+///
+/// Returns the index of the first event that violates a rule, the event, and the rule.
 pub fn check_events(events: &[Arc<Envelope>]) -> Result<(), String> {
     let mut state = Nesting::default();
     for (at, event) in events.iter().enumerate() {
-        state.take(event).map_err(|why| format!("event {at} ({:?}): {why}", event.event))?;
+        state.check(event).map_err(|why| format!("event {at} ({:?}): {why}", event.event))?;
     }
     Ok(())
 }
@@ -84,16 +106,16 @@ struct Nesting {
     seq: Option<u64>,
     run: bool,
     turn: bool,
-    message: Option<crate::message::MessageId>,
-    /// The message that streams was withdrawn: it may go on, or nothing of it comes.
-    void: bool,
+    message: Option<MessageId>,
+    /// Whether the streaming message was withdrawn: it may continue, or never end.
+    is_withdrawn: bool,
     text: HashMap<u32, String>,
-    tools: HashSet<crate::message::CallId>,
-    suspended: HashSet<crate::message::CallId>,
+    tools: HashSet<CallId>,
+    suspended: HashSet<CallId>,
 }
 
 impl Nesting {
-    fn take(&mut self, envelope: &Envelope) -> Result<(), String> {
+    fn check(&mut self, envelope: &Envelope) -> Result<(), String> {
         let next = self.seq.map_or(envelope.seq, |seq| seq + 1);
         if envelope.seq != next && Some(envelope.seq) != self.seq {
             return Err(format!("seq {} follows {:?}", envelope.seq, self.seq));
@@ -101,11 +123,11 @@ impl Nesting {
         self.seq = Some(envelope.seq);
         match &envelope.event {
             AgentEvent::AgentStart { .. } => {
-                ensure(!std::mem::replace(&mut self.run, true), "a run in a run")
+                ensure(!std::mem::replace(&mut self.run, true), "a run starts within a run")
             }
             AgentEvent::AgentEnd(_) => {
                 ensure(
-                    !self.turn && (self.message.is_none() || self.void),
+                    !self.turn && (self.message.is_none() || self.is_withdrawn),
                     "the run ends with something open",
                 )?;
                 self.message = None;
@@ -117,19 +139,19 @@ impl Nesting {
                 ensure(self.run && !std::mem::replace(&mut self.turn, true), "a turn out of place")
             }
             AgentEvent::TurnEnd { .. } => {
-                ensure(std::mem::take(&mut self.turn), "a turn ends that had not begun")
+                ensure(std::mem::take(&mut self.turn), "a turn ends that was not started")
             }
             AgentEvent::MessageStart { message_id, .. } => {
                 ensure(self.turn, "a message outside of a turn")?;
-                let free = self.message.is_none() || self.void;
+                let free = self.message.is_none() || self.is_withdrawn;
                 self.withdraw(false);
                 self.message = Some(*message_id);
-                ensure(free, "a message in a message")
+                ensure(free, "a message starts within a message")
             }
             AgentEvent::MessageUpdate { message_id, update } => {
                 ensure(
                     self.message == Some(*message_id),
-                    "a delta of a message that does not stream",
+                    "a delta of a message that is not streaming",
                 )?;
                 match update {
                     Update::Withdrawn => self.withdraw(true),
@@ -143,25 +165,25 @@ impl Nesting {
             AgentEvent::MessageEnd { message } => {
                 ensure(
                     self.message.take() == Some(message.id),
-                    "a message ends that had not begun",
+                    "a message ends that was not started",
                 )?;
-                let said: usize = self.text.values().map(String::len).sum();
+                let streamed: usize = self.text.values().map(String::len).sum();
                 ensure(
-                    message.role() != Role::Assistant || said == message.text().len(),
-                    "the deltas are not the message",
+                    message.role() != Role::Assistant || streamed == message.text().len(),
+                    "the deltas do not add up to the message",
                 )
             }
             AgentEvent::ToolExecutionStart { call, .. } => {
                 ensure(self.turn && self.tools.insert(call.clone()), "a call starts out of place")
             }
             AgentEvent::ToolExecutionUpdate { call, .. } => {
-                ensure(self.tools.contains(call), "an update of a call that does not run")
+                ensure(self.tools.contains(call), "an update of a call that is not running")
             }
             AgentEvent::ToolExecutionEnd { call, .. } => ensure(
                 self.tools.remove(call) || self.suspended.remove(call),
-                "a call ends that had not started",
+                "a call ends that was not started",
             ),
-            // A call that had started and suspended goes on with the answer, perhaps in another
+            // A call that started and suspended continues when it is resolved, perhaps in another
             // run.
             AgentEvent::ExternalAction(action) => {
                 self.suspended.extend(self.tools.take(&action.call));
@@ -173,7 +195,7 @@ impl Nesting {
             }
             AgentEvent::Compaction(_) => {
                 ensure(
-                    self.run && (self.message.is_none() || self.void),
+                    self.run && (self.message.is_none() || self.is_withdrawn),
                     "a compaction out of place",
                 )?;
                 ensure(self.tools.is_empty(), "a compaction while tools run")
@@ -184,13 +206,14 @@ impl Nesting {
         }
     }
 
-    /// The deltas so far count no more.
-    fn withdraw(&mut self, void: bool) {
+    /// Discards the deltas so far.
+    fn withdraw(&mut self, is_withdrawn: bool) {
         self.text.clear();
-        self.void = void;
+        self.is_withdrawn = is_withdrawn;
     }
 }
 
+/// Returns an error with this text unless `holds`.
 pub(super) fn ensure(holds: bool, why: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(why.to_owned()) }
 }

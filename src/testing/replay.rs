@@ -1,13 +1,16 @@
-//! [`Replay`]: a session's log as a fixture. It answers models and tools from the log and shows the
-//! first difference.
+//! [`Replay`]: replays a session's log as a test fixture and reports the first difference.
 
-mod actors;
-mod compaction;
+mod compaction_step;
 mod difference;
-mod known;
-mod plan;
+mod epochs;
+mod logged_compaction;
+mod logged_model;
+mod logged_reply;
+mod logged_tool;
 mod progress;
-mod stage;
+mod replay_memory;
+mod shared;
+mod tool_specs;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,21 +23,24 @@ use crate::agent::{GenericAgent, RunContext};
 use crate::log::compaction::CompactionPolicy;
 use crate::log::entry::LogEntry;
 use crate::model::ChatModel;
+use crate::session::handle::AgentHandle;
 use crate::tool::Tool;
-use actors::{Actor, Kept, StandIn};
-use compaction::AsLogged;
-use progress::{Against, Sent};
-use stage::{Stage, Status};
+use logged_compaction::LoggedCompaction;
+use logged_model::LoggedModel;
+use logged_tool::LoggedTool;
+use progress::{Baseline, SentRequest};
+use replay_memory::ReplayMemory;
+use shared::{SharedReplay, Status};
 
-/// A session's log as a fixture: it answers models and tools from the log, says again what was said
-/// to the agent, each at the place at which the log has it, and shows the first request that
-/// differs.
+/// Replays a session's log as a test fixture.
 ///
-/// So a log of production is a test: change a pattern, a hook, a tool list, and see where the agent
-/// behaves otherwise.
+/// Models and tools reply from the log, and the inputs of the log are sent at the position at which
+/// the log has them. The first request that differs is reported. So a log from production becomes a
+/// test: change a pattern, a hook or the list of tools, and see where the agent deviates.
 ///
 /// ```
-/// # use loopwright_core::{BehaviorPattern, GenericAgent, Message, StepContext, StepEnd, StepError};
+/// # use loopwright_core::{BehaviorPattern, GenericAgent, Message};
+/// # use loopwright_core::{StepContext, StepEnd, StepError};
 /// # use loopwright_core::message::{MessageId, UserMessage};
 /// # struct Once;
 /// # #[async_trait::async_trait]
@@ -47,21 +53,24 @@ use stage::{Stage, Status};
 /// # }
 /// use loopwright_core::testing::Replay;
 ///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let log = r#"
-/// {"type":"opened","epoch":1}
-/// {"type":"queued","input":"input-1","lane":"request","message":{"id":"m1","role":"user","content":[{"type":"text","text":"Hello"}]}}
-/// {"type":"run_started","run":"r1","cause":{"user_request":"input-1"},"time":0}
-/// {"type":"delivered","input":"input-1"}
-/// {"type":"request_started","message":"m2","model":"test/scripted"}
-/// {"type":"replied","message":{"id":"m2","role":"assistant","parts":[{"type":"text","text":"Good morning."}],"stop":"stop","model":"test/scripted"}}
-/// {"type":"run_ended","run":"r1","end":"done","time":0}
-/// "#;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let log = concat!(
+///     r#"{"type":"opened","epoch":1}"#, "\n",
+///     r#"{"type":"queued","input":"input-1","lane":"request","message":{"id":"m1","#,
+///     r#""role":"user","content":[{"type":"text","text":"Hello"}]}}"#, "\n",
+///     r#"{"type":"run_started","run":"r1","cause":{"user_request":"input-1"},"time":0}"#, "\n",
+///     r#"{"type":"delivered","input":"input-1"}"#, "\n",
+///     r#"{"type":"request_started","message":"m2","model":"test/scripted"}"#, "\n",
+///     r#"{"type":"replied","message":{"id":"m2","role":"assistant","stop":"stop","#,
+///     r#""model":"test/scripted","parts":[{"type":"text","text":"Good morning."}]}}"#, "\n",
+///     r#"{"type":"run_ended","run":"r1","end":"done","time":0}"#, "\n",
+/// );
 /// let replay = Replay::from_jsonl(log)?;
 /// let agent = || GenericAgent::builder(replay.model(), Once).tools(replay.tools());
 /// replay.run(&agent().build()?).await?;
 ///
-/// let shouting = agent().transform_context(async |_| vec![std::sync::Arc::new(Message::new(
+/// let shouting = agent().transform_context(async |_, _| vec![std::sync::Arc::new(Message::new(
 ///     MessageId(1),
 ///     UserMessage::from("HELLO"),
 /// ))]);
@@ -73,180 +82,202 @@ use stage::{Stage, Status};
 /// # Ok(()) }
 /// ```
 ///
-/// # What a log does not have
+/// # What a log does not contain
 ///
-/// - System prompts, and what `transform_context`, `convert_to_llm` and [`Ask`](crate::Ask) make of
-///   a request: the log has the conversation before them. [`Replay::run`] compares with that
-///   conversation; [`Replay::compare`] compares what two agents send, in full. What an aside was
-///   sent is in no log either: `run` knows only that it was asked.
-/// - Schemas of tools. [`Replay::tools`] take any object. Where calls were refused before they ran,
-///   as the model's arguments did not fit, give the agent a [`Replay::stand_in`] of each of its
+/// - System prompts, and how `transform_context`, `convert_to_llm` and [`Ask`](crate::Ask) change a
+///   request: the log has the conversation before these changes. [`Replay::run`] compares with that
+///   conversation; [`Replay::compare`] compares the complete requests of two agents. The messages
+///   of a detached request are in no log: `run` only checks that the request was sent.
+/// - Schemas of tools. [`Replay::tools`] accept any object. If the log has calls that were refused
+///   because their arguments were not valid, give the agent a [`Replay::stand_in`] for each of its
 ///   tools instead.
-/// - What a hook was given. A log has replies after `on_text_part` and results after
-///   `after_tool_call`, and the hooks of the agent see these once more.
-/// - The whole of a result that was too long: it is shortened once more, unless the agent's limit
-///   is a little higher.
-/// - Extensions of inputs, time and chance; progress of tools; how long anything took. A budget of
-///   time never ends a run here.
-/// - What a summary was asked for with, why it was not even asked for (the limits of the agent have
-///   to be the same), and that somebody asked for a compaction that came to nothing, unless its
-///   summary failed in a run and [`Replay::compaction`] compacts. Why a request failed that the
-///   pattern, and not its run, came to terms with.
-/// - The windows of models: see [`Replay::window`].
-/// - When precisely a message came. It is said directly after the item that it follows in the log
-///   (to a model or a tool that works, once all of it was said or begun), which is early: a message
-///   that came in the instant between two verbs of a pattern may be heard by the first of them.
+/// - The input of hooks. A log has replies after `on_text_part` and results after
+///   `after_tool_call`, and the hooks of the agent are applied to these a second time.
+/// - The rest of a result that was too long. It is shortened a second time, unless the agent's
+///   limit is a little higher.
+/// - Extensions of inputs, times and random numbers, progress of tools, and durations. A time limit
+///   never ends a run of a replay.
+/// - The request for a summary; why no summary was requested (the agent needs the same limits);
+///   that a compaction was requested that replaced no message, unless its summary failed in a run
+///   and the agent uses [`Replay::compaction`]; and the error of a request that failed if the
+///   pattern handled it.
+/// - The context windows of models: see [`Replay::window`].
+/// - When exactly an input came. It is sent directly after the entry that it follows in the log (if
+///   a model or a tool is working, once its reply was streamed or all calls have started), which is
+///   early: if it came between two methods that a pattern called, the first of them may receive it.
 ///
 /// # Several processes
 ///
-/// Where the log says that a process opened the session, the replay opens it too, over the log as
-/// it was then: so runs that a crash cut off, and what a later process did about them, are replayed
-/// as they were. A fork is such a place.
+/// Where the log says that a process opened the session, the replay opens it too, over the log at
+/// that point. So a run that was cut off by a crash, and how a later process handled it, are
+/// replayed as they were. A fork is such a point too.
 pub struct Replay {
-    stage: Arc<Stage>,
-    patience: Duration,
+    shared: Arc<SharedReplay>,
+    idle_timeout: Duration,
     window: Option<u64>,
-    alone: Mutex<()>,
+    exclusive: Mutex<()>,
 }
 
 impl Replay {
-    /// Of these items, from a log's first one on.
-    pub fn from_items(items: impl IntoIterator<Item = LogEntry>) -> Self {
-        let stage = Arc::new(Stage::new(items.into_iter().collect()));
-        Replay { stage, patience: Duration::from_secs(10), window: None, alone: Mutex::new(()) }
+    /// Creates a replay of a log, given from its first entry on.
+    pub fn from_entries(entries: impl IntoIterator<Item = LogEntry>) -> Self {
+        Replay {
+            shared: Arc::new(SharedReplay::new(entries.into_iter().collect())),
+            idle_timeout: Duration::from_secs(10),
+            window: None,
+            exclusive: Mutex::new(()),
+        }
     }
 
-    /// Of a log as text, one [`LogEntry`] as JSON a line. Empty lines are skipped, and so is a
-    /// first line that is an object with the key `loopwright`, the header of an export. The error
-    /// names the line that is no item, counted from one.
+    /// Creates a replay of a log as text, with one [`LogEntry`] as JSON per line. Empty lines are
+    /// skipped, and so is a first line that is an object with the key `loopwright`, the header of
+    /// an export.
+    ///
+    /// # Errors
+    ///
+    /// Returns the number of the first line that is not a log entry, counted from one.
     pub fn from_jsonl(text: &str) -> Result<Self, String> {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let mut items = Vec::new();
+        let mut entries = Vec::new();
         for (first, (at, line)) in lines.enumerate().map(|(n, line)| (n == 0, line)) {
             let header = |value: serde_json::Value| value.get("loopwright").is_some();
             if first && serde_json::from_str(line).is_ok_and(header) {
                 continue;
             }
-            let item = serde_json::from_str(line);
-            items.push(item.map_err(|why| {
-                format!("line {} is not an item of a session's log: {why}", at + 1)
+            let entry = serde_json::from_str(line);
+            entries.push(entry.map_err(|why| {
+                format!("line {} is not an entry of a session's log: {why}", at + 1)
             })?);
         }
-        Ok(Self::from_items(items))
+        Ok(Self::from_entries(entries))
     }
 
-    /// How long nothing at all may happen before the replay is given up; ten seconds by default.
-    /// Under tokio's paused time nobody waits for that.
-    pub fn patience(mut self, time: Duration) -> Self {
-        self.patience = time;
+    /// Sets the time without any progress after which a replay fails; it defaults to ten seconds.
+    /// Under tokio's paused time it costs no real time.
+    pub fn idle_timeout(mut self, time: Duration) -> Self {
+        self.idle_timeout = time;
         self
     }
 
-    /// The context window, in tokens, of the models that are made from here on: for a policy of
-    /// compaction other than [`Replay::compaction`], as no log has it.
+    /// Sets the context window, in tokens, of the models that are created from now on. Compaction
+    /// policies other than [`Replay::compaction`] need it, and no log contains it.
     pub fn window(mut self, tokens: u64) -> Self {
         self.window = Some(tokens);
         self
     }
 
-    /// A model that gives the log's replies, under the id of the log's first request.
+    /// Returns a model that gives the replies of the log, with the id of the model of the first
+    /// request.
     pub fn model(&self) -> impl ChatModel + use<> {
-        Actor::new(self.stage.clone(), self.stage.model(), self.window)
+        LoggedModel::new(self.shared.clone(), self.shared.first_model(), self.window)
     }
 
-    /// The same under another id, for an agent that asks several models.
+    /// Returns a model that gives the replies of the log, with this id, for an agent with several
+    /// models.
     pub fn model_of(&self, id: &str) -> impl ChatModel + use<> {
-        Actor::new(self.stage.clone(), id.into(), self.window)
+        LoggedModel::new(self.shared.clone(), id.into(), self.window)
     }
 
-    /// A tool for each name that the log tells of, which takes any object and gives the log's
-    /// results by call id. The same calls wait for a confirmation, or suspend, as in the log.
+    /// Returns a tool for each name in the log. It accepts any object and returns the results of
+    /// the log by call id. The calls that needed an approval or suspended in the log do so again.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        let specs = known::tools(&self.stage.log);
-        let stand_in =
-            |spec| Arc::new(StandIn::new(self.stage.clone(), Arc::new(spec))) as Arc<dyn Tool>;
-        specs.into_iter().map(stand_in).collect()
+        let specs = tool_specs::tools(&self.shared.log);
+        let tool = |spec| LoggedTool::new(self.shared.clone(), Arc::new(spec));
+        specs.into_iter().map(|spec| Arc::new(tool(spec)) as Arc<dyn Tool>).collect()
     }
 
-    /// A tool like this one, with its schema and rules, that gives the log's results instead of
-    /// doing anything.
+    /// Returns a tool with the spec of `tool` (its schema and rules) that returns the results of
+    /// the log and does nothing.
     pub fn stand_in(&self, tool: &dyn Tool) -> impl Tool + use<> {
-        StandIn::new(self.stage.clone(), tool.spec().clone())
+        LoggedTool::new(self.shared.clone(), tool.spec().clone())
     }
 
-    /// A policy that compacts where the log does, and into what the log has. An agent that follows
-    /// a log with compactions needs one: this, or the one that is to be tried, which then is a
-    /// difference where it does otherwise.
+    /// Returns a policy that compacts where the log does, and into what the log has. An agent that
+    /// follows a log with compactions needs a policy: this one, or the one under test, whose
+    /// deviations are then differences.
     pub fn compaction(&self) -> impl CompactionPolicy + use<> {
-        AsLogged::new(self.stage.clone())
+        LoggedCompaction::new(self.shared.clone())
     }
 
-    /// Drives an agent, made with [`Replay::model`] and [`Replay::tools`], through the log in a
-    /// session in RAM.
+    /// Runs an agent, built with [`Replay::model`] and [`Replay::tools`], through the log in a
+    /// session in memory. Replays of one `Replay` run one after the other.
     ///
-    /// The error is the first request that is not as the log has it, that the log does not have, or
-    /// that never came; where all requests are the same, the first item that differs, whatever the
+    /// # Errors
+    ///
+    /// Returns the first request that differs from the log, that the log does not have, or that was
+    /// not sent. If all requests are equal, returns the first entry that differs in more than its
     /// times.
     pub async fn run(&self, agent: &GenericAgent) -> Result<(), Difference> {
-        self.play(agent, Against::Log).await.map(drop)
+        self.play(agent, Baseline::Log).await.map(drop)
     }
 
-    /// Drives two agents through the log, one after the other, and compares what each sends to its
-    /// models: the system prompt, messages, tools and everything else. The error is the first
-    /// request of `after` that is not as `before` sent it, or says where one of them does not
-    /// follow the log.
+    /// Runs two agents through the log, one after the other, and compares their requests: the
+    /// system prompt, messages, tools and all options.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first request of `after` that differs from that of `before`, or where one of
+    /// them deviates from the log.
     pub async fn compare(
         &self,
         before: &GenericAgent,
         after: &GenericAgent,
     ) -> Result<(), Difference> {
-        let sent = self.play(before, Against::Nothing).await?;
-        self.play(after, Against::Sent(sent)).await.map(drop)
+        let sent = self.play(before, Baseline::Unchecked).await?;
+        self.play(after, Baseline::Requests(sent)).await.map(drop)
     }
 
-    async fn play(&self, agent: &GenericAgent, against: Against) -> Result<Vec<Sent>, Difference> {
-        let _alone = self.alone.lock().await;
-        self.stage.begin(against);
-        for life in 0..self.stage.lives.len() {
-            let memory = Kept::new(self.stage.clone(), self.stage.open(life));
+    async fn play(
+        &self,
+        agent: &GenericAgent,
+        baseline: Baseline,
+    ) -> Result<Vec<SentRequest>, Difference> {
+        let _exclusive = self.exclusive.lock().await;
+        self.shared.start(baseline);
+        for epoch in 0..self.shared.epochs.len() {
+            let memory = ReplayMemory::new(self.shared.clone(), self.shared.open(epoch));
             let cx = RunContext::new().session("replay").memory(memory);
-            let opened = agent.run(cx).await.map_err(|why| Difference::elsewhere(why.to_string()));
+            let opened = agent.run(cx).await.map_err(|why| Difference::other(why.to_string()));
             let followed = match opened {
                 Ok((handle, _)) => {
-                    self.stage.enter(handle.clone());
+                    self.shared.attach(handle.clone());
                     self.follow(handle).await
                 }
                 Err(why) => Err(why),
             };
-            self.stage.close();
+            self.shared.close();
             followed?;
         }
-        self.stage.end()
+        self.shared.finish()
     }
 
-    /// Until the agent has done what it did in one life of the session.
-    async fn follow(&self, handle: crate::AgentHandle) -> Result<(), Difference> {
-        let mut changes = self.stage.changes();
+    /// Follows the agent until it has done what it did in this epoch of the log.
+    async fn follow(&self, handle: AgentHandle) -> Result<(), Difference> {
+        let mut changes = self.shared.changes();
         loop {
-            match self.stage.status()? {
+            match self.shared.status()? {
                 Status::CutOff => return Ok(()),
                 Status::AtEnd => {
                     tokio::select! {
-                        () = handle.wait_for_idle() => return self.stage.status().map(drop),
+                        () = handle.wait_for_idle() => return self.shared.status().map(drop),
                         _ = changes.changed() => continue,
-                        () = tokio::time::sleep(self.patience) => return Err(self.stage.stalled(self.patience)),
+                        () = tokio::time::sleep(self.idle_timeout) => return Err(self.stalled()),
                     }
                 }
-                Status::SpeaksAtRest => {
-                    let idle = tokio::time::timeout(self.patience, handle.wait_for_idle()).await;
-                    idle.map_err(|_| self.stage.stalled(self.patience))?;
-                    self.stage.speak(true);
+                Status::SendsWhenIdle => {
+                    let idle =
+                        tokio::time::timeout(self.idle_timeout, handle.wait_for_idle()).await;
+                    idle.map_err(|_| self.stalled())?;
+                    self.shared.send_due_inputs(true);
                 }
-                Status::Waits => {}
+                Status::InProgress => {}
             }
-            if tokio::time::timeout(self.patience, changes.changed()).await.is_err() {
-                return Err(self.stage.stalled(self.patience));
+            if tokio::time::timeout(self.idle_timeout, changes.changed()).await.is_err() {
+                return Err(self.stalled());
             }
         }
+    }
+    fn stalled(&self) -> Difference {
+        self.shared.stalled(self.idle_timeout)
     }
 }

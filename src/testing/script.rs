@@ -1,67 +1,87 @@
-//! A model that says what the test wrote, and refuses a malformed request.
+//! [`Script`]: one reply of a scripted model.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use serde_json::Value;
 
+use super::gate::Gate;
 use crate::error::{ModelError, ModelErrorKind};
 use crate::message::{StopReason, Usage};
-use crate::model::{BlockKind, ChatModel, ChatRequest, ModelEvent, ModelInfo};
-use crate::testing::check::check_request;
-use crate::testing::faults::Gate;
+use crate::model::{BlockKind, ModelEvent};
 
-/// One reply of a [`ScriptedModel`], made of timed events.
+/// Describes one reply of a [`ScriptedModel`](super::ScriptedModel): its events, and when each is
+/// sent.
+///
+/// The methods append to the reply. Unless the script fails or is cut off, the reply ends with
+/// [`ModelEvent::Done`]; its stop reason is [`StopReason::ToolCalls`] if the reply has calls.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use loopwright_core::testing::{Gate, Script};
+/// use serde_json::json;
+///
+/// let text = Script::text("Hello.");
+/// let calls = Script::calls([("a", "clock", json!({})), ("b", "weather", json!({"at": "Bern"}))]);
+///
+/// let gate = Gate::new();
+/// let slow = Script::new()
+///     .think("Hm.", None)
+///     .stream(["Hel", "lo."], Duration::from_millis(10))
+///     .gate(&gate); // ends once the test opens the gate
+/// let cut_off = Script::new().say("Hel").cut();
+/// assert_eq!((text.len(), cut_off.len()), (3, 3)); // start, delta, end of a block
+/// # let _ = (calls, slow);
+/// ```
 #[derive(Clone, Default)]
 pub struct Script {
-    beats: Vec<Beat>,
+    steps: Vec<Step>,
     blocks: u32,
     stop: Option<StopReason>,
     usage: Usage,
-    /// Ends as it stands, without `Done`.
-    open: bool,
+    /// Whether the stream ends without `Done`.
+    is_cut_off: bool,
 }
 
 #[derive(Clone)]
-enum Beat {
-    Say(ModelEvent),
+enum Step {
+    Event(ModelEvent),
     Wait(Duration),
     Gate(Gate),
     Hang,
 }
 
 impl Script {
-    /// A reply that says nothing; to be added to.
+    /// Creates an empty reply.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A reply of this text.
+    /// Creates a reply with this text.
     pub fn text(text: &str) -> Self {
         Self::new().say(text)
     }
 
-    /// A reply that makes these calls: id, name, arguments.
+    /// Creates a reply with these calls: id, name of the tool, arguments.
     pub fn calls<'a>(calls: impl IntoIterator<Item = (&'a str, &'a str, Value)>) -> Self {
         calls
             .into_iter()
             .fold(Self::new(), |script, (id, name, args)| script.call(id, name, &args.to_string()))
     }
 
-    /// A request that fails.
+    /// Creates a reply that fails at once.
     pub fn error(kind: ModelErrorKind, message: &str) -> Self {
         Self::new().fail(kind, message)
     }
 
-    /// More text, as a block of one delta.
+    /// Appends a text block with one delta.
     pub fn say(self, text: &str) -> Self {
         self.block(BlockKind::Text, [text.to_owned()], None)
     }
 
-    /// Text in a block of many deltas, each after a pause.
+    /// Appends a text block with several deltas, and waits for `pause` before each.
     pub fn stream(
         mut self,
         deltas: impl IntoIterator<Item = impl Into<String>>,
@@ -78,92 +98,92 @@ impl Script {
         self
     }
 
-    /// Thinking, signed or not.
+    /// Appends a thinking block, with its signature if the provider signs it.
     pub fn think(self, text: &str, signature: Option<&str>) -> Self {
         self.block(BlockKind::Thinking, [text.to_owned()], signature)
     }
 
-    /// A call with raw arguments, in two fragments.
+    /// Appends a call with raw arguments, which need not be JSON, in two deltas.
     pub fn call(self, id: &str, name: &str, raw: &str) -> Self {
         let half = raw.floor_char_boundary(raw.len() / 2);
         let fragments = [raw[..half].to_owned(), raw[half..].to_owned()];
         self.block(BlockKind::ToolCall { id: id.into(), name: name.into() }, fragments, None)
     }
 
-    /// Waits.
+    /// Waits for `time` before the next event.
     pub fn wait(mut self, time: Duration) -> Self {
         if !time.is_zero() {
-            self.beats.push(Beat::Wait(time));
+            self.steps.push(Step::Wait(time));
         }
         self
     }
 
-    /// Waits until the gate opens.
+    /// Waits until `gate` is open.
     pub fn gate(mut self, gate: &Gate) -> Self {
-        self.beats.push(Beat::Gate(gate.clone()));
+        self.steps.push(Step::Gate(gate.clone()));
         self
     }
 
-    /// Any event.
+    /// Appends any event.
     pub fn event(mut self, event: ModelEvent) -> Self {
         self.push(event);
         self
     }
 
-    /// The attempt is withdrawn: what was said so far is void.
+    /// Withdraws the attempt: what was streamed so far is no part of the reply.
     pub fn withdraw(self) -> Self {
         self.event(ModelEvent::Withdrawn)
     }
 
-    /// Ends for this reason.
+    /// Sets the stop reason.
     pub fn stop(mut self, stop: StopReason) -> Self {
         self.stop = Some(stop);
         self
     }
 
-    /// Reports these tokens.
+    /// Sets the usage that is reported at the end.
     pub fn usage(mut self, usage: Usage) -> Self {
         self.usage = usage;
         self
     }
 
-    /// Fails here.
+    /// Fails at this point: the stream ends with this error.
     pub fn fail(mut self, kind: ModelErrorKind, message: &str) -> Self {
         self.push(ModelEvent::Error(ModelError::new(kind, message)));
-        self.open = true;
+        self.is_cut_off = true;
         self
     }
 
-    /// The connection is cut here: the stream ends without a word.
+    /// Cuts the connection at this point: the stream ends without `Done` and without an error.
     pub fn cut(mut self) -> Self {
-        self.open = true;
+        self.is_cut_off = true;
         self
     }
 
-    /// The connection is cut after so many events.
+    /// Cuts the connection after the first `events` events.
     pub fn cut_after(mut self, events: usize) -> Self {
         let mut left = events;
-        self.beats.retain(|beat| {
-            let say = matches!(beat, Beat::Say(_));
+        self.steps.retain(|step| {
+            let is_event = matches!(step, Step::Event(_));
             let keep = left > 0;
-            left -= usize::from(say && keep);
+            left -= usize::from(is_event && keep);
             keep
         });
         self.cut()
     }
 
-    /// Nothing comes any more.
+    /// Hangs at this point: the stream neither yields another event nor ends.
     pub fn hang(mut self) -> Self {
-        self.beats.push(Beat::Hang);
+        self.steps.push(Step::Hang);
         self.cut()
     }
 
-    /// How many events it has, the last one not counted.
+    /// Returns the number of events, without the final `Done`.
     pub fn len(&self) -> usize {
-        self.beats.iter().filter(|beat| matches!(beat, Beat::Say(_))).count()
+        self.steps.iter().filter(|step| matches!(step, Step::Event(_))).count()
     }
 
-    /// Whether it says nothing.
+    /// Returns whether the reply has no events.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -188,125 +208,23 @@ impl Script {
     }
 
     fn push(&mut self, event: ModelEvent) {
-        self.beats.push(Beat::Say(event));
+        self.steps.push(Step::Event(event));
     }
 
-    fn play(mut self) -> BoxStream<'static, ModelEvent> {
-        if !self.open {
+    pub(super) fn play(mut self) -> BoxStream<'static, ModelEvent> {
+        if !self.is_cut_off {
             let stop = self.stop.unwrap_or_default();
             self.push(ModelEvent::Done { stop, usage: self.usage });
         }
-        let beats = stream::iter(self.beats).filter_map(|beat| async move {
-            match beat {
-                Beat::Say(event) => return Some(event),
-                Beat::Wait(time) => tokio::time::sleep(time).await,
-                Beat::Gate(gate) => gate.wait().await,
-                Beat::Hang => std::future::pending().await,
+        let steps = stream::iter(self.steps).filter_map(|step| async move {
+            match step {
+                Step::Event(event) => return Some(event),
+                Step::Wait(time) => tokio::time::sleep(time).await,
+                Step::Gate(gate) => gate.wait().await,
+                Step::Hang => std::future::pending().await,
             }
             None
         });
-        beats.boxed()
-    }
-}
-
-/// A model that plays its scripts in turn, keeps the requests it got, and answers a malformed one
-/// (an orphan call or result, a wrong order, an unknown tool) with an error.
-/// Clones share the scripts.
-#[derive(Clone)]
-pub struct ScriptedModel {
-    info: ModelInfo,
-    shared: Arc<Mutex<Shared>>,
-}
-
-#[derive(Default)]
-struct Shared {
-    scripts: VecDeque<Script>,
-    requests: Vec<ChatRequest>,
-    refused: Vec<String>,
-    forgetful: bool,
-    otherwise: Option<Script>,
-    ran_out: bool,
-}
-
-impl ScriptedModel {
-    /// A model with these replies. When they are used up it fails.
-    pub fn new(replies: impl IntoIterator<Item = Script>) -> Self {
-        let shared = Shared { scripts: replies.into_iter().collect(), ..Shared::default() };
-        ScriptedModel {
-            info: ModelInfo::new("test/scripted"),
-            shared: Arc::new(Mutex::new(shared)),
-        }
-    }
-
-    /// With this information: a name, prices.
-    pub fn info(mut self, info: ModelInfo) -> Self {
-        self.info = info;
-        self
-    }
-
-    /// Does not keep its requests, so that long sessions stay small.
-    pub fn forgetful(self) -> Self {
-        self.shared().forgetful = true;
-        self
-    }
-
-    /// Plays this when its replies are used up, instead of failing.
-    pub fn otherwise(self, script: Script) -> Self {
-        self.shared().otherwise = Some(script);
-        self
-    }
-
-    /// One more reply at the end.
-    pub fn push(&self, script: Script) {
-        self.shared().scripts.push_back(script);
-    }
-
-    /// The requests so far, but for those that were refused.
-    pub fn requests(&self) -> Vec<ChatRequest> {
-        self.shared().requests.clone()
-    }
-
-    /// Why requests were refused.
-    pub fn refused(&self) -> Vec<String> {
-        self.shared().refused.clone()
-    }
-
-    /// Whether it was asked for more replies than it has.
-    pub(super) fn ran_out(&self) -> bool {
-        self.shared().ran_out
-    }
-
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn next(&self, request: ChatRequest) -> Result<Script, String> {
-        let mut shared = self.shared();
-        if let Err(why) = check_request(&request) {
-            shared.refused.push(why.clone());
-            return Err(format!("the scripted model refuses the request: {why}"));
-        }
-        if !shared.forgetful {
-            shared.requests.push(request);
-        }
-        let script = shared.scripts.pop_front().or_else(|| shared.otherwise.clone());
-        shared.ran_out |= script.is_none();
-        script.ok_or_else(|| "the script has no reply left".to_owned())
-    }
-}
-
-impl ChatModel for ScriptedModel {
-    fn info(&self) -> &ModelInfo {
-        &self.info
-    }
-
-    fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
-        match self.next(request) {
-            Ok(script) => script.play(),
-            Err(why) => {
-                let error = ModelError::new(ModelErrorKind::InvalidRequest, why);
-                stream::iter([ModelEvent::Error(error)]).boxed()
-            }
-        }
+        steps.boxed()
     }
 }

@@ -7,7 +7,7 @@ use crate::log::event::{AgentEvent, Envelope};
 use crate::message::{ContentPart, Message, MessageKind};
 use crate::model::Update;
 
-/// Events as text, a line each; deltas of a message are joined into one line.
+/// Formats events as text, one line per event. The deltas of a block are joined into one line.
 pub fn trace(events: &[Arc<Envelope>]) -> String {
     let mut out = String::new();
     let mut streaming = None;
@@ -84,8 +84,8 @@ fn describe(event: &AgentEvent) -> String {
     }
 }
 
-/// A message as a line: `U:text`, `A:text[calls]/Stop`, `R:call/Status` or `C:kind`.
-pub(crate) fn line(message: &Message) -> String {
+/// Formats a message as one line: `U:text`, `A:text[calls]/Stop`, `R:call/Status` or `C:kind`.
+pub(super) fn line(message: &Message) -> String {
     match &message.body {
         MessageKind::User(m) => format!("U:{}", m.text()),
         MessageKind::Assistant(m) => {

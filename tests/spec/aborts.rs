@@ -1,11 +1,11 @@
-//! Aborts, resets, limits, failures: every way a run can end.
+//! Aborts, resets, limits and failures: every way in which a run can end.
 
 use crate::kit::*;
 
-/// C43 C45: at rest, an abort answers open calls and hands queued texts back; the session stays
-/// usable.
+/// C43 C45: an abort of an idle session closes open calls and hands queued texts back; the session
+/// stays usable.
 #[tokio::test(start_paused = true)]
-async fn an_abort_during_confirmation_closes_the_batch_and_the_session_lives() {
+async fn an_abort_during_an_approval_closes_the_batch_and_the_session_continues() {
     let mut harness = pi(
         [calls(&["ask"]), Script::text("ok")],
         &[TestTool::new("ask").effect(Effect::AtMostOnce)],
@@ -25,9 +25,9 @@ async fn an_abort_during_confirmation_closes_the_batch_and_the_session_lives() {
     harness.check().await;
 }
 
-/// C44: running tools are cancelled, one that finished keeps its result, the partial reply is kept.
+/// C44: an abort cancels running tools and keeps finished results and the partial reply.
 #[tokio::test(start_paused = true)]
-async fn an_abort_keeps_what_is_done_and_says_what_had_started() {
+async fn an_abort_keeps_results_and_reports_which_calls_had_started() {
     let tools = [
         TestTool::new("fast").takes(ms(10)),
         TestTool::new("slow").takes(ms(9999)),
@@ -57,7 +57,7 @@ async fn an_abort_keeps_what_is_done_and_says_what_had_started() {
     harness.check().await;
 }
 
-/// C44 C55: an abort inside slow writes neither loses nor doubles one.
+/// C44 C55: an abort during a slow write neither loses nor doubles its entries.
 #[tokio::test(start_paused = true)]
 async fn an_abort_in_the_middle_of_a_write_neither_loses_nor_doubles_it() {
     for at in 0..400 {
@@ -77,14 +77,14 @@ async fn an_abort_in_the_middle_of_a_write_neither_loses_nor_doubles_it() {
         harness.handle.wait_for_idle().await;
         harness.handle.prompt("again").await.unwrap();
         harness.check().await;
-        check_told(&mut harness);
+        check_emitted(&mut harness);
         assert_eq!(harness.model.refused(), Vec::<String>::new());
     }
 }
 
-/// C39 C44 C55: an abort at every turn of the scheduler, without any time passing.
+/// C39 C44 C55: an abort at every poll of the scheduler, without any time passing.
 #[tokio::test(start_paused = true)]
-async fn an_abort_at_any_poll_leaves_everything_in_order() {
+async fn an_abort_at_any_poll_leaves_a_valid_log() {
     for polls in 0..120 {
         let tools = [TestTool::new("x"), TestTool::new("seq").spec(ToolSpec::sequential)];
         let replies = [calls(&["x", "seq", "x"]), Script::text("ok"), Script::text("ok")];
@@ -98,14 +98,14 @@ async fn an_abort_at_any_poll_leaves_everything_in_order() {
         prompt.await.unwrap().unwrap();
         harness.handle.wait_for_idle().await;
         harness.check().await;
-        check_told(&mut harness);
+        check_emitted(&mut harness);
         assert_eq!(harness.model.refused(), Vec::<String>::new());
     }
 }
 
 /// C46: a reset aborts and cuts the conversation; the log keeps everything.
 #[tokio::test(start_paused = true)]
-async fn a_reset_begins_the_conversation_anew() {
+async fn a_reset_starts_an_empty_conversation() {
     let mut harness = pi([slow(9, ms(10)), Script::text("new")], &[]).await;
     send(&harness, "go").await;
     let mut events = harness.until(is_delta).await;
@@ -114,12 +114,12 @@ async fn a_reset_begins_the_conversation_anew() {
     assert_eq!(
         harness.handle.reset().await.unwrap(),
         ["later", "next"],
-        "what waited is given back"
+        "the queued texts are returned"
     );
     assert_eq!(harness.transcript().await, Vec::<String>::new());
     harness.handle.prompt("hello").await.unwrap();
     assert_eq!(harness.transcript().await, ["U:hello", "A:new/Stop"]);
-    events.extend(harness.told());
+    events.extend(harness.drain_events());
     check_events(&events).unwrap();
     let harness = harness.restart().await;
     assert_eq!(harness.transcript().await, ["U:hello", "A:new/Stop"]);
@@ -141,7 +141,7 @@ impl BehaviorPattern for Bad {
         step.ask().await?;
         match self.0 {
             "asks with an open batch" => drop(step.ask().await?),
-            "sleeps for ever" => std::future::pending().await,
+            "sleeps forever" => std::future::pending().await,
             "panics" => panic!("bad pattern"),
             _ => {}
         }
@@ -149,12 +149,12 @@ impl BehaviorPattern for Bad {
     }
 }
 
-/// C3 C47 C48: whatever a pattern does, the session is put in order and lives.
+/// C3 C47 C48: whatever a pattern does, open work is closed and the session continues.
 #[tokio::test(start_paused = true)]
-async fn whatever_a_pattern_does_the_batch_is_settled_and_the_session_lives() {
+async fn whatever_a_pattern_does_the_batch_is_closed_and_the_session_continues() {
     for (how, says) in [
         ("asks with an open batch", "call_tools comes before"),
-        ("sleeps for ever", ""),
+        ("sleeps forever", ""),
         ("panics", "panicked: bad pattern"),
         ("panics at once", "panicked: bad pattern"),
         ("returns with an open batch", ""),
@@ -165,8 +165,15 @@ async fn whatever_a_pattern_does_the_batch_is_settled_and_the_session_lives() {
             })
             .await;
         send(&harness, "go").await;
-        if how == "sleeps for ever" {
-            harness.until(|e| matches!(e, AgentEvent::MessageEnd { message } if message.role() == Role::Assistant)).await;
+        if how == "sleeps forever" {
+            harness
+                .until(|e| {
+                    matches!(
+                        e,
+                        AgentEvent::MessageEnd { message } if message.role() == Role::Assistant
+                    )
+                })
+                .await;
             assert_eq!(harness.handle.prompt("busy?").await, Err(InputError::Busy));
             harness.handle.abort().await.unwrap();
         }
@@ -181,7 +188,7 @@ async fn whatever_a_pattern_does_the_batch_is_settled_and_the_session_lives() {
     }
 }
 
-/// C48: a hook that panics ends the run with an error; nothing panics out of the engine.
+/// C48: a hook that panics ends the run with an error; the panic does not leave the engine.
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_panics_ends_the_run_with_an_error() {
     type Options = fn(AgentBuilder) -> AgentBuilder;
@@ -207,11 +214,11 @@ async fn a_hook_that_panics_ends_the_run_with_an_error() {
             "hook {i}: {outcome:?}"
         );
         harness.check().await;
-        check_told(&mut harness);
+        check_emitted(&mut harness);
     }
 }
 
-/// C56: a failed append ends the run with an error; `agent_end` goes out all the same, once.
+/// C56: a failed append ends the run with an error; `agent_end` is emitted exactly once.
 #[tokio::test(start_paused = true)]
 async fn a_full_disk_ends_the_run_with_exactly_one_agent_end() {
     for full in 2..17 {
@@ -226,8 +233,8 @@ async fn a_full_disk_ends_the_run_with_exactly_one_agent_end() {
         )
         .await;
         let outcome = harness.handle.prompt("go").await;
-        let told = harness.told();
-        let ends = told.iter().filter(|e| matches!(e.event, AgentEvent::AgentEnd(_))).count();
+        let emitted = harness.drain_events();
+        let ends = emitted.iter().filter(|e| matches!(e.event, AgentEvent::AgentEnd(_))).count();
         if full == 2 {
             assert!(
                 matches!(outcome, Err(InputError::Memory(_))) || ends == 1,
@@ -235,14 +242,14 @@ async fn a_full_disk_ends_the_run_with_exactly_one_agent_end() {
             );
             continue;
         }
-        assert_eq!(ends, 1, "full after {full}\n{}", trace(&told));
+        assert_eq!(ends, 1, "full after {full}\n{}", trace(&emitted));
         let outcome = outcome.unwrap();
         assert!(
             outcome.end == RunStatus::Done || outcome.error.unwrap().contains("the disk is full")
         );
         let state = harness.handle.state().await.unwrap();
         let folded = loopwright_core::testing::replay_messages(&harness.memory.items());
-        assert_eq!(state.messages.len(), folded.len(), "RAM stays at the log");
+        assert_eq!(state.messages.len(), folded.len(), "the conversation is that of the log");
     }
 }
 
@@ -285,9 +292,9 @@ async fn a_cost_limit_refuses_a_model_without_prices() {
     assert!(outcome.error.unwrap().contains("prices of `test/scripted` are not known"));
 }
 
-/// C51: counters go on through runs that an answer or `Continue` resumes.
+/// C51: counters continue in runs that a decision or `Continue` resumes.
 #[tokio::test(start_paused = true)]
-async fn counters_go_on_through_resumed_runs() {
+async fn counters_continue_in_resumed_runs() {
     let tool = TestTool::new("ask").effect(Effect::AtMostOnce);
     let mut harness = pi_with((0..5).map(|_| calls(&["ask"])), &[tool], |a| a.max_turns(3)).await;
     send(&harness, "go").await;
@@ -304,13 +311,13 @@ async fn counters_go_on_through_resumed_runs() {
     }
     use RunStatus::*;
     assert_eq!(ends, [AwaitingAction, AwaitingAction, AwaitingAction, Limit]);
-    send(&harness, "a new request begins anew").await;
+    send(&harness, "a new request starts new counters").await;
     assert_eq!(end_of(&harness.run_end().await), AwaitingAction);
 }
 
-/// C52: at most 32 requests wait; `prompt` says `Busy`, and the run is undisturbed.
+/// C52: at most 32 requests wait; `prompt` returns `Busy`, and the run is not affected.
 #[tokio::test(start_paused = true)]
-async fn requests_during_a_run_wait_their_turn() {
+async fn requests_during_a_run_are_queued() {
     let gate = Gate::new();
     let replies = std::iter::once(Script::text("0").gate(&gate))
         .chain((1..40).map(|i| Script::text(&i.to_string())));
@@ -331,10 +338,10 @@ async fn requests_during_a_run_wait_their_turn() {
     harness.check().await;
 }
 
-/// C49 C51: wall time goes on through runs that an answer resumes.
+/// C49 C51: wall time continues in runs that a decision resumes.
 #[tokio::test(start_paused = true)]
-async fn wall_time_goes_on_through_resumed_runs() {
-    /// Time that the paused clock tells.
+async fn wall_time_continues_in_resumed_runs() {
+    /// The time of the paused clock.
     struct Paused(Instant);
     impl Environment for Paused {
         fn now(&self) -> u64 {

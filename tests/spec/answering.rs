@@ -1,10 +1,10 @@
-//! Which of several models answers, and what follows from it.
+//! Which of several models replies, and the consequences.
 
 use loopwright_providers::Fallback;
 
 use crate::kit::*;
 
-/// One whose million tokens, of whatever kind, cost `dollars`.
+/// Returns a model whose million tokens, of any kind, cost `dollars`.
 fn priced(id: &str, dollars: f64, replies: impl IntoIterator<Item = Script>) -> ScriptedModel {
     let prices = Prices::new(dollars, dollars).cache(dollars, dollars);
     ScriptedModel::new(replies).info(ModelInfo::new(id).with_prices(prices))
@@ -18,8 +18,8 @@ fn broken() -> Script {
     Script::new().think("hm", Some("of a")).fail(ModelErrorKind::Overloaded, "busy")
 }
 
-/// C71: a reply names the model that gave it, on which the way of its signatures depends, and costs
-/// what that one costs.
+/// C71: a reply names the model that gave it, on which the use of its signatures depends, and has
+/// the price of that model.
 #[tokio::test(start_paused = true)]
 async fn a_reply_names_the_model_that_gave_it_and_costs_its_price() {
     let first = priced("a/1", 1.0, [broken(), tokens(Script::text("from a"))]);
@@ -35,20 +35,19 @@ async fn a_reply_names_the_model_that_gave_it_and_costs_its_price() {
     let messages = handle.state().await.unwrap().messages;
     let replies: Vec<_> = messages.iter().filter_map(|m| m.as_assistant()).collect();
     assert_eq!(replies.iter().map(|m| &*m.model).collect::<Vec<_>>(), ["b/2", "a/1"]);
-    assert!(
-        matches!(&replies[0].parts[..], [ContentPart::Thinking { signature: Some(s), .. }, _] if &**s == "of b")
-    );
+    let ContentPart::Thinking { signature, .. } = &replies[0].parts[0] else { panic!() };
+    assert_eq!((signature.as_deref(), replies[0].parts.len()), (Some("of b"), 2));
     let seen = &first.requests()[1].messages;
     assert_eq!(
         &*seen[1].as_assistant().unwrap().model,
         "b/2",
-        "so the first model can tell what is not its own"
+        "so the first model can recognise the replies of others"
     );
 }
 
-/// C71: a reply that is cut off, and what is shown while it streams, name the model that speaks.
+/// C71: a reply names its model while it streams, and if it is cut off.
 #[tokio::test(start_paused = true)]
-async fn a_reply_that_streams_or_is_cut_off_names_the_model_that_speaks() {
+async fn a_reply_that_streams_or_is_cut_off_names_its_model() {
     let gate = Gate::new();
     let second = priced("b/2", 5.0, [Script::text("half").gate(&gate)]);
     let agent =
@@ -70,7 +69,7 @@ async fn a_reply_that_streams_or_is_cut_off_names_the_model_that_speaks() {
     );
 }
 
-/// Asks aside, and is done.
+/// Sends a detached request and ends.
 struct Detached;
 
 #[async_trait::async_trait]
@@ -83,9 +82,9 @@ impl BehaviorPattern for Detached {
     }
 }
 
-/// C67 C71: an aside too.
+/// C67 C71: the same holds for a detached request.
 #[tokio::test(start_paused = true)]
-async fn an_aside_names_the_model_that_gave_it_and_costs_its_price() {
+async fn a_detached_reply_names_the_model_that_gave_it_and_costs_its_price() {
     let second = priced("b/2", 5.0, [tokens(Script::text("well"))]);
     let agent =
         GenericAgent::builder(Fallback::new(priced("a/1", 1.0, [broken()])).or(second), Detached);

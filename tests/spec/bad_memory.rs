@@ -1,10 +1,10 @@
-//! Memories that fail, panic, or fail once: everyone is told, and the session lives.
+//! Memories that fail, panic, or fail once: callers get an error, and the session continues.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::kit::*;
 
-/// A memory that panics, or fails, once it is told to.
+/// A memory that panics or fails once its flag is set.
 struct Bad(InMemory, Arc<AtomicBool>, bool);
 
 #[async_trait::async_trait]
@@ -39,9 +39,9 @@ async fn bad_memory(replies: Vec<Script>, panics: bool) -> (Harness, Arc<AtomicB
     )
 }
 
-/// C48 C56: a memory that panics fails, at rest and in a run; the session lives.
+/// C48 C56: a panic of a memory is an error, at rest and in a run; the session continues.
 #[tokio::test(start_paused = true)]
-async fn a_memory_that_panics_fails() {
+async fn a_panic_of_a_memory_is_an_error() {
     let (harness, bad) = bad_memory(vec![Script::text("ok")], true).await;
     bad.store(true, Ordering::SeqCst);
     assert!(matches!(harness.handle.prompt("go").await, Err(InputError::Memory(_))));
@@ -49,9 +49,9 @@ async fn a_memory_that_panics_fails() {
     assert_eq!(harness.handle.prompt("go").await.unwrap().text, "ok");
 }
 
-/// C43 C56: whoever asked something of a session whose memory fails is answered.
+/// C43 C56: every caller of a session whose memory fails gets an answer.
 #[tokio::test(start_paused = true)]
-async fn everyone_is_answered_when_the_memory_fails() {
+async fn every_caller_is_answered_when_the_memory_fails() {
     let (harness, bad) = bad_memory(vec![calls(&["x"])], false).await;
     send(&harness, "go").await;
     sleep(ms(10)).await;
@@ -64,13 +64,14 @@ async fn everyone_is_answered_when_the_memory_fails() {
             harness.handle.state()
         )
     };
-    let (a, b, c, state) = tokio::time::timeout(ms(5000), all).await.expect("everyone is answered");
+    let (a, b, c, state) =
+        tokio::time::timeout(ms(5000), all).await.expect("every caller is answered");
     assert!(a.is_err() && b.is_err() && c.is_err() && state.is_ok());
 }
 
-/// C56: looking at a session whose memory failed does not start its run again.
+/// C56: reading the state of a session whose memory failed does not restart its run.
 #[tokio::test(start_paused = true)]
-async fn looking_does_not_start_a_run_that_could_not_be_written() {
+async fn reading_the_state_does_not_restart_a_run_that_could_not_be_logged() {
     let wrap = |memory| Arc::new(FaultyMemory::new(memory).full_after(2)) as Arc<dyn Memory>;
     let mut harness = Harness::with_memory(PiPattern, [], |a| a, InMemory::new(), wrap).await;
     assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Error);
@@ -78,14 +79,18 @@ async fn looking_does_not_start_a_run_that_could_not_be_written() {
         harness.handle.state().await.unwrap();
         harness.handle.wait_for_idle().await;
     }
-    let ends = harness.told().iter().filter(|e| matches!(e.event, AgentEvent::AgentEnd(_))).count();
+    let ends = harness
+        .drain_events()
+        .iter()
+        .filter(|e| matches!(e.event, AgentEvent::AgentEnd(_)))
+        .count();
     assert_eq!(ends, 1);
 }
 
-/// C47 C56: a write that fails while a run is put in order leaves a session that goes on, also with
+/// C47 C56: a session continues after a write that fails while its open work is closed, also with
 /// `Hold`.
 #[tokio::test(start_paused = true)]
-async fn a_write_that_fails_while_a_run_is_put_in_order_leaves_a_session_that_goes_on() {
+async fn a_session_continues_after_a_write_fails_while_a_run_is_closed() {
     for rule in [WhileAwaiting::Supersede, WhileAwaiting::Hold] {
         let replies = [calls(&["x"]), Script::text("ok")];
         let wrap = |memory| Arc::new(FailsOnce(memory, AtomicBool::new(false))) as Arc<dyn Memory>;
@@ -97,10 +102,10 @@ async fn a_write_that_fails_while_a_run_is_put_in_order_leaves_a_session_that_go
         harness.until(starts).await;
         harness.handle.abort().await.unwrap();
         harness.handle.wait_for_idle().await;
-        let again = tokio::time::timeout(ms(60_000), harness.handle.prompt("again"))
+        let outcome = tokio::time::timeout(ms(60_000), harness.handle.prompt("again"))
             .await
-            .expect("it goes on");
-        assert_eq!(again.unwrap().text, "ok");
+            .expect("the session continues");
+        assert_eq!(outcome.unwrap().text, "ok");
         harness.check().await;
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::kit::*;
 
-/// C1 C23 C57: executions end in order of completion, results are told in source order.
+/// C1 C23 C57: executions end in order of completion, results are emitted in source order.
 #[tokio::test(start_paused = true)]
-async fn a_parallel_batch_ends_in_order_of_completion_and_is_told_in_source_order() {
+async fn executions_end_in_order_of_completion_and_results_are_in_source_order() {
     let tools = [TestTool::new("slow").takes(ms(100)), TestTool::new("fast").takes(ms(10))];
     let mut harness = pi([calls(&["slow", "fast"]), Script::text("ok")], &tools).await;
     send(&harness, "go").await;
@@ -27,7 +27,7 @@ async fn a_parallel_batch_ends_in_order_of_completion_and_is_told_in_source_orde
     check_events(&events).unwrap();
 }
 
-/// C24: at most so many at once; one sequential tool makes the whole batch sequential.
+/// C24: the number of parallel calls is limited; a sequential tool makes the whole batch sequential.
 #[tokio::test(start_paused = true)]
 async fn parallelism_is_limited_and_a_sequential_tool_ends_it() {
     for (sequential, most, takes) in [(false, 8, 200), (false, 2, 500), (true, 8, 1000)] {
@@ -54,7 +54,7 @@ async fn a_tool_that_panics_hangs_chatters_or_is_unknown_gives_a_result_and_the_
     let tools = [
         TestTool::new("panic").panics(),
         TestTool::new("hang").hangs(),
-        TestTool::new("chat").chatters(100, ms(0)),
+        TestTool::new("chat").sends_updates(100, ms(0)),
         TestTool::new("fail").fails("no such city"),
     ];
     let mut harness =
@@ -88,9 +88,9 @@ async fn a_tool_that_panics_hangs_chatters_or_is_unknown_gives_a_result_and_the_
 /// C50: a timeout of the tool's own, and one without a sign of life.
 #[tokio::test(start_paused = true)]
 async fn a_tool_has_a_total_and_an_idle_timeout() {
-    let total = TestTool::new("total").chatters(1000, ms(10)).spec(|s| s.timeout(ms(300)));
+    let total = TestTool::new("total").sends_updates(1000, ms(10)).spec(|s| s.timeout(ms(300)));
     let idle = TestTool::new("idle").hangs().spec(|s| s.idle_timeout(ms(200)));
-    let alive = TestTool::new("alive").chatters(50, ms(100)).spec(|s| s.idle_timeout(ms(200)));
+    let alive = TestTool::new("alive").sends_updates(50, ms(100)).spec(|s| s.idle_timeout(ms(200)));
     let harness =
         pi([calls(&["total", "idle", "alive"]), Script::text("ok")], &[total, idle, alive]).await;
     harness.handle.prompt("go").await.unwrap();
@@ -202,9 +202,9 @@ async fn tools_see_the_hosts_values_and_the_inputs_win() {
     handle.prompt(Prompt::from("go").with(User("input"))).await.unwrap();
     handle.prompt("go").await.unwrap();
     let state = handle.state().await.unwrap();
-    let said: Vec<String> =
+    let results: Vec<String> =
         state.messages.iter().filter_map(|m| m.as_tool_result()).map(|r| r.text()).collect();
-    assert_eq!(said, ["input", "host"]);
+    assert_eq!(results, ["input", "host"]);
     assert!(state.messages.iter().any(|m| m.as_tool_result().is_some_and(|r| r.details.is_some())));
 }
 

@@ -1,4 +1,4 @@
-//! Compaction: a summary in place of older messages, in the requests and nowhere else.
+//! Compaction: a summary replaces older messages in requests and nowhere else.
 
 mod asked;
 
@@ -6,12 +6,12 @@ use std::ops::Range;
 
 use crate::kit::*;
 
-/// Keeps the first message and the last `keep`; what is between is replaced from `at` messages on.
-/// A summary is asked for by the texts that it replaces.
+/// Keeps the first message and the last `keep`, and replaces those in between if there are at least
+/// `at` messages. The request for a summary contains the texts that it replaces.
 pub(crate) struct Keep {
     pub(crate) at: usize,
     pub(crate) keep: usize,
-    /// A request of fewer messages fits as it is.
+    /// A request with fewer messages fits without a compaction.
     pub(crate) full: usize,
 }
 
@@ -53,10 +53,10 @@ impl CompactionPolicy for Keep {
 }
 
 pub(crate) async fn harness(replies: impl IntoIterator<Item = Script>) -> Harness {
-    rig_with(replies, |agent| agent).await
+    harness_with(replies, |agent| agent).await
 }
 
-pub(crate) async fn rig_with(
+pub(crate) async fn harness_with(
     replies: impl IntoIterator<Item = Script>,
     options: impl FnOnce(AgentBuilder) -> AgentBuilder,
 ) -> Harness {
@@ -79,7 +79,7 @@ fn detached(harness: &Harness) -> usize {
     harness.memory.items().iter().filter(|item| matches!(item, LogEntry::Detached { .. })).count()
 }
 
-/// Prompts that are answered without being compacted: U:p1 A:r1 U:p2 A:r2 …
+/// Sends prompts and checks their replies: U:p1 A:r1 U:p2 A:r2 …
 pub(crate) async fn talk(harness: &Harness, prompts: Range<usize>) {
     for n in prompts {
         assert_eq!(harness.handle.prompt(format!("p{n}")).await.unwrap().text, format!("r{n}"));
@@ -90,24 +90,24 @@ pub(crate) fn replies(n: Range<usize>) -> Vec<Script> {
     n.map(|n| Script::text(&format!("r{n}"))).collect()
 }
 
-/// C83: before a request that would be too long the older messages are summarised; the summary
-/// stands for them in the requests, and the history keeps them.
+/// C83: before a request that would be too long, the older messages are summarised; the summary
+/// replaces them in requests, and the history keeps them.
 #[tokio::test(start_paused = true)]
 async fn older_messages_are_replaced_by_a_summary_in_the_requests_only() {
     let mut script = replies(1..4);
     script.extend([Script::text("r1 to p3"), Script::text("r4"), Script::text("r5")]);
     let mut harness = harness(script).await;
     talk(&harness, 1..4).await;
-    harness.told();
+    harness.drain_events();
     harness.handle.prompt("p4").await.unwrap();
-    let told = harness.told();
-    let [done] = &compactions(&told)[..] else { panic!("{}", trace(&told)) };
+    let emitted = harness.drain_events();
+    let [done] = &compactions(&emitted)[..] else { panic!("{}", trace(&emitted)) };
     assert_eq!((done.messages, done.summarised, &done.error), (4, true, &None));
     assert!(done.tokens_after < done.tokens_before, "{done:?}");
     assert_eq!(
         sent(&harness, 3),
         ["r1|p2|r2|p3"],
-        "the summary is asked for with what it replaces"
+        "the request for the summary contains what it replaces"
     );
     assert!(harness.model.requests()[3].tools.is_empty());
     assert_eq!(sent(&harness, 4), ["p1", "Before: r1 to p3", "r3", "p4"]);
@@ -126,11 +126,11 @@ async fn older_messages_are_replaced_by_a_summary_in_the_requests_only() {
         "Before: r1 to p3"
     );
     harness.check().await;
-    check_events(&told).unwrap();
+    check_events(&emitted).unwrap();
 }
 
-/// C83: a plan that takes a call from its result, or the last message, ends the run with an error
-/// and changes nothing.
+/// C83: a plan that separates a call from its result, or that replaces the last message, ends the
+/// run with an error and changes nothing.
 #[tokio::test(start_paused = true)]
 async fn an_illegal_plan_is_refused() {
     struct Splits(Range<usize>);
@@ -173,8 +173,7 @@ async fn an_illegal_plan_is_refused() {
     }
 }
 
-/// C83: hooks get the compacted history, with custom messages where they were; thoughts keep their
-/// number.
+/// C83: hooks get the compacted history, with custom messages in their positions.
 #[tokio::test(start_paused = true)]
 async fn hooks_get_the_compacted_history() {
     let mut script = replies(1..4);
@@ -213,10 +212,10 @@ async fn hooks_get_the_compacted_history() {
     assert_eq!(sent(&harness, 4), ["p1", "Before: sum", "r3", "p4"]);
 }
 
-/// C84: where there is no summary the messages are left out, with a marker; the log says why, and
-/// the run goes on.
+/// C84: without a summary the messages are replaced by a marker; the log says why, and the run
+/// continues.
 #[tokio::test(start_paused = true)]
-async fn without_a_summary_messages_are_left_out_with_a_marker() {
+async fn without_a_summary_messages_are_replaced_by_a_marker() {
     let failures = [
         (Script::error(ModelErrorKind::Overloaded, "too busy"), "too busy"),
         (Script::text(" \n"), "without a summary"),
@@ -228,8 +227,8 @@ async fn without_a_summary_messages_are_left_out_with_a_marker() {
         script.extend([failure, Script::text("r4")]);
         let mut harness = harness(script).await;
         talk(&harness, 1..5).await;
-        let told = harness.told();
-        let done = compactions(&told).remove(0);
+        let emitted = harness.drain_events();
+        let done = compactions(&emitted).remove(0);
         assert!(!done.summarised && done.error.as_deref().unwrap().contains(why), "{done:?}");
         assert_eq!(sent(&harness, 4), ["p1", "(4 left out)", "r3", "p4"]);
         assert_eq!(
@@ -241,11 +240,10 @@ async fn without_a_summary_messages_are_left_out_with_a_marker() {
     }
 }
 
-/// C84: where there is no summary and the request fits as it is, it goes out as it is; another is
-/// asked for once the conversation has grown, and when it does not fit any more the messages are
-/// left out.
+/// C84: without a summary, a request that still fits is sent unchanged; another summary is requested
+/// once the conversation has grown, and when the request no longer fits the messages are left out.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_fits_goes_out_without_a_summary() {
+async fn a_request_that_fits_is_sent_without_a_summary() {
     let busy = || Script::error(ModelErrorKind::Overloaded, "too busy");
     let long = "r5 ".repeat(99);
     let mut script = replies(1..4);
@@ -267,13 +265,13 @@ async fn a_request_that_fits_goes_out_without_a_summary() {
     assert_eq!(
         (detached(&harness), sent(&harness, 5).len()),
         (1, 9),
-        "it has grown by too little to be asked for again"
+        "it has grown too little for another summary"
     );
     talk(&harness, 6..7).await;
     assert_eq!((detached(&harness), sent(&harness, 7).len()), (2, 11));
-    assert_eq!(compactions(&harness.told()).len(), 0);
+    assert_eq!(compactions(&harness.drain_events()).len(), 0);
     talk(&harness, 7..8).await;
-    let done = compactions(&harness.told()).remove(0);
+    let done = compactions(&harness.drain_events()).remove(0);
     assert_eq!(
         (detached(&harness), done.messages, done.summarised),
         (3, 10, false),
@@ -284,10 +282,10 @@ async fn a_request_that_fits_goes_out_without_a_summary() {
     harness.check().await;
 }
 
-/// C84: a summary that is cut off at its length is one, and says so; it may be as long as the model
-/// can say.
+/// C84: a summary that was cut off at its length is used and marked; it may be as long as the
+/// model's output limit.
 #[tokio::test(start_paused = true)]
-async fn a_summary_that_is_cut_off_says_so() {
+async fn a_summary_that_is_cut_off_is_marked() {
     let info = ModelInfo::new("test/m").with_max_output(60);
     let mut script = replies(1..4);
     script.extend([Script::text("half").stop(StopReason::Length), Script::text("r4")]);
@@ -304,8 +302,8 @@ async fn a_summary_that_is_cut_off_says_so() {
     );
 }
 
-/// C84: a summary is counted against the limits, and never takes the last turn from the request it
-/// is for.
+/// C84: a summary is counted against the limits, and never uses the last turn, which its request
+/// needs.
 #[tokio::test(start_paused = true)]
 async fn a_summary_is_counted_and_leaves_the_last_turn_to_the_request() {
     let batches = |n: usize| {
@@ -313,11 +311,11 @@ async fn a_summary_is_counted_and_leaves_the_last_turn_to_the_request() {
     };
     let mut script = batches(3);
     script.push(Script::text("done"));
-    let mut harness = rig_with(script, |agent| agent.max_turns(4)).await;
+    let mut harness = harness_with(script, |agent| agent.max_turns(4)).await;
     send(&harness, "go").await;
-    let told = harness.run_end().await;
-    assert_eq!(end_of(&told), RunStatus::Done, "{}", trace(&told));
-    assert!(compactions(&told)[0].error.as_deref().unwrap().contains("limit of turns"));
+    let emitted = harness.run_end().await;
+    assert_eq!(end_of(&emitted), RunStatus::Done, "{}", trace(&emitted));
+    assert!(compactions(&emitted)[0].error.as_deref().unwrap().contains("limit of turns"));
     assert_eq!(detached(&harness), 0);
 
     let mut script = batches(3);
@@ -326,7 +324,7 @@ async fn a_summary_is_counted_and_leaves_the_last_turn_to_the_request() {
         Script::calls([("d", "read", json!({}))]),
         Script::text("never"),
     ]);
-    let mut harness = rig_with(script, |agent| agent.max_turns(5)).await;
+    let mut harness = harness_with(script, |agent| agent.max_turns(5)).await;
     send(&harness, "go").await;
     let outcome = outcome_of(&harness.run_end().await);
     assert_eq!(
@@ -337,7 +335,7 @@ async fn a_summary_is_counted_and_leaves_the_last_turn_to_the_request() {
     let usage = Usage::new(600, 0);
     let mut script = replies(1..4);
     script.extend([Script::text("sum").usage(usage), Script::text("never")]);
-    let harness = rig_with(script, |agent| agent.limits(Limits::default().tokens(500))).await;
+    let harness = harness_with(script, |agent| agent.limits(Limits::default().tokens(500))).await;
     talk(&harness, 1..4).await;
     let outcome = harness.handle.prompt("p4").await.unwrap();
     assert_eq!(
@@ -349,25 +347,25 @@ async fn a_summary_is_counted_and_leaves_the_last_turn_to_the_request() {
     harness.check().await;
 }
 
-/// C85: a request that is refused as too large is withdrawn, compacted and sent again; at most
-/// twice in a row.
+/// C85: a request that is refused as too large is withdrawn, compacted and retried, at most twice in
+/// a row.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_too_large_is_compacted_and_sent_again() {
+async fn a_request_that_is_too_large_is_compacted_and_retried() {
     let overflow = || Script::error(ModelErrorKind::ContextOverflow, "too many tokens");
     let mut script = replies(1..3);
     script.extend([overflow(), Script::text("sum"), Script::text("r3")]);
     let mut harness = harness(script).await;
     talk(&harness, 1..3).await;
-    harness.told();
+    harness.drain_events();
     harness.handle.prompt("p3").await.unwrap();
-    let told = harness.told();
-    let (withdrawn, done) = (kinds(&told), compactions(&told).remove(0));
+    let emitted = harness.drain_events();
+    let (withdrawn, done) = (kinds(&emitted), compactions(&emitted).remove(0));
     assert!(
         withdrawn.contains(&"message_update".into()) && done.why == CompactionCause::Overflow,
         "{withdrawn:?}"
     );
     assert_eq!(sent(&harness, 4), ["p1", "Before: sum", "r2", "p3"]);
-    check_events(&told).unwrap();
+    check_events(&emitted).unwrap();
     harness.check().await;
 
     struct Always;
@@ -395,7 +393,7 @@ async fn a_request_that_is_too_large_is_compacted_and_sent_again() {
         (outcome.model_error, harness.model.requests().len()),
         (Some(ModelErrorKind::ContextOverflow), 4)
     );
-    assert_eq!(compactions(&harness.told()).len(), 2);
+    assert_eq!(compactions(&harness.drain_events()).len(), 2);
 
     let script = [
         Script::text("r1"),
@@ -407,18 +405,17 @@ async fn a_request_that_is_too_large_is_compacted_and_sent_again() {
     assert_eq!(
         harness.handle.prompt("p2").await.unwrap().end,
         RunStatus::Error,
-        "something was said"
+        "some text was streamed"
     );
-    assert_eq!(compactions(&harness.told()).len(), 0);
+    assert_eq!(compactions(&harness.drain_events()).len(), 0);
 }
 
-/// C83: how large a conversation is comes from what the provider has counted, and from an estimate
-/// of the rest.
+/// C83: the size of a conversation is what the provider has counted, plus an estimate of the rest.
 #[tokio::test(start_paused = true)]
 async fn the_size_of_a_request_is_what_was_counted_and_an_estimate_of_the_rest() {
     #[derive(Clone, Default)]
-    struct Looks(Arc<std::sync::Mutex<Vec<(u64, u64)>>>);
-    impl CompactionPolicy for Looks {
+    struct Sizes(Arc<std::sync::Mutex<Vec<(u64, u64)>>>);
+    impl CompactionPolicy for Sizes {
         fn plan(&self, context: &CompactionContext<'_>) -> Option<CompactionPlan> {
             self.0.lock().unwrap().push((context.tokens, context.overhead));
             assert_eq!(
@@ -439,32 +436,28 @@ async fn the_size_of_a_request_is_what_was_counted_and_an_estimate_of_the_rest()
         }
     }
     let usage = |input, output| Usage::new(input, output);
-    let said = |text: &str, usage| Script::text(text).usage(usage);
+    let reply = |text: &str, usage| Script::text(text).usage(usage);
     let model = ScriptedModel::new([
-        said("aaa", usage(300, 10)),
-        said("bbb", usage(3, 1)),
+        reply("aaa", usage(300, 10)),
+        reply("bbb", usage(3, 1)),
         Script::text("ccc"),
     ])
     .info(ModelInfo::new("test/m").with_context_window(1000).with_max_output(50));
     let other = ScriptedModel::new([]).info(ModelInfo::new("test/o").with_context_window(77));
-    let looks = Looks::default();
+    let sizes = Sizes::default();
     let agent = GenericAgent::builder(model, PiPattern)
         .system("a system prompt of 32 characters")
-        .compaction(looks.clone());
+        .compaction(sizes.clone());
     let agent = agent.model_named("other", other).build().unwrap();
     let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
     for prompt in ["123456", &"x".repeat(300), "1"] {
         handle.prompt(prompt).await.unwrap();
     }
-    let seen = looks.0.lock().unwrap().clone();
+    let seen = sizes.0.lock().unwrap().clone();
     let overhead = 11;
     let [one, two] = [8 + 2, 8 + 100];
     assert_eq!(seen[0], (one + overhead, overhead), "nothing was counted yet");
     assert_eq!(seen[1], (310 + two, overhead), "the first request and its reply were counted");
     let three = 8 + 1;
-    assert_eq!(
-        seen[2],
-        (310 + two + three + three, overhead),
-        "a count that cannot be is not believed"
-    );
+    assert_eq!(seen[2], (310 + two + three + three, overhead), "an impossible count is ignored");
 }

@@ -1,4 +1,4 @@
-//! External actions: confirmation, its answers, and a user who writes something else.
+//! External actions: approvals, decisions, and other messages while actions are pending.
 
 use crate::kit::*;
 
@@ -6,10 +6,10 @@ fn ask(name: &str) -> TestTool {
     TestTool::new(name).effect(Effect::AtMostOnce)
 }
 
-/// C26 C27 C28 C29: auto-calls run, the rest waits; partial answers are kept; the model waits for
-/// the batch.
+/// C26 C27 C28 C29: calls without approval run, the others wait; single decisions are kept; the
+/// next request waits for the batch.
 #[tokio::test(start_paused = true)]
-async fn of_two_answers_to_one_action_the_first_wins_and_partial_answers_are_kept() {
+async fn of_two_decisions_on_one_action_the_first_wins_and_single_decisions_are_kept() {
     let (a, b, read) = (ask("ask_a"), ask("ask_b"), TestTool::new("read").takes(ms(5)));
     let mut harness = pi(
         [calls(&["ask_a", "read", "ask_b"]), Script::text("ok")],
@@ -60,9 +60,10 @@ async fn of_two_answers_to_one_action_the_first_wins_and_partial_answers_are_kep
     harness.check().await;
 }
 
-/// C28: deny with a reason, own result, edited arguments (validated again), and who says so.
+/// C28: a decision denies with a reason, provides a result, or edits the arguments, which are
+/// validated; it can name its author.
 #[tokio::test(start_paused = true)]
-async fn an_answer_can_deny_edit_or_hand_in_the_result() {
+async fn a_decision_can_deny_edit_or_provide_the_result() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Pay {
         amount: u32,
@@ -117,16 +118,16 @@ async fn an_answer_can_deny_edit_or_hand_in_the_result() {
         statuses(&harness).await,
         [ResultStatus::Ok, ResultStatus::Ok, ResultStatus::Denied]
     );
-    let told = harness.told();
+    let emitted = harness.drain_events();
     let ends =
-        told.iter().filter(|e| matches!(e.event, AgentEvent::ExternalActionEnd { .. })).count();
+        emitted.iter().filter(|e| matches!(e.event, AgentEvent::ExternalActionEnd { .. })).count();
     assert_eq!(ends, 3);
     harness.check().await;
 }
 
-/// C27: the process may die, and the answer may come in another one.
+/// C27: the decision may come in another process than the call.
 #[tokio::test(start_paused = true)]
-async fn an_answer_comes_days_later_in_another_process() {
+async fn a_decision_can_come_in_another_process() {
     let tool = ask("ask");
     let mut harness = pi([calls(&["ask"]), Script::text("ok")], std::slice::from_ref(&tool)).await;
     send(&harness, "go").await;
@@ -142,7 +143,7 @@ async fn an_answer_comes_days_later_in_another_process() {
 
 /// C30
 #[tokio::test(start_paused = true)]
-async fn a_user_message_or_a_steer_instead_of_an_answer_denies_what_is_pending() {
+async fn a_request_or_a_steer_instead_of_a_decision_denies_pending_actions() {
     for steer in [false, true] {
         let tool = ask("ask");
         let mut harness =
@@ -173,7 +174,7 @@ async fn a_user_message_or_a_steer_instead_of_an_answer_denies_what_is_pending()
 
 /// C30: with `Hold` the message waits until the batch is closed.
 #[tokio::test(start_paused = true)]
-async fn with_hold_a_message_waits_until_all_is_answered() {
+async fn with_hold_a_message_waits_until_all_actions_are_resolved() {
     for steer in [false, true] {
         let tool = ask("ask");
         let mut harness = pi_with(
@@ -203,9 +204,9 @@ async fn with_hold_a_message_waits_until_all_is_answered() {
     }
 }
 
-/// C31: a tool suspends, and is called again with the same id and the answer.
+/// C31: a tool that suspends is called a second time, with the same id and the decision.
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_suspends_is_called_again_with_the_answer() {
+async fn a_tool_that_suspends_is_resumed_with_the_decision() {
     let login = TestTool::new("login").suspends("password");
     let mut harness =
         pi([calls(&["login"]), Script::text("ok")], std::slice::from_ref(&login)).await;
@@ -227,9 +228,9 @@ async fn a_tool_that_suspends_is_called_again_with_the_answer() {
     harness.check().await;
 }
 
-/// C26: what the tool says, what the agent's rules say, and a predicate that fails.
+/// C26: the rule of the tool, the rules of the agent, and a predicate that panics.
 #[tokio::test(start_paused = true)]
-async fn who_runs_without_asking() {
+async fn which_calls_run_without_an_approval() {
     let tools = [
         TestTool::new("reads"),
         ask("writes"),
@@ -247,7 +248,7 @@ async fn who_runs_without_asking() {
     assert_eq!(open, ["b", "e", "g", "z"]);
 }
 
-/// C26: the agent's rules: all, or a predicate.
+/// C26: the rules of the agent can let all calls run, or those that a predicate accepts.
 #[tokio::test(start_paused = true)]
 async fn the_agents_rules_can_let_everything_run() {
     type Options = fn(AgentBuilder) -> AgentBuilder;

@@ -1,11 +1,11 @@
-//! Crashes: the log is cut at every item and opened again.
+//! Crashes: the log is cut after every entry and reopened.
 
 use loopwright_core::testing::{Scenario, crash_at_every_entry};
 use loopwright_patterns::{FirstCall, GenericPattern};
 
 use crate::kit::*;
 
-/// Tools of every effect: `once` runs unasked, `ask` is asked about.
+/// Returns tools of every effect: `once` needs no approval, `ask` does.
 fn tools() -> Vec<Arc<dyn Tool>> {
     let once = TestTool::new("once")
         .effect(Effect::AtMostOnce)
@@ -27,22 +27,22 @@ fn of(pattern: impl BehaviorPattern + Clone + 'static) -> impl Fn(ScriptedModel)
     move |model| GenericAgent::builder(model, pattern.clone()).tools(tools())
 }
 
-/// C53 C54 C91: a cut at every item of a session; after `Continue` every call has one result,
-/// nothing is delivered twice, and a once-only tool that had started is not run again.
+/// C53 C54 C91: a crash after every entry of a session; after `Continue` every call has one result,
+/// no message is delivered twice, and an at-most-once call that had started does not run again.
 #[tokio::test(start_paused = true)]
-async fn a_session_cut_at_every_item_goes_on() {
+async fn a_session_cut_after_every_entry_continues() {
     let started = |item: &LogEntry| matches!(item, LogEntry::CallStarted { .. });
     let asked = |item: &LogEntry| matches!(item, LogEntry::RequestStarted { .. });
     let mut scenarios =
-        vec![scenario(), scenario().answers(|_| Decision::Deny("no".into())), scenario().reset()];
+        vec![scenario(), scenario().decisions(|_| Decision::Deny("no".into())), scenario().reset()];
     for urgency in [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt] {
         let steered = |s: Scenario| s.steer(Prompt::from("stop").urgency(urgency));
         let replies =
             [calls(&["read", "once", "ask"])].into_iter().chain((0..6).map(|_| Script::text("ok")));
-        let begun = Scenario::new(replies).request("go");
-        scenarios.push(steered(begun.clone()).when(started).request("again"));
-        scenarios.push(steered(begun.clone()).when(asked).abort().when(started).request("again"));
-        scenarios.push(begun.follow_up("more").abort().when(started).reset().request("again"));
+        let start = Scenario::new(replies).request("go");
+        scenarios.push(steered(start.clone()).when(started).request("again"));
+        scenarios.push(steered(start.clone()).when(asked).abort().when(started).request("again"));
+        scenarios.push(start.follow_up("more").abort().when(started).reset().request("again"));
     }
     for (n, scenario) in scenarios.into_iter().enumerate() {
         let reports = [
@@ -56,20 +56,20 @@ async fn a_session_cut_at_every_item_goes_on() {
         ];
         for report in reports {
             let report = report.unwrap_or_else(|why| panic!("scenario {n}: {why}"));
-            assert!(report.items > 12 && report.requests > 1, "scenario {n}: {report}");
+            assert!(report.entries > 12 && report.requests > 1, "scenario {n}: {report}");
         }
     }
 }
 
-/// C91: what goes wrong is found: a once-only tool that says later that it may run again, a request
-/// that no server would take, a scenario without enough replies.
+/// C91: errors are found: an at-most-once tool whose effect changes after the crash, a request that
+/// no server would accept, a scenario without enough replies.
 #[tokio::test(start_paused = true)]
-async fn what_goes_wrong_after_a_crash_is_found() {
+async fn errors_after_a_crash_are_found() {
     let few = Scenario::new([calls(&["read"])]).request("go");
     let found = crash_at_every_entry(of(PiPattern), few).await.unwrap_err();
     assert_eq!(
         found,
-        "without a crash: the scenario has fewer replies than the agent asks for: give it more"
+        "without a crash: the agent sends more requests than the scenario has replies"
     );
 
     let policy = || loopwright_memory::SummaryCompaction::new().keep_turns(1);
@@ -82,7 +82,7 @@ async fn what_goes_wrong_after_a_crash_is_found() {
     };
     let compacts = |model| of(PiPattern)(model).compaction(policy());
     let found = crash_at_every_entry(compacts, talk(3)).await.unwrap_err();
-    assert!(found.contains("fewer replies"), "an aside had none: {found}");
+    assert!(found.contains("more requests than"), "the summary had no reply: {found}");
     assert_eq!(
         crash_at_every_entry(compacts, talk(4)).await.unwrap().requests,
         4,
@@ -96,12 +96,12 @@ async fn what_goes_wrong_after_a_crash_is_found() {
     let found = crash_at_every_entry(agent, scenario()).await.unwrap_err();
     assert!(
         found.starts_with(
-            "without a crash: a malformed request went out: call a is not followed by"
+            "without a crash: a malformed request was sent: call a is not followed by"
         ),
         "{found}"
     );
 
-    // The next process thinks otherwise of what the tool does to the world, and runs it again.
+    // In the next process the tool has another effect, so it runs a second time.
     let made = std::sync::atomic::AtomicUsize::new(0);
     let agent = |model| {
         let tool = TestTool::new("pay")
@@ -116,13 +116,13 @@ async fn what_goes_wrong_after_a_crash_is_found() {
     };
     let scenario = Scenario::new([calls(&["pay"]), Script::text("one")]).request("go");
     let found = crash_at_every_entry(agent, scenario).await.unwrap_err();
-    assert!(found.contains("behind item 6, CallStarted"), "{found}");
-    assert!(found.contains("the once-only call a of `pay` had started and ran again"), "{found}");
+    assert!(found.contains("after entry 6, CallStarted"), "{found}");
+    assert!(found.contains("the at-most-once call a of `pay` ran a second time"), "{found}");
 }
 
-/// C58: event numbers are a function of the log, so they are the same after a restart.
+/// C58: event numbers depend only on the log, so they continue after a restart.
 #[tokio::test(start_paused = true)]
-async fn event_numbers_go_on_after_a_restart() {
+async fn event_numbers_continue_after_a_restart() {
     let mut harness = pi([Script::text("one"), Script::text("two")], &[]).await;
     send(&harness, "go").await;
     let last = harness.run_end().await.last().unwrap().seq;
@@ -131,9 +131,9 @@ async fn event_numbers_go_on_after_a_restart() {
     assert_eq!(harness.run_end().await[0].seq, last + 1);
 }
 
-/// C53: an interrupted run is reported; a new request settles it instead of going on.
+/// C53: an interrupted run is reported; a new request ends it instead of resuming it.
 #[tokio::test(start_paused = true)]
-async fn an_interrupted_run_is_reported_and_a_new_request_settles_it() {
+async fn an_interrupted_run_is_reported_and_a_new_request_ends_it() {
     let mut harness = pi([calls(&["x"]), Script::text("ok")], &[TestTool::new("x").hangs()]).await;
     send(&harness, "go").await;
     harness.until(starts).await;
@@ -150,7 +150,7 @@ async fn an_interrupted_run_is_reported_and_a_new_request_settles_it() {
     harness.check().await;
 }
 
-/// C53: an abort that was acknowledged is finished at the restart; no request goes out.
+/// C53: an abort that was acknowledged is finished at the restart; no request is sent.
 #[tokio::test(start_paused = true)]
 async fn a_restart_finishes_an_abort() {
     let mut harness = pi([calls(&["x"])], &[TestTool::new("x").hangs()]).await;
@@ -166,7 +166,7 @@ async fn a_restart_finishes_an_abort() {
     harness.check().await;
 }
 
-/// C54: two owners: the stale one's writes fail, and nothing runs twice.
+/// C54: of two owners, the writes of the stale one fail, and no run happens twice.
 #[tokio::test(start_paused = true)]
 async fn a_stale_owner_cannot_write() {
     let harness = pi([Script::text("one")], &[]).await;
@@ -183,9 +183,9 @@ async fn a_stale_owner_cannot_write() {
     assert_eq!(other.prompt("go").await.unwrap().text, "one");
 }
 
-/// C40: the same input id again is acknowledged and changes nothing, also after a restart.
+/// C40: a repeated input id is acknowledged and has no effect, also after a restart.
 #[tokio::test(start_paused = true)]
-async fn an_input_that_comes_twice_is_taken_once() {
+async fn a_repeated_input_is_handled_once() {
     let harness = pi([Script::text("one")], &[]).await;
     let request = || InputEvent::UserRequest(Prompt::from("go").id("x1"));
     harness.handle.send(request()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Events: their order, envelope, numbers, and subscribers of any speed.
+//! Events: their order, envelope and sequence numbers, and slow subscribers.
 
 use crate::kit::*;
 
@@ -7,7 +7,7 @@ use crate::kit::*;
 async fn the_events_of_a_run_come_in_the_order_of_the_design() {
     let mut harness = pi(
         [Script::new().say("I look.").call("a", "x", "{}"), Script::text("ok")],
-        &[TestTool::new("x").chatters(1, ms(1))],
+        &[TestTool::new("x").sends_updates(1, ms(1))],
     )
     .await;
     send(&harness, "go").await;
@@ -40,7 +40,7 @@ agent_end Done
     assert!(events.iter().all(|e| *e.session_id == *"s" && e.run_id == RunId(1) && e.time == 0));
 }
 
-/// C59: one JSON object an event, flat, with its type in snake_case.
+/// C59: an event is one flat JSON object with its type in snake_case.
 #[tokio::test(start_paused = true)]
 async fn an_event_serialises_flat_with_its_type() {
     let mut harness = pi([Script::text("ok")], &[]).await;
@@ -58,8 +58,8 @@ async fn an_event_serialises_flat_with_its_type() {
     }
 }
 
-/// C60 C61: a reader of one event per 10 ms does not slow a run of 100,000 deltas and misses no
-/// text.
+/// C60 C61: a reader of one event per 10 ms does not slow down a run of 100,000 deltas and misses
+/// no text.
 #[tokio::test(start_paused = true)]
 async fn a_slow_subscriber_neither_stalls_nor_misses_a_word() {
     const N: usize = 100_000;
@@ -95,21 +95,21 @@ async fn a_slow_subscriber_neither_stalls_nor_misses_a_word() {
     assert!(harness.events.peak() <= 1024 + 8, "{}", harness.events.peak());
 }
 
-/// C60: two tools that stream in turn do not grow a slow queue.
+/// C60: interleaved updates of two tools do not grow the queue of a slow subscriber.
 #[tokio::test(start_paused = true)]
 async fn interleaved_updates_of_two_tools_do_not_grow_a_slow_queue() {
-    let loud = |name: &str| TestTool::new(name).chatters(20_000, ms(1));
+    let loud = |name: &str| TestTool::new(name).sends_updates(20_000, ms(1));
     let mut harness = pi([calls(&["x", "y"]), Script::text("ok")], &[loud("x"), loud("y")]).await;
     harness.handle.prompt("go").await.unwrap();
-    let mut said = 0;
+    let mut updates = 0;
     for event in harness.run_end().await {
         if let AgentEvent::ToolExecutionUpdate { update: ToolUpdate::Output(delta), .. } =
             &event.event
         {
-            said += delta.matches(';').count();
+            updates += delta.matches(';').count();
         }
     }
-    assert_eq!(said, 40_000);
+    assert_eq!(updates, 40_000);
     assert!(harness.events.peak() <= 1024 + 20, "{}", harness.events.peak());
 }
 
@@ -125,7 +125,7 @@ async fn subscribers_see_the_same_and_a_run_stream_ends_with_its_run() {
     }
     assert_eq!(end_of(&events), RunStatus::Done);
     harness.handle.prompt("more").await.unwrap();
-    let first: Vec<u64> = harness.told().iter().map(|e| e.seq).collect();
+    let first: Vec<u64> = harness.drain_events().iter().map(|e| e.seq).collect();
     let second: Vec<u64> = std::iter::from_fn(|| second.try_next()).map(|e| e.seq).collect();
     assert_eq!(first, second);
 }
@@ -141,7 +141,7 @@ async fn the_events_of_a_session_rebuild_its_messages() {
     harness.handle.prompt("go").await.unwrap();
     harness.handle.prompt("go on").await.unwrap();
     let replayed: Vec<Arc<Message>> = harness
-        .told()
+        .drain_events()
         .iter()
         .filter_map(|e| {
             if let AgentEvent::MessageEnd { message } = &e.event {
@@ -154,10 +154,10 @@ async fn the_events_of_a_session_rebuild_its_messages() {
     assert_eq!(replayed, **harness.handle.state().await.unwrap().messages);
 }
 
-/// C65: a retried attempt is withdrawn: its deltas are no part of the message, and consumers are
-/// told.
+/// C65: a retried attempt is withdrawn: its deltas are no part of the message, and an event says
+/// so.
 #[tokio::test(start_paused = true)]
-async fn a_withdrawn_attempt_is_told_and_no_part_of_the_message() {
+async fn a_withdrawn_attempt_is_reported_and_no_part_of_the_message() {
     let retried = Script::new()
         .say("first try")
         .withdraw()

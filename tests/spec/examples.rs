@@ -1,10 +1,10 @@
-//! Every example but one that needs a server runs without a key and without input, ends by itself,
-//! and shows what it is there for.
+//! Every example, except one that needs a server, runs without a key and without input, ends, and
+//! prints what it demonstrates.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The examples, and something that each one says.
+/// The examples, and phrases that each one prints.
 const EXAMPLES: [(&str, &[&str]); 5] = [
     ("hello", &["(Done, "]),
     (
@@ -26,8 +26,8 @@ const EXAMPLES: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// Needs Redis; `tests/redis.rs` runs it.
-const ELSEWHERE: &str = "custom_memory";
+/// The example that needs Redis, which `tests/redis.rs` runs.
+const RUN_BY_OTHER_TEST: &str = "custom_memory";
 
 /// Cargo builds the examples together with the tests, into a folder beside them.
 fn folder() -> PathBuf {
@@ -36,7 +36,7 @@ fn folder() -> PathBuf {
 }
 
 #[test]
-fn every_example_runs_and_shows_what_it_is_for() {
+fn every_example_runs_and_prints_what_it_demonstrates() {
     for (name, says) in EXAMPLES {
         let program = folder().join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
         let run = Command::new(&program).stdin(Stdio::null()).env_clear().output();
@@ -51,20 +51,24 @@ fn every_example_runs_and_shows_what_it_is_for() {
             String::from_utf8_lossy(&run.stderr)
         );
         for phrase in says {
-            assert!(out.contains(phrase), "{name} does not say {phrase:?}:\n{out}");
+            assert!(out.contains(phrase), "{name} does not print {phrase:?}:\n{out}");
         }
     }
 }
 
-/// None is left out.
+/// The list of examples is complete.
 #[test]
 fn every_example_is_run() {
     let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).unwrap();
     let mut found: Vec<String> = files
         .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
-    let mut run: Vec<_> =
-        EXAMPLES.iter().map(|(name, _)| *name).chain([ELSEWHERE]).map(String::from).collect();
+    let mut run: Vec<_> = EXAMPLES
+        .iter()
+        .map(|(name, _)| *name)
+        .chain([RUN_BY_OTHER_TEST])
+        .map(String::from)
+        .collect();
     found.sort();
     run.sort();
     assert_eq!(found, run);

@@ -30,7 +30,7 @@ async fn only_the_first_turn_of_each_request_is_forced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_does_not_heed_it_has_answered() {
+async fn a_model_that_ignores_the_tool_choice_has_replied() {
     let harness = forced([Script::text("no")], TestTool::new("look")).await;
     let outcome = harness.handle.prompt("go").await.unwrap();
     assert_eq!(
@@ -40,7 +40,7 @@ async fn a_model_that_does_not_heed_it_has_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_to_its_question_goes_on_unforced() {
+async fn a_run_that_a_decision_resumes_is_not_forced() {
     let tool = TestTool::new("write").effect(Effect::AtMostOnce);
     let harness = forced([calls(&["write"]), Script::text("done")], tool).await;
     assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::AwaitingAction);

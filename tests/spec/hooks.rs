@@ -1,12 +1,11 @@
-//! Hooks: text as it streams, replies before the end, calls before and after, what a request is
-//! made of.
+//! Hooks: streamed text, complete replies, calls and their results, and the content of requests.
 
 use std::sync::Mutex;
 
 use crate::kit::*;
 
-/// C17: A hook sees each text part as it streams, and may replace it; consumers and the message
-/// have the replacement.
+/// C17: A hook receives each text part as it streams and may replace it; events and the message
+/// contain the replacement.
 #[tokio::test(start_paused = true)]
 async fn a_text_part_can_be_replaced_as_it_streams() {
     let shout = |part: TextPart<'_>| TextAction::Replace(part.text.to_uppercase());
@@ -19,10 +18,10 @@ async fn a_text_part_can_be_replaced_as_it_streams() {
     assert_eq!(events.iter().filter(|e| is_delta(&e.event)).count(), 2, "it still streams");
 }
 
-/// C17: What a hook holds comes again with the next piece in front; what is held at the end of the
-/// block is shown.
+/// C17: Text that a hook holds is passed to it again, followed by the next part; what is held at the
+/// end of the block is shown.
 #[tokio::test(start_paused = true)]
-async fn a_text_part_that_is_held_comes_again_and_is_shown_at_the_end() {
+async fn held_text_is_passed_to_the_hook_with_the_next_part_and_shown_at_the_end() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = seen.clone();
     let hold = move |part: TextPart<'_>| {
@@ -41,7 +40,7 @@ async fn a_text_part_that_is_held_comes_again_and_is_shown_at_the_end() {
     assert_eq!(harness.transcript().await, ["U:go", "A:one two three/Stop"]);
 }
 
-/// Finds `<tool_call>{…}</tool_call>` in text, however it is cut into pieces.
+/// Finds `<tool_call>{…}</tool_call>` in text, however it is split into parts.
 fn calls_in_text(part: TextPart<'_>) -> TextAction {
     const TAG: &str = "<tool_call>";
     let Some((before, rest)) = part.text.split_once(TAG) else {
@@ -56,10 +55,9 @@ fn calls_in_text(part: TextPart<'_>) -> TextAction {
     TextAction::Calls { text: format!("{before}{after}"), calls: vec![call] }
 }
 
-/// C17: A hook may turn text into tool calls and swallow it, over however many deltas the text
-/// comes.
+/// C17: A hook may replace text by tool calls, however many deltas the text has.
 #[tokio::test(start_paused = true)]
-async fn text_can_become_a_tool_call_and_nobody_sees_the_text() {
+async fn text_can_become_a_tool_call_and_is_not_shown() {
     let text = r#"I look. <tool_call>{"name":"x","arguments":{"deep":{"er":[1]}}}</tool_call>"#;
     for size in 1..=text.len() {
         let deltas = text.as_bytes().chunks(size).map(|c| String::from_utf8(c.to_vec()).unwrap());
@@ -73,7 +71,7 @@ async fn text_can_become_a_tool_call_and_nobody_sees_the_text() {
         assert_eq!(
             harness.transcript().await,
             ["U:go", "A:I look. [call_1]/ToolCalls", "R:call_1/Ok", "A:ok/Stop"],
-            "pieces of {size}"
+            "deltas of {size} bytes"
         );
         let shown = trace(&events);
         assert!(
@@ -89,10 +87,10 @@ fn before_end(verdict: fn(&str) -> BeforeEnd) -> impl FnOnce(AgentBuilder) -> Ag
     move |a| a.before_end(move |check| std::future::ready(verdict(&check.reply.text())))
 }
 
-/// C18: `Continue` lets the loop go on with a message, which comes after the calls of the reply;
-/// `Default` is the pattern's way.
+/// C18: `Continue` continues the loop with a message, which is appended after the calls of the reply;
+/// `Default` leaves the decision to the pattern.
 #[tokio::test(start_paused = true)]
-async fn a_hook_can_let_the_loop_go_on_after_a_reply() {
+async fn a_hook_can_continue_the_loop_after_a_reply() {
     let verdict = |text: &str| {
         if text == "1" { BeforeEnd::Continue("more".into()) } else { BeforeEnd::Default }
     };
@@ -110,7 +108,7 @@ async fn a_hook_can_let_the_loop_go_on_after_a_reply() {
     harness.check().await;
 }
 
-/// C18: `End` ends the run: calls of the reply are answered "skipped", and what is queued stays
+/// C18: `End` ends the run: calls of the reply have the status "skipped", and queued messages stay
 /// queued.
 #[tokio::test(start_paused = true)]
 async fn a_hook_can_end_the_run_after_a_reply() {
@@ -131,7 +129,7 @@ async fn a_hook_can_end_the_run_after_a_reply() {
         );
         assert!(statuses(&harness).await.iter().all(|status| *status == ResultStatus::Skipped));
         harness.check().await;
-        check_told(&mut harness);
+        check_emitted(&mut harness);
     }
 }
 
@@ -158,10 +156,10 @@ struct Pay {
     amount: u32,
 }
 
-/// C19: Arguments that `before_tool_call` rewrites are validated again: coerced where that is safe,
-/// else an error result.
+/// C19: Arguments that `before_tool_call` rewrites are validated: coerced where that is safe, else an
+/// error result.
 #[tokio::test(start_paused = true)]
-async fn rewritten_arguments_are_validated_again() {
+async fn rewritten_arguments_are_validated() {
     let pay =
         tool_fn("pay", "Pays.", async |p: Pay, _| Ok::<_, ToolError>(format!("paid {}", p.amount)))
             .effect(Effect::ReadOnly);
@@ -186,7 +184,7 @@ async fn rewritten_arguments_are_validated_again() {
     );
 }
 
-/// C19: What is put to the user is what would run: the arguments after the hooks.
+/// C19: A pending action shows the arguments that would run: those after the hooks.
 #[tokio::test(start_paused = true)]
 async fn the_user_is_shown_the_arguments_after_the_hooks() {
     let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
@@ -220,10 +218,10 @@ async fn the_hook_after_a_call_can_replace_all_of_its_result() {
     assert_eq!(result.details.as_deref(), Some(&json!({"secret": 1})));
 }
 
-/// C32: `transform_context` makes the conversation of a request; the history stays as it was, and
-/// custom messages stay in it and out of the request.
+/// C32: `transform_context` returns the conversation of a request; the history is not changed, and
+/// its custom messages are not part of the request.
 #[tokio::test(start_paused = true)]
-async fn what_a_request_is_made_of_is_not_what_is_kept() {
+async fn a_transformed_request_does_not_change_the_history() {
     let noting = does(|step| {
         Box::pin(async {
             step.take_input().await?;
@@ -261,7 +259,7 @@ async fn a_tool_that_was_not_offered_does_not_run() {
     assert_eq!(hidden.ran(), 0);
 }
 
-/// C41 C53: what was offered is in the log: a restart does not open a tool that was hidden.
+/// C41 C53: the offered tools are logged: a tool that was hidden does not run after a restart.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_was_not_offered_does_not_run_after_a_crash() {
     let hidden = TestTool::new("hidden");
@@ -280,7 +278,7 @@ async fn a_tool_that_was_not_offered_does_not_run_after_a_crash() {
     assert_eq!(hidden.ran(), 0);
 }
 
-/// C41: `prepare_tools` chooses the tools of each request, and is told which turn it is.
+/// C41: `prepare_tools` chooses the tools of each request, and receives the number of the turn.
 #[tokio::test(start_paused = true)]
 async fn each_request_offers_the_tools_that_the_hook_chooses() {
     let tools = [TestTool::new("t1"), TestTool::new("t2")];
@@ -295,15 +293,15 @@ async fn each_request_offers_the_tools_that_the_hook_chooses() {
 
 struct User(&'static str);
 
-/// C6: The host's values are readable by predicates, by every hook, and by the pattern; a request's
-/// go before the session's.
+/// C6: The host's values are readable by predicates, hooks and the pattern; those of an input take
+/// precedence over those of the session.
 #[tokio::test(start_paused = true)]
 async fn predicates_and_hooks_read_the_hosts_values() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let note = {
         let seen = seen.clone();
-        move |place: &'static str, user: Option<&User>| {
-            seen.lock().unwrap().push((place, user.map_or("-", |u| u.0)))
+        move |hook: &'static str, user: Option<&User>| {
+            seen.lock().unwrap().push((hook, user.map_or("-", |u| u.0)))
         }
     };
     let (n1, n2, n3, n4, n5, n6, n7) =
@@ -348,8 +346,8 @@ async fn predicates_and_hooks_read_the_hosts_values() {
     let (handle, _events) = agent.run(RunContext::new().with(User("session"))).await.unwrap();
     handle.prompt(Prompt::from("go").with(User("input"))).await.unwrap();
     let first: Vec<_> = std::mem::take(&mut *seen.lock().unwrap());
-    for place in ["approval", "auto", "before", "after", "end", "prepare", "pattern"] {
-        assert!(first.contains(&(place, "input")), "{place}: {first:?}");
+    for hook in ["approval", "auto", "before", "after", "end", "prepare", "pattern"] {
+        assert!(first.contains(&(hook, "input")), "{hook}: {first:?}");
     }
     assert!(first.iter().all(|(_, user)| *user == "input"), "{first:?}");
     handle.prompt("go").await.unwrap();
@@ -393,7 +391,7 @@ async fn of_two_guards_the_first_that_blocks_decides_and_the_tool_does_not_run()
     assert!(result_of(&harness, "a").await.contains("guard against x"));
     let call = |tool: &str| ("s".to_owned(), tool.to_owned());
     assert_eq!(*first.seen.lock().unwrap(), [call("x"), call("y")]);
-    assert_eq!(*second.seen.lock().unwrap(), [call("y")], "a blocked call goes no further");
+    assert_eq!(*second.seen.lock().unwrap(), [call("y")], "a blocked call is not passed on");
     harness.check().await;
 }
 
@@ -460,7 +458,7 @@ impl Hooks for Announced {
 
 /// C21
 #[tokio::test(start_paused = true)]
-async fn a_hook_is_told_once_of_each_action_that_waits() {
+async fn a_hook_receives_each_pending_action_once() {
     let tools = ["x", "y"].map(|name| TestTool::new(name).effect(Effect::AtMostOnce));
     let announced = Announced::default();
     let hook = announced.clone();
@@ -471,5 +469,5 @@ async fn a_hook_is_told_once_of_each_action_that_waits() {
     assert_eq!(*announced.0.lock().unwrap(), ["s/a", "s/b"]);
     harness.resolve(0, Decision::Approve).await.unwrap();
     harness.run_end().await;
-    assert_eq!(announced.0.lock().unwrap().len(), 2, "what was announced is not announced again");
+    assert_eq!(announced.0.lock().unwrap().len(), 2, "an action is announced once");
 }

@@ -1,4 +1,4 @@
-//! What the tests share: short names over the public testing tools.
+//! Helpers that the tests share, built on the public testing tools.
 
 pub(crate) use std::sync::Arc;
 pub(crate) use std::time::Duration;
@@ -17,13 +17,13 @@ pub(crate) const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Calls of these tools, with ids a, b, c… and no arguments.
+/// Returns a reply with calls of these tools, with the ids a, b, c… and no arguments.
 pub(crate) fn calls(names: &[&str]) -> Script {
     let ids = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
     Script::calls(ids.into_iter().zip(names).map(|(id, name)| (id, *name, json!({}))))
 }
 
-/// Text in `n` words, one every `each`.
+/// Returns a reply of `n` words, one per `each`.
 pub(crate) fn slow(n: usize, each: Duration) -> Script {
     Script::new().stream((0..n).map(|i| format!("w{i} ")), each).wait(each)
 }
@@ -42,7 +42,7 @@ pub(crate) fn outcome_of(events: &[Arc<Envelope>]) -> Arc<RunOutcome> {
     }
 }
 
-/// The types of events, as they are serialised.
+/// Returns the types of events, as they are serialised.
 pub(crate) fn kinds(events: &[Arc<Envelope>]) -> Vec<String> {
     let kind = |e: &Arc<Envelope>| {
         serde_json::to_value(&**e).unwrap()["type"].as_str().unwrap().to_owned()
@@ -50,22 +50,30 @@ pub(crate) fn kinds(events: &[Arc<Envelope>]) -> Vec<String> {
     events.iter().map(kind).collect()
 }
 
-/// Waits for a tool to start.
+/// Returns whether the event is the start of a tool call.
 pub(crate) fn starts(event: &AgentEvent) -> bool {
     matches!(event, AgentEvent::ToolExecutionStart { .. })
+}
+
+/// Returns whether the event is this text delta of a message.
+pub(crate) fn is_text_delta(event: &AgentEvent, text: &str) -> bool {
+    matches!(
+        event,
+        AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } if delta == text
+    )
 }
 
 pub(crate) fn is_delta(event: &AgentEvent) -> bool {
     matches!(event, AgentEvent::MessageUpdate { .. })
 }
 
-/// Statuses of the results, in the order of the conversation.
+/// Returns the statuses of the results, in the order of the conversation.
 pub(crate) async fn statuses(harness: &Harness) -> Vec<ResultStatus> {
     let state = harness.handle.state().await.unwrap();
     state.messages.iter().filter_map(|m| m.as_tool_result()).map(|r| r.status).collect()
 }
 
-/// The text of the result of a call.
+/// Returns the text of the result of a call.
 pub(crate) async fn result_of(harness: &Harness, call: &str) -> String {
     let state = harness.handle.state().await.unwrap();
     let result =
@@ -91,7 +99,7 @@ pub(crate) async fn pi_with(
     Harness::new(PiPattern, replies, |agent| options(agent.tools(tools))).await
 }
 
-/// A session whose memory takes this long for each append.
+/// Opens a session whose memory takes `each` for an append.
 pub(crate) async fn slow_memory(
     replies: Vec<Script>,
     tools: Vec<TestTool>,
@@ -104,15 +112,15 @@ pub(crate) async fn slow_memory(
         .await
 }
 
-/// An event stream that was read to the end of what has happened, checked.
-pub(crate) fn check_told(harness: &mut Harness) {
-    let told = harness.told();
-    check_events(&told).unwrap_or_else(|e| panic!("{e}\n{}", trace(&told)));
+/// Checks the events that were emitted since the last read.
+pub(crate) fn check_emitted(harness: &mut Harness) {
+    let emitted = harness.drain_events();
+    check_events(&emitted).unwrap_or_else(|e| panic!("{e}\n{}", trace(&emitted)));
 }
 
 type Step<'a> = futures::future::BoxFuture<'a, Result<StepEnd, StepError>>;
 
-/// A pattern made of a closure.
+/// Implements a pattern with a closure.
 pub(crate) struct Does<F>(F);
 
 #[async_trait::async_trait]
@@ -130,12 +138,12 @@ pub(crate) fn does<F: for<'a, 'b> Fn(&'a mut StepContext<'b>) -> Step<'a> + Send
     Does(f)
 }
 
-/// The texts of what was sent with a request.
+/// Returns the texts of the messages of a request.
 pub(crate) fn sent(harness: &Harness, request: usize) -> Vec<String> {
     harness.model.requests()[request].messages.iter().map(|m| m.text()).collect()
 }
 
-/// The names of the tools that a request offered.
+/// Returns the names of the tools that a request offered.
 pub(crate) fn offered(harness: &Harness, request: usize) -> Vec<String> {
     harness.model.requests()[request].tools.iter().map(|t| t.name.to_string()).collect()
 }

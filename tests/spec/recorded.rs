@@ -1,4 +1,4 @@
-//! A session that was recorded, played back through the whole agent.
+//! A recorded session that is replayed through the whole agent.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use loopwright_providers::Recorded;
 
 use crate::kit::*;
 
-/// Runs the same session and gives back what was told.
+/// Runs a session and returns the types of its events and its outcome.
 async fn session(model: impl ChatModel + 'static) -> (Vec<String>, RunOutcome) {
     let tool = TestTool::new("look").effect(Effect::ReadOnly).answers("21 °C");
     let agent = GenericAgent::builder(model, PiPattern)
@@ -16,14 +16,14 @@ async fn session(model: impl ChatModel + 'static) -> (Vec<String>, RunOutcome) {
         .unwrap();
     let (handle, mut events) = agent.run(RunContext::new()).await.unwrap();
     let outcome = handle.prompt("How warm is it?").await.unwrap();
-    let mut told = Vec::new();
+    let mut emitted = Vec::new();
     while let Some(event) = events.next().await {
-        told.push(event.clone());
+        emitted.push(event.clone());
         if matches!(event.event, AgentEvent::AgentEnd(_)) {
             break;
         }
     }
-    (kinds(&told), outcome)
+    (kinds(&emitted), outcome)
 }
 
 fn scripted() -> ScriptedModel {
@@ -34,13 +34,13 @@ fn scripted() -> ScriptedModel {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_recorded_session_runs_again_without_its_model() {
+async fn a_recorded_session_is_replayed_without_its_model() {
     let folder = tempfile::tempdir().unwrap();
     let path: &Path = &folder.path().join("session.jsonl");
-    let (told, outcome) = session(Recorded::record(scripted(), path).unwrap()).await;
+    let (emitted, outcome) = session(Recorded::record(scripted(), path).unwrap()).await;
     assert_eq!((outcome.end, outcome.text.as_str()), (RunStatus::Done, "It is 21 °C."));
     let model = Arc::new(Recorded::replay(path).unwrap());
-    let (again, replayed) = session(model.clone()).await;
-    assert_eq!((again, replayed), (told, outcome));
+    let (replayed_events, replayed) = session(model.clone()).await;
+    assert_eq!((replayed_events, replayed), (emitted, outcome));
     assert_eq!(model.remaining(), 0);
 }

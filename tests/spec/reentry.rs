@@ -1,13 +1,13 @@
-//! Re-entry: a pattern is entered from its top again, and goes on from what the conversation says.
+//! Re-entry: a pattern is called from its start and continues from the state of the conversation.
 
 use std::sync::Mutex;
 
 use crate::kit::*;
 
-/// C4 C5: After an answer the engine closes the open batch by itself; the pattern is entered from
-/// its top with the batch closed, and the input is not taken a second time.
+/// C4 C5: After a decision the engine closes the open batch; the pattern is then called from its
+/// start, and the input is not taken a second time.
 #[tokio::test(start_paused = true)]
-async fn the_batch_is_closed_before_the_pattern_is_entered_again() {
+async fn the_batch_is_closed_before_the_pattern_is_reentered() {
     let entered = Arc::new(Mutex::new(Vec::new()));
     let log = entered.clone();
     let pattern = does(move |step| {
@@ -47,7 +47,7 @@ async fn an_input_is_taken_once() {
 /// C4: A conversation that ends with a complete reply gives that reply back: after a crash it is
 /// not asked for again.
 #[tokio::test(start_paused = true)]
-async fn a_complete_reply_is_given_back() {
+async fn a_complete_reply_is_returned_without_a_request() {
     let harness = pi([Script::text("ok")], &[]).await;
     harness.handle.prompt("go").await.unwrap();
     let items = harness.memory.items();

@@ -1,16 +1,15 @@
-//! Readers that come late or come again: what they are sent, so that they see what those see who
-//! never left.
+//! Subscribers that join late or rejoin: they see what a subscriber sees that was always connected.
 
 use std::collections::BTreeMap;
 
 use crate::kit::*;
 
-/// What a front end shows, made of events alone.
+/// The state of a front end, built from events alone.
 #[derive(Debug, Default, Clone, PartialEq)]
 struct Screen {
     seq: u64,
     streaming: BTreeMap<MessageId, String>,
-    said: Vec<MessageId>,
+    finished: Vec<MessageId>,
     outputs: BTreeMap<CallId, String>,
     numbered: Vec<String>,
 }
@@ -22,13 +21,13 @@ impl Screen {
             self.seq = event.seq;
             self.numbered.push(format!("{:?}", event.event));
         } else {
-            assert_eq!(event.seq, self.seq, "told twice: {event:?}");
+            assert_eq!(event.seq, self.seq, "emitted twice: {event:?}");
         }
         match &event.event {
             AgentEvent::MessageStart { message_id, role: Role::Assistant } => {
                 assert!(
                     self.streaming.insert(*message_id, String::new()).is_none(),
-                    "{message_id} began twice"
+                    "{message_id} started twice"
                 );
             }
             AgentEvent::MessageUpdate { message_id, update } => match update {
@@ -45,7 +44,7 @@ impl Screen {
             },
             AgentEvent::MessageEnd { message } => {
                 self.streaming.remove(&message.id);
-                self.said.push(message.id);
+                self.finished.push(message.id);
             }
             AgentEvent::ToolExecutionUpdate { call, update: ToolUpdate::Output(text) } => {
                 self.outputs.entry(call.clone()).or_default().push_str(text)
@@ -55,33 +54,33 @@ impl Screen {
         }
     }
 
-    /// The connection broke and there is a new one: outputs of running tools come again.
+    /// Joins over a new connection: the outputs of running tools are sent once more.
     async fn rejoin(&mut self, handle: &AgentHandle, memory: &InMemory) -> EventStream {
         let (items, events) = handle.join().await.unwrap();
         self.outputs.clear();
-        let told = SessionLog::events_after("s", &memory.items()[..items as usize], self.seq);
-        told.iter().for_each(|event| self.see(event));
+        let emitted = SessionLog::events_after("s", &memory.items()[..items as usize], self.seq);
+        emitted.iter().for_each(|event| self.see(event));
         events
     }
 }
 
-/// A reply that thinks, speaks and calls a tool which talks, then one that is withdrawn once, then
-/// a last word.
+/// Opens a session with a reply that streams text and calls a tool that sends updates, and with one
+/// that is withdrawn once.
 async fn harness() -> Harness {
     let first = Script::new().stream((0..4).map(|i| format!("w{i} ")), ms(1)).call("a", "x", "{}");
     let second =
         Script::new().say("a try").wait(ms(1)).withdraw().wait(ms(1)).say("again").wait(ms(1));
-    pi([first, second], &[TestTool::new("x").chatters(4, ms(1))]).await
+    pi([first, second], &[TestTool::new("x").sends_updates(4, ms(1))]).await
 }
 
-/// C100: whoever is cut off at any event and joins again sees in the end what the others see; of
-/// what streams at that moment nothing is lost and nothing doubled.
+/// C100: a subscriber that is disconnected after any event and rejoins ends in the same state as the
+/// others; no part of the current stream is lost or doubled.
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_is_cut_off_anywhere_ends_with_the_same_screen() {
+async fn a_subscriber_that_rejoins_after_any_event_ends_with_the_same_screen() {
     let mut whole = Screen::default();
-    let mut rig_ = harness().await;
-    send(&rig_, "go").await;
-    let events = rig_.run_end().await;
+    let mut uninterrupted = harness().await;
+    send(&uninterrupted, "go").await;
+    let events = uninterrupted.run_end().await;
     events.iter().for_each(|event| whole.see(event));
     for cut in 0..events.len() {
         let mut harness = harness().await;
@@ -100,13 +99,12 @@ async fn a_reader_that_is_cut_off_anywhere_ends_with_the_same_screen() {
     }
 }
 
-/// C100: one who has seen nothing is sent a reply that streams from its beginning, merged.
+/// C100: a new subscriber gets the current reply from its start, with its deltas merged.
 #[tokio::test(start_paused = true)]
-async fn one_who_comes_late_gets_what_streams_from_its_beginning() {
+async fn a_late_subscriber_gets_the_current_stream_from_its_start() {
     let mut harness = harness().await;
     send(&harness, "go").await;
-    harness.until(|e| matches!(e, AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } if delta == "w2 "))
-        .await;
+    harness.until(|event| is_text_delta(event, "w2 ")).await;
     let (items, mut events) = harness.handle.join().await.unwrap();
     let first = events.next().await.unwrap();
     assert!(
@@ -118,9 +116,16 @@ async fn one_who_comes_late_gets_what_streams_from_its_beginning() {
         panic!()
     };
     assert_eq!(delta, "w0 w1 w2 ");
-    let told = SessionLog::events("s", &harness.memory.items()[..items as usize]);
-    assert_eq!(told.last().unwrap().seq, first.seq);
-    harness.until(|e| matches!(e, AgentEvent::ToolExecutionUpdate { update: ToolUpdate::Output(t), .. } if t == "2;"))
+    let emitted = SessionLog::events("s", &harness.memory.items()[..items as usize]);
+    assert_eq!(emitted.last().unwrap().seq, first.seq);
+    harness
+        .until(|e| {
+            matches!(
+                e,
+                AgentEvent::ToolExecutionUpdate { update: ToolUpdate::Output(text), .. }
+                    if text == "2;"
+            )
+        })
         .await;
     let (_, mut events) = harness.handle.join().await.unwrap();
     let first = events.next().await.unwrap();
@@ -131,10 +136,10 @@ async fn one_who_comes_late_gets_what_streams_from_its_beginning() {
     assert_eq!(text, "0;1;2;");
 }
 
-/// C101: whoever was cut off by a crash in the middle of a reply has it withdrawn, however much
-/// later it comes again; whoever has gone on since then has not.
+/// C101: for a subscriber that a crash disconnected within a reply, the reply is withdrawn when it
+/// rejoins, however late; for one that has received later events it is not.
 #[tokio::test(start_paused = true)]
-async fn a_reply_that_a_crash_cut_off_is_withdrawn_for_who_saw_it() {
+async fn a_reply_that_a_crash_cut_off_is_withdrawn_for_its_subscribers() {
     let mut harness = pi([slow(5, ms(1)), Script::text("ok"), Script::text("more")], &[]).await;
     send(&harness, "go").await;
     let mut screen = Screen::default();
@@ -153,8 +158,8 @@ async fn a_reply_that_a_crash_cut_off_is_withdrawn_for_who_saw_it() {
     screen.rejoin(&harness.handle, &harness.memory).await;
     assert!(screen.streaming.is_empty(), "{screen:?}");
     let withdrawn = |after| {
-        let told = SessionLog::events_after("s", &harness.memory.items(), after);
-        told.iter().filter(|e| matches!(e.event, AgentEvent::MessageUpdate { .. })).count()
+        let emitted = SessionLog::events_after("s", &harness.memory.items(), after);
+        emitted.iter().filter(|e| matches!(e.event, AgentEvent::MessageUpdate { .. })).count()
     };
     assert_eq!(withdrawn(early.seq), 1);
     assert_eq!(
@@ -163,18 +168,18 @@ async fn a_reply_that_a_crash_cut_off_is_withdrawn_for_who_saw_it() {
     );
 }
 
-/// C101: after any number the rest of the numbered events follows, as it was told.
+/// C101: after any number, the rest of the numbered events follows as it was emitted.
 #[tokio::test(start_paused = true)]
 async fn after_any_number_the_rest_follows() {
     let mut harness = harness().await;
     send(&harness, "go").await;
-    let told = harness.run_end().await;
+    let emitted = harness.run_end().await;
     let numbered = |events: Vec<Arc<Envelope>>| -> Vec<(u64, String)> {
         let mut seq = 0;
         let numbered = events.into_iter().filter(|e| std::mem::replace(&mut seq, e.seq) < e.seq);
         numbered.map(|e| (e.seq, format!("{:?}", e.event))).collect()
     };
-    let all = numbered(told);
+    let all = numbered(emitted);
     for after in 0..=all.len() {
         let rest = SessionLog::events_after("s", &harness.memory.items(), after as u64);
         let rest: Vec<(u64, String)> =

@@ -1,4 +1,4 @@
-//! A session's log as a fixture: replayed as it was, and the first difference shown.
+//! Replays of a session's log: it is followed exactly, and the first difference is reported.
 
 mod compactions;
 
@@ -7,8 +7,8 @@ use loopwright_patterns::GenericPattern;
 
 use crate::kit::*;
 
-/// The log replays without a difference through an agent with this pattern and these options; as
-/// text too.
+/// Checks that an agent with this pattern and these options follows the log without a difference,
+/// also if the log is given as text.
 async fn replays(
     harness: &Harness,
     pattern: impl BehaviorPattern + Clone + 'static,
@@ -16,9 +16,10 @@ async fn replays(
 ) {
     let lines: Vec<String> =
         harness.memory.items().iter().map(|item| serde_json::to_string(item).unwrap()).collect();
-    for replay in
-        [Replay::from_items(harness.memory.items()), Replay::from_jsonl(&lines.join("\n")).unwrap()]
-    {
+    for replay in [
+        Replay::from_entries(harness.memory.items()),
+        Replay::from_jsonl(&lines.join("\n")).unwrap(),
+    ] {
         let agent =
             options(GenericAgent::builder(replay.model(), pattern.clone()).tools(replay.tools()));
         let agent = agent.compaction(replay.compaction()).build().unwrap();
@@ -59,7 +60,7 @@ async fn text_thinking_and_parallel_tools() {
     replays_pi(&harness).await;
 }
 
-/// C89: approved, denied, edited, answered from outside, suspended.
+/// C89: calls that are approved, denied, edited, provided with a result, and suspended.
 #[tokio::test(start_paused = true)]
 async fn confirmations() {
     let replies = [calls(&["w", "w", "w", "w", "s", "r"]), Script::text("done")];
@@ -89,7 +90,7 @@ async fn confirmations() {
     replays_pi(&harness).await;
 }
 
-/// C89: a steer of each urgency, in the middle of a reply, of a tool, and at rest.
+/// C89: a steer of each urgency, during a reply, during a tool call, and at rest.
 #[tokio::test(start_paused = true)]
 async fn steers() {
     for urgency in [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt] {
@@ -112,7 +113,7 @@ async fn steers() {
     }
 }
 
-/// C89: an abort or a reset at every moment of a run, with messages that wait.
+/// C89: an abort or a reset at several times of a run, with queued messages.
 #[tokio::test(start_paused = true)]
 async fn aborts_and_resets() {
     for reset in [false, true] {
@@ -142,9 +143,10 @@ async fn aborts_and_resets() {
     }
 }
 
-/// C89: an output schema, an aside, failed requests, messages and events of a pattern's own, hooks.
+/// C89: an output schema, a detached request, failed requests, messages and events of a pattern,
+/// hooks.
 #[tokio::test(start_paused = true)]
-async fn asides_failures_schemas_and_hooks() {
+async fn detached_requests_failures_schemas_and_hooks() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     #[allow(dead_code, reason = "only its schema is wanted")]
     struct Answer {
@@ -166,7 +168,7 @@ async fn asides_failures_schemas_and_hooks() {
     impl BehaviorPattern for Critic {
         async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
             step.take_input().await?;
-            step.emit("begun", 1).await?;
+            step.emit("started", 1).await?;
             step.remember(UserMessage::from("noted")).with("n", 2)?.await?;
             let reply = step
                 .ask_with(Ask::detached().messages([UserMessage::from("Good?").into()]))
@@ -202,7 +204,7 @@ async fn asides_failures_schemas_and_hooks() {
     replays(&harness, PiPattern, hooked).await;
 }
 
-/// C89: a log that several processes wrote, with runs that a crash cut off and every way to go on.
+/// C89: a log that several processes wrote, with runs that a crash cut off and every way to continue.
 #[tokio::test(start_paused = true)]
 async fn several_processes() {
     let tools = || [asks("w"), TestTool::new("r").effect(Effect::Idempotent), TestTool::new("o")];
@@ -249,15 +251,15 @@ async fn several_processes() {
     }
 }
 
-/// C90: a request that differs, is not in the log or never comes is shown, and so is an item where
-/// all requests are the same.
+/// C90: a request that differs, is not in the log or is not sent is reported; if all requests are
+/// equal, an entry that differs.
 #[tokio::test(start_paused = true)]
-async fn what_differs_is_shown_at_the_first_request() {
+async fn the_first_request_that_differs_is_reported() {
     let tools = [TestTool::new("x"), TestTool::new("y")];
     let harness = pi([calls(&["x", "y"]), Script::text("one"), Script::text("two")], &tools).await;
     harness.handle.prompt("go").await.unwrap();
     harness.handle.prompt("on").await.unwrap();
-    let replay = Replay::from_items(harness.memory.items());
+    let replay = Replay::from_entries(harness.memory.items());
     let like = || GenericAgent::builder(replay.model(), PiPattern).tools(replay.tools());
     replay.run(&like().build().unwrap()).await.unwrap();
 
@@ -276,13 +278,13 @@ async fn what_differs_is_shown_at_the_first_request() {
     let found = replay.run(&fewer.build().unwrap()).await.unwrap_err();
     assert_eq!(
         found.to_string(),
-        "request 2: what it offers of the tools differs: it was `all`, now it is `[x]`",
+        "request 2: the offered tools differs: it was `all`, now it is `[x]`",
     );
 
     let found = replay.run(&like().max_turns(1).build().unwrap()).await.unwrap_err();
     assert_eq!(found.request(), Some(2));
     assert!(
-        found.to_string().starts_with("request 2 never came: instead came `{\"end\":\"limit\""),
+        found.to_string().starts_with("request 2 was not sent: instead `{\"end\":\"limit\""),
         "{found}"
     );
 
@@ -291,7 +293,7 @@ async fn what_differs_is_shown_at_the_first_request() {
         _ => BeforeEnd::Default,
     });
     let found = replay.run(&more.build().unwrap()).await.unwrap_err();
-    assert_eq!(found.item(), Some(harness.memory.items().len() - 1), "{found}");
+    assert_eq!(found.entry(), Some(harness.memory.items().len() - 1), "{found}");
 
     let asks_twice = does(|step| {
         Box::pin(async move {
@@ -304,15 +306,15 @@ async fn what_differs_is_shown_at_the_first_request() {
     let found = replay.run(&agent).await.unwrap_err();
     assert!(found.to_string().starts_with("request 1 is not in the log"), "{found}");
 
-    let tells = does(|step| {
+    let emits = does(|step| {
         Box::pin(async move {
-            step.emit("begun", 1).await?;
+            step.emit("started", 1).await?;
             PiPattern.next_step(step).await
         })
     });
-    let agent = GenericAgent::builder(replay.model(), tells).tools(replay.tools()).build().unwrap();
+    let agent = GenericAgent::builder(replay.model(), emits).tools(replay.tools()).build().unwrap();
     let found = replay.run(&agent).await.unwrap_err();
-    assert_eq!((found.request(), found.item()), (None, Some(3)), "{found}");
+    assert_eq!((found.request(), found.entry()), (None, Some(3)), "{found}");
 
     let found = replay
         .compare(&like().build().unwrap(), &like().system("Be brief.").build().unwrap())
@@ -327,12 +329,12 @@ async fn what_differs_is_shown_at_the_first_request() {
     assert!(found.to_string().contains("call_started"), "{found}");
 }
 
-/// C90: an agent that does not use the log's model or tools is told so.
+/// C90: the error names the missing model or tool if an agent does not use those of the replay.
 #[tokio::test(start_paused = true)]
-async fn an_agent_with_a_model_or_tools_of_its_own_is_told_so() {
+async fn an_agent_with_another_model_or_other_tools_is_reported() {
     let harness = pi([calls(&["x"]), Script::text("one")], &[TestTool::new("x")]).await;
     harness.handle.prompt("go").await.unwrap();
-    let replay = Replay::from_items(harness.memory.items());
+    let replay = Replay::from_entries(harness.memory.items());
     let model = ScriptedModel::new([calls(&["x"]), Script::text("one")]);
     let agent = GenericAgent::builder(model, PiPattern).tools(replay.tools()).build().unwrap();
     let found = replay.run(&agent).await.unwrap_err();
@@ -348,11 +350,12 @@ async fn an_agent_with_a_model_or_tools_of_its_own_is_told_so() {
     replay.run(&agent).await.unwrap();
 }
 
-/// C89: a log as text has an item a line, perhaps a header; a line that is none is named.
+/// C89: a log as text has one entry per line and optionally a header; the error names a line that is
+/// no entry.
 #[test]
 fn a_log_is_read_from_text() {
     let opened = "{\"type\":\"opened\",\"epoch\":1}";
     assert!(Replay::from_jsonl(&format!("{{\"loopwright\":1}}\n\n{opened}\n")).is_ok());
     let wrong = Replay::from_jsonl(&format!("{opened}\n\n{{\"loopwright\":1}}\n")).err().unwrap();
-    assert!(wrong.starts_with("line 3 is not an item of a session's log: "), "{wrong}");
+    assert!(wrong.starts_with("line 3 is not an entry of a session's log: "), "{wrong}");
 }

@@ -1,5 +1,4 @@
-//! Sessions of a store: who has one open, what is known of it, its branches, and what a reader of
-//! its log sees.
+//! Sessions of a store: their owner, description, branches, and what a reader of the log sees.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -19,13 +18,13 @@ async fn open(
     agent.run(RunContext::new().stored(store, session).await.unwrap()).await.unwrap()
 }
 
-/// Ends the session's task, so that the session is free.
+/// Ends the session's task, so that the session can be opened.
 async fn close(handle: AgentHandle, mut events: EventStream) {
     drop(handle);
     while events.next().await.is_some() {}
 }
 
-/// C72: a session has one owner at a time; it is free when its events have ended.
+/// C72: a session has one owner at a time, until its event stream has ended.
 #[tokio::test(start_paused = true)]
 async fn a_session_has_one_owner() {
     let (store, agent) =
@@ -40,7 +39,7 @@ async fn a_session_has_one_owner() {
     assert_eq!(handle.prompt("more").await.unwrap().text, "two");
 }
 
-/// C73: what waits for an answer is listed across sessions, and no longer once it is answered.
+/// C73: pending actions are listed across sessions until they are resolved.
 #[tokio::test(start_paused = true)]
 async fn open_actions_of_all_sessions_are_listed() {
     let store = InMemoryStore::new();
@@ -72,7 +71,7 @@ async fn open_actions_of_all_sessions_are_listed() {
     assert_eq!(left.iter().map(|p| &*p.session).collect::<Vec<_>>(), ["a"]);
 }
 
-/// C74: the host's settings are in the log once, and found again.
+/// C74: the host's settings are logged once, and returned when the session is opened.
 #[tokio::test(start_paused = true)]
 async fn settings_are_kept_with_the_session() {
     let (store, agent) = (InMemoryStore::new(), agent([Script::text("one")], &[]));
@@ -89,39 +88,42 @@ async fn settings_are_kept_with_the_session() {
     assert_eq!(SessionLog::of(&items).settings().map(|s| &**s), Some(&json!({"model": "m"})));
 }
 
-/// C58: the events of a log are those that its session has told.
+/// C58: the events of a log are those that its session has emitted.
 #[tokio::test(start_paused = true)]
-async fn the_events_of_a_log_are_those_that_were_told() {
+async fn the_events_of_a_log_are_those_that_were_emitted() {
     let mut harness = pi(
         [calls(&["read", "ask"]), Script::text("done")],
         &[TestTool::new("read"), TestTool::new("ask").effect(Effect::Idempotent)],
     )
     .await;
     send(&harness, "go").await;
-    let mut told = harness.run_end().await;
+    let mut emitted = harness.run_end().await;
     let open = harness.pending().await;
     harness
         .handle
         .resolve(open[0].call.clone(), open[0].digest.clone(), Decision::Deny("no".into()))
         .await
         .unwrap();
-    told.extend(harness.run_end().await);
+    emitted.extend(harness.run_end().await);
     let mut numbered: Vec<(u64, RunId, AgentEvent)> = Vec::new();
-    for event in &told {
-        let overlay = matches!(&event.event, AgentEvent::MessageUpdate { .. })
+    for event in &emitted {
+        let transient = matches!(&event.event, AgentEvent::MessageUpdate { .. })
             || matches!(&event.event, AgentEvent::MessageStart { role: Role::Assistant, .. });
-        if !overlay && numbered.last().is_none_or(|(seq, ..)| *seq < event.seq) {
+        if !transient && numbered.last().is_none_or(|(seq, ..)| *seq < event.seq) {
             numbered.push((event.seq, event.run_id, event.event.clone()));
         }
     }
-    let again = SessionLog::events("s", &harness.memory.items());
-    assert_eq!(again.into_iter().map(|e| (e.seq, e.run_id, e.event)).collect::<Vec<_>>(), numbered);
+    let logged = SessionLog::events("s", &harness.memory.items());
+    assert_eq!(
+        logged.into_iter().map(|e| (e.seq, e.run_id, e.event)).collect::<Vec<_>>(),
+        numbered
+    );
 }
 
-/// C75: a branch begins between turns, with neither the queue nor an open batch of its past, and
-/// goes on by itself.
+/// C75: a branch starts between turns, without the queue and the open batch of its source, and
+/// continues independently.
 #[tokio::test(start_paused = true)]
-async fn a_branch_goes_on_by_itself() {
+async fn a_branch_continues_independently() {
     let mutate = TestTool::new("mutate").effect(Effect::AtMostOnce);
     let store = InMemoryStore::new();
     let replies = [
@@ -158,9 +160,9 @@ async fn a_branch_goes_on_by_itself() {
     drop(events);
 }
 
-/// C76: what is known of a session is brought up to date item by item.
+/// C76: the description of a session is updated with each entry.
 #[tokio::test(start_paused = true)]
-async fn what_is_known_of_a_session_follows_its_log() {
+async fn the_description_of_a_session_follows_its_log() {
     let (store, agent) =
         (InMemoryStore::new(), agent([Script::text("one"), Script::text("two")], &[]));
     let (handle, _events) = open(&agent, &store, "s").await;
@@ -176,7 +178,7 @@ async fn what_is_known_of_a_session_follows_its_log() {
     assert!(store.search("", 9).await.unwrap().is_empty());
 }
 
-/// Time that goes on at each look.
+/// A clock that advances at each reading.
 struct Ticks(AtomicU64);
 
 impl Environment for Ticks {
@@ -189,9 +191,9 @@ impl Environment for Ticks {
     }
 }
 
-/// C76: the session that was opened last is the latest, though nothing has run in it yet.
+/// C76: the session that was opened last is the first in the list, even if nothing has run in it.
 #[tokio::test(start_paused = true)]
-async fn the_session_that_was_opened_last_is_the_latest() {
+async fn the_session_that_was_opened_last_is_listed_first() {
     let (store, model) = (InMemoryStore::new(), ScriptedModel::new([Script::text("one")]));
     let agent = GenericAgent::builder(model, PiPattern)
         .environment(Ticks(AtomicU64::new(1000)))
@@ -207,9 +209,9 @@ async fn the_session_that_was_opened_last_is_the_latest() {
     assert_eq!(store.session("new").await.unwrap().started, 0);
 }
 
-/// An event after an opening is not told as older than it.
+/// An event after the session was opened has the time of the opening at least.
 #[tokio::test(start_paused = true)]
-async fn an_opening_is_a_time_that_the_log_tells_of() {
+async fn the_time_of_an_opening_is_in_the_log() {
     let (store, model) = (InMemoryStore::new(), ScriptedModel::new([Script::text("one")]));
     let agent = GenericAgent::builder(model, PiPattern)
         .environment(Ticks(AtomicU64::new(1000)))
@@ -230,7 +232,7 @@ async fn an_opening_is_a_time_that_the_log_tells_of() {
     assert_eq!(Some(last.time), opened);
 }
 
-/// A store whose list is older than what is in it.
+/// A store whose list contains a session that was deleted.
 struct Late(InMemoryStore);
 
 #[async_trait::async_trait]
@@ -255,7 +257,7 @@ impl SessionStore for Late {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_search_passes_over_what_is_deleted_meanwhile() {
+async fn a_search_skips_sessions_that_were_deleted_meanwhile() {
     let (store, agent) = (Late(InMemoryStore::new()), agent([Script::text("one")], &[]));
     let (handle, _events) = open(&agent, &store.0, "s").await;
     handle.prompt("go").await.unwrap();
@@ -278,7 +280,7 @@ impl Memory for Counting {
     }
 }
 
-/// C76: the log is read when the session is opened, and not again, whatever its turns do.
+/// C76: the log is read when the session is opened, and by no turn.
 #[tokio::test(start_paused = true)]
 async fn a_turn_does_not_read_the_log() {
     let loads = Arc::new(AtomicUsize::new(0));
@@ -300,11 +302,11 @@ async fn a_turn_does_not_read_the_log() {
     assert_eq!(loads.load(Ordering::SeqCst), 1);
 }
 
-/// A memory that had to be mended.
-struct Mended(InMemory);
+/// A memory that repaired its log.
+struct Repaired(InMemory);
 
 #[async_trait::async_trait]
-impl Memory for Mended {
+impl Memory for Repaired {
     async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         self.0.append(at, items).await
     }
@@ -318,10 +320,10 @@ impl Memory for Mended {
     }
 }
 
-/// C69: what had to be mended at the opening is in the snapshot of a session.
+/// C69: a repair of the log when it was opened is in the snapshot of the session.
 #[tokio::test(start_paused = true)]
-async fn what_was_mended_is_told() {
-    let wrap = |memory| Arc::new(Mended(memory)) as Arc<dyn Memory>;
+async fn a_repair_is_reported() {
+    let wrap = |memory| Arc::new(Repaired(memory)) as Arc<dyn Memory>;
     let harness = Harness::with_memory(PiPattern, [], |a| a, InMemory::new(), wrap).await;
     assert_eq!(
         harness.handle.state().await.unwrap().repaired.as_deref(),

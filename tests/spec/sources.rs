@@ -66,7 +66,10 @@ async fn a_source_that_fails_ends_the_run_with_an_error() {
     let why = outcome.error.unwrap();
     assert!(why.contains("web_") && why.contains("the server is down"), "{why}");
     harness.handle.wait_for_idle().await;
-    assert_eq!(kinds(&harness.told()).iter().filter(|kind| *kind == "agent_end").count(), 1);
+    assert_eq!(
+        kinds(&harness.drain_events()).iter().filter(|kind| *kind == "agent_end").count(),
+        1
+    );
     assert_eq!(
         (harness.transcript().await, harness.model.requests().len()),
         (vec!["U:go".to_owned()], 0)
@@ -96,8 +99,8 @@ async fn an_abort_while_a_source_is_asked_ends_the_run() {
     sleep(ms(10)).await;
     harness.handle.abort().await.unwrap();
     harness.handle.wait_for_idle().await;
-    let told = harness.told();
-    assert_eq!(end_of(&told), RunStatus::Aborted);
-    assert_eq!(kinds(&told).iter().filter(|kind| *kind == "agent_start").count(), 1);
+    let emitted = harness.drain_events();
+    assert_eq!(end_of(&emitted), RunStatus::Aborted);
+    assert_eq!(kinds(&emitted).iter().filter(|kind| *kind == "agent_start").count(), 1);
     harness.check().await;
 }

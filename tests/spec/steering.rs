@@ -1,10 +1,10 @@
-//! Steering and follow-ups: urgency, modes, and no message lost wherever it falls.
+//! Steering and follow-ups: urgency, queue modes, and that no message is lost.
 
 use crate::kit::*;
 
 /// C33 C36: a parallel batch that runs is not skipped by a steer, which is delivered after it.
 #[tokio::test(start_paused = true)]
-async fn a_steer_in_a_parallel_batch_skips_nothing_that_runs() {
+async fn a_steer_in_a_parallel_batch_skips_no_running_call() {
     let tools = [TestTool::new("x").takes(ms(100)), TestTool::new("y").takes(ms(50))];
     let mut harness = pi([calls(&["x", "y"]), Script::text("ok")], &tools).await;
     send(&harness, "go").await;
@@ -20,7 +20,7 @@ async fn a_steer_in_a_parallel_batch_skips_nothing_that_runs() {
 
 /// C34
 #[tokio::test(start_paused = true)]
-async fn a_steer_in_a_sequential_batch_skips_the_rest_and_what_waits_for_the_user() {
+async fn a_steer_in_a_sequential_batch_skips_the_calls_that_have_not_started() {
     let seq = TestTool::new("seq").takes(ms(100)).spec(ToolSpec::sequential);
     let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
     let mut harness =
@@ -38,7 +38,7 @@ async fn a_steer_in_a_sequential_batch_skips_the_rest_and_what_waits_for_the_use
     harness.check().await;
 }
 
-/// C33: the batch finishes, also what has not started yet.
+/// C33: the whole batch finishes, with the calls that have not started yet.
 #[tokio::test(start_paused = true)]
 async fn a_steer_after_turn_lets_the_whole_batch_finish() {
     let seq = TestTool::new("seq").takes(ms(100)).spec(ToolSpec::sequential);
@@ -55,7 +55,7 @@ async fn a_steer_after_turn_lets_the_whole_batch_finish() {
 async fn an_interrupt_cancels_interruptible_tools_and_lets_the_others_end() {
     let tools = [
         TestTool::new("coop").takes(ms(10_000)),
-        TestTool::new("stubborn").takes_stubbornly(ms(10_000)),
+        TestTool::new("stubborn").takes_ignoring_cancel(ms(10_000)),
         TestTool::new("hard").takes(ms(5_000)).spec(ToolSpec::uninterruptible),
     ];
     let mut harness = pi([calls(&["coop", "stubborn", "hard"]), Script::text("ok")], &tools).await;
@@ -72,10 +72,10 @@ async fn an_interrupt_cancels_interruptible_tools_and_lets_the_others_end() {
     assert!(result_of(&harness, "a").await.contains("after it had started"));
 }
 
-/// C35: what was said so far is kept as text, marked interrupted; calls and unsigned thinking are
+/// C35: the text so far is kept and marked as interrupted; calls and unsigned thinking are
 /// dropped.
 #[tokio::test(start_paused = true)]
-async fn an_interrupt_cuts_the_stream_and_keeps_what_was_said() {
+async fn an_interrupt_cuts_off_the_stream_and_keeps_its_text() {
     let cut = Script::new()
         .think("hm", None)
         .think("signed", Some("sig"))
@@ -84,8 +84,7 @@ async fn an_interrupt_cuts_the_stream_and_keeps_what_was_said() {
         .hang();
     let mut harness = pi([cut, Script::text("ok")], &[TestTool::new("x")]).await;
     send(&harness, "go").await;
-    harness.until(|e| matches!(e, AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } if delta == "w1 "))
-        .await;
+    harness.until(|event| is_text_delta(event, "w1 ")).await;
     harness.handle.steer(Prompt::from("shorter").urgency(Urgency::Interrupt)).await.unwrap();
     assert_eq!(end_of(&harness.run_end().await), RunStatus::Done);
     assert_eq!(
@@ -95,9 +94,9 @@ async fn an_interrupt_cuts_the_stream_and_keeps_what_was_said() {
     harness.check().await;
 }
 
-/// C40: an interrupt that was known, or is refused, cuts nothing off.
+/// C40: an interrupt that was received before, or is refused, cuts off nothing.
 #[tokio::test(start_paused = true)]
-async fn an_interrupt_that_comes_twice_cuts_off_once() {
+async fn a_repeated_interrupt_cuts_off_one_reply() {
     let stop = || InputEvent::Steer(Prompt::from("shorter").id("s").urgency(Urgency::Interrupt));
     let refused = || {
         let mut prompt = Prompt::from("other").urgency(Urgency::Interrupt);
@@ -122,9 +121,9 @@ async fn an_interrupt_that_comes_twice_cuts_off_once() {
     harness.check().await;
 }
 
-/// C35: nothing said, no message.
+/// C35: an interrupt before the first delta leaves no message.
 #[tokio::test(start_paused = true)]
-async fn an_interrupt_before_a_word_leaves_no_message() {
+async fn an_interrupt_before_the_first_delta_leaves_no_message() {
     let mut harness = pi([Script::new().hang(), Script::text("ok")], &[]).await;
     send(&harness, "go").await;
     harness.until(|e| matches!(e, AgentEvent::MessageStart { role: Role::Assistant, .. })).await;
@@ -133,9 +132,9 @@ async fn an_interrupt_before_a_word_leaves_no_message() {
     assert_eq!(harness.transcript().await, ["U:go", "U:hello?", "A:ok/Stop"]);
 }
 
-/// C35 C67: an interrupt cuts an aside too.
+/// C35 C67: an interrupt cuts off a detached request too.
 #[tokio::test(start_paused = true)]
-async fn an_interrupt_cuts_an_aside() {
+async fn an_interrupt_cuts_off_a_detached_request() {
     struct Critic;
     #[async_trait::async_trait]
     impl BehaviorPattern for Critic {
@@ -161,7 +160,7 @@ async fn an_interrupt_cuts_an_aside() {
 
 /// C63
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_is_always_ready_does_not_deafen_the_session() {
+async fn a_stream_that_is_always_ready_does_not_block_inputs() {
     let endless = Script::new().stream((0..1_000_000).map(|_| "x"), Duration::ZERO);
     let mut harness = pi([endless, Script::text("ok")], &[]).await;
     send(&harness, "go").await;
@@ -169,14 +168,14 @@ async fn a_stream_that_is_always_ready_does_not_deafen_the_session() {
     harness.handle.steer(Prompt::from("enough").urgency(Urgency::Interrupt)).await.unwrap();
     harness.run_end().await;
     let state = harness.handle.state().await.unwrap();
-    let said = state.messages[1].as_assistant().unwrap();
-    assert_eq!(said.stop, StopReason::Interrupted);
-    assert!(said.text().len() < 10_000, "{} deltas went by first", said.text().len());
+    let reply = state.messages[1].as_assistant().unwrap();
+    assert_eq!(reply.stop, StopReason::Interrupted);
+    assert!(reply.text().len() < 10_000, "{} deltas came first", reply.text().len());
 }
 
 /// C37: both modes of both queues.
 #[tokio::test(start_paused = true)]
-async fn queue_modes_say_how_many_messages_are_taken_at_a_look() {
+async fn queue_modes_set_how_many_messages_are_delivered_at_once() {
     for (mode, lines) in [
         (QueueMode::All, vec!["U:go", "A:1/Stop", "U:x", "U:y", "A:2/Stop"]),
         (QueueMode::OneAtATime, vec!["U:go", "A:1/Stop", "U:x", "A:2/Stop", "U:y", "A:3/Stop"]),
@@ -201,9 +200,9 @@ async fn queue_modes_say_how_many_messages_are_taken_at_a_look() {
     }
 }
 
-/// C38: a steer at rest stays queued for the next run.
+/// C38: a steer to an idle session stays queued for the next run.
 #[tokio::test(start_paused = true)]
-async fn a_steer_at_rest_waits_for_the_next_run() {
+async fn a_steer_to_an_idle_session_waits_for_the_next_run() {
     let harness = pi([Script::text("1"), Script::text("2")], &[]).await;
     harness.handle.prompt("go").await.unwrap();
     harness.handle.steer("x").await.unwrap();
@@ -232,12 +231,12 @@ async fn scene(urgency_tools: bool) -> Harness {
     harness
 }
 
-/// The log and events are in order, and the message was delivered, is queued, or was handed back:
-/// once.
+/// Checks the log and the events, and that the message was delivered, is queued, or was handed
+/// back, exactly once. Returns whether it was delivered.
 async fn accounted(harness: &mut Harness, text: &str) -> bool {
     harness.check().await;
-    check_told(harness);
-    let said =
+    check_emitted(harness);
+    let delivered =
         harness.transcript().await.iter().filter(|line| **line == format!("U:{text}")).count();
     let state = harness.handle.state().await.unwrap();
     let queued = state.steering_queue.iter().filter(|m| m.text() == text).count();
@@ -247,15 +246,19 @@ async fn accounted(harness: &mut Harness, text: &str) -> bool {
         .iter()
         .filter(|i| matches!(i, LogEntry::RunEnded { handed_back, .. } if !handed_back.is_empty()))
         .count();
-    assert_eq!(said + queued + back, 1, "{text}: said {said}, queued {queued}, handed back {back}");
+    assert_eq!(
+        delivered + queued + back,
+        1,
+        "{text}: delivered {delivered}, queued {queued}, handed back {back}"
+    );
     assert_eq!(harness.model.refused(), Vec::<String>::new());
-    said == 1
+    delivered == 1
 }
 
-/// C38 C39: a steer at every millisecond of a run, of every urgency, is answered in that run, or in
-/// one that starts at once; one that comes after the end waits.
+/// C38 C39: a steer of any urgency at any millisecond of a run is answered in that run, or in a
+/// run that starts at once; a steer after the end waits.
 #[tokio::test(start_paused = true)]
-async fn no_steer_is_lost_wherever_it_falls() {
+async fn no_steer_is_lost_whenever_it_is_sent() {
     let t = Instant::now();
     let mut harness = scene(true).await;
     harness.run_end().await;
@@ -276,7 +279,7 @@ async fn no_steer_is_lost_wherever_it_falls() {
     }
 }
 
-/// C38 C39: the same at every turn of the scheduler, without any time passing.
+/// C38 C39: the same at every poll of the scheduler, without any time passing.
 #[tokio::test(start_paused = true)]
 async fn no_steer_is_lost_at_any_poll() {
     for urgency in [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt] {
@@ -302,9 +305,9 @@ async fn no_steer_is_lost_at_any_poll() {
     }
 }
 
-/// C39 C43: a steer and an abort after it, at every moment: the steer always gets its receipt.
+/// C39 C43: a steer is acknowledged whenever it is sent, also if an abort follows it.
 #[tokio::test(start_paused = true)]
-async fn a_steer_then_an_abort_at_every_moment() {
+async fn a_steer_and_an_abort_at_every_time_are_both_accepted() {
     for at in 0..260 {
         for gap in [0, 3, 11] {
             let t = Instant::now();
@@ -317,7 +320,7 @@ async fn a_steer_then_an_abort_at_every_moment() {
             sleep(ms(gap)).await;
             harness.handle.abort().await.unwrap();
             harness.handle.wait_for_idle().await;
-            assert!(steer.await.unwrap().is_ok(), "a steer always gets its receipt");
+            assert!(steer.await.unwrap().is_ok(), "a steer is always acknowledged");
             harness.handle.wait_for_idle().await;
             accounted(&mut harness, "S").await;
         }

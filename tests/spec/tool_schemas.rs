@@ -1,4 +1,4 @@
-//! The schemas of the coding tools by the rules of the four wire formats.
+//! The schemas of the coding tools follow the rules of the four wire formats.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use loopwright_providers::{Settings, WireFormat};
 use loopwright_tools::{Workspace, coding_tools};
 use serde_json::{Map, Value, json};
 
-/// The tools, as a model is offered them.
+/// Returns the tools as they are offered to a model.
 fn specs() -> Vec<Arc<ToolSpec>> {
     let workspace = Workspace::open(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
     coding_tools(workspace).tools().map(|tool| tool.spec().clone()).collect()
 }
 
-/// The tools in the body of a request.
+/// Returns the tools in the body of a request.
 fn sent<F: WireFormat>(pointer: &str) -> Vec<Value> {
     sent_by::<F>(pointer, &Settings::new("m"))
 }
@@ -31,8 +31,7 @@ fn sent_by<F: WireFormat>(pointer: &str, settings: &Settings<F::Profile>) -> Vec
     body.pointer(pointer).and_then(Value::as_array).unwrap_or_else(|| panic!("{body}")).clone()
 }
 
-/// An object with these arguments and no others. Gives what is known of each, and which are
-/// required.
+/// Checks that the schema is a closed object. Returns its properties and the required ones.
 fn object(schema: &Value) -> (&Map<String, Value>, Vec<&str>) {
     assert_eq!(
         (&schema["type"], &schema["additionalProperties"]),
@@ -49,7 +48,7 @@ fn object(schema: &Value) -> (&Map<String, Value>, Vec<&str>) {
     (schema["properties"].as_object().unwrap(), required)
 }
 
-/// The name, by the strictest of the four: a letter or `_` first, at most 64 characters.
+/// Checks a name by the strictest of the four rules: a letter or `_` first, at most 64 characters.
 fn name(name: &Value) {
     let name = name.as_str().unwrap();
     let first = name.chars().next().unwrap();
@@ -60,8 +59,8 @@ fn name(name: &Value) {
     );
 }
 
-/// OpenAI's strict mode: each argument is required, and null is what may be left out of the tool's
-/// own schema.
+/// Checks OpenAI's strict mode: each argument is required, and those that the tool's own schema
+/// does not require are nullable.
 fn openai(tool: &Value) {
     assert_eq!(tool["strict"], true, "{tool}");
     let (properties, required) = object(&tool["parameters"]);
@@ -82,8 +81,8 @@ fn openai(tool: &Value) {
     plain(properties);
 }
 
-/// Of an argument only its type and what it is for: no format takes less, Anthropic and Gemini not
-/// much more.
+/// Checks that an argument has only a type and a description: every format accepts these, and
+/// Anthropic and Gemini accept little more.
 fn plain(properties: &Map<String, Value>) {
     assert!(!properties.is_empty());
     for (name, property) in properties {
@@ -154,9 +153,9 @@ fn gemini_takes_them_strictly() {
     }
 }
 
-/// A model may give null for what it would leave out: the schema and the tool take both.
+/// A model may pass null for an argument that it may omit: schema and tool accept both.
 #[test]
-fn null_is_as_good_as_leaving_an_argument_out() {
+fn null_is_equal_to_omitting_an_argument() {
     let toolbox = coding_tools(Workspace::open(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for tool in

@@ -1,8 +1,8 @@
-//! The verbs of a pattern, `AgentContext`, and what the handle shows.
+//! The methods of a pattern, `AgentContext`, and what the handle returns.
 
 use crate::kit::*;
 
-/// C42: State is kept under a name in the session's log: it is there in the next run and after a
+/// C42: State is kept under a name in the session's log: it is present in the next run and after a
 /// restart; `null` removes it.
 #[tokio::test(start_paused = true)]
 async fn a_patterns_state_outlives_its_runs_and_the_process() {
@@ -29,8 +29,7 @@ async fn a_patterns_state_outlives_its_runs_and_the_process() {
     assert_eq!(seen, ["runs 1", "runs 2", "runs 3", "runs 1"]);
 }
 
-/// C42: A message and the state that belongs to it are written together: no cut of the log parts
-/// them.
+/// C42: A message and its state are appended together, so no crash separates them.
 #[tokio::test(start_paused = true)]
 async fn a_message_and_its_state_are_one_write() {
     let planning = does(|step| {
@@ -40,7 +39,7 @@ async fn a_message_and_its_state_are_one_write() {
             Ok(StepEnd::Done)
         })
     });
-    /// Counts the items of each append.
+    /// Records the entries of each append.
     struct Appends(InMemory, Arc<std::sync::Mutex<Vec<Vec<LogEntry>>>>);
     #[async_trait::async_trait]
     impl Memory for Appends {
@@ -64,17 +63,17 @@ async fn a_message_and_its_state_are_one_write() {
     assert!(appends.iter().any(together), "{appends:?}");
 }
 
-/// C42: A `custom` event has its number, and is told again by nothing but the log.
+/// C42: A `custom` event has its own number and is in the log.
 #[tokio::test(start_paused = true)]
-async fn a_custom_event_is_an_item_of_the_log() {
-    let telling = does(|step| {
+async fn a_custom_event_is_an_entry_of_the_log() {
+    let emitting = does(|step| {
         Box::pin(async {
             step.take_input().await?;
             step.emit("progress", json!({"at": 1})).await?;
             Ok(StepEnd::Done)
         })
     });
-    let mut harness = Harness::new(telling, [], |a| a).await;
+    let mut harness = Harness::new(emitting, [], |a| a).await;
     send(&harness, "go").await;
     let events = harness.run_end().await;
     check_events(&events).unwrap();
@@ -93,7 +92,7 @@ fn tokens(n: u64) -> Usage {
     Usage::new(n, 0)
 }
 
-/// Asks a critic aside, then answers.
+/// Sends a detached request to a critic, then replies.
 async fn ask_critic(step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
     step.take_input().await?;
     let ask = Ask::detached()
@@ -105,10 +104,10 @@ async fn ask_critic(step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
     step.ask().await?.finish()
 }
 
-/// C67: `detached` keeps the reply out of the conversation and of the events, counted against the
-/// limits and logged all the same.
+/// C67: The reply to a detached request is in neither the conversation nor the events; it is
+/// counted against the limits and logged.
 #[tokio::test(start_paused = true)]
-async fn an_aside_is_counted_and_logged_and_not_said() {
+async fn a_detached_request_is_counted_and_logged_and_emits_no_events() {
     let critic = ScriptedModel::new([Script::text("too long").usage(tokens(5))]);
     let replies = [Script::text("ok").usage(tokens(2))];
     let mut harness = Harness::new(does(|step| Box::pin(ask_critic(step))), replies, |a| {
@@ -118,7 +117,7 @@ async fn an_aside_is_counted_and_logged_and_not_said() {
     let outcome = harness.handle.prompt("go").await.unwrap();
     assert_eq!((outcome.usage, outcome.text.as_str()), (tokens(7), "ok"));
     assert_eq!(harness.transcript().await, ["U:go", "A:ok/Stop"]);
-    assert!(!trace(&harness.told()).contains("too long"));
+    assert!(!trace(&harness.drain_events()).contains("too long"));
     let request = critic.requests().remove(0);
     assert_eq!((&*request.system, request.messages[0].text().as_str()), ("Criticise.", "a draft"));
     assert_eq!(request.tools.len(), 0, "it offers no tools");
@@ -126,10 +125,10 @@ async fn an_aside_is_counted_and_logged_and_not_said() {
     assert!(harness.memory.items().iter().any(logged));
 }
 
-/// C49 C67: An aside counts as a turn, and its tokens as the run's: either budget ends the run
-/// before the next request.
+/// C49 C67: A detached request counts as a turn, and its tokens count as those of the run: either
+/// limit ends the run before the next request.
 #[tokio::test(start_paused = true)]
-async fn an_aside_counts_against_the_limits() {
+async fn a_detached_request_counts_against_the_limits() {
     for (limits, reached) in
         [(Limits::default().turns(1), Limit::Turns), (Limits::default().tokens(5), Limit::Tokens)]
     {
@@ -145,9 +144,9 @@ async fn an_aside_counts_against_the_limits() {
     }
 }
 
-/// A model that the agent was not given ends the run with an error that lists those it was.
+/// A request to an unknown model ends the run with an error that lists the known ones.
 #[tokio::test(start_paused = true)]
-async fn a_model_that_is_not_there_is_named_in_the_error() {
+async fn an_unknown_model_is_named_in_the_error() {
     let harness = Harness::new(does(|step| Box::pin(ask_critic(step))), [], |a| {
         a.model_named("cheap", ScriptedModel::new([]))
     })
@@ -156,9 +155,10 @@ async fn a_model_that_is_not_there_is_named_in_the_error() {
     assert!(error.contains("`critic`") && error.contains("cheap"), "{error}");
 }
 
-/// C68: `AgentContext`: the next request, memory, validation, who may run, and one call at a time.
+/// C68: `AgentContext` returns the next request, appends messages, validates calls and runs them one
+/// by one.
 #[tokio::test(start_paused = true)]
-async fn the_agent_context_does_by_hand_what_the_verbs_do() {
+async fn the_agent_context_does_step_by_step_what_the_methods_do() {
     let by_hand = does(|step| {
         Box::pin(async {
             step.take_input().await?;
@@ -205,10 +205,9 @@ async fn the_agent_context_does_by_hand_what_the_verbs_do() {
     assert_eq!(harness.pending().await.iter().map(|p| &*p.call).collect::<Vec<_>>(), ["b"]);
 }
 
-/// C47: A pattern that takes no input is asked once; the request is in the conversation all the
-/// same.
+/// C47: A pattern that takes no input is called once; the request is in the conversation.
 #[tokio::test(start_paused = true)]
-async fn a_pattern_that_takes_no_input_is_not_asked_again() {
+async fn a_pattern_that_takes_no_input_is_called_once() {
     let harness = Harness::new(does(|_| Box::pin(async { Ok(StepEnd::Done) })), [], |a| a).await;
     assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Done);
     harness.handle.wait_for_idle().await;
@@ -219,8 +218,8 @@ async fn a_pattern_that_takes_no_input_is_not_asked_again() {
     );
 }
 
-/// C62: `prompt_stream` gives the events of its run, from `agent_start` to `agent_end`, and is
-/// refused during another.
+/// C62: `prompt_stream` yields the events of its run, from `agent_start` to `agent_end`, and is
+/// refused during another run.
 #[tokio::test(start_paused = true)]
 async fn a_prompt_stream_is_one_run() {
     let harness = pi([slow(2, ms(10)), Script::text("2")], &[]).await;
@@ -236,8 +235,8 @@ async fn a_prompt_stream_is_one_run() {
     assert_eq!(kinds.iter().filter(|kind| *kind == "agent_end").count(), 1);
 }
 
-/// C39: `clear_queues` takes back what waits in both queues, gives the texts, and tells it; nothing
-/// of it is delivered.
+/// C39: `clear_queues` removes the messages of both queues, returns their texts and emits an event;
+/// none of them is delivered.
 #[tokio::test(start_paused = true)]
 async fn queues_can_be_cleared() {
     let mut harness = pi([Script::text("ok")], &[]).await;
@@ -245,7 +244,7 @@ async fn queues_can_be_cleared() {
     harness.handle.follow_up("f").await.unwrap();
     assert_eq!(harness.handle.clear_queues().await.unwrap(), ["s", "f"]);
     assert!(harness.memory.items().last().unwrap().must_be_durable(), "it was acknowledged");
-    let last = harness.told().pop().unwrap();
+    let last = harness.drain_events().pop().unwrap();
     assert_eq!(last.event, AgentEvent::QueueUpdate { steering: vec![], follow_up: vec![] });
     harness.handle.prompt("go").await.unwrap();
     assert_eq!(harness.transcript().await, ["U:go", "A:ok/Stop"]);
@@ -253,7 +252,8 @@ async fn queues_can_be_cleared() {
 }
 
 /// C69: `state()` has what an agent's state has in pi: prompt, model, thinking, messages, tools,
-/// what streams, pending calls, the last error, both queues with their modes, and the session.
+/// the streaming message, pending calls, the last error, both queues with their modes, and the
+/// session.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_has_every_field() {
     let gate = Gate::new();
@@ -305,10 +305,10 @@ async fn a_snapshot_has_every_field() {
     assert_eq!((state.error.as_deref(), state.is_running), (Some("no key"), false));
 }
 
-/// C49 C67: an aside that fails is logged and counted too, so a pattern that asks again without end
-/// meets the limit.
+/// C49 C67: a detached request that fails is logged and counted too, so a pattern that repeats it
+/// forever reaches the limit.
 #[tokio::test(start_paused = true)]
-async fn an_aside_that_fails_is_counted() {
+async fn a_detached_request_that_fails_is_counted() {
     let pattern = does(|step| {
         Box::pin(async {
             step.take_input().await?;
@@ -323,7 +323,7 @@ async fn an_aside_that_fails_is_counted() {
     harness.check().await;
 }
 
-/// C16: an output schema that is none is refused with the request, not found at its end.
+/// C16: a request with an invalid output schema is refused at once.
 #[tokio::test(start_paused = true)]
 async fn a_request_with_a_bad_schema_is_refused() {
     let harness = pi([Script::text("ok")], &[]).await;

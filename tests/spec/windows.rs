@@ -1,4 +1,4 @@
-//! Narrow windows: what comes at the very moment when something else happens, and what comes twice.
+//! Races: inputs that come while something else happens, and inputs that come twice.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,7 @@ async fn interrupted(replies: impl IntoIterator<Item = Script>) -> Harness {
     harness.restart().await
 }
 
-/// C39 C53: two requests that come at once to an interrupted session are both taken, in their
-/// order.
+/// C39 C53: two requests that come at once to an interrupted session are both received, in order.
 #[tokio::test(start_paused = true)]
 async fn two_requests_to_an_interrupted_session_are_both_answered() {
     let harness = interrupted([Script::text("1"), Script::text("2")]).await;
@@ -31,7 +30,7 @@ async fn two_requests_to_an_interrupted_session_are_both_answered() {
     assert_eq!(users, ["U:go", "U:first", "U:second"]);
 }
 
-/// C40 C53: the same request again, after the crash that interrupted its run, does not end the run.
+/// C40 C53: a request that is repeated after the crash that interrupted its run does not end the run.
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_leaves_the_interrupted_run_alone() {
     let harness = interrupted([]).await;
@@ -40,9 +39,9 @@ async fn a_repeated_request_leaves_the_interrupted_run_alone() {
     assert_eq!(harness.handle.state().await.unwrap().interrupted_run, Some(RunId(1)));
 }
 
-/// C40: a `Continue` whose message was taken before starts nothing.
+/// C40: a `Continue` whose message was received before starts no run.
 #[tokio::test(start_paused = true)]
-async fn a_repeated_continue_starts_nothing() {
+async fn a_repeated_continue_starts_no_run() {
     let mut harness = pi([Script::text("1"), Script::text("2")], &[]).await;
     harness.handle.prompt("go").await.unwrap();
     for _ in 0..2 {
@@ -53,8 +52,11 @@ async fn a_repeated_continue_starts_nothing() {
             .unwrap();
         harness.handle.wait_for_idle().await;
     }
-    let starts =
-        harness.told().iter().filter(|e| matches!(e.event, AgentEvent::AgentStart { .. })).count();
+    let starts = harness
+        .drain_events()
+        .iter()
+        .filter(|e| matches!(e.event, AgentEvent::AgentStart { .. }))
+        .count();
     assert_eq!(starts, 2);
 }
 
@@ -80,7 +82,7 @@ async fn a_value_that_comes_with_continue_is_seen() {
     assert_eq!(*seen.lock().unwrap(), [Some(7)]);
 }
 
-/// C62: the stream of a request has its own run, not the end of one before it.
+/// C62: the stream of a request yields its own run, not the end of an earlier one.
 #[tokio::test(start_paused = true)]
 async fn the_stream_of_a_request_has_its_own_run() {
     let harness = interrupted([Script::text("new")]).await;
@@ -104,9 +106,9 @@ async fn the_stream_of_a_request_has_its_own_run() {
     assert_eq!(outcome_of(&events).text, "2");
 }
 
-/// C43 C46: whoever waits for a request that a reset takes away is told.
+/// C43 C46: the caller of a request that a reset removes gets an answer.
 #[tokio::test(start_paused = true)]
-async fn a_reset_answers_whoever_waits_for_a_held_request() {
+async fn a_reset_answers_the_caller_of_a_held_request() {
     let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
     let harness =
         pi_with([calls(&["ask"])], &[ask], |a| a.while_awaiting(WhileAwaiting::Hold)).await;
@@ -115,13 +117,13 @@ async fn a_reset_answers_whoever_waits_for_a_held_request() {
     let held = tokio::spawn(async move { handle.prompt("held").await });
     tokio::task::yield_now().await;
     harness.handle.reset().await.unwrap();
-    let told = tokio::time::timeout(ms(1000), held).await.expect("it is told").unwrap();
-    assert_eq!(told.unwrap().end, RunStatus::Aborted);
+    let answer = tokio::time::timeout(ms(1000), held).await.expect("an answer").unwrap();
+    assert_eq!(answer.unwrap().end, RunStatus::Aborted);
 }
 
-/// C34 C36: a steer that comes while a hook looks at a call keeps the call from starting.
+/// C34 C36: a steer that comes while a hook checks a call prevents the call from starting.
 #[tokio::test(start_paused = true)]
-async fn a_steer_during_a_hook_keeps_the_call_from_starting() {
+async fn a_steer_during_a_hook_prevents_the_call_from_starting() {
     let x = TestTool::new("x");
     let harness = pi_with([calls(&["x"]), Script::text("ok")], std::slice::from_ref(&x), |a| {
         a.before_tool_call(|_| async {
@@ -138,9 +140,9 @@ async fn a_steer_during_a_hook_keeps_the_call_from_starting() {
     harness.check().await;
 }
 
-/// C35: an interrupt that comes while the request is made keeps it from going out.
+/// C35: an interrupt that comes while a request is generated prevents it from being sent.
 #[tokio::test(start_paused = true)]
-async fn an_interrupt_during_transform_context_stops_the_request() {
+async fn an_interrupt_during_transform_context_prevents_the_request() {
     let mut harness = pi_with([slow(9, ms(100)), Script::text("ok")], &[], |a| {
         a.transform_context(|_, messages| async {
             sleep(ms(100)).await;
@@ -156,17 +158,17 @@ async fn an_interrupt_during_transform_context_stops_the_request() {
     harness.check().await;
 }
 
-/// C47: a pattern that waits for an answer which nobody was asked for ends in an error.
+/// C47: a pattern that awaits a decision without a pending action ends in an error.
 #[tokio::test(start_paused = true)]
-async fn a_pattern_that_waits_for_nothing_is_told() {
+async fn a_pattern_that_awaits_no_action_ends_in_an_error() {
     let harness =
         Harness::new(does(|_| Box::pin(async { Ok(StepEnd::AwaitingAction) })), [], |a| a).await;
     assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Error);
 }
 
-/// C63: an aside whose stream is always ready does not deafen the session.
+/// C63: a detached request whose stream is always ready does not block inputs.
 #[tokio::test(start_paused = true)]
-async fn an_aside_that_is_always_ready_can_be_aborted() {
+async fn a_detached_stream_that_is_always_ready_can_be_aborted() {
     let pattern = does(|step| {
         Box::pin(async move {
             step.take_input().await?;
@@ -185,7 +187,8 @@ async fn an_aside_that_is_always_ready_can_be_aborted() {
 /// C47 C48: an abort during which a hook panics closes the batch all the same.
 #[tokio::test(start_paused = true)]
 async fn an_abort_during_which_a_hook_panics_closes_the_batch() {
-    let tools = [TestTool::new("x").takes(ms(9999)), TestTool::new("y").takes_stubbornly(ms(100))];
+    let tools =
+        [TestTool::new("x").takes(ms(9999)), TestTool::new("y").takes_ignoring_cancel(ms(100))];
     let mut harness = pi_with([calls(&["x", "y"])], &tools, |a| {
         a.after_tool_call(|call, result| async move {
             assert!(*call.call != *"b", "hook");
@@ -202,7 +205,7 @@ async fn an_abort_during_which_a_hook_panics_closes_the_batch() {
     harness.check().await;
 }
 
-/// Gives a tool once, or always.
+/// Provides a tool while its flag is set.
 struct Shelf(Arc<AtomicBool>);
 
 #[async_trait::async_trait]
@@ -227,10 +230,10 @@ async fn arguments_of_a_sources_tool_can_be_edited_after_a_restart() {
     assert_eq!(statuses(&harness).await, [ResultStatus::Ok]);
 }
 
-/// C9 C12: an approved call whose tool has gone meanwhile did not run, and its result does not say
-/// it may have.
+/// C9 C12: an approved call whose tool is no longer there did not run, and its result does not say
+/// that it may have.
 #[tokio::test(start_paused = true)]
-async fn an_approved_call_of_a_tool_that_has_gone_is_an_error() {
+async fn an_approved_call_of_a_removed_tool_is_an_error() {
     let there = Arc::new(AtomicBool::new(true));
     let source = Shelf(there.clone());
     let harness =
@@ -243,25 +246,25 @@ async fn an_approved_call_of_a_tool_that_has_gone_is_an_error() {
     assert!(result_of(&harness, "a").await.contains("There is no tool"));
 }
 
-/// C40: an abort that comes while an input is written has an id of its own.
+/// C40: an abort that comes while another input is written has a different id.
 #[tokio::test(start_paused = true)]
-async fn an_abort_while_a_steer_is_written_has_an_id_of_its_own() {
+async fn an_abort_while_a_steer_is_written_has_a_different_id() {
     let mut harness = slow_memory(vec![Script::new().hang()], vec![], ms(10)).await;
     send(&harness, "go").await;
     harness.until(|e| matches!(e, AgentEvent::MessageStart { role: Role::Assistant, .. })).await;
     let handle = harness.handle.clone();
     let steer = tokio::spawn(async move { handle.steer("S").await });
-    sleep(ms(5)).await; // it is being written
+    sleep(ms(5)).await; // the steer is being written
     let abort = harness.handle.send(InputEvent::Abort).await;
     assert_ne!(steer.await.unwrap().unwrap(), abort.unwrap());
     harness.handle.wait_for_idle().await;
     harness.check().await;
 }
 
-/// C40: a pattern that drops a verb leaves an input half written; what comes next knows of it.
+/// C40: an input is known although the pattern dropped the future that was writing it.
 #[tokio::test(start_paused = true)]
-async fn an_input_that_a_dropped_verb_was_writing_is_known() {
-    for (id, said) in [
+async fn an_input_that_a_dropped_future_was_writing_is_known() {
+    for (id, expected) in [
         (Some("s"), vec!["U:go", "U:S", "A:1/Stop"]),
         (None, vec!["U:go", "U:S", "U:S", "A:1/Stop"]),
     ] {
@@ -279,7 +282,7 @@ async fn an_input_that_a_dropped_verb_was_writing_is_known() {
                 let first = steer();
                 let none =
                     tokio::time::timeout(ms(5), step.wait_for(std::future::pending::<()>())).await;
-                assert!(none.is_err(), "the verb is dropped while it writes");
+                assert!(none.is_err(), "the future is dropped while it writes");
                 let second = steer();
                 tokio::task::yield_now().await;
                 step.take_steering().await?;
@@ -294,12 +297,12 @@ async fn an_input_that_a_dropped_verb_was_writing_is_known() {
             Harness::with_memory(pattern, [Script::text("1")], |a| a, InMemory::new(), wrap).await;
         *slot.lock().unwrap() = Some(harness.handle.clone());
         harness.handle.prompt("go").await.unwrap();
-        assert_eq!(harness.transcript().await, said);
+        assert_eq!(harness.transcript().await, expected);
         harness.check().await;
     }
 }
 
-/// C41 C68: looking at a request that is not sent does not change which calls may run.
+/// C41 C68: a request that is generated and not sent does not change which calls may run.
 #[tokio::test(start_paused = true)]
 async fn generate_does_not_change_what_was_offered() {
     let pattern = does(|step| {
@@ -316,9 +319,9 @@ async fn generate_does_not_change_what_was_offered() {
     assert_eq!(statuses(&harness).await, [ResultStatus::Ok]);
 }
 
-/// C38: a steer that comes with `ClearQueues` before it, while the pattern returns, is answered.
+/// C38: a steer that follows a `ClearQueues` while the pattern returns is answered.
 #[tokio::test(start_paused = true)]
-async fn a_steer_after_clear_queues_at_the_very_end_is_heard() {
+async fn a_steer_after_clear_queues_at_the_very_end_is_delivered() {
     let slot: Arc<Mutex<Option<AgentHandle>>> = Arc::default();
     let mine = slot.clone();
     let pattern = does(move |step| {
@@ -358,7 +361,7 @@ async fn an_approved_batch_that_ends_the_run_ends_it_with_a_request_waiting() {
         harness.transcript().await,
         ["U:go", "A:[a]/ToolCalls", "R:a/Ok", "U:next", "A:2/Stop"]
     );
-    check_told(&mut harness);
+    check_emitted(&mut harness);
 }
 
 /// C38 C43: an abort that comes right behind a late steer keeps it from starting a run.
@@ -388,7 +391,7 @@ async fn the_events_of_a_call_that_suspends_nest() {
         harness.resolve(0, decision).await.unwrap();
         harness.handle.wait_for_idle().await;
         harness.check().await;
-        check_told(&mut harness);
+        check_emitted(&mut harness);
     }
 }
 

@@ -195,7 +195,7 @@ fn write(dir: &std::path::Path) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = Sqlite::open(dir.join("sessions.db")).unwrap();
-        let model = ScriptedModel::new([]).otherwise(Script::text(answer)).forgetful();
+        let model = ScriptedModel::new([]).default_reply(Script::text(answer)).discard_requests();
         let agent = GenericAgent::builder(model, PiPattern).build().unwrap();
         let (handle, events) =
             agent.run(RunContext::new().stored(&store, "long").await.unwrap()).await.unwrap();

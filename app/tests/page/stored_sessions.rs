@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::fixture::Fixture;
 
 pub(crate) fn agent(model: ScriptedModel) -> AgentBuilder {
-    GenericAgent::builder(model.forgetful(), PiPattern)
+    GenericAgent::builder(model.discard_requests(), PiPattern)
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_tool_that_asks_for_input_receives_it() {
 fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
     let text = "## What was found\n\nThe **parser** reads `every` line:\n\n- first\n- second\n\n\
                 ```rust\nlet a = 1;\n```\n\nAnd so on.";
-    let model = ScriptedModel::new([]).otherwise(Script::text(text));
+    let model = ScriptedModel::new([]).default_reply(Script::text(text));
     let fixture = Fixture::after(&agent(model).build().unwrap(), 1000);
     let tab = fixture.before();
     let shown = "document.querySelector('#log').childElementCount === 2000
@@ -116,7 +116,7 @@ fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
 #[test]
 fn a_conversation_is_compacted_on_request() {
     let model =
-        ScriptedModel::new([]).otherwise(Script::text(&"It counts sheep by night. ".repeat(9)));
+        ScriptedModel::new([]).default_reply(Script::text(&"It counts sheep by night. ".repeat(9)));
     let fixture = Fixture::after(&agent(model).build().unwrap(), 6);
     let tab = fixture.before();
     tab.until_text("#status", "Ready");

@@ -230,7 +230,7 @@ pub(crate) struct Model(ScriptedModel);
 
 impl Model {
     pub(crate) fn new() -> Self {
-        Model(ScriptedModel::new([]).forgetful())
+        Model(ScriptedModel::new([]).discard_requests())
     }
 }
 

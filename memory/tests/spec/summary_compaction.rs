@@ -38,7 +38,7 @@ fn compactions(harness: &mut Harness) -> Vec<Arc<Compaction>> {
     let of = |e: Arc<Envelope>| {
         if let AgentEvent::Compaction(done) = &e.event { Some(done.clone()) } else { None }
     };
-    harness.told().into_iter().filter_map(of).collect()
+    harness.drain_events().into_iter().filter_map(of).collect()
 }
 
 /// Sends prompts of 490 tokens each, p1 to pN.

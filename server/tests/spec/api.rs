@@ -64,7 +64,7 @@ impl Api {
     ) -> Api {
         let root = Arc::new(tempfile::tempdir().unwrap());
         std::fs::write(root.path().join("notes.txt"), "Nine sheep.\n").unwrap();
-        let model = ScriptedModel::new(replies).forgetful();
+        let model = ScriptedModel::new(replies).discard_requests();
         let agents = CodingAgents::builder(Scripted(model)).root(root.path()).build().unwrap();
         let server = set(Server::builder(agents).store(store.clone())).build().unwrap();
         Api {

@@ -102,7 +102,7 @@ async fn an_app_mounts_the_routes_with_its_own_authentication() {
 /// A given agent serves sessions and single requests, whatever the client asks for.
 #[tokio::test]
 async fn a_given_agent_serves_sessions_and_single_requests() {
-    let model = ScriptedModel::new([]).otherwise(Script::text("Nine."));
+    let model = ScriptedModel::new([]).default_reply(Script::text("Nine."));
     let agent = GenericAgent::builder(model, PiPattern).build().unwrap();
     let server = Server::builder(agent).build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! [`Difference`]: where a replayed session is not as its log, in a sentence.
+//! [`Difference`]: where a replayed session deviates from its log.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -8,51 +8,52 @@ use serde_json::Value;
 use crate::log::entry::LogEntry;
 use crate::message::{ContentPart, Message, MessageKind};
 
-/// Where an agent did otherwise than a log. Its text is a sentence for people.
+/// Describes where an agent deviates from a log. `Display` writes one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Difference {
     request: Option<usize>,
-    item: Option<usize>,
+    entry: Option<usize>,
     text: String,
 }
 
 impl Difference {
-    /// The request that differs, counted from one, asides included; nothing if it is not a request
-    /// that differs.
+    /// Returns the number of the request that differs, counted from one with detached requests, or
+    /// `None` if what differs is not a request.
     pub fn request(&self) -> Option<usize> {
         self.request
     }
 
-    /// The item of the log that differs, counted from zero, if it is one.
-    pub fn item(&self) -> Option<usize> {
-        self.item
+    /// Returns the index of the log entry that differs, or `None` if what differs is not an entry.
+    pub fn entry(&self) -> Option<usize> {
+        self.entry
     }
 
     pub(super) fn of_request(number: usize, text: impl std::fmt::Display) -> Self {
-        Difference { request: Some(number), item: None, text: format!("request {number}{text}") }
+        Difference { request: Some(number), entry: None, text: format!("request {number}{text}") }
     }
 
-    pub(super) fn of_item(at: usize, old: Option<&LogEntry>, new: &LogEntry) -> Self {
+    pub(super) fn of_entry(at: usize, old: Option<&LogEntry>, new: &LogEntry) -> Self {
         let text = match old {
             Some(old) => {
-                let (old, new) = apart(&plain(old).to_string(), &plain(new).to_string());
-                format!("item {at} of the log differs: the log has `{old}`, now it is `{new}`")
+                let (old, new) =
+                    excerpts(&comparable(old).to_string(), &comparable(new).to_string());
+                format!("entry {at} of the log differs: the log has `{old}`, now it is `{new}`")
             }
-            None => format!("the log ends with item {at}, and now `{}` follows", tell(new)),
+            None => format!("the log ends before entry {at}, and now `{}` follows", summary(new)),
         };
-        Difference { request: None, item: Some(at), text }
+        Difference { request: None, entry: Some(at), text }
     }
 
-    pub(super) fn at_item(at: usize, text: String) -> Self {
-        Difference { request: None, item: Some(at), text }
+    pub(super) fn at_entry(at: usize, text: String) -> Self {
+        Difference { request: None, entry: Some(at), text }
     }
 
-    pub(super) fn elsewhere(text: String) -> Self {
-        Difference { request: None, item: None, text }
+    pub(super) fn other(text: String) -> Self {
+        Difference { request: None, entry: None, text }
     }
 
-    /// The first of the messages that differ, if any do; numbers of messages do not count.
+    /// Compares messages without their ids, and returns the first difference.
     pub(super) fn of_messages(
         number: usize,
         old: &[Arc<Message>],
@@ -62,10 +63,10 @@ impl Difference {
         let differ = |at: &usize| bodies(*at).0 != bodies(*at).1;
         let at = (0..old.len().max(new.len())).find(differ)?;
         let (old, new) = bodies(at);
-        let (a, b) = (old.map(say), new.map(say));
+        let (a, b) = (old.map(message_text), new.map(message_text));
         let (a, b) = if a == b { (old.map(json), new.map(json)) } else { (a, b) };
         let (a, b) = match (a, b) {
-            (Some(a), Some(b)) => apart(&a, &b),
+            (Some(a), Some(b)) => excerpts(&a, &b),
             (a, b) => {
                 (a.unwrap_or_else(|| "no message".into()), b.unwrap_or_else(|| "no message".into()))
             }
@@ -74,9 +75,9 @@ impl Difference {
         Some(Self::of_request(number, text))
     }
 
-    /// That two values of a request differ, if they do.
+    /// Compares a value of a request, and returns the difference.
     pub(super) fn of_values(number: usize, what: &str, old: &str, new: &str) -> Option<Self> {
-        let (a, b) = (old != new).then(|| apart(old, new))?;
+        let (a, b) = (old != new).then(|| excerpts(old, new))?;
         Some(Self::of_request(number, format!(": {what} differs: it was `{a}`, now it is `{b}`")))
     }
 }
@@ -85,8 +86,8 @@ fn json(body: &MessageKind) -> String {
     serde_json::to_string(body).unwrap_or_default()
 }
 
-/// A message as a line for people.
-fn say(body: &MessageKind) -> String {
+/// Formats a message as one line.
+fn message_text(body: &MessageKind) -> String {
     match body {
         MessageKind::User(m) => format!("user: {}", m.text()),
         MessageKind::Custom(m) => format!("{}: {}", m.kind, m.data),
@@ -109,16 +110,16 @@ fn say(body: &MessageKind) -> String {
     }
 }
 
-/// An item without what is not the same twice: times, numbers of messages, what rounding makes of a
-/// cost.
-pub(super) fn plain(item: &LogEntry) -> Value {
-    let mut value = serde_json::to_value(item).unwrap_or_default();
+/// Returns an entry as JSON without what differs from run to run: times, message ids, and costs,
+/// which are rounded.
+pub(super) fn comparable(entry: &LogEntry) -> Value {
+    let mut value = serde_json::to_value(entry).unwrap_or_default();
     if let Some(map) = value.as_object_mut() {
         for key in ["time", "cost"] {
             map.remove(key);
         }
-        if matches!(item, LogEntry::AbortRequested { .. }) {
-            map.remove("input"); // made up, and of no use to anybody
+        if matches!(entry, LogEntry::AbortRequested { .. }) {
+            map.remove("input"); // a generated id
         }
         if map.get("message").is_some_and(Value::is_string) {
             map.remove("message");
@@ -130,23 +131,28 @@ pub(super) fn plain(item: &LogEntry) -> Value {
     value
 }
 
-/// An item in a few words.
-pub(super) fn tell(item: &LogEntry) -> String {
-    cut(&plain(item).to_string(), 0)
+/// Formats an entry as one short line.
+pub(super) fn summary(entry: &LogEntry) -> String {
+    excerpt(&comparable(entry).to_string(), 0)
 }
 
-const SHOWN: usize = 200;
+/// The maximum length of an excerpt, in bytes.
+const MAX_EXCERPT_BYTES: usize = 200;
 
-/// Two texts, each cut so that the first place at which they differ is seen.
-fn apart(a: &str, b: &str) -> (String, String) {
+/// How much of what two texts have in common their excerpts contain, in bytes.
+const COMMON_BYTES: usize = 60;
+
+/// Returns an excerpt of each of two texts that contains the first position at which they differ.
+fn excerpts(a: &str, b: &str) -> (String, String) {
     let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-    let from = if same < SHOWN - 60 { 0 } else { same - 60 };
-    (cut(a, from), cut(b, from))
+    let fits = same < MAX_EXCERPT_BYTES - COMMON_BYTES;
+    let from = if fits { 0 } else { same - COMMON_BYTES };
+    (excerpt(a, from), excerpt(b, from))
 }
 
-fn cut(text: &str, from: usize) -> String {
+fn excerpt(text: &str, from: usize) -> String {
     let from = text.floor_char_boundary(from);
-    let to = text.floor_char_boundary(from + SHOWN);
+    let to = text.floor_char_boundary(from + MAX_EXCERPT_BYTES);
     let (before, after) = (if from > 0 { "…" } else { "" }, if to < text.len() { "…" } else { "" });
     format!("{before}{}{after}", &text[from..to])
 }

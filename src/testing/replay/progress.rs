@@ -1,12 +1,13 @@
-//! How far an agent has followed the log: each item that comes is held against the log's next one.
+//! [`Progress`]: how far an agent has followed the log. Each entry that the agent appends is
+//! compared with the next one of the log.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::difference::{Difference, plain, tell};
-use super::plan::{Life, is_silent};
+use super::difference::{Difference, comparable, summary};
+use super::epochs::{Epoch, is_silent};
 use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
 use crate::message::{CallId, Message, MessageId};
@@ -15,227 +16,253 @@ use crate::session::handle::AgentHandle;
 
 /// What requests are compared with.
 #[derive(Default)]
-pub(super) enum Against {
-    /// The conversation that the log had then.
+pub(super) enum Baseline {
+    /// The conversation that the log had at that time.
     #[default]
     Log,
-    Nothing,
-    /// What another agent has sent.
-    Sent(Vec<Sent>),
+    /// Requests are not compared.
+    Unchecked,
+    /// The requests that another agent has sent.
+    Requests(Vec<SentRequest>),
 }
 
-/// A request, and the model that it went to.
+/// A request, and the model to which it was sent.
 #[derive(Clone)]
-pub(super) struct Sent {
+pub(super) struct SentRequest {
     pub(super) model: Arc<str>,
     pub(super) request: ChatRequest,
 }
 
 #[derive(Default)]
-pub(super) struct State {
-    pub(super) life: usize,
-    /// The next item of the log that has not come.
+pub(super) struct Progress {
+    pub(super) epoch: usize,
+    /// The position of the next entry of the log.
     pub(super) at: usize,
-    /// What the log said before that.
+    /// The state that the entries before `at` lead to.
     pub(super) fold: Fold,
     pub(super) handle: Option<AgentHandle>,
-    pub(super) over: CancellationToken,
-    /// Requests that the log has before `at`.
-    pub(super) asked: usize,
-    /// The item of a request that was announced and has not reached its model.
-    pub(super) announced: Option<usize>,
-    /// A model has not said yet all that it says before it is cut off or ends.
-    pub(super) speaking: bool,
-    /// The aside that comes next has been said.
-    pub(super) aside_said: bool,
+    /// Cancelled when the epoch is over.
+    pub(super) cancellation: CancellationToken,
+    /// The number of requests before `at`.
+    pub(super) requests: usize,
+    /// The position of a request that was announced and has not reached its model.
+    pub(super) announced_request: Option<usize>,
+    /// Whether a reply has not been streamed up to its end or to where it was cut off.
+    pub(super) is_streaming: bool,
+    /// Whether the next detached reply has been streamed.
+    pub(super) is_detached_streamed: bool,
     /// Calls that were announced and have not reached their tools.
-    pub(super) starting: HashSet<CallId>,
-    /// Where each call was started.
-    pub(super) started: HashMap<CallId, usize>,
-    /// The agent does what comes after the log's end.
-    pub(super) beyond: bool,
-    pub(super) spoken: HashSet<usize>,
-    /// How many compactions have been asked for in runs of this life.
-    pub(super) wished: usize,
-    /// The agent compacts as the log does.
-    pub(super) guided: bool,
-    /// The log's numbers of messages that have come in this life under other ones.
-    pub(super) numbers: HashMap<MessageId, MessageId>,
-    pub(super) against: Against,
-    pub(super) sent: Vec<Sent>,
-    /// The first item that differs, though the log could be followed on.
-    pub(super) first: Option<Difference>,
-    /// Why the log is not followed any further.
-    pub(super) found: Option<Difference>,
+    pub(super) starting_calls: HashSet<CallId>,
+    /// The position at which each call started.
+    pub(super) call_starts: HashMap<CallId, usize>,
+    /// Whether the agent does what would come after the end of the log.
+    pub(super) is_past_end: bool,
+    /// The positions whose inputs were sent.
+    pub(super) sent_inputs: HashSet<usize>,
+    /// The number of compactions that were requested within runs of this epoch.
+    pub(super) requested_compactions: usize,
+    /// Whether the agent uses the policy that compacts as the log does.
+    pub(super) compacts_as_logged: bool,
+    /// For each message of this epoch, the id that it has in the log.
+    pub(super) logged_ids: HashMap<MessageId, MessageId>,
+    pub(super) baseline: Baseline,
+    pub(super) sent_requests: Vec<SentRequest>,
+    /// The first entry that differs, where the log could still be followed.
+    pub(super) first_difference: Option<Difference>,
+    /// Why the log is no longer followed.
+    pub(super) divergence: Option<Difference>,
 }
 
-impl State {
-    /// The log up to this item has come.
-    pub(super) fn catch_up(&mut self, log: &[LogEntry], to: usize) {
-        log[self.at..to].iter().for_each(|item| self.fold.apply(item, &mut |_| {}));
+impl Progress {
+    /// Starts an epoch with the entries from `start` to `end`.
+    pub(super) fn enter_epoch(&mut self, epoch: usize, log: &[LogEntry], start: usize, end: usize) {
+        self.epoch = epoch;
+        self.cancellation = CancellationToken::new();
+        self.skip_to(log, start);
+        self.announced_request = None;
+        self.is_streaming = false;
+        self.is_detached_streamed = false;
+        self.is_past_end = false;
+        self.requested_compactions = 0;
+        self.logged_ids.clear();
+        self.starting_calls.clear();
+        self.skip_silent(log, end);
+    }
+
+    /// Moves to the position `to`.
+    fn skip_to(&mut self, log: &[LogEntry], to: usize) {
+        log[self.at..to].iter().for_each(|entry| self.fold.apply(entry, &mut |_| {}));
         self.at = to;
     }
 
-    pub(super) fn skip_silent(&mut self, log: &[LogEntry], end: usize) {
+    fn skip_silent(&mut self, log: &[LogEntry], end: usize) {
         let next = (self.at..end).find(|at| !is_silent(&log[*at])).unwrap_or(end);
-        self.catch_up(log, next.max(self.at));
+        self.skip_to(log, next.max(self.at));
     }
 
-    pub(super) fn give_up(&mut self, difference: Difference) {
-        self.found.get_or_insert(difference);
-        self.over.cancel();
+    /// Stops following the log. The first call decides what is reported.
+    pub(super) fn diverge(&mut self, difference: Difference) {
+        self.divergence.get_or_insert(difference);
+        self.cancellation.cancel();
     }
 
-    /// An item has come. What a pattern writes of its own (state, messages, events) may differ and
-    /// the log be followed on; all others come in the log's order.
-    pub(super) fn take(&mut self, new: &LogEntry, log: &[LogEntry], life: &Life) {
-        let ended = self.at >= life.end;
-        if is_silent(new) || self.found.is_some() {
+    /// Compares an entry that the agent has appended with the log. The entries that only a pattern
+    /// appends (state, messages, events) may differ, and the log is still followed; all others must
+    /// come in the order of the log.
+    pub(super) fn compare(&mut self, new: &LogEntry, log: &[LogEntry], epoch: &Epoch) {
+        let at_end = self.at >= epoch.end;
+        if is_silent(new) || self.divergence.is_some() {
             return;
         }
-        // A log that ends before what starts by itself, or in the middle of a run, says nothing of
+        // A log that ends before a run that starts without an input, or within a run, does not say
         // what follows.
-        self.beyond |= ended && (life.cut_off || matches!(new, LogEntry::RunStarted { .. }));
-        if self.beyond {
+        self.is_past_end |=
+            at_end && (epoch.is_cut_off || matches!(new, LogEntry::RunStarted { .. }));
+        if self.is_past_end {
             return;
         }
-        let (came, new) = (message(new), &self.renumbered(new));
+        let (new_message, new) = (message(new), &self.with_logged_ids(new));
         let key = key(new);
         let next = match key {
             None => self.at,
             Some(_) => {
-                (self.at..life.end).find(|at| self::key(&log[*at]).is_some()).unwrap_or(life.end)
+                (self.at..epoch.end).find(|at| self::key(&log[*at]).is_some()).unwrap_or(epoch.end)
             }
         };
-        let old = log.get(next).filter(|_| next < life.end);
-        if old.is_none_or(|old| plain(old) != plain(new)) || next > self.at {
-            let differing = log.get(self.at).filter(|_| !ended);
-            let difference = Difference::of_item(self.at, differing, new);
-            self.first.get_or_insert(difference);
+        let old = log.get(next).filter(|_| next < epoch.end);
+        if old.is_none_or(|old| comparable(old) != comparable(new)) || next > self.at {
+            let differing = log.get(self.at).filter(|_| !at_end);
+            let difference = Difference::of_entry(self.at, differing, new);
+            self.first_difference.get_or_insert(difference);
         }
         match old.filter(|old| self::key(old) == key) {
             Some(old) => {
-                if let (Some(old), Some(came)) = (message(old), came) {
-                    self.numbers.insert(came.id, old.id);
+                if let (Some(old), Some(new)) = (message(old), new_message) {
+                    self.logged_ids.insert(new.id, old.id);
                 }
-                self.catch_up(log, next + 1);
-                self.follow(next, old, new);
-                self.skip_silent(log, life.end);
+                self.skip_to(log, next + 1);
+                self.update(next, old, new);
+                self.skip_silent(log, epoch.end);
             }
             None if key.is_none() => {}
             None => {
-                let number = self.asked + 1;
-                let difference = match (old, new) {
-                    (Some(LogEntry::RequestStarted { .. } | LogEntry::Detached { .. }), _) => {
-                        Difference::of_request(
-                            number,
-                            format!(" never came: instead came `{}`", tell(new)),
-                        )
-                    }
-                    (old, LogEntry::RequestStarted { .. } | LogEntry::Detached { .. }) => {
-                        self.not_in_log(old)
-                    }
-                    (old, new) => {
-                        let difference = Difference::of_item(next, old, new);
-                        self.first.take().unwrap_or(difference)
-                    }
-                };
-                self.give_up(difference);
+                let difference = self.divergence_at(next, old, new);
+                self.diverge(difference);
             }
         }
     }
 
-    /// A compaction that came, with the log's numbers of the messages that it names.
-    fn renumbered(&self, item: &LogEntry) -> LogEntry {
-        let mut item = item.clone();
-        if let LogEntry::Compacted { first, last, summary, .. } = &mut item {
+    /// Describes that `new` was appended where the log has `old` at the position `at`.
+    fn divergence_at(&mut self, at: usize, old: Option<&LogEntry>, new: &LogEntry) -> Difference {
+        use LogEntry::{Detached, RequestStarted};
+        match (old, new) {
+            (Some(RequestStarted { .. } | Detached { .. }), _) => Difference::of_request(
+                self.requests + 1,
+                format!(" was not sent: instead `{}` was appended", summary(new)),
+            ),
+            (old, RequestStarted { .. } | Detached { .. }) => self.not_in_log(old),
+            (old, new) => {
+                let difference = Difference::of_entry(at, old, new);
+                self.first_difference.take().unwrap_or(difference)
+            }
+        }
+    }
+
+    /// Replaces the message ids in a compaction with those of the log.
+    fn with_logged_ids(&self, entry: &LogEntry) -> LogEntry {
+        let mut entry = entry.clone();
+        if let LogEntry::Compacted { first, last, summary, .. } = &mut entry {
             for id in [first, last].into_iter().chain(summary) {
-                *id = self.numbers.get(id).copied().unwrap_or(*id);
+                *id = self.logged_ids.get(id).copied().unwrap_or(*id);
             }
         }
-        item
+        entry
     }
 
-    /// What an item that came leads to. `at` is its place in the log.
-    fn follow(&mut self, at: usize, old: &LogEntry, new: &LogEntry) {
+    /// Updates the state after the entry at `at`, which is `old` in the log and `new` now.
+    fn update(&mut self, at: usize, old: &LogEntry, new: &LogEntry) {
         match (old, new) {
             (
                 LogEntry::RequestStarted { model: old_model, tools: old_tools, .. },
                 LogEntry::RequestStarted { model, tools, .. },
             ) => {
-                (self.announced, self.speaking, self.asked) = (Some(at), true, self.asked + 1);
-                let names = |tools: &Option<Arc<[Arc<str>]>>| {
-                    tools
-                        .as_ref()
-                        .map_or("all".to_owned(), |names| format!("[{}]", names.join(", ")))
-                };
-                let difference = Difference::of_values(self.asked, "the model", old_model, model)
+                self.announced_request = Some(at);
+                self.is_streaming = true;
+                self.requests += 1;
+                let number = self.requests;
+                let (old_tools, tools) = (names(old_tools), names(tools));
+                let difference = Difference::of_values(number, "the model", old_model, model)
                     .or_else(|| {
-                        Difference::of_values(
-                            self.asked,
-                            "what it offers of the tools",
-                            &names(old_tools),
-                            &names(tools),
-                        )
+                        Difference::of_values(number, "the offered tools", &old_tools, &tools)
                     });
                 if let Some(difference) = difference {
-                    self.give_up(difference);
+                    self.diverge(difference);
                 }
             }
             (LogEntry::Detached { .. }, _) => {
-                (self.asked, self.aside_said) = (self.asked + 1, false)
+                self.requests += 1;
+                self.is_detached_streamed = false;
             }
-            (LogEntry::Replied { .. }, _) if self.announced.is_some() => {
-                let why = ": another model answered it, so build the agent with `replay.model()`";
-                self.give_up(Difference::of_request(self.asked, why));
+            (LogEntry::Replied { .. }, _) if self.announced_request.is_some() => {
+                let why = ": another model replied to it, so build the agent with `replay.model()`";
+                self.diverge(Difference::of_request(self.requests, why));
             }
-            // Whatever had begun was cut off.
+            // What was in progress was cut off.
             (LogEntry::RunEnded { .. }, _) => {
-                self.speaking = false;
-                self.starting.clear();
+                self.is_streaming = false;
+                self.starting_calls.clear();
             }
             (LogEntry::CallStarted { call, .. }, _) => {
-                self.starting.insert(call.clone());
-                self.started.insert(call.clone(), at);
+                self.starting_calls.insert(call.clone());
+                self.call_starts.insert(call.clone(), at);
             }
             (LogEntry::CallFinished { result }, _) => {
                 let call = result.as_tool_result().map(|result| &result.call);
-                if let Some(call) = call.filter(|call| self.starting.remove(&**call)) {
+                if let Some(call) = call.filter(|call| self.starting_calls.remove(&**call)) {
                     let text = format!(
-                        "call {call} was answered by another tool: build the agent with `replay.tools()`, or with a `replay.stand_in` of each of its tools"
+                        "call {call} ran in another tool: build the agent with `replay.tools()`, \
+                         or with a `replay.stand_in` of each of its tools"
                     );
-                    self.give_up(Difference::at_item(at, text));
+                    self.diverge(Difference::at_entry(at, text));
                 }
             }
             _ => {}
         }
     }
 
-    /// Whether requests that come now are of no interest.
-    pub(super) fn is_over(&self, life: &Life) -> bool {
-        self.over.is_cancelled() || self.beyond || life.cut_off && self.at >= life.end
+    /// Returns whether requests have no effect any more.
+    pub(super) fn is_over(&self, epoch: &Epoch) -> bool {
+        self.cancellation.is_cancelled()
+            || self.is_past_end
+            || epoch.is_cut_off && self.at >= epoch.end
     }
 
-    /// The request that comes now is one more than the log has.
+    /// Describes that the log does not have the request that was sent now.
     pub(super) fn not_in_log(&self, old: Option<&LogEntry>) -> Difference {
         let what = old.map_or("the log ends".to_owned(), |old| {
-            format!("the log goes on with `{}`", tell(old))
+            format!("the log continues with `{}`", summary(old))
         });
-        Difference::of_request(self.asked + 1, format!(" is not in the log: where it came, {what}"))
+        let text = format!(" is not in the log: where it was sent, {what}");
+        Difference::of_request(self.requests + 1, text)
     }
 }
 
-/// The message that an item brings, that of an aside or a summary too.
-fn message(item: &LogEntry) -> Option<&Arc<Message>> {
-    match item {
+fn names(tools: &Option<Arc<[Arc<str>]>>) -> String {
+    tools.as_ref().map_or("all".to_owned(), |names| format!("[{}]", names.join(", ")))
+}
+
+/// Returns the message of an entry, that of a detached reply or a compaction too.
+fn message(entry: &LogEntry) -> Option<&Arc<Message>> {
+    match entry {
         LogEntry::Detached { message, .. } | LogEntry::Compacted { message, .. } => Some(message),
-        item => item.message(),
+        entry => entry.message(),
     }
 }
 
-/// What tells items of the engine apart; nothing for what only a pattern writes.
-fn key(item: &LogEntry) -> Option<(&'static str, &str)> {
-    Some(match item {
+/// Returns what distinguishes entries of the engine, or `None` for those that only a pattern
+/// appends.
+fn key(entry: &LogEntry) -> Option<(&'static str, &str)> {
+    Some(match entry {
         LogEntry::RunStarted { .. } => ("run", ""),
         LogEntry::RunEnded { .. } => ("end", ""),
         LogEntry::Queued { input, .. } => ("queued", input),
@@ -243,7 +270,7 @@ fn key(item: &LogEntry) -> Option<(&'static str, &str)> {
         LogEntry::Withdrawn { .. } => ("withdrawn", ""),
         LogEntry::RequestStarted { .. } => ("request", ""),
         LogEntry::Replied { .. } => ("reply", ""),
-        LogEntry::Detached { .. } => ("aside", ""),
+        LogEntry::Detached { .. } => ("detached", ""),
         LogEntry::Compacted { .. } => ("compacted", ""),
         LogEntry::CallAwaiting { call, .. } => ("awaiting", call),
         LogEntry::Decided { call, .. } => ("decided", call),

@@ -48,17 +48,13 @@ async fn subscribing_sends_nothing_and_dropping_unsubscribes() {
     let mut harness = pi([Script::text("1"), Script::text("2")], &[]).await;
     let mut second = harness.handle.subscribe();
     harness.handle.state().await.unwrap();
-    assert!(second.try_next().is_none() && harness.told().is_empty());
-    let holders = |harness: &mut Harness| Arc::strong_count(harness.told().last().unwrap());
+    assert!(second.try_next().is_none() && harness.drain_events().is_empty());
+    let holders = |harness: &mut Harness| Arc::strong_count(harness.drain_events().last().unwrap());
     harness.handle.prompt("go").await.unwrap();
     let with_second = holders(&mut harness);
     drop(second);
     harness.handle.prompt("go").await.unwrap();
-    assert_eq!(
-        holders(&mut harness),
-        with_second - 1,
-        "nobody keeps events for a stream that is gone"
-    );
+    assert_eq!(holders(&mut harness), with_second - 1, "no events are kept for a dropped stream");
 }
 
 /// B13: options are fixed when an agent is built and the session is a log, so there are no setters:
@@ -100,11 +96,11 @@ async fn a_follow_up_at_rest_is_queued() {
 async fn an_abort_at_rest_does_nothing() {
     let mut harness = pi([Script::text("ok")], &[]).await;
     assert_eq!(harness.handle.abort().await, Ok(()));
-    assert!(harness.told().is_empty());
+    assert!(harness.drain_events().is_empty());
     assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Done);
 }
 
-/// A session in the middle of its reply, and the gate that lets it end.
+/// Returns a session during its reply, and the gate that lets the reply end.
 async fn in_a_run() -> (Harness, Gate, tokio::task::JoinHandle<RunOutcome>) {
     let gate = Gate::new();
     let mut harness = pi([Script::text("first").gate(&gate), Script::text("more")], &[]).await;
@@ -146,7 +142,7 @@ async fn continue_takes_a_follow_up_that_waits() {
     assert_eq!(harness.transcript().await, ["U:go", "A:1/Stop", "U:f", "A:2/Stop"]);
 }
 
-/// B20: with one message at a look, two steers that wait are answered by two requests.
+/// B20: with one message at a time, two steers that wait are answered by two requests.
 #[tokio::test(start_paused = true)]
 async fn continue_answers_two_steers_one_at_a_time() {
     let replies = [Script::text("1"), Script::text("2"), Script::text("3")];
@@ -204,7 +200,7 @@ async fn a_calculators_result_is_in_the_next_request() {
     assert_eq!(outcome.text, "It is 56088.");
 }
 
-/// B24: an abort during a run ends it; the last message says `aborted`, and the session goes on.
+/// B24: an abort during a run ends it; the last message says `aborted`, and the session continues.
 #[tokio::test(start_paused = true)]
 async fn an_aborted_run_leaves_a_usable_session() {
     let mut harness = pi([slow(9, ms(10)), Script::text("ok")], &[]).await;

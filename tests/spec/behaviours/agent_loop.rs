@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use crate::kit::*;
 
-/// B1: a text answer gives exactly two messages, and the events tell of the run, its turn and both
-/// of them.
+/// B1: a text answer gives exactly two messages, and the events of the run, its turn and both
+/// messages.
 #[tokio::test(start_paused = true)]
 async fn a_text_answer_gives_two_messages_and_the_events_of_one_turn() {
     let mut harness = pi([Script::text("hello")], &[]).await;
@@ -25,7 +25,7 @@ async fn a_text_answer_gives_two_messages_and_the_events_of_one_turn() {
     assert_eq!(harness.transcript().await, ["U:hi", "A:hello/Stop"]);
 }
 
-/// Notes something of the application's own, then does what pi does.
+/// Appends a custom message, then does what pi does.
 struct Notes;
 
 #[async_trait::async_trait]
@@ -84,9 +84,9 @@ async fn the_transform_hook_comes_before_the_convert_hook() {
     assert_eq!(harness.model.requests()[1].messages.len(), 2);
 }
 
-/// B4: a call runs once with its arguments, its events tell no error, and a second request follows.
+/// B4: a call runs once with its arguments, its events report no error, and a second request follows.
 #[tokio::test(start_paused = true)]
-async fn a_call_runs_once_and_the_model_is_asked_again() {
+async fn a_call_runs_once_and_a_second_request_follows() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Echo {
         value: String,
@@ -115,8 +115,8 @@ async fn a_call_runs_once_and_the_model_is_asked_again() {
     assert_eq!(harness.model.requests().len(), 2);
 }
 
-/// B5: calls of one reply run at the same time, and their results are told in the order of the
-/// calls.
+/// B5: calls of one reply run at the same time, and their results are emitted in the order of
+/// the calls.
 #[tokio::test(start_paused = true)]
 async fn the_second_call_starts_before_the_slow_first_one_ends() {
     let tools = [TestTool::new("slow").takes(ms(50)), TestTool::new("fast")];
@@ -152,10 +152,12 @@ async fn a_steer_after_the_first_of_two_tools_skips_the_second() {
     assert_eq!(tool.ran(), 1);
     assert_eq!(statuses(&harness).await, [ResultStatus::Ok, ResultStatus::Skipped]);
     assert!(result_of(&harness, "b").await.contains("the user steered"));
-    let told = events.iter().any(
+    let emitted = events.iter().any(
         |e| matches!(&e.event, AgentEvent::MessageEnd { message } if message.text() == "interrupt"),
     );
-    assert!(told && harness.model.requests()[1].messages.iter().any(|m| m.text() == "interrupt"));
+    assert!(
+        emitted && harness.model.requests()[1].messages.iter().any(|m| m.text() == "interrupt")
+    );
 }
 
 /// B7: there is nothing to continue in an empty session, and the error says so before anything is
@@ -169,17 +171,17 @@ async fn continue_on_an_empty_history_is_refused() {
     assert_eq!(harness.model.requests().len(), 0);
 }
 
-/// B8: continuing after the user's message gives the new reply only; the old message is not told
-/// again.
+/// B8: continuing after the user's message emits the new reply only, not the old message a
+/// second time.
 #[tokio::test(start_paused = true)]
-async fn continue_after_a_user_message_tells_only_of_the_new_reply() {
+async fn continue_after_a_user_message_emits_only_the_new_reply() {
     let replies = [Script::error(ModelErrorKind::Overloaded, "busy"), Script::text("hello")];
     let mut harness = pi(replies, &[]).await;
     assert_eq!(harness.handle.prompt("hi").await.unwrap().end, RunStatus::Error);
-    harness.told();
+    harness.drain_events();
     assert_eq!(harness.handle.continue_run().await.unwrap().text, "hello");
-    let told: Vec<Role> = harness
-        .told()
+    let emitted: Vec<Role> = harness
+        .drain_events()
         .iter()
         .filter_map(|e| {
             if let AgentEvent::MessageEnd { message } = &e.event {
@@ -189,11 +191,11 @@ async fn continue_after_a_user_message_tells_only_of_the_new_reply() {
             }
         })
         .collect();
-    assert_eq!(told, [Role::Assistant]);
+    assert_eq!(emitted, [Role::Assistant]);
     assert_eq!(harness.transcript().await, ["U:hi", "A:hello/Stop"]);
 }
 
-/// Answers, then notes something; goes on like pi when told to.
+/// Replies, then appends a note; behaves like pi when the run is continued.
 struct NotesLast;
 
 #[async_trait::async_trait]

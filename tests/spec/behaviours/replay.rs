@@ -1,4 +1,4 @@
-//! B30 to B43: what a history that is sent again looks like, and what providers do to a run.
+//! B30 to B43: a history that is sent again, and the effects of providers on a run.
 
 use std::collections::VecDeque;
 
@@ -14,12 +14,12 @@ fn endpoint() -> Endpoint {
     Endpoint { provider: "test".into(), host: "here".into(), key_var: None }
 }
 
-/// A request as a Chat Completions server would get it.
+/// Returns a request as a Chat Completions server receives it.
 fn on_the_wire(request: &ChatRequest) -> Value {
     serde_json::from_slice(&encode(request, &Settings::new("m"))).unwrap()
 }
 
-/// What a Chat Completions stream of these payloads tells, and how far it got.
+/// Decodes a Chat Completions stream of these payloads. Returns its events and its progress.
 fn decoded(payloads: &[&str]) -> (Vec<ModelEvent>, Progress) {
     let (mut decoder, mut out, mut progress) =
         (Decoder::new(endpoint()), VecDeque::new(), Progress::Open);
@@ -32,7 +32,7 @@ fn decoded(payloads: &[&str]) -> (Vec<ModelEvent>, Progress) {
 /// B30: a stream aborted half-way keeps its text as `aborted`; the next prompt works and does not
 /// send it again.
 #[tokio::test(start_paused = true)]
-async fn an_aborted_reply_is_kept_and_not_sent_again() {
+async fn an_aborted_reply_is_kept_and_in_no_request() {
     let mut harness = pi([slow(9, ms(10)), Script::text("ok")], &[]).await;
     send(&harness, "go").await;
     harness.until(is_delta).await;
@@ -43,10 +43,10 @@ async fn an_aborted_reply_is_kept_and_not_sent_again() {
     assert_eq!(harness.model.requests()[1].messages.len(), 2);
 }
 
-/// B31: an abort that is there before the first word ends the run as aborted; nothing was said, so
-/// there is no message.
+/// B31: an abort before the first delta ends the run as aborted; no text was streamed, so there is
+/// no message.
 #[tokio::test(start_paused = true)]
-async fn an_abort_before_the_first_word_leaves_no_message() {
+async fn an_abort_before_the_first_delta_leaves_no_message() {
     let mut harness = pi([Script::text("never")], &[]).await;
     let (sent, aborted) = tokio::join!(
         harness.handle.send(InputEvent::UserRequest("go".into())),
@@ -59,7 +59,7 @@ async fn an_abort_before_the_first_word_leaves_no_message() {
         (RunStatus::Aborted, None, "")
     );
     harness.handle.wait_for_idle().await;
-    assert_eq!(harness.transcript().await, ["U:go"], "and the request does not begin again");
+    assert_eq!(harness.transcript().await, ["U:go"], "and the request does not start another run");
 }
 
 /// B32: messages that say nothing, of the user or the model, neither end a run in an error nor go
@@ -69,8 +69,8 @@ async fn empty_messages_are_harmless() {
     let empty = UserMessage::new(vec![]);
     let harness =
         pi([Script::new(), Script::new(), Script::text(" "), Script::text("ok")], &[]).await;
-    for said in [empty, "".into(), " \n".into(), "hi".into()] {
-        assert_eq!(harness.handle.prompt(said).await.unwrap().end, RunStatus::Done);
+    for prompt in [empty, "".into(), " \n".into(), "hi".into()] {
+        assert_eq!(harness.handle.prompt(prompt).await.unwrap().end, RunStatus::Done);
     }
     for request in harness.model.requests() {
         let body = on_the_wire(&request);
@@ -98,9 +98,9 @@ async fn a_call_without_a_result_gets_one_before_the_next_message() {
     assert!(result_of(&harness, "a").await.contains("before it started"));
 }
 
-/// B34: a reply that ended in an error is kept without its calls, and no request has it.
+/// B34: a reply that ended in an error is kept without its calls, and is in no request.
 #[tokio::test(start_paused = true)]
-async fn a_failed_reply_is_not_sent_again_and_its_calls_do_not_run() {
+async fn a_failed_reply_is_in_no_request_and_its_calls_do_not_run() {
     let tool = TestTool::new("x");
     let failed =
         Script::new().say("half").call("a", "x", "{}").fail(ModelErrorKind::Network, "cut");
@@ -141,9 +141,9 @@ fn thinking_and_signatures_of_another_model_are_not_sent() {
         ContentPart::Text { text: "said".into(), signature: signature() },
         ContentPart::ToolCall(call),
     ];
-    let said = AssistantMessage::new(parts).model("other/model");
+    let message = AssistantMessage::new(parts).model("other/model");
     let mut request = ChatRequest::default();
-    request.messages = Arc::new(vec![Arc::new(Message::new(MessageId(1), said))]);
+    request.messages = Arc::new(vec![Arc::new(Message::new(MessageId(1), message))]);
     let text = on_the_wire(&request)["messages"].to_string();
     assert!(text.contains("said") && text.contains("\"a\""), "{text}");
     assert!(!text.contains("secret thought") && !text.contains("sig"), "{text}");
@@ -154,9 +154,9 @@ fn thinking_and_signatures_of_another_model_are_not_sent() {
 fn an_unsigned_call_gets_the_placeholder_with_gemini_3_only() {
     use loopwright_providers::gemini;
     let call = ToolCall::new("a", "x", "{}");
-    let said = AssistantMessage::new(vec![ContentPart::ToolCall(call)]).model("other/model");
+    let message = AssistantMessage::new(vec![ContentPart::ToolCall(call)]).model("other/model");
     let mut request = ChatRequest::default();
-    request.messages = Arc::new(vec![Arc::new(Message::new(MessageId(1), said))]);
+    request.messages = Arc::new(vec![Arc::new(Message::new(MessageId(1), message))]);
     let body = |model: &str| {
         let mut settings = gemini::Settings::new(model);
         settings.profile = gemini::Profile::of_model(model);
@@ -182,8 +182,8 @@ async fn a_call_without_arguments_has_an_empty_object() {
     assert_eq!(statuses(&harness).await, [ResultStatus::Ok]);
 }
 
-/// B39: a stream that ends without a word is an error that is retried below the loop; consumers see
-/// one start.
+/// B39: a stream that ends without an event is an error that is retried below the loop; consumers
+/// receive one start.
 #[tokio::test(start_paused = true)]
 async fn an_empty_stream_is_retried_and_consumers_see_one_start() {
     let mut out = VecDeque::new();
@@ -196,14 +196,14 @@ async fn an_empty_stream_is_retried_and_consumers_see_one_start() {
     let agent = GenericAgent::builder(Retry::new(model.clone()), PiPattern).build().unwrap();
     let (handle, mut events) = agent.run(RunContext::new()).await.unwrap();
     assert_eq!(handle.prompt("go").await.unwrap().text, "ok");
-    let told: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
-    let begun = told
+    let emitted: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
+    let started = emitted
         .iter()
         .filter(|e| matches!(e.event, AgentEvent::MessageStart { role: Role::Assistant, .. }))
         .count();
-    assert_eq!((begun, model.requests().len()), (1, 2));
+    assert_eq!((started, model.requests().len()), (1, 2));
     assert!(
-        !told.iter().any(|e| matches!(
+        !emitted.iter().any(|e| matches!(
             e.event,
             AgentEvent::MessageUpdate { update: Update::Withdrawn, .. }
         ))
@@ -211,7 +211,7 @@ async fn an_empty_stream_is_retried_and_consumers_see_one_start() {
 }
 
 /// B40: text is UTF-8 here, so a lone surrogate can only be an escape in raw JSON: it is an error
-/// result that the model can mend, and what goes on the wire is valid.
+/// result that the model can correct, and the request body is valid.
 #[tokio::test(start_paused = true)]
 async fn a_lone_surrogate_is_an_error_result() {
     let broken = Script::new().call("a", "x", r#"{"text": "\ud83d"}"#);
@@ -220,11 +220,12 @@ async fn a_lone_surrogate_is_an_error_result() {
     assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Done);
     assert_eq!((statuses(&harness).await, tool.ran()), (vec![ResultStatus::Error], 0));
     assert!(result_of(&harness, "a").await.contains("not valid JSON"));
-    let sent = on_the_wire(&harness.model.requests()[1])["messages"][1]["tool_calls"][0]["function"]["arguments"].clone();
+    let body = on_the_wire(&harness.model.requests()[1]);
+    let sent = &body["messages"][1]["tool_calls"][0]["function"]["arguments"];
     assert!(serde_json::from_str::<Value>(sent.as_str().unwrap()).is_ok(), "{sent}");
 }
 
-/// What a provider that refuses with these headers is understood to ask for.
+/// Returns the wait that a refusal with these headers asks for.
 async fn asked_to_wait(headers: &str) -> Option<Duration> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -248,9 +249,8 @@ async fn asked_to_wait(headers: &str) -> Option<Duration> {
     }
 }
 
-/// B41: the wait that a provider asks for is understood in seconds, milliseconds, as a date and by
-/// when its limits are renewed; what it says of a retry counts more than what it says of its
-/// limits.
+/// B41: the wait that a provider asks for is read in seconds, in milliseconds, as a date and from
+/// the reset of its limits; a header about the retry takes precedence over one about the limits.
 #[tokio::test]
 async fn the_wait_that_a_provider_asks_for_is_understood() {
     let seconds = Duration::from_secs;
@@ -258,14 +258,15 @@ async fn the_wait_that_a_provider_asks_for_is_understood() {
     assert_eq!(asked_to_wait("retry-after-ms: 250\r\nretry-after: 1\r\n").await, Some(ms(250)));
     let date = asked_to_wait("retry-after: Tue, 31 Dec 2199 23:59:59 GMT\r\n").await;
     assert!(date.is_some_and(|wait| wait > seconds(3600)), "{date:?}");
-    let both = "retry-after: Tue, 31 Dec 2199 23:59:59 GMT\r\nretry-after: 7\r\nx-ratelimit-reset-after: 9\r\n";
+    let both = "retry-after: Tue, 31 Dec 2199 23:59:59 GMT\r\nretry-after: 7\r\n\
+                x-ratelimit-reset-after: 9\r\n";
     assert_eq!(asked_to_wait(both).await, Some(seconds(7)));
     assert_eq!(asked_to_wait("x-ratelimit-reset-after: 9\r\n").await, Some(seconds(9)));
     assert_eq!(asked_to_wait("x-ratelimit-reset: 9\r\n").await, Some(seconds(9)));
 }
 
-/// B42: a reply is over when its format says so, not when the body closes, and a cut reply says
-/// `length`. Shown for Chat Completions; `response.completed` and `response.incomplete` are for the
+/// B42: a reply ends when its format says so, not when the body closes, and a truncated reply has
+/// the stop reason `length`. Shown for Chat Completions; `response.completed` and `response.incomplete` are for the
 /// Responses adapter.
 #[test]
 fn a_reply_ends_with_its_last_event_and_a_cut_one_says_so() {
@@ -285,8 +286,10 @@ fn a_total_counts_every_token_once() {
     let usage = Usage::new(1, 20).cache(300, 4000).reasoning(7);
     assert_eq!(usage.total(), 4321);
     let done = r#"{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}"#;
-    let counted = r#"{"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120,
-        "prompt_tokens_details":{"cached_tokens":40},"completion_tokens_details":{"reasoning_tokens":5}}}"#;
+    let counted = r#"{"choices":[],"usage":{
+        "prompt_tokens":100,"completion_tokens":20,"total_tokens":120,
+        "prompt_tokens_details":{"cached_tokens":40},
+        "completion_tokens_details":{"reasoning_tokens":5}}}"#;
     let (events, _) = decoded(&[done, counted, "[DONE]"]);
     let Some(ModelEvent::Done { usage, .. }) = events.last() else { panic!("{events:?}") };
     assert_eq!(*usage, Usage::new(60, 20).cache(40, 0).reasoning(5));

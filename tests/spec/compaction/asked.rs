@@ -1,40 +1,40 @@
-//! Compactions that are asked for, that somebody or something cuts off, and crashes.
+//! Compactions that are requested, that are cut off, and crashes during them.
 
 use super::*;
 use loopwright_core::testing::{check_log, check_transcript};
 
-/// C86: asked for at rest, a compaction is a run of its own; where there is nothing to compact, it
-/// is none.
+/// C86: a compaction that is requested at rest is a separate run; without anything to compact, no
+/// run starts.
 #[tokio::test(start_paused = true)]
-async fn a_compaction_can_be_asked_for_at_rest() {
+async fn a_compaction_can_be_requested_at_rest() {
     let mut script = replies(1..4);
     script.extend([Script::text("sum"), Script::text("r4")]);
     let mut harness = harness(script).await;
     assert_eq!(harness.handle.compact(None).await, Ok(vec![]), "there is nothing yet");
     talk(&harness, 1..4).await;
-    harness.told();
+    harness.drain_events();
     let done = harness.handle.compact(Some("mind the names")).await.unwrap();
     assert_eq!((done.len(), done[0].messages), (1, 3));
     assert_eq!(sent(&harness, 3), ["r1|p2|r2 (mind the names)"]);
-    let told = harness.told();
-    assert_eq!(kinds(&told), ["agent_start", "compaction", "agent_end"]);
+    let emitted = harness.drain_events();
+    assert_eq!(kinds(&emitted), ["agent_start", "compaction", "agent_end"]);
     let cause = RunCause::Compact { instructions: Some("mind the names".into()) };
     assert_eq!(
-        (&told[0].event, end_of(&told)),
+        (&emitted[0].event, end_of(&emitted)),
         (&AgentEvent::AgentStart { cause }, RunStatus::Done)
     );
     let two = tokio::join!(harness.handle.compact(None), harness.handle.compact(Some("again")));
     assert_eq!(two, (Ok(vec![]), Ok(vec![])));
-    assert_eq!(kinds(&harness.told()), Vec::<String>::new());
+    assert_eq!(kinds(&harness.drain_events()), Vec::<String>::new());
     talk(&harness, 4..5).await;
     assert_eq!(sent(&harness, 4), ["p1", "Before: sum", "p3", "r3", "p4"]);
     harness.check().await;
 }
 
-/// C86: its failure changes nothing and is told; so is the lack of a policy. An answer that does
-/// not fit is left alone.
+/// C86: a compaction that fails changes nothing and returns an error, as does an agent without a
+/// policy. A reply that does not fit its schema is not retried.
 #[tokio::test(start_paused = true)]
-async fn a_compaction_that_was_asked_for_and_fails_changes_nothing() {
+async fn a_requested_compaction_that_fails_changes_nothing() {
     let harness = pi([Script::text("r1")], &[]).await;
     assert_eq!(harness.handle.compact(None).await, Err(InputError::NoCompaction));
 
@@ -44,24 +44,28 @@ async fn a_compaction_that_was_asked_for_and_fails_changes_nothing() {
     let options = |agent: AgentBuilder| {
         agent.output_schema(schema).limits(Limits::default().output_retries(0))
     };
-    let mut harness = rig_with(script, options).await;
+    let mut harness = harness_with(script, options).await;
     for prompt in ["p1", "p2", "p3"] {
         assert_eq!(harness.handle.prompt(prompt).await.unwrap().end, RunStatus::Error, "no object");
     }
-    harness.told();
+    harness.drain_events();
     let refused = harness.handle.compact(None).await;
     assert_eq!(refused, Err(InputError::NotCompacted("too busy".into())));
-    let told = harness.told();
-    assert_eq!((kinds(&told).len(), end_of(&told)), (2, RunStatus::Error));
+    let emitted = harness.drain_events();
+    assert_eq!((kinds(&emitted).len(), end_of(&emitted)), (2, RunStatus::Error));
     assert_eq!(harness.handle.compact(None).await.unwrap().len(), 1);
-    assert_eq!(end_of(&harness.told()), RunStatus::Done, "the last answer is not asked for again");
+    assert_eq!(
+        end_of(&harness.drain_events()),
+        RunStatus::Done,
+        "the last reply is not requested again"
+    );
     harness.check().await;
 }
 
-/// C86: asked for in a run it is done before the next request, or right after the run; while calls
-/// wait it is refused.
+/// C86: a compaction that is requested within a run is done before the next request, or right after
+/// the run; while actions are pending it is refused.
 #[tokio::test(start_paused = true)]
-async fn a_compaction_can_be_asked_for_in_a_run() {
+async fn a_compaction_can_be_requested_within_a_run() {
     let (gate, last) = (Gate::new(), Gate::new());
     let mut script = replies(1..3);
     script.extend([
@@ -91,8 +95,8 @@ async fn a_compaction_can_be_asked_for_in_a_run() {
     harness.until(is_delta).await;
     last.open();
     assert_eq!(asked.await.unwrap().unwrap().len(), 1, "no request came after it");
-    let told = harness.told();
-    let runs: Vec<_> = told
+    let emitted = harness.drain_events();
+    let runs: Vec<_> = emitted
         .iter()
         .filter(|e| matches!(e.event, AgentEvent::AgentEnd(_)))
         .map(|e| e.run_id)
@@ -109,8 +113,7 @@ async fn a_compaction_can_be_asked_for_in_a_run() {
     harness.check().await;
 }
 
-/// C86: what somebody says while a compaction is made is answered in the same run; an interrupt
-/// cuts the summary off.
+/// C86: a steer during a compaction is answered in the same run; an interrupt cuts off the summary.
 #[tokio::test(start_paused = true)]
 async fn a_steer_during_a_compaction_is_answered() {
     for (urgency, replaced) in [(Urgency::AfterTurn, 3), (Urgency::Interrupt, 0)] {
@@ -130,12 +133,12 @@ async fn a_steer_during_a_compaction_is_answered() {
             .await;
         harness.handle.steer(Prompt::from("wait").urgency(urgency)).await.unwrap();
         gate.open();
-        let told = harness.run_end().await;
+        let emitted = harness.run_end().await;
         assert_eq!(
-            (outcome_of(&told).text.as_str(), end_of(&told)),
+            (outcome_of(&emitted).text.as_str(), end_of(&emitted)),
             ("yes", RunStatus::Done),
             "{}",
-            trace(&told)
+            trace(&emitted)
         );
         assert_eq!(asked.await.unwrap().map_or(0, |done| done[0].messages), replaced);
         let why = if replaced > 0 {
@@ -144,20 +147,20 @@ async fn a_steer_during_a_compaction_is_answered() {
             CompactionCause::Threshold
         };
         assert_eq!(
-            compactions(&told).iter().map(|done| done.why.clone()).collect::<Vec<_>>(),
+            compactions(&emitted).iter().map(|done| done.why.clone()).collect::<Vec<_>>(),
             [why]
         );
         assert_eq!(
             detached(&harness),
             if replaced > 0 { 1 } else { 2 },
-            "one that is cut off is counted"
+            "a summary that is cut off is counted"
         );
         harness.check().await;
     }
 }
 
-/// C86: an interrupt before a request cuts the summary off and nothing is left out; the steer is in
-/// the next request.
+/// C86: an interrupt during the summary for a request cuts off the summary and leaves out no
+/// message; the steer is in the next request.
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_during_the_summary_of_a_request_leaves_nothing_out() {
     let gate = Gate::new();
@@ -170,49 +173,49 @@ async fn an_interrupt_during_the_summary_of_a_request_leaves_nothing_out() {
         .until(|e| matches!(e, AgentEvent::MessageEnd { message } if message.text() == "p4"))
         .await;
     harness.handle.steer(Prompt::from("and this").urgency(Urgency::Interrupt)).await.unwrap();
-    let told = harness.run_end().await;
-    assert_eq!(sent(&harness, 5), ["p1", "Before: sum", "p4", "and this"], "{}", trace(&told));
-    assert_eq!((detached(&harness), end_of(&told)), (2, RunStatus::Done));
-    check_told(&mut harness);
+    let emitted = harness.run_end().await;
+    assert_eq!(sent(&harness, 5), ["p1", "Before: sum", "p4", "and this"], "{}", trace(&emitted));
+    assert_eq!((detached(&harness), end_of(&emitted)), (2, RunStatus::Done));
+    check_emitted(&mut harness);
     harness.check().await;
 }
 
-/// C86: an abort or the end of time cuts a compaction off; nothing has changed, and the session is
+/// C86: an abort or the time limit cuts off a compaction; nothing has changed, and the session is
 /// usable.
 #[tokio::test(start_paused = true)]
-async fn an_abort_or_the_end_of_time_cuts_a_compaction_off() {
+async fn an_abort_or_the_time_limit_cuts_off_a_compaction() {
     for asked in [true, false] {
         let mut script = replies(1..4);
         script.extend([Script::new().hang(), Script::text("sum"), Script::text("r5")]);
         let limits = Limits::default().wall_time(Duration::from_secs(60));
         let mut harness =
-            rig_with(script, |agent| if asked { agent } else { agent.limits(limits) }).await;
+            harness_with(script, |agent| if asked { agent } else { agent.limits(limits) }).await;
         talk(&harness, 1..4).await;
-        harness.told();
+        harness.drain_events();
         if asked {
             let handle = harness.handle.clone();
-            let wish = tokio::spawn(async move { handle.compact(None).await });
+            let request = tokio::spawn(async move { handle.compact(None).await });
             harness.until(|e| matches!(e, AgentEvent::AgentStart { .. })).await;
             harness.handle.abort().await.unwrap();
             assert_eq!(
-                wish.await.unwrap(),
+                request.await.unwrap(),
                 Err(InputError::NotCompacted("the run was aborted".into()))
             );
-            assert_eq!(end_of(&harness.told()), RunStatus::Aborted);
+            assert_eq!(end_of(&harness.drain_events()), RunStatus::Aborted);
         } else {
             assert_eq!(harness.handle.prompt("p4").await.unwrap().limit, Some(Limit::WallTime));
         }
-        assert_eq!((detached(&harness), compactions(&harness.told()).len()), (0, 0));
+        assert_eq!((detached(&harness), compactions(&harness.drain_events()).len()), (0, 0));
         assert_eq!(harness.handle.prompt("p5").await.unwrap().text, "r5");
         assert_eq!(sent(&harness, 5)[1], "Before: sum");
         harness.check().await;
     }
 }
 
-/// C86 C87: what is said during a compaction is answered in its run to the end: with a batch of
-/// calls, and again where the answer does not fit; also after a crash behind any item.
+/// C86 C87: a steer during a compaction is answered completely in its run: with a batch of calls,
+/// and with a retry if the reply does not fit its schema; also after a crash after any entry.
 #[tokio::test(start_paused = true)]
-async fn a_steer_during_a_compaction_is_answered_to_the_end_also_after_a_crash() {
+async fn a_steer_during_a_compaction_is_answered_completely_also_after_a_crash() {
     let schema = || OutputSchema::new("o", json!({ "type": "object" }));
     let options =
         |agent: AgentBuilder| agent.output_schema(schema()).compaction(Keep { at: 99, ..KEEP });
@@ -241,10 +244,10 @@ async fn a_steer_during_a_compaction_is_answered_to_the_end_also_after_a_crash()
     harness.until(|e| matches!(e, AgentEvent::AgentEnd(_))).await;
     assert_eq!(asked.await.unwrap().unwrap().len(), 1);
     harness.resolve(0, Decision::Approve).await.unwrap();
-    let told = harness.run_end().await;
-    let said = harness.transcript().await;
-    let end = (end_of(&told), said.len(), said.last().unwrap().as_str());
-    assert_eq!(end, (RunStatus::Done, 12, "A:{}/Stop"), "{said:#?}");
+    let emitted = harness.run_end().await;
+    let lines = harness.transcript().await;
+    let end = (end_of(&emitted), lines.len(), lines.last().unwrap().as_str());
+    assert_eq!(end, (RunStatus::Done, 12, "A:{}/Stop"), "{lines:#?}");
     let log = harness.memory.items();
     for cut in 1..=log.len() {
         let harness = pi_with((0..9).map(|_| fits()), &tools, options)
@@ -277,10 +280,10 @@ async fn a_steer_during_a_compaction_is_answered_to_the_end_also_after_a_crash()
     }
 }
 
-/// C87: a session with compactions cut at every item goes on; nothing is lost but a summary, which
-/// is asked for again. The events of its log are those that were told.
+/// C87: a session with compactions continues after a crash after any entry; at most a summary is
+/// lost, which is requested again. The events of its log are those that were emitted.
 #[tokio::test(start_paused = true)]
-async fn a_session_with_compactions_cut_at_every_item_goes_on() {
+async fn a_session_with_compactions_cut_after_every_entry_continues() {
     let mut script = replies(1..4);
     script.extend([Script::text("sum"), Script::text("r4"), Script::text("sum"), calls(&["read"])]);
     script.extend([Script::error(ModelErrorKind::Overloaded, "busy"), Script::text("r5")]);
@@ -288,20 +291,20 @@ async fn a_session_with_compactions_cut_at_every_item_goes_on() {
     talk(&harness, 1..5).await;
     assert_eq!(harness.handle.compact(Some("all")).await.unwrap().len(), 1);
     talk(&harness, 5..6).await;
-    let told = harness.told();
-    check_events(&told).unwrap();
+    let emitted = harness.drain_events();
+    check_events(&emitted).unwrap();
     harness.check().await;
     let log = harness.memory.items();
     let numbered = |event: &AgentEvent| {
         !matches!(event, AgentEvent::MessageUpdate { .. })
             && !matches!(event, AgentEvent::MessageStart { role: Role::Assistant, .. })
     };
-    let again: Vec<_> =
+    let logged: Vec<_> =
         SessionLog::events("s", &log).into_iter().map(|e| (e.seq, e.event)).collect();
-    let told: Vec<_> =
-        told.iter().filter(|e| numbered(&e.event)).map(|e| (e.seq, e.event.clone())).collect();
-    assert_eq!(again, told);
-    assert_eq!(again.iter().filter(|(_, event)| is_compaction(event)).count(), 3);
+    let emitted: Vec<_> =
+        emitted.iter().filter(|e| numbered(&e.event)).map(|e| (e.seq, e.event.clone())).collect();
+    assert_eq!(logged, emitted);
+    assert_eq!(logged.iter().filter(|(_, event)| is_compaction(event)).count(), 3);
     for cut in 1..=log.len() {
         let harness = self::harness((0..4).map(|_| Script::text("more"))).await;
         let harness = harness.restart_from(log[..cut].to_vec()).await;

@@ -1,9 +1,9 @@
-//! Logs with compactions are replayed as they were.
+//! Replays of logs with compactions.
 
 use loopwright_memory::SummaryCompaction;
 
 use super::*;
-use crate::compaction::{KEEP, Keep, harness, replies, rig_with, talk};
+use crate::compaction::{KEEP, Keep, harness, harness_with, replies, talk};
 
 fn overflow() -> Script {
     Script::error(ModelErrorKind::ContextOverflow, "too many tokens")
@@ -19,8 +19,8 @@ fn compacted(harness: &Harness) -> Vec<LogEntry> {
         .collect()
 }
 
-/// C89: compactions by themselves: at a threshold, after requests that are too large, with and
-/// without a summary.
+/// C89: compactions that the agent starts: at a threshold, after requests that are too large, with
+/// and without a summary.
 #[tokio::test(start_paused = true)]
 async fn compactions_of_the_agent() {
     let mut script = replies(1..4);
@@ -32,7 +32,7 @@ async fn compactions_of_the_agent() {
         Script::text("r5"),
     ]);
     script.extend([Script::text("r6")]);
-    let harness = rig_with(script, |agent| agent).await;
+    let harness = harness_with(script, |agent| agent).await;
     talk(&harness, 1..7).await;
     assert_eq!(compacted(&harness).len(), 2);
     replays_pi(&harness).await;
@@ -59,11 +59,12 @@ async fn compactions_of_the_agent() {
     }
 
     let batches = (0..3).map(|i| Script::calls([(&*format!("c{i}"), "read", json!({}))]));
-    let harness = rig_with(batches.chain([Script::text("done")]), |agent| agent.max_turns(4)).await;
+    let harness =
+        harness_with(batches.chain([Script::text("done")]), |agent| agent.max_turns(4)).await;
     harness.handle.prompt("go").await.unwrap();
     assert!(
         harness.memory.items().iter().all(|item| !matches!(item, LogEntry::Detached { .. })),
-        "no turn is left for it"
+        "no turn is left for the summary"
     );
     assert_eq!(compacted(&harness).len(), 1);
     replays(&harness, PiPattern, |agent| agent.max_turns(4)).await;
@@ -107,10 +108,9 @@ async fn compactions_of_many_steps() {
     replays_pi(&harness).await;
 }
 
-/// C89: compactions that were asked for at rest, with what was said while they were made, and one
-/// that failed.
+/// C89: compactions that were requested at rest, with steers during them, and one that failed.
 #[tokio::test(start_paused = true)]
-async fn compactions_asked_for_at_rest() {
+async fn compactions_requested_at_rest() {
     for urgency in [None, Some(Urgency::AfterTurn), Some(Urgency::Interrupt)] {
         let gate = Gate::new();
         let mut script = replies(1..4);
@@ -147,7 +147,7 @@ async fn compactions_asked_for_at_rest() {
         harness.handle.compact(None).await,
         Err(InputError::NotCompacted("too busy".into()))
     );
-    harness.told();
+    harness.drain_events();
     let handle = harness.handle.clone();
     let asked = tokio::spawn(async move { handle.compact(None).await });
     harness.until(|e| matches!(e, AgentEvent::AgentStart { .. })).await;
@@ -158,19 +158,19 @@ async fn compactions_asked_for_at_rest() {
     replays_pi(&harness).await;
 }
 
-/// C89: compactions that were asked for in a run: before a request, twice, in vain, and so late
-/// that they come after it.
+/// C89: compactions that were requested within a run: before a request, twice, without effect, and
+/// so late that they come after it.
 #[tokio::test(start_paused = true)]
-async fn compactions_asked_for_in_a_run() {
+async fn compactions_requested_within_a_run() {
     let asks: [&[Option<&str>]; 3] =
         [&[None], &[Some("the names")], &[Some("first"), Some("second")]];
     let replies_to_them = [["sum", "more"], ["", ""], ["", "sum"]];
-    for wishes in asks {
+    for requests in asks {
         for summaries in replies_to_them {
             let (gate, last) = (Gate::new(), Gate::new());
             let mut script = replies(1..3);
             script.push(calls(&["slow"]));
-            script.extend(summaries.iter().take(wishes.len()).map(|text| Script::text(text)));
+            script.extend(summaries.iter().take(requests.len()).map(|text| Script::text(text)));
             script.extend([
                 Script::text("a").gate(&last),
                 Script::text("b"),
@@ -187,7 +187,8 @@ async fn compactions_asked_for_in_a_run() {
                 let handle = harness.handle.clone();
                 tokio::spawn(async move { handle.compact(instructions).await })
             };
-            let mut asked: Vec<_> = wishes.iter().map(|wish| ask(*wish)).collect();
+            let mut asked: Vec<_> =
+                requests.iter().map(|instructions| ask(*instructions)).collect();
             tokio::task::yield_now().await;
             harness.handle.steer(Prompt::from("and?").urgency(Urgency::AfterTurn)).await.unwrap();
             gate.open();
@@ -206,7 +207,7 @@ async fn compactions_asked_for_in_a_run() {
             let why = |item: &LogEntry| {
                 if let LogEntry::Compacted { why, .. } = item { Some(why.clone()) } else { None }
             };
-            let asked = CompactionCause::Asked { instructions: wishes[0].map(Into::into) };
+            let asked = CompactionCause::Asked { instructions: requests[0].map(Into::into) };
             assert_eq!(
                 run.iter().filter_map(why).any(|why| why == asked),
                 summaries[0] == "sum",
@@ -218,8 +219,8 @@ async fn compactions_asked_for_in_a_run() {
     }
 }
 
-/// C89: a steer that cuts the summary for a request off, once the request was too large and once it
-/// was not.
+/// C89: a steer that cuts off the summary for a request, if the request was too large and if it was
+/// not.
 #[tokio::test(start_paused = true)]
 async fn steers_during_the_summary_for_a_request() {
     for too_large in [false, true] {
@@ -282,14 +283,14 @@ async fn compactions_and_several_processes() {
     }
 }
 
-/// C90: a policy that does otherwise than the log is a difference; one that does the same is none.
+/// C90: a policy that deviates from the log is a difference; one that does the same is none.
 #[tokio::test(start_paused = true)]
 async fn another_policy_is_a_difference() {
     let mut script = replies(1..4);
     script.extend([Script::text("sum"), Script::text("r4"), Script::text("r5")]);
     let harness = harness(script).await;
     talk(&harness, 1..6).await;
-    let replay = Replay::from_items(harness.memory.items());
+    let replay = Replay::from_entries(harness.memory.items());
     let like = || GenericAgent::builder(replay.model(), PiPattern).tools(replay.tools());
     let with = |policy: Keep| like().compaction(policy).build().unwrap();
     replay.run(&with(KEEP)).await.unwrap();
@@ -297,7 +298,7 @@ async fn another_policy_is_a_difference() {
 
     let found = replay.run(&like().build().unwrap()).await.unwrap_err();
     assert!(
-        found.to_string().starts_with("request 4 never came: instead came `{\"model\""),
+        found.to_string().starts_with("request 4 was not sent: instead `{\"model\""),
         "{found}"
     );
     let found = replay.run(&with(Keep { at: 5, ..KEEP })).await.unwrap_err();
@@ -305,13 +306,13 @@ async fn another_policy_is_a_difference() {
     let found = replay.run(&with(Keep { keep: 3, ..KEEP })).await.unwrap_err();
     assert_eq!(found.request(), Some(5), "{found}");
 
-    // Nothing is asked for after it, so it is the item that differs.
+    // No request follows the compaction, so the entry differs.
     let mut script = replies(1..4);
     script.push(Script::text("sum"));
     let harness = self::harness(script).await;
     talk(&harness, 1..4).await;
     harness.handle.compact(None).await.unwrap();
-    let replay = Replay::from_items(harness.memory.items());
+    let replay = Replay::from_entries(harness.memory.items());
     let agent = |policy| {
         GenericAgent::builder(replay.model(), PiPattern).compaction(policy).build().unwrap()
     };
@@ -338,15 +339,15 @@ async fn another_policy_is_a_difference() {
     let further =
         GenericAgent::builder(replay.model(), PiPattern).compaction(Further).build().unwrap();
     let found = replay.run(&further).await.unwrap_err();
-    assert!(found.to_string().contains("\"first\":\"m3\"") && found.item().is_some(), "{found}");
+    assert!(found.to_string().contains("\"first\":\"m3\"") && found.entry().is_some(), "{found}");
     let never = GenericAgent::builder(replay.model(), PiPattern).build().unwrap();
     let found = replay.run(&never).await.unwrap_err();
     assert!(found.to_string().contains("AgentBuilder::compaction"), "{found}");
 }
 
-/// C89: with a window, a policy that goes by it is tried against the log.
+/// C89: with a context window, a policy that depends on it can be tried with a log.
 #[tokio::test(start_paused = true)]
-async fn compacting_is_tried_against_a_log() {
+async fn a_policy_is_tried_with_a_log() {
     let policy = || SummaryCompaction::new().keep_turns(1).keep_tokens(0);
     let words = |n: usize| Script::text(&format!("r{n} {}", "and many more words ".repeat(60)));
     let mut script: Vec<_> = (1..5).map(words).collect();
@@ -363,7 +364,7 @@ async fn compacting_is_tried_against_a_log() {
         1
     );
     for (window, same) in [(2600, true), (100_000, false)] {
-        let replay = Replay::from_items(memory.items()).window(window);
+        let replay = Replay::from_entries(memory.items()).window(window);
         let agent =
             GenericAgent::builder(replay.model(), PiPattern).compaction(policy()).build().unwrap();
         let replayed = replay.run(&agent).await;

@@ -235,7 +235,7 @@ async fn sessions_are_recorded() {
         harness.handle.prompt(request).await.unwrap();
     }
     harness.handle.compact(None).await.unwrap();
-    write("compacted", &harness.told());
+    write("compacted", &harness.drain_events());
 
     let why = "The key was refused by api.example.com: set EXAMPLE_API_KEY to one that is valid.";
     let (mut harness, _directory) = session([Script::error(ModelErrorKind::Auth, why)]).await;

@@ -96,7 +96,7 @@ async fn random_keys_do_not_panic() {
         .harness
         .model
         .clone()
-        .otherwise(Script::text("Some *text* and\n\n```rust\nfn f() {}\n```\n"));
+        .default_reply(Script::text("Some *text* and\n\n```rust\nfn f() {}\n```\n"));
     for _ in 0..3_000 {
         let key = KEYS[roll(KEYS.len())];
         match roll(12) {

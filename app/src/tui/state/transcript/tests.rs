@@ -54,7 +54,7 @@ async fn harness() -> Harness {
 async fn streamed_blocks_equal_those_read_from_the_log() {
     let mut harness = harness().await;
     harness.handle.prompt("Go").await.unwrap();
-    let events = harness.told();
+    let events = harness.drain_events();
     let mut live = Transcript::default();
     let mut ids = Vec::new();
     for event in &events {
@@ -92,7 +92,7 @@ async fn arguments_of_a_call_are_stored_once() {
     harness.handle.prompt("Go").await.unwrap();
     let mut all = Transcript::default();
     let mut written = String::new();
-    for event in harness.told() {
+    for event in harness.drain_events() {
         all.event(&event);
         let tool = all
             .entries()
@@ -166,7 +166,7 @@ async fn calls_show_their_phase() {
     let gate = Gate::new();
     let asks =
         TestTool::new("write").effect(loopwright_core::tool::Effect::AtMostOnce).waits(&gate);
-    let chats = TestTool::new("chat").chatters(3, Duration::ZERO);
+    let chats = TestTool::new("chat").sends_updates(3, Duration::ZERO);
     let calls = Script::calls([("c1", "chat", json!({})), ("c2", "write", json!({}))]);
     let mut harness =
         Harness::new(PiPattern, [calls, Script::error(ModelErrorKind::Auth, "no key")], |agent| {

@@ -1,0 +1,95 @@
+//! [`InputQueue`]: the inputs of a scenario that are still to be sent, and a memory that sends them
+//! when their condition holds.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+use super::scenario::ScenarioInput;
+use crate::error::MemoryError;
+use crate::log::entry::LogEntry;
+use crate::log::memory::{InMemory, Memory};
+use crate::session::handle::AgentHandle;
+
+/// Holds the inputs that are still to be sent, and acts as the session's memory to see which
+/// entries are logged. Clones share the inputs and the log.
+#[derive(Clone)]
+pub(super) struct InputQueue {
+    log: InMemory,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The handle to send to; `None` until the session is open.
+    handle: Option<AgentHandle>,
+    unsent: VecDeque<ScenarioInput>,
+    sent: Vec<SentInput>,
+}
+
+/// An input that was sent.
+#[derive(Clone)]
+pub(super) struct SentInput {
+    pub(super) number: usize,
+    /// The length of the log when it was sent.
+    pub(super) log_len: usize,
+}
+
+impl InputQueue {
+    pub(super) fn new(log: InMemory, inputs: &[ScenarioInput]) -> Self {
+        let state = State { unsent: inputs.iter().cloned().collect(), ..State::default() };
+        InputQueue { log, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Sets the handle to which inputs with a condition are sent.
+    pub(super) fn set_handle(&self, handle: AgentHandle) {
+        self.state().handle = Some(handle);
+    }
+
+    /// Removes and returns the next input.
+    pub(super) fn next(&self) -> Option<ScenarioInput> {
+        self.take_if(|_| true)
+    }
+
+    /// Returns the inputs that were sent so far.
+    pub(super) fn sent(&self) -> Vec<SentInput> {
+        self.state().sent.clone()
+    }
+
+    fn take_if(&self, is_due: impl Fn(&ScenarioInput) -> bool) -> Option<ScenarioInput> {
+        let mut state = self.state();
+        let input =
+            state.unsent.front().is_some_and(is_due).then(|| state.unsent.pop_front())??;
+        let log_len = self.log.items().len();
+        state.sent.push(SentInput { number: input.number, log_len });
+        Some(input)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Memory for InputQueue {
+    async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+        self.log.append(at, entries.clone()).await?;
+        let is_due = |input: &ScenarioInput| {
+            input.when.as_ref().is_some_and(|when| entries.iter().any(|entry| when(entry)))
+        };
+        let handle = self.state().handle.clone();
+        if let Some(handle) = handle
+            && let Some(input) = self.take_if(is_due)
+        {
+            drop(handle.post(input.event, None));
+            // The session's task receives the input before the pattern continues.
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
+        self.log.load(from).await
+    }
+}

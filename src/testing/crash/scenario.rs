@@ -1,0 +1,146 @@
+//! [`Scenario`]: the session that a crash test repeats.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::log::compaction::CompactionCause;
+use crate::log::entry::LogEntry;
+use crate::log::event::{ExternalAction, RunCause};
+use crate::log::input::{Decision, InputEvent, Prompt, Provided};
+use crate::testing::script::Script;
+
+/// Describes a session for [`crash_at_every_entry`](super::crash_at_every_entry): the replies of
+/// the model, the inputs, and the decisions on pending actions.
+///
+/// The inputs are sent in order, each once the agent is idle, or as soon as the condition of
+/// [`Scenario::when`] holds.
+///
+/// ```
+/// use loopwright_core::log::LogEntry;
+/// use loopwright_core::testing::{Scenario, Script};
+/// use serde_json::json;
+///
+/// let replies = [Script::calls([("a", "search", json!({}))]), Script::text("Nothing found.")];
+/// let scenario = Scenario::new(replies)
+///     .request("Search the archive.")
+///     .steer("Only this year.")
+///     .when(|entry| matches!(entry, LogEntry::CallStarted { .. }))
+///     .compact();
+/// # let _ = scenario;
+/// ```
+#[derive(Clone)]
+pub struct Scenario {
+    pub(super) replies: Vec<Script>,
+    pub(super) inputs: Vec<ScenarioInput>,
+    pub(super) decide: Arc<dyn Fn(&ExternalAction) -> Decision + Send + Sync>,
+}
+
+/// One input of a scenario.
+#[derive(Clone)]
+pub(super) struct ScenarioInput {
+    pub(super) number: usize,
+    pub(super) event: InputEvent,
+    pub(super) when: Option<Condition>,
+}
+
+type Condition = Arc<dyn Fn(&LogEntry) -> bool + Send + Sync>;
+
+impl Scenario {
+    /// Creates a scenario in which the model gives these replies in turn, to detached requests too.
+    /// After a crash an agent may need one request more than without; the model then replies "…".
+    pub fn new(replies: impl IntoIterator<Item = Script>) -> Self {
+        let decide = |action: &ExternalAction| match action.request {
+            None => Decision::Approve,
+            Some(_) => Decision::Provide(Provided::Input(Value::Null)),
+        };
+        Scenario {
+            replies: replies.into_iter().collect(),
+            inputs: Vec::new(),
+            decide: Arc::new(decide),
+        }
+    }
+
+    /// Appends a user request.
+    pub fn request(self, prompt: impl Into<Prompt>) -> Self {
+        self.input(|id| InputEvent::UserRequest(prompt.into().id(id)))
+    }
+
+    /// Appends a steer.
+    pub fn steer(self, prompt: impl Into<Prompt>) -> Self {
+        self.input(|id| InputEvent::Steer(prompt.into().id(id)))
+    }
+
+    /// Appends a follow-up.
+    pub fn follow_up(self, prompt: impl Into<Prompt>) -> Self {
+        self.input(|id| InputEvent::FollowUp(prompt.into().id(id)))
+    }
+
+    /// Appends an abort.
+    pub fn abort(self) -> Self {
+        self.input(|_| InputEvent::Abort)
+    }
+
+    /// Appends a reset.
+    pub fn reset(self) -> Self {
+        self.input(|_| InputEvent::Reset)
+    }
+
+    /// Appends a request to compact the conversation.
+    pub fn compact(self) -> Self {
+        self.input(|_| InputEvent::Compact(None))
+    }
+
+    /// Sends the last input as soon as an entry is logged for which `holds` returns true (the start
+    /// of a call, for example), and at the latest when the agent is idle.
+    pub fn when(mut self, holds: impl Fn(&LogEntry) -> bool + Send + Sync + 'static) -> Self {
+        if let Some(last) = self.inputs.last_mut() {
+            last.when = Some(Arc::new(holds));
+        }
+        self
+    }
+
+    /// Sets the decision on pending actions. By default a call that needs an approval is approved,
+    /// and a call that suspended is provided with the input `null`.
+    pub fn decisions(
+        mut self,
+        decide: impl Fn(&ExternalAction) -> Decision + Send + Sync + 'static,
+    ) -> Self {
+        self.decide = Arc::new(decide);
+        self
+    }
+
+    fn input(mut self, event: impl FnOnce(String) -> InputEvent) -> Self {
+        let number = self.inputs.len();
+        let event = event(input_id(number));
+        self.inputs.push(ScenarioInput { number, event, when: None });
+        self
+    }
+}
+
+impl ScenarioInput {
+    /// Returns whether `entry` can be the first one that this input leads to.
+    pub(super) fn leads_to(&self, entry: &LogEntry) -> bool {
+        match &self.event {
+            InputEvent::Abort => matches!(
+                entry,
+                LogEntry::AbortRequested { .. }
+                    | LogEntry::RunStarted { cause: RunCause::Abort, .. }
+            ),
+            InputEvent::Reset => matches!(entry, LogEntry::Reset),
+            InputEvent::Compact(_) => matches!(
+                entry,
+                LogEntry::RunStarted { cause: RunCause::Compact { .. }, .. }
+                    | LogEntry::Compacted { why: CompactionCause::Asked { .. }, .. }
+            ),
+            _ => matches!(
+                entry,
+                LogEntry::Queued { input, .. } if **input == *input_id(self.number)
+            ),
+        }
+    }
+}
+
+fn input_id(number: usize) -> String {
+    format!("scenario-{number}")
+}

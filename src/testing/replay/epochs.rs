@@ -1,0 +1,327 @@
+//! What a log shows of the outside: when processes opened the session, and which inputs they sent
+//! at which position.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use super::compaction_step::{CompactionStep, is_interrupted};
+use crate::error::StepError;
+use crate::log::compaction::CompactionCause;
+use crate::log::entry::LogEntry;
+use crate::log::event::{RunCause, RunStatus};
+use crate::log::fold::Fold;
+use crate::log::input::{ActionResult, InputEvent, Prompt, QueueKind};
+use crate::message::MessageKind;
+
+/// The part of a log that one process wrote.
+pub(super) struct Epoch {
+    /// The position of its first entry. The process found the entries before.
+    pub(super) start: usize,
+    /// The position after its last entry.
+    pub(super) end: usize,
+    /// Whether the process died within a run.
+    pub(super) is_cut_off: bool,
+    /// The inputs, by the position of the first entry that they led to.
+    pub(super) inputs: BTreeMap<usize, InputGroup>,
+    /// The compactions that were requested within runs, in order.
+    pub(super) compactions: Vec<RequestedCompaction>,
+}
+
+impl Epoch {
+    /// Returns the position of the next entry, from `from` on, that is not due to an input.
+    pub(super) fn next(&self, log: &[LogEntry], from: usize) -> Option<usize> {
+        (from..self.end).find(|at| !is_from_input(&log[*at]))
+    }
+}
+
+/// The inputs that are sent at one position.
+#[derive(Default)]
+pub(super) struct InputGroup {
+    pub(super) events: Vec<InputEvent>,
+    /// Whether they are sent after the end of the last run and start none.
+    pub(super) at_rest: bool,
+    /// Whether a run starts with the last of them before another input is received.
+    starts_run: bool,
+    /// Whether no run was in progress when the log had them.
+    between_runs: bool,
+}
+
+/// A compaction that was requested within a run.
+pub(super) struct RequestedCompaction {
+    /// It is requested once all entries before this position have been appended.
+    pub(super) not_before: usize,
+    /// The position of the first entry that it led to.
+    pub(super) at: usize,
+    /// The instructions for the summary.
+    pub(super) instructions: Option<Arc<str>>,
+    /// Whether it was certainly requested. Otherwise the entry may also be a detached request of
+    /// the pattern that failed.
+    pub(super) is_certain: bool,
+}
+
+/// Returns whether the entry is due to an input, and so can be between any two other entries.
+fn is_from_input(entry: &LogEntry) -> bool {
+    use LogEntry::{AbortRequested, Decided, Queued, Reset, Withdrawn};
+    is_silent(entry)
+        || matches!(
+            entry,
+            Queued { .. } | Decided { .. } | Withdrawn { .. } | AbortRequested { .. } | Reset
+        )
+}
+
+/// Returns whether the entry has no counterpart in a replay.
+pub(super) fn is_silent(entry: &LogEntry) -> bool {
+    matches!(entry, LogEntry::Opened { .. } | LogEntry::Settings { .. })
+}
+
+/// Splits a log into epochs. The entries that a fork appends are between two of them.
+pub(super) fn epochs(log: &[LogEntry]) -> Vec<Epoch> {
+    let mut starts: Vec<usize> =
+        (0..log.len()).filter(|i| matches!(log[*i], LogEntry::Opened { .. })).collect();
+    if starts.first() != Some(&0) && !log.is_empty() {
+        starts.insert(0, 0);
+    }
+    let mut fold = Fold::default();
+    let mut epochs = Vec::new();
+    for (n, start) in starts.iter().copied().enumerate() {
+        let next = starts.get(n + 1).copied().unwrap_or(log.len());
+        let was_interrupted = fold.run.is_some() && !fold.abort_requested;
+        let mut end = next;
+        let mut between_runs = Vec::new();
+        for (at, entry) in log.iter().enumerate().take(next).skip(start) {
+            let is_fork = match entry {
+                // An abort has no error, and only a fork withdraws a request.
+                LogEntry::RunEnded { end: RunStatus::Aborted, error: Some(_), .. } => true,
+                LogEntry::Withdrawn { inputs } => {
+                    let mut waiting = fold.waiting().filter(|w| w.kind == QueueKind::Request);
+                    waiting.any(|w| inputs.contains(&w.input))
+                }
+                _ => false,
+            };
+            if is_fork {
+                end = end.min(at);
+            }
+            if at == end {
+                break;
+            }
+            between_runs.push(fold.run.is_none());
+            fold.apply(entry, &mut |_| {});
+        }
+        let is_cut_off = fold.run.is_some();
+        let reader = EpochReader { log, start, end, between_runs };
+        let epoch = reader.epoch(is_cut_off, was_interrupted);
+        log[end..next].iter().for_each(|entry| fold.apply(entry, &mut |_| {}));
+        epochs.push(epoch);
+    }
+    epochs
+}
+
+/// Finds the inputs of an epoch.
+struct EpochReader<'a> {
+    log: &'a [LogEntry],
+    start: usize,
+    end: usize,
+    /// For each entry, whether no run was in progress before it.
+    between_runs: Vec<bool>,
+}
+
+impl EpochReader<'_> {
+    fn epoch(self, is_cut_off: bool, was_interrupted: bool) -> Epoch {
+        let mut inputs: BTreeMap<usize, InputGroup> = BTreeMap::new();
+        let mut resets = HashSet::new();
+        let mut resumed_at = self.start;
+        if was_interrupted && let Some((at, events)) = self.resumption(&mut resets) {
+            resumed_at = at;
+            let group = InputGroup { events, at_rest: false, starts_run: true, between_runs: true };
+            inputs.insert(at, group);
+        }
+        for at in self.start..self.end {
+            if let Some((event, starts_run)) = self.event(at, &mut resets) {
+                let group = inputs.entry(at).or_default();
+                group.starts_run |= starts_run;
+                group.between_runs |= self.between_runs[at - self.start];
+                group.events.push(event);
+            }
+        }
+        Epoch {
+            start: self.start,
+            end: self.end,
+            is_cut_off,
+            inputs: self.joined(inputs, is_cut_off),
+            compactions: self.compactions(resumed_at),
+        }
+    }
+
+    /// Returns the compactions that were requested within the runs of the epoch. An interrupted run
+    /// is resumed at `resumed_at`.
+    fn compactions(&self, resumed_at: usize) -> Vec<RequestedCompaction> {
+        let mut compactions: Vec<RequestedCompaction> = Vec::new();
+        let mut last: Option<&CompactionCause> = None;
+        let compacts = |entry: &LogEntry| match entry {
+            LogEntry::Detached { message, .. } => !is_interrupted(message),
+            entry => matches!(entry, LogEntry::Compacted { .. }),
+        };
+        for at in (self.start..self.end).filter(|at| !is_from_input(&self.log[*at])) {
+            let step = CompactionStep::at(&self.log[..self.end], at);
+            let cause = step.as_ref().and_then(CompactionStep::cause);
+            let previous = std::mem::replace(&mut last, cause);
+            let is_continued = previous.is_some() && previous == cause;
+            let instructions = match (cause, step) {
+                (Some(CompactionCause::Asked { instructions }), _) if !is_continued => {
+                    instructions.clone()
+                }
+                (None, Some(CompactionStep::Abandoned { failed: true })) => None,
+                _ => continue,
+            };
+            if self.is_compaction_run(at) {
+                continue;
+            }
+            let mut not_before = at;
+            while not_before > resumed_at
+                && (is_from_input(&self.log[not_before - 1]) || compacts(&self.log[not_before - 1]))
+            {
+                not_before -= 1;
+            }
+            let is_certain = cause.is_some();
+            compactions.push(RequestedCompaction { not_before, at, instructions, is_certain });
+        }
+        compactions
+    }
+
+    /// Returns whether the run of the entry at `at` was started for the compaction.
+    fn is_compaction_run(&self, at: usize) -> bool {
+        let compacts = |entry: &LogEntry| {
+            matches!(entry, LogEntry::Detached { .. } | LogEntry::Compacted { .. })
+        };
+        let before =
+            self.log[..at].iter().rev().find(|entry| !is_from_input(entry) && !compacts(entry));
+        matches!(before, Some(LogEntry::RunStarted { cause: RunCause::Compact { .. }, .. }))
+    }
+
+    /// Joins successive inputs between runs into one group, as the agent does nothing in between.
+    fn joined(
+        &self,
+        mut inputs: BTreeMap<usize, InputGroup>,
+        is_cut_off: bool,
+    ) -> BTreeMap<usize, InputGroup> {
+        let mut out: BTreeMap<usize, InputGroup> = BTreeMap::new();
+        let mut last = 0;
+        while let Some((at, next)) = inputs.pop_first() {
+            let adjacent = self.log[last..at].iter().skip(1).all(is_silent);
+            match out.last_entry() {
+                Some(mut before)
+                    if adjacent
+                        && before.get().between_runs
+                        && next.between_runs
+                        && !before.get().starts_run =>
+                {
+                    before.get_mut().events.extend(next.events);
+                    before.get_mut().starts_run = next.starts_run;
+                }
+                _ => drop(out.insert(at, next)),
+            }
+            last = at;
+        }
+        let nothing_follows = self.log[last.min(self.end)..self.end].iter().skip(1).all(is_silent);
+        if let Some(mut final_) = out.last_entry() {
+            final_.get_mut().at_rest = final_.get().between_runs && nothing_follows && !is_cut_off;
+        }
+        out
+    }
+
+    /// Returns the inputs that resumed or ended a run that was interrupted by a crash, and their
+    /// position.
+    fn resumption(&self, resets: &mut HashSet<usize>) -> Option<(usize, Vec<InputEvent>)> {
+        let waits = |entry: &LogEntry| {
+            matches!(entry, LogEntry::Queued { kind, .. } if *kind != QueueKind::Request)
+                || is_silent(entry)
+        };
+        let first = (self.start..self.end).find(|at| !waits(&self.log[*at]))?;
+        let end = self.end_of_run(first);
+        let aborted = (first..end.unwrap_or(self.end))
+            .any(|at| matches!(self.log[at], LogEntry::AbortRequested { .. }));
+        match (&self.log[first], end.map(|end| &self.log[end])) {
+            // A new request ends the run, and a decision resumes it.
+            (LogEntry::Decided { .. }, _) => None,
+            (_, Some(LogEntry::RunEnded { error: Some(error), .. }))
+                if **error == *StepError::Interrupted.to_string() =>
+            {
+                None
+            }
+            (_, Some(LogEntry::RunEnded { end: RunStatus::Aborted, .. })) if !aborted => {
+                Some((first, vec![self.stop(first, resets)]))
+            }
+            _ => Some((first, vec![InputEvent::Continue(None)])),
+        }
+    }
+
+    /// Returns the input that led to the entry at `at`, and whether a run starts with it before
+    /// another input is received. Returns `None` if no input led to the entry.
+    fn event(&self, at: usize, resets: &mut HashSet<usize>) -> Option<(InputEvent, bool)> {
+        Some(match &self.log[at] {
+            LogEntry::Queued { input, kind, urgency, message, output } => {
+                let MessageKind::User(text) = &message.body else {
+                    return None;
+                };
+                let mut prompt = Prompt::from(text.clone()).id(input.clone());
+                prompt.output = output.clone();
+                match kind {
+                    QueueKind::Steering => (InputEvent::Steer(prompt.urgency(*urgency)), false),
+                    QueueKind::FollowUp => (InputEvent::FollowUp(prompt), false),
+                    QueueKind::Request => {
+                        let continues = |entry: &LogEntry| {
+                            matches!(
+                                entry,
+                                LogEntry::RunStarted { cause: RunCause::Continue(Some(by)), .. }
+                                    if by == input
+                            )
+                        };
+                        match self.log[at..self.end].iter().any(continues) {
+                            true => (InputEvent::Continue(Some(prompt)), true),
+                            false => (InputEvent::UserRequest(prompt), false),
+                        }
+                    }
+                }
+            }
+            LogEntry::Decided { input, call, decision, by } => {
+                let digest = self.log[..at].iter().rev().find_map(|entry| match entry {
+                    LogEntry::CallAwaiting { call: id, digest, .. } if id == call => {
+                        Some(digest.clone())
+                    }
+                    _ => None,
+                });
+                let digest = digest.unwrap_or_default();
+                let result = ActionResult::new(call.clone(), digest, (**decision).clone());
+                let result = ActionResult { by: by.clone(), ..result.id(input.clone()) };
+                (InputEvent::ExternalActionResult(result), false)
+            }
+            LogEntry::RunStarted { cause: RunCause::Continue(None), .. } => {
+                (InputEvent::Continue(None), true)
+            }
+            LogEntry::RunStarted { cause: RunCause::Compact { instructions }, .. } => {
+                (InputEvent::Compact(instructions.as_deref().map(str::to_owned)), true)
+            }
+            LogEntry::RunStarted { cause: RunCause::Abort, .. } => (self.stop(at, resets), true),
+            LogEntry::AbortRequested { .. } => (self.stop(at, resets), false),
+            LogEntry::Withdrawn { .. } => (InputEvent::ClearQueues, false),
+            LogEntry::Reset if !resets.contains(&at) => (InputEvent::Reset, false),
+            _ => return None,
+        })
+    }
+
+    fn end_of_run(&self, from: usize) -> Option<usize> {
+        (from..self.end).find(|at| matches!(self.log[*at], LogEntry::RunEnded { .. }))
+    }
+
+    /// Returns an abort, or a reset if the end of the run is followed by one.
+    fn stop(&self, at: usize, resets: &mut HashSet<usize>) -> InputEvent {
+        let reset = self.end_of_run(at).map(|end| end + 1).filter(|next| *next < self.end);
+        match reset.filter(|next| self.log[*next] == LogEntry::Reset) {
+            Some(reset) => {
+                resets.insert(reset);
+                InputEvent::Reset
+            }
+            None => InputEvent::Abort,
+        }
+    }
+}

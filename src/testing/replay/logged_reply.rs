@@ -1,0 +1,179 @@
+//! [`LoggedReply`]: what a log has of the reply to a request.
+
+use std::sync::Arc;
+
+use super::compaction_step::CompactionStep;
+use crate::error::{ModelError, ModelErrorKind};
+use crate::log::compaction::CompactionCause;
+use crate::log::entry::LogEntry;
+use crate::log::input::{QueueKind, Urgency};
+use crate::message::{AssistantMessage, ContentPart, Message, StopReason};
+use crate::model::{BlockKind, ModelEvent, ModelInfo, Prices};
+
+/// The reply to a request, from the log.
+pub(super) struct LoggedReply {
+    pub(super) events: Vec<ModelEvent>,
+    /// The position that the replay must reach before the reply ends.
+    pub(super) until: usize,
+    /// The last event; `None` if the reply was cut off.
+    pub(super) end: Option<ModelEvent>,
+    pub(super) is_detached: bool,
+}
+
+impl LoggedReply {
+    /// Returns the reply to the request that is logged at `at`.
+    pub(super) fn of_request(log: &[LogEntry], at: usize) -> LoggedReply {
+        let LogEntry::RequestStarted { message: id, .. } = &log[at] else {
+            return Self::missing(log, at);
+        };
+        let ends_request = |entry: &LogEntry| {
+            matches!(
+                entry,
+                LogEntry::RequestStarted { .. }
+                    | LogEntry::RunEnded { .. }
+                    | LogEntry::Detached { .. }
+            )
+        };
+        for (next, entry) in log.iter().enumerate().skip(at + 1) {
+            match entry {
+                LogEntry::Replied { message, cost } if message.id == *id => {
+                    return Self::of_message(log, next, message, *cost, false);
+                }
+                entry if ends_request(entry) => break,
+                _ => {}
+            }
+        }
+        Self::missing(log, at)
+    }
+
+    /// Returns the reply to the detached request that is logged at `at`.
+    pub(super) fn of_detached(log: &[LogEntry], at: usize) -> LoggedReply {
+        match &log[at] {
+            LogEntry::Detached { message, cost } => Self::of_message(log, at, message, *cost, true),
+            _ => Self::missing(log, at),
+        }
+    }
+
+    fn of_message(
+        log: &[LogEntry],
+        at: usize,
+        message: &Message,
+        cost: Option<f64>,
+        is_detached: bool,
+    ) -> LoggedReply {
+        let empty = AssistantMessage::default();
+        let reply = message.as_assistant().unwrap_or(&empty);
+        let end = match reply.stop {
+            StopReason::Interrupted | StopReason::Aborted => None,
+            // Only its model can make a detached request fail.
+            StopReason::Error => {
+                model_error(log, at + 1).or_else(|| is_detached.then(unknown_error))
+            }
+            stop => Some(ModelEvent::Done { stop, usage: reply.usage }),
+        };
+        let prices = cost.map(|cost| prices(cost, reply));
+        let info = ModelInfo { prices, ..ModelInfo::new(reply.model.clone()) };
+        let mut events = vec![ModelEvent::AnsweredBy(Arc::new(info))];
+        for (block, part) in (0..).zip(&reply.parts) {
+            events.extend(block_events(block, part));
+        }
+        LoggedReply { events, until: at, end, is_detached }
+    }
+
+    /// Returns the reply to a request for which the log has none: it was cut off, or it failed.
+    fn missing(log: &[LogEntry], at: usize) -> LoggedReply {
+        let is_input = |entry: &LogEntry| {
+            matches!(
+                entry,
+                LogEntry::Queued { .. }
+                    | LogEntry::Decided { .. }
+                    | LogEntry::Withdrawn { .. }
+                    | LogEntry::Settings { .. }
+            )
+        };
+        let next = (at + 1..log.len()).find(|at| !is_input(&log[*at])).unwrap_or(log.len());
+        // If a detached request follows, the inputs in between are sent while that is in progress.
+        let until =
+            if matches!(log.get(next), Some(LogEntry::Detached { .. })) { at + 1 } else { next };
+        let reply = |end| LoggedReply { events: Vec::new(), until, end, is_detached: false };
+        if let Some(error) = overflow_error(log, next) {
+            return reply(Some(error));
+        }
+        let is_interrupted = log[at + 1..next].iter().any(|entry| {
+            matches!(
+                entry,
+                LogEntry::Queued { kind: QueueKind::Steering, urgency: Urgency::Interrupt, .. }
+            )
+        });
+        let is_cut_off = is_interrupted
+            || matches!(
+                log.get(next),
+                None | Some(LogEntry::AbortRequested { .. } | LogEntry::Opened { .. })
+            );
+        reply(if is_cut_off { None } else { model_error(log, next) })
+    }
+}
+
+/// Returns prices at which the reply costs what it cost.
+fn prices(cost: f64, reply: &AssistantMessage) -> Prices {
+    let tokens = reply.usage.total() as f64;
+    let each = if tokens > 0.0 { cost * 1e6 / tokens } else { 0.0 };
+    Prices { input: each, output: each, cache_read: each, cache_write: each, long: None }
+}
+
+fn block_events(block: u32, part: &ContentPart) -> [ModelEvent; 3] {
+    let (kind, delta, signature) = match part {
+        ContentPart::Text { text, signature } => (BlockKind::Text, text.clone(), signature),
+        ContentPart::Thinking { text, signature } => (BlockKind::Thinking, text.clone(), signature),
+        ContentPart::ToolCall(call) => {
+            let kind = BlockKind::ToolCall { id: call.id.to_string(), name: call.name.to_string() };
+            (kind, call.arguments.to_string(), &call.signature)
+        }
+    };
+    [
+        ModelEvent::BlockStart { block, kind },
+        ModelEvent::Delta { block, delta },
+        ModelEvent::BlockEnd { block, signature: signature.clone() },
+    ]
+}
+
+/// Returns the model's refusal of a request as too large, if the entry at `next` is how the engine
+/// reacts to one.
+fn overflow_error(log: &[LogEntry], next: usize) -> Option<ModelEvent> {
+    let is_overflow = match CompactionStep::at(log, next)? {
+        CompactionStep::Replaced { why, .. } => *why == CompactionCause::Overflow,
+        CompactionStep::Abandoned { failed } => !failed,
+    };
+    let error = ModelError::new(ModelErrorKind::ContextOverflow, "the request was too large");
+    is_overflow.then_some(ModelEvent::Error(error))
+}
+
+fn unknown_error() -> ModelEvent {
+    ModelEvent::Error(ModelError::new(
+        ModelErrorKind::Network,
+        "the request failed, and the log does not say why",
+    ))
+}
+
+/// Returns the error of the model whose failure is logged at or after `at`, or `None` if it was not
+/// the model that failed.
+fn model_error(log: &[LogEntry], at: usize) -> Option<ModelEvent> {
+    use LogEntry::{Compacted, Detached, RequestStarted, RunEnded};
+    let ends_request = |entry: &&LogEntry| {
+        matches!(
+            entry,
+            RequestStarted { .. } | Detached { .. } | Compacted { .. } | RunEnded { .. }
+        )
+    };
+    let (kind, text) = match log[at..].iter().find(ends_request)? {
+        RunEnded { model_error: Some(kind), error, .. } => {
+            (*kind, error.as_deref().unwrap_or_default())
+        }
+        RunEnded { .. } => return None,
+        // The kind of a failed summary has no effect.
+        Compacted { error: Some(error), .. } => (ModelErrorKind::Network, &**error),
+        // The pattern handled the error, which the log does not contain.
+        _ => return Some(unknown_error()),
+    };
+    Some(ModelEvent::Error(ModelError::new(kind, text)))
+}

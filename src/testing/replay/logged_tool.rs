@@ -1,0 +1,94 @@
+//! [`LoggedTool`]: a tool that returns the results of the log.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::shared::SharedReplay;
+use crate::error::{ActionRequest, ToolError};
+use crate::log::entry::LogEntry;
+use crate::message::{ResultStatus, ToolResult};
+use crate::session::executor::STOPPED_ITSELF;
+use crate::tool::{Tool, ToolContext, ToolOutput, ToolSpec};
+
+/// A tool that returns the results of the log.
+pub(super) struct LoggedTool {
+    replay: Arc<SharedReplay>,
+    spec: Arc<ToolSpec>,
+}
+
+/// How a call ended, and where in the log.
+struct CallEnd {
+    at: usize,
+    result: Result<ToolResult, ActionRequest>,
+}
+
+impl LoggedTool {
+    pub(super) fn new(replay: Arc<SharedReplay>, spec: Arc<ToolSpec>) -> Self {
+        LoggedTool { replay, spec }
+    }
+
+    /// Returns how the call ended, or `None` if the process died while it ran.
+    fn end(&self, call: &str) -> Option<CallEnd> {
+        let progress = self.replay.progress();
+        let from = *progress.call_starts.get(call)? + 1;
+        let to = self.replay.epochs[progress.epoch].end;
+        self.replay.log[from..to].iter().enumerate().find_map(|(n, entry)| {
+            let result = match entry {
+                LogEntry::CallAwaiting { call: id, request: Some(request), .. }
+                    if **id == *call =>
+                {
+                    Err((**request).clone())
+                }
+                LogEntry::CallFinished { result } => {
+                    Ok(result.as_tool_result().filter(|result| *result.call == *call)?.clone())
+                }
+                _ => return None,
+            };
+            Some(CallEnd { at: from + n, result })
+        })
+    }
+}
+
+#[async_trait]
+impl Tool for LoggedTool {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.spec
+    }
+
+    fn check_arguments(&self, _: &Value) -> Option<Result<(), String>> {
+        Some(Ok(())) // the tool does not read its arguments
+    }
+
+    async fn call(&self, _: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
+        let cancellation = self.replay.cancellation();
+        let end = self.end(cx.call_id());
+        self.replay.call_reached_tool(cx.call_id());
+        let Some(CallEnd { at, result }) = end else {
+            cancellation.cancelled().await;
+            return Err(ToolError::Cancelled);
+        };
+        if !self.replay.reached(at).await {
+            return Err(ToolError::Cancelled);
+        }
+        let result = result.map_err(ToolError::Suspend)?;
+        let why = result.text();
+        let ToolResult { status, content, details, terminate, .. } = result;
+        let details = details.map(Arc::unwrap_or_clone);
+        match (status, details) {
+            (ResultStatus::Error, Some(details)) => Err(ToolError::FailedWith { why, details }),
+            (ResultStatus::Error, None) => Err(ToolError::Failed(why)),
+            (ResultStatus::Aborted | ResultStatus::OutcomeUnknown, _) => {
+                if why != STOPPED_ITSELF {
+                    tokio::select! {
+                        () = cx.cancelled() => {}
+                        () = cancellation.cancelled() => {}
+                    }
+                }
+                Err(ToolError::Cancelled)
+            }
+            (_, details) => Ok(ToolOutput { content, details, terminate }),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! [`ScriptedModel`]: a model that plays scripts and refuses malformed requests.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
+
+use super::check::check_request;
+use super::script::Script;
+use crate::error::{ModelError, ModelErrorKind};
+use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo};
+
+/// Plays one [`Script`] per request, in order, and records the requests.
+///
+/// A request that [`check_request`](super::check_request) does not accept (an orphan call or
+/// result, a wrong order, an unknown tool) uses no script: its stream is one error of the kind
+/// [`ModelErrorKind::InvalidRequest`]. So is that of a request for which no script is left. Clones
+/// share the scripts and the recorded requests.
+///
+/// ```
+/// use futures::StreamExt;
+/// use loopwright_core::Message;
+/// use loopwright_core::message::{MessageId, UserMessage};
+/// use loopwright_core::model::{ChatModel, ChatRequest, ModelEvent};
+/// use loopwright_core::testing::{Script, ScriptedModel};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let model = ScriptedModel::new([Script::text("Hello.")]);
+/// let message = Message::new(MessageId(1), UserMessage::from("Hi"));
+/// let mut request = ChatRequest::default();
+/// request.messages = vec![message.into()].into();
+/// let events: Vec<_> = model.stream(request.clone()).collect().await;
+/// assert!(matches!(events.last(), Some(ModelEvent::Done { .. })));
+/// assert_eq!(model.requests().len(), 1);
+///
+/// let events: Vec<_> = model.stream(request).collect().await;
+/// assert!(matches!(&events[..], [ModelEvent::Error(_)])); // no script is left
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ScriptedModel {
+    info: ModelInfo,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    scripts: VecDeque<Script>,
+    requests: Vec<ChatRequest>,
+    refused: Vec<String>,
+    discards_requests: bool,
+    default_reply: Option<Script>,
+    ran_out: bool,
+}
+
+impl ScriptedModel {
+    /// Creates a model with these replies, under the id `test/scripted`.
+    pub fn new(replies: impl IntoIterator<Item = Script>) -> Self {
+        let shared = Shared { scripts: replies.into_iter().collect(), ..Shared::default() };
+        ScriptedModel {
+            info: ModelInfo::new("test/scripted"),
+            shared: Arc::new(Mutex::new(shared)),
+        }
+    }
+
+    /// Sets what [`ChatModel::info`] returns: the id, prices, the context window.
+    pub fn info(mut self, info: ModelInfo) -> Self {
+        self.info = info;
+        self
+    }
+
+    /// Discards requests instead of recording them, so that long sessions use little memory.
+    pub fn discard_requests(self) -> Self {
+        self.shared().discards_requests = true;
+        self
+    }
+
+    /// Plays `script` for each request after the last scripted reply, instead of an error.
+    pub fn default_reply(self, script: Script) -> Self {
+        self.shared().default_reply = Some(script);
+        self
+    }
+
+    /// Appends a reply.
+    pub fn push(&self, script: Script) {
+        self.shared().scripts.push_back(script);
+    }
+
+    /// Returns the requests so far, without the refused ones.
+    pub fn requests(&self) -> Vec<ChatRequest> {
+        self.shared().requests.clone()
+    }
+
+    /// Returns, for each refused request, why it was refused.
+    pub fn refused(&self) -> Vec<String> {
+        self.shared().refused.clone()
+    }
+
+    /// Returns whether a request came for which no script was left.
+    pub(super) fn ran_out(&self) -> bool {
+        self.shared().ran_out
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self, request: ChatRequest) -> Result<Script, String> {
+        let mut shared = self.shared();
+        if let Err(why) = check_request(&request) {
+            shared.refused.push(why.clone());
+            return Err(format!("the scripted model refuses the request: {why}"));
+        }
+        if !shared.discards_requests {
+            shared.requests.push(request);
+        }
+        let script = shared.scripts.pop_front().or_else(|| shared.default_reply.clone());
+        shared.ran_out |= script.is_none();
+        script.ok_or_else(|| "the script has no reply left".to_owned())
+    }
+}
+
+impl ChatModel for ScriptedModel {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
+        match self.next(request) {
+            Ok(script) => script.play(),
+            Err(why) => {
+                let error = ModelError::new(ModelErrorKind::InvalidRequest, why);
+                stream::iter([ModelEvent::Error(error)]).boxed()
+            }
+        }
+    }
+}
