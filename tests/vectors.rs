@@ -95,7 +95,8 @@ fn calls_validate_invalid_ones_are_refused_and_coercible_ones_become_what_is_mea
         }
     }
     println!(
-        "{valid} calls validate, {invalid} are refused with their path, {coerced} are coerced; {} wrong",
+        "{valid} calls validate, {invalid} are refused with their path, {coerced} are coerced; \
+         {} wrong",
         wrong.len()
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

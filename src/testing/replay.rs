@@ -57,7 +57,7 @@ use shared::{SharedReplay, Status};
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let log = concat!(
 ///     r#"{"type":"opened","epoch":1}"#, "\n",
-///     r#"{"type":"queued","input":"input-1","lane":"request","message":{"id":"m1","#,
+///     r#"{"type":"queued","input":"input-1","kind":"request","message":{"id":"m1","#,
 ///     r#""role":"user","content":[{"type":"text","text":"Hello"}]}}"#, "\n",
 ///     r#"{"type":"run_started","run":"r1","cause":{"user_request":"input-1"},"time":0}"#, "\n",
 ///     r#"{"type":"delivered","input":"input-1"}"#, "\n",

@@ -92,7 +92,7 @@ impl ScriptedModel {
         self.shared().requests.clone()
     }
 
-    /// Returns, for each refused request, why it was refused.
+    /// Returns the reason for each refused request.
     pub fn refused(&self) -> Vec<String> {
         self.shared().refused.clone()
     }

@@ -27,7 +27,8 @@ async fn executions_end_in_order_of_completion_and_results_are_in_source_order()
     check_events(&events).unwrap();
 }
 
-/// C24: the number of parallel calls is limited; a sequential tool makes the whole batch sequential.
+/// C24: the number of parallel calls is limited; a sequential tool makes the whole batch
+/// sequential.
 #[tokio::test(start_paused = true)]
 async fn parallelism_is_limited_and_a_sequential_tool_ends_it() {
     for (sequential, most, takes) in [(false, 8, 200), (false, 2, 500), (true, 8, 1000)] {

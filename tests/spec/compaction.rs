@@ -240,8 +240,9 @@ async fn without_a_summary_messages_are_replaced_by_a_marker() {
     }
 }
 
-/// C84: without a summary, a request that still fits is sent unchanged; another summary is requested
-/// once the conversation has grown, and when the request no longer fits the messages are left out.
+/// C84: without a summary, a request that still fits is sent unchanged; another summary is
+/// requested once the conversation has grown, and when the request no longer fits the messages are
+/// left out.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_fits_is_sent_without_a_summary() {
     let busy = || Script::error(ModelErrorKind::Overloaded, "too busy");
@@ -347,8 +348,8 @@ async fn a_summary_is_counted_and_leaves_the_last_turn_to_the_request() {
     harness.check().await;
 }
 
-/// C85: a request that is refused as too large is withdrawn, compacted and retried, at most twice in
-/// a row.
+/// C85: a request that is refused as too large is withdrawn, compacted and retried, at most twice
+/// in a row.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_too_large_is_compacted_and_retried() {
     let overflow = || Script::error(ModelErrorKind::ContextOverflow, "too many tokens");

@@ -18,8 +18,8 @@ async fn a_text_part_can_be_replaced_as_it_streams() {
     assert_eq!(events.iter().filter(|e| is_delta(&e.event)).count(), 2, "it still streams");
 }
 
-/// C17: Text that a hook holds is passed to it again, followed by the next part; what is held at the
-/// end of the block is shown.
+/// C17: Text that a hook holds is passed to it again, followed by the next part; what is held at
+/// the end of the block is shown.
 #[tokio::test(start_paused = true)]
 async fn held_text_is_passed_to_the_hook_with_the_next_part_and_shown_at_the_end() {
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -87,8 +87,8 @@ fn before_end(verdict: fn(&str) -> BeforeEnd) -> impl FnOnce(AgentBuilder) -> Ag
     move |a| a.before_end(move |check| std::future::ready(verdict(&check.reply.text())))
 }
 
-/// C18: `Continue` continues the loop with a message, which is appended after the calls of the reply;
-/// `Default` leaves the decision to the pattern.
+/// C18: `Continue` continues the loop with a message, which is appended after the calls of the
+/// reply; `Default` leaves the decision to the pattern.
 #[tokio::test(start_paused = true)]
 async fn a_hook_can_continue_the_loop_after_a_reply() {
     let verdict = |text: &str| {
@@ -156,8 +156,8 @@ struct Pay {
     amount: u32,
 }
 
-/// C19: Arguments that `before_tool_call` rewrites are validated: coerced where that is safe, else an
-/// error result.
+/// C19: Arguments that `before_tool_call` rewrites are validated: coerced where that is safe, else
+/// an error result.
 #[tokio::test(start_paused = true)]
 async fn rewritten_arguments_are_validated() {
     let pay =

@@ -73,8 +73,8 @@ async fn harness() -> Harness {
     pi([first, second], &[TestTool::new("x").sends_updates(4, ms(1))]).await
 }
 
-/// C100: a subscriber that is disconnected after any event and rejoins ends in the same state as the
-/// others; no part of the current stream is lost or doubled.
+/// C100: a subscriber that is disconnected after any event and rejoins ends in the same state as
+/// the others; no part of the current stream is lost or doubled.
 #[tokio::test(start_paused = true)]
 async fn a_subscriber_that_rejoins_after_any_event_ends_with_the_same_screen() {
     let mut whole = Screen::default();

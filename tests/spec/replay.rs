@@ -204,7 +204,8 @@ async fn detached_requests_failures_schemas_and_hooks() {
     replays(&harness, PiPattern, hooked).await;
 }
 
-/// C89: a log that several processes wrote, with runs that a crash cut off and every way to continue.
+/// C89: a log that several processes wrote, with runs that a crash cut off and every way to
+/// continue.
 #[tokio::test(start_paused = true)]
 async fn several_processes() {
     let tools = || [asks("w"), TestTool::new("r").effect(Effect::Idempotent), TestTool::new("o")];
@@ -350,8 +351,8 @@ async fn an_agent_with_another_model_or_other_tools_is_reported() {
     replay.run(&agent).await.unwrap();
 }
 
-/// C89: a log as text has one entry per line and optionally a header; the error names a line that is
-/// no entry.
+/// C89: a log as text has one entry per line and optionally a header; the error names a line that
+/// is no entry.
 #[test]
 fn a_log_is_read_from_text() {
     let opened = "{\"type\":\"opened\",\"epoch\":1}";

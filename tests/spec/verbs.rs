@@ -121,7 +121,10 @@ async fn a_detached_request_is_counted_and_logged_and_emits_no_events() {
     let request = critic.requests().remove(0);
     assert_eq!((&*request.system, request.messages[0].text().as_str()), ("Criticise.", "a draft"));
     assert_eq!(request.tools.len(), 0, "it offers no tools");
-    let logged = |i: &LogEntry| matches!(i, LogEntry::Detached { message, .. } if message.text() == "too long");
+    let logged = |entry: &LogEntry| match entry {
+        LogEntry::Detached { message, .. } => message.text() == "too long",
+        _ => false,
+    };
     assert!(harness.memory.items().iter().any(logged));
 }
 
@@ -155,8 +158,8 @@ async fn an_unknown_model_is_named_in_the_error() {
     assert!(error.contains("`critic`") && error.contains("cheap"), "{error}");
 }
 
-/// C68: `AgentContext` returns the next request, appends messages, validates calls and runs them one
-/// by one.
+/// C68: `AgentContext` returns the next request, appends messages, validates calls and runs them
+/// one by one.
 #[tokio::test(start_paused = true)]
 async fn the_agent_context_does_step_by_step_what_the_methods_do() {
     let by_hand = does(|step| {

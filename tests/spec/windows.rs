@@ -30,7 +30,8 @@ async fn two_requests_to_an_interrupted_session_are_both_answered() {
     assert_eq!(users, ["U:go", "U:first", "U:second"]);
 }
 
-/// C40 C53: a request that is repeated after the crash that interrupted its run does not end the run.
+/// C40 C53: a request that is repeated after the crash that interrupted its run does not end the
+/// run.
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_leaves_the_interrupted_run_alone() {
     let harness = interrupted([]).await;

@@ -84,7 +84,8 @@ async fn the_transform_hook_comes_before_the_convert_hook() {
     assert_eq!(harness.model.requests()[1].messages.len(), 2);
 }
 
-/// B4: a call runs once with its arguments, its events report no error, and a second request follows.
+/// B4: a call runs once with its arguments, its events report no error, and a second request
+/// follows.
 #[tokio::test(start_paused = true)]
 async fn a_call_runs_once_and_a_second_request_follows() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]

@@ -266,8 +266,8 @@ async fn the_wait_that_a_provider_asks_for_is_understood() {
 }
 
 /// B42: a reply ends when its format says so, not when the body closes, and a truncated reply has
-/// the stop reason `length`. Shown for Chat Completions; `response.completed` and `response.incomplete` are for the
-/// Responses adapter.
+/// the stop reason `length`. Shown for Chat Completions; `response.completed` and
+/// `response.incomplete` are for the Responses adapter.
 #[test]
 fn a_reply_ends_with_its_last_event_and_a_cut_one_says_so() {
     let cut = r#"{"choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":"length"}]}"#;

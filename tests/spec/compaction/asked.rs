@@ -105,10 +105,8 @@ async fn a_compaction_can_be_requested_within_a_run() {
 
     harness.handle.prompt("p4").await.unwrap();
     let refused = harness.handle.compact(None).await;
-    assert!(
-        matches!(&refused, Err(InputError::NotCompacted(why)) if why.contains("resolve them first")),
-        "{refused:?}"
-    );
+    let Err(InputError::NotCompacted(why)) = &refused else { panic!("{refused:?}") };
+    assert!(why.contains("resolve them first"), "{why}");
     harness.handle.abort().await.unwrap();
     harness.check().await;
 }

@@ -18,7 +18,8 @@ pub(super) struct Edge {
     pub(super) what: String,
 }
 
-/// Methods of the standard library and of our dependencies that a receiver of unknown type may have.
+/// Methods of the standard library and of our dependencies that a receiver of unknown type may
+/// have.
 const FOREIGN: &str = include_str!("foreign_methods.txt");
 
 /// Methods that return what they are called on, or a view of it.
@@ -276,7 +277,10 @@ impl Finder<'_> {
             Some(TokenTree::Ident(name)) => Some(name.to_string()),
             _ => None,
         };
-        let punct = |at: usize, sign: char| matches!(trees.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == sign);
+        let punct = |at: usize, sign: char| match trees.get(at) {
+            Some(TokenTree::Punct(punct)) => punct.as_char() == sign,
+            _ => false,
+        };
         let mut at = 0;
         while at < trees.len() {
             if let TokenTree::Group(group) = &trees[at] {

@@ -46,7 +46,7 @@ const ALLOWED: [(&str, &str); 7] = [
 ];
 
 /// Files (by how their path begins) whose names are still to be changed.
-const EXEMPT: [&str; 4] = ["src/", "tests/", "memory/", "app/"];
+const EXEMPT: [&str; 6] = ["src/log", "src/model", "src/session", "src/tool", "memory/", "app/"];
 
 /// The code of a file: comments, strings and characters left out.
 fn without_comments_and_strings(text: &str) -> String {
@@ -217,7 +217,8 @@ fn a_word_is_found_in_each_way_of_writing_it_and_only_as_a_whole() {
 
 #[test]
 fn comments_strings_and_characters_hold_no_identifiers() {
-    let text = "//! told\nfn a<'told_not>() { /* told /* told */ */ b(\"told \\\" told\", 't', '\\'') }\n\
+    let text = "//! told\nfn a<'told_not>() { /* told /* told */ */ \
+                b(\"told \\\" told\", 't', '\\'') }\n\
                 const X: &str = r#\"told \" told\"#; let r#type = br\"told\"; // told\n";
     let code = without_comments_and_strings(text);
     assert_eq!(code.matches("told").count(), 1, "{code}");
