@@ -153,7 +153,7 @@ impl BehaviorPattern for Bad {
 #[tokio::test(start_paused = true)]
 async fn whatever_a_pattern_does_the_batch_is_closed_and_the_session_continues() {
     for (how, says) in [
-        ("asks with an open batch", "call_tools comes before"),
+        ("asks with an open batch", "call `call_tools` before"),
         ("sleeps forever", ""),
         ("panics", "panicked: bad pattern"),
         ("panics at once", "panicked: bad pattern"),
