@@ -52,7 +52,7 @@ pub(crate) struct Channels {
 pub(crate) struct AfterRun {
     /// Commands that arrived before the end of the run was emitted, and are not handled.
     pub(crate) commands: VecDeque<Command>,
-    /// A steer among them came too late for the run, so it starts one of its own.
+    /// A steer among them came too late for the run, so it starts another one.
     pub(crate) late_steer: bool,
     /// The end could not be written.
     pub(crate) log_failed: bool,

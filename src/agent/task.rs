@@ -34,7 +34,7 @@ pub(crate) struct Task {
     late: VecDeque<Command>,
     /// The host's values of the run context.
     extensions: Extensions,
-    /// A steer came too late for the last run and starts one of its own.
+    /// A steer came too late for the last run and starts another one.
     late_steer: bool,
     /// The memory failed: no run starts until an input arrives.
     log_failed: bool,
@@ -231,7 +231,7 @@ impl Task {
         }
     }
 
-    /// Compacts for a caller for whom no request came, in a run of its own if there is something to
+    /// Compacts for a caller, as no request came that would do it. Starts a run if there is something to
     /// compact.
     async fn compact_for(&mut self, request: CompactionRequest) {
         let refuse = |why: &str| Err(InputError::NotCompacted(why.into()));

@@ -148,7 +148,7 @@ impl AgentHandle {
     /// Replaces older messages by a summary that follows these instructions, and returns what was
     /// replaced: an empty list if there is nothing to replace.
     ///
-    /// While idle this is a run of its own, without a reply, for which the counters of the limits
+    /// While idle this is a separate run, without a reply, for which the counters of the limits
     /// start over. During a run it happens before the next request, or right after the run. A tool
     /// or a hook of the same session that awaits it waits for itself.
     ///

@@ -253,7 +253,7 @@ pub struct PrepareTools<'a> {
     pub messages: &'a [Arc<Message>],
 }
 
-/// Adapts a closure to [`Hooks`], under a name of its own.
+/// Adapts a closure to [`Hooks`], under its own name.
 macro_rules! closure_hook {
     ($(#[$doc:meta])* $name:ident($f:ty), $new:item, $($method:item)+) => {
         $(#[$doc])*

@@ -98,10 +98,10 @@ impl Stream for EventStream {
     }
 }
 
-/// The writing end of an [`EventStream`], on its way to the session.
+/// The sending end of an [`EventStream`].
 pub(crate) struct Subscriber {
     shared: Arc<Shared>,
-    /// Closed at the first `agent_end`.
+    /// Whether the stream ends with the first `agent_end`.
     one_run: bool,
 }
 
@@ -118,7 +118,7 @@ impl Drop for Subscriber {
     }
 }
 
-/// Owned by the session: puts events into their envelopes and hands them out.
+/// Puts the events of a session into envelopes and sends them to the subscribers.
 pub(crate) struct Hub {
     session: Arc<str>,
     parent: Option<Arc<Parent>>,
@@ -141,7 +141,7 @@ impl Hub {
         self.subscribers.push(subscriber);
     }
 
-    /// Takes in one who comes late: what is told to this one alone is the overlay so far.
+    /// Adds a late subscriber, which alone gets the `transient` events so far.
     pub(crate) fn join(&mut self, subscriber: Subscriber, transient: Vec<AgentEvent>) {
         for event in transient {
             push(&subscriber.shared, &self.envelope(event));
@@ -149,23 +149,23 @@ impl Hub {
         self.subscribe(subscriber);
     }
 
-    /// Events from here on belong to this run.
+    /// Sets the run of later events.
     pub(crate) fn set_run(&mut self, run: RunId) {
         self.run = run;
     }
 
-    /// An event that tells of an item of the log.
+    /// Emits an event that comes from a log entry.
     pub(crate) fn emit(&mut self, event: AgentEvent) {
         self.seq += 1;
         self.emit_transient(event);
     }
 
-    /// An event that was told before the session was opened.
+    /// Counts an event that was emitted before the session was opened.
     pub(crate) fn skip_seq(&mut self) {
         self.seq += 1;
     }
 
-    /// An event that tells of no item: it carries the last number.
+    /// Emits an event without a log entry, under the last number.
     pub(crate) fn emit_transient(&mut self, event: AgentEvent) {
         if self.subscribers.is_empty() {
             return;
@@ -189,7 +189,7 @@ impl Hub {
     }
 }
 
-/// False if the subscriber is cut off.
+/// Appends an event to the queue of a subscriber. Returns false if the subscriber is disconnected.
 fn push(shared: &Shared, event: &Arc<Envelope>) -> bool {
     let mut queue = shared.queue();
     if queue.unread.len() >= CAPACITY && merge(&mut queue.unread, &event.event) {

@@ -42,7 +42,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts the tool in a task of its own, so that a tool that blocks its thread or panics harms
+    /// Starts the tool in its own task, so that a tool that blocks its thread or panics harms
     /// only itself.
     pub(crate) fn spawn(
         tool: Arc<dyn Tool>,

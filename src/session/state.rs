@@ -20,38 +20,38 @@ pub struct AgentState {
     pub system_prompt: Arc<str>,
     /// The model, as `provider/name`.
     pub model: Arc<str>,
-    /// How much it thinks.
+    /// How much the model thinks.
     pub thinking_level: ThinkingLevel,
-    /// Everything that was said.
+    /// All messages of the conversation.
     pub messages: History,
-    /// The tools of the present or last run.
+    /// The tools of the current or last run.
     pub tools: Vec<Arc<ToolSpec>>,
-    /// Whether a run goes on.
+    /// Whether a run is in progress.
     pub is_running: bool,
-    /// Whether a reply streams.
+    /// Whether a reply is streaming.
     pub is_streaming: bool,
-    /// The reply that streams, as far as it has come.
+    /// The part of the reply that has streamed so far.
     pub streaming_message: Option<AssistantMessage>,
-    /// What the host needs to open the session again; see
+    /// The host's settings for opening the session again; see
     /// [`RunContext::settings`](crate::RunContext::settings).
     pub settings: Option<Arc<Value>>,
-    /// Calls that have no result yet.
+    /// The calls that have no result yet.
     pub pending_tool_calls: Vec<CallId>,
-    /// Calls that wait for an answer from outside.
+    /// The actions that wait for decisions.
     pub pending_actions: Vec<ExternalAction>,
     /// The error of the last run.
     pub error: Option<Arc<str>>,
-    /// Steering messages that wait.
+    /// The steering messages that wait.
     pub steering_queue: Vec<Arc<Message>>,
-    /// How many of them are taken at a look.
+    /// How many of them the pattern takes at a time.
     pub steering_mode: QueueMode,
-    /// Follow-ups that wait.
+    /// The follow-ups that wait.
     pub follow_up_queue: Vec<Arc<Message>>,
-    /// How many of them are taken at a look.
+    /// How many of them the pattern takes at a time.
     pub follow_up_mode: QueueMode,
-    /// What had to be mended when the session was opened, a sentence for people; see
+    /// A sentence that says what was repaired when the session was opened; see
     /// [`Memory::repaired`](crate::Memory::repaired).
     pub repaired: Option<Arc<str>>,
-    /// A run that a crash interrupted; `Continue` goes on with it.
+    /// A run that a crash interrupted; `Continue` resumes it.
     pub interrupted_run: Option<RunId>,
 }
