@@ -49,7 +49,7 @@ async fn parallelism_is_limited_and_a_sequential_tool_ends_it() {
     }
 }
 
-/// C12 C13 C25 C50: each gives the model a clear error or a result, and the run goes on.
+/// C12 C13 C25 C50: each gives the model a clear error or a result, and the run continues.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_panics_hangs_chatters_or_is_unknown_gives_a_result_and_the_run_goes_on() {
     let tools = [

@@ -77,7 +77,7 @@ async fn a_source_that_fails_ends_the_run_with_an_error() {
     assert_eq!(
         harness.handle.continue_run().await.unwrap().end,
         RunStatus::Error,
-        "there is something to go on with"
+        "there is something to continue"
     );
 }
 

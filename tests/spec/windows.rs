@@ -379,7 +379,7 @@ async fn an_abort_behind_a_late_steer_starts_nothing() {
     assert_eq!(harness.model.requests().len(), 1);
 }
 
-/// C31 C57: the events of a call that suspends and goes on nest like those of any other.
+/// C31 C57: the events of a call that suspends and continues nest like those of any other.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_call_that_suspends_nest() {
     for decision in [Decision::Provide(Provided::Input(json!(1))), Decision::Deny("no".into())] {
