@@ -37,11 +37,11 @@ pub struct GenericAgent {
 }
 
 impl GenericAgent {
-    /// Opens a session and starts its task, which runs the input/output event loop. Returns a handle
-    /// for inputs and a stream with all events.
+    /// Opens a session and starts its task, which runs the input/output event loop. Returns a
+    /// handle for inputs and a stream with all events.
     ///
-    /// The session's log is read once, here. Queued requests in it start at once. A run that a crash
-    /// interrupted is reported by [`AgentState::interrupted_run`], and
+    /// The session's log is read once, here. Queued requests in it start at once. A run that a
+    /// crash interrupted is reported by [`AgentState::interrupted_run`], and
     /// [`AgentHandle::continue_run`] resumes it.
     ///
     /// The session ends when the last handle is dropped and the run in progress has ended.
@@ -141,8 +141,8 @@ impl RunContext {
         self
     }
 
-    /// Adds a value for tools, hooks, predicates and the pattern, which look it up by its type. It is
-    /// never logged and never sent to a model.
+    /// Adds a value for tools, hooks, predicates and the pattern, which look it up by its type. It
+    /// is never logged and never sent to a model.
     pub fn with<T: std::any::Any + Send + Sync>(mut self, value: T) -> Self {
         self.extensions = self.extensions.with(value);
         self

@@ -32,12 +32,12 @@
 //!
 //! # Extension points
 //!
-//! [`ChatModel`] streams a reply, [`Tool`] carries out a call, [`Memory`] stores the log of a session
-//! and [`SessionStore`] the logs of many,
+//! [`ChatModel`] streams a reply, [`Tool`] carries out a call, [`Memory`] stores the log of a
+//! session and [`SessionStore`] the logs of many,
 //! [`CompactionPolicy`](compaction::CompactionPolicy) shortens long conversations,
 //! [`Hooks`](hooks::Hooks) change single steps, and [`BehaviorPattern`] is the loop. Every reply
-//! streams. For whole messages, read `message_end` events or await [`AgentHandle::prompt`]; there is
-//! no stream mode to set.
+//! streams. For whole messages, read `message_end` events or await [`AgentHandle::prompt`]; there
+//! is no stream mode to set.
 //!
 //! ```
 //! use loopwright_core::testing::{Script, ScriptedModel};
@@ -63,7 +63,8 @@
 //!     }
 //! }
 //!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let model = ScriptedModel::new([Script::text("Good morning.")]);
 //! let agent = GenericAgent::builder(model, Once).system("You greet.").build()?;
 //! let (handle, mut events) = agent.run(RunContext::new()).await?;

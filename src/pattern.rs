@@ -70,7 +70,8 @@ use async_trait::async_trait;
 ///     }
 /// }
 ///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let model = ScriptedModel::new([Script::text("It is 41."), Script::text("It is 42.")]);
 /// let agent = GenericAgent::builder(model, CheckOnce).system("You calculate.").build()?;
 /// let (handle, _events) = agent.run(RunContext::new()).await?;

@@ -121,7 +121,8 @@ impl Session {
 
     /// Handles all commands that have arrived. After a failure the rest are still answered.
     pub(crate) async fn receive_all(&mut self) -> Result<(), MemoryError> {
-        // Ids are made, and known ones found, from what is in the log: so what is staged goes first.
+        // Ids are made, and known ones found, from what is in the log: so what is staged goes
+        // first.
         let mut result = self.journal.flush().await;
         while let Ok(command) = self.intake.commands.try_recv() {
             result = result.and(self.receive(command).await.map(drop));

@@ -140,8 +140,8 @@ impl AgentBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if two tools share a name, a name is invalid, or a schema is invalid. Without the feature
-    /// `schema`, also if a tool has only a schema.
+    /// Fails if two tools share a name, a name is invalid, or a schema is invalid. Without the
+    /// feature `schema`, also if a tool has only a schema.
     pub fn build(self) -> Result<GenericAgent, AgentError> {
         if let Some(output) = &self.output {
             Schema::compile_output(&output.schema).map_err(AgentError::OutputSchema)?;
@@ -194,8 +194,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a model that patterns and compaction can use by this name, such as a critic or a cheaper
-    /// model for summaries.
+    /// Adds a model that patterns and compaction can use by this name, such as a critic or a
+    /// cheaper model for summaries.
     pub fn model_named(mut self, name: impl Into<String>, model: impl ChatModel + 'static) -> Self {
         self.models.insert(name.into(), Arc::new(model));
         self
@@ -215,8 +215,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a source of tools, which are listed at the start of each run. Their names get the prefix,
-    /// and are made valid and unique.
+    /// Adds a source of tools, which are listed at the start of each run. Their names get the
+    /// prefix, and are made valid and unique.
     pub fn tool_source(
         mut self,
         prefix: impl Into<String>,
@@ -268,8 +268,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets what a user message does while calls wait for decisions; [`WhileAwaiting::Supersede`] by
-    /// default.
+    /// Sets what a user message does while calls wait for decisions; [`WhileAwaiting::Supersede`]
+    /// by default.
     pub fn while_awaiting(mut self, rule: WhileAwaiting) -> Self {
         self.while_awaiting = rule;
         self
@@ -287,8 +287,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the policy that keeps the conversation inside the model's context window. Without one, a
-    /// request that is too large ends its run with
+    /// Sets the policy that keeps the conversation inside the model's context window. Without one,
+    /// a request that is too large ends its run with
     /// [`ModelErrorKind::ContextOverflow`](crate::model::ModelErrorKind::ContextOverflow).
     pub fn compaction(mut self, policy: impl CompactionPolicy + 'static) -> Self {
         self.compaction = Some(Arc::new(policy));

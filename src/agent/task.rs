@@ -231,8 +231,8 @@ impl Task {
         }
     }
 
-    /// Compacts for a caller, as no request came that would do it. Starts a run if there is something to
-    /// compact.
+    /// Compacts for a caller, as no request came that would do it. Starts a run if there is
+    /// something to compact.
     async fn compact_for(&mut self, request: CompactionRequest) {
         let refuse = |why: &str| Err(InputError::NotCompacted(why.into()));
         let done = if self.session.journal.fold.batch.is_some() {

@@ -1,7 +1,7 @@
 //! The state of a session as a fold of its log, and the events of each entry.
 //!
-//! Only [`Fold::apply`] turns an entry into state and numbered events. The live session, a restart and
-//! a reader that reconnects all use it, so they cannot disagree.
+//! Only [`Fold::apply`] turns an entry into state and numbered events. The live session, a restart
+//! and a reader that reconnects all use it, so they cannot disagree.
 
 mod compacted;
 mod state;

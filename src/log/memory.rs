@@ -122,16 +122,6 @@ impl InMemory {
         InMemory(Arc::new(Mutex::new(entries)))
     }
 
-    #[doc(hidden)]
-    pub fn from_items(entries: Vec<LogEntry>) -> Self {
-        Self::from_entries(entries)
-    }
-
-    #[doc(hidden)]
-    pub fn items(&self) -> Vec<LogEntry> {
-        self.entries()
-    }
-
     /// Returns the entries of the log.
     pub fn entries(&self) -> Vec<LogEntry> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

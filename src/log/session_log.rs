@@ -58,14 +58,15 @@ impl SessionLog {
         SessionLog { fold, last_seq }
     }
 
-    /// Returns the numbered events of a log, read from its first entry. They are the events that the
-    /// session emitted, with the same numbers. Deltas and progress are not stored. The time of an
-    /// event is the last one in the log before it.
+    /// Returns the numbered events of a log, read from its first entry. They are the events that
+    /// the session emitted, with the same numbers. Deltas and progress are not stored. The time of
+    /// an event is the last one in the log before it.
     pub fn events(session: impl Into<Arc<str>>, entries: &[LogEntry]) -> Vec<Envelope> {
         Self::events_after(session, entries, 0)
     }
 
-    /// Returns the events for a reader that has seen the events up to number `after` and reconnects.
+    /// Returns the events for a reader that has seen the events up to number `after` and
+    /// reconnects.
     ///
     /// These are first an [`Update::Withdrawn`] for each reply whose deltas are void because it did
     /// not complete in the meantime (after a crash, or an abort before any text), and then the
@@ -78,8 +79,8 @@ impl SessionLog {
         Self::resume(session, entries, after).1
     }
 
-    /// Reads a log and returns it together with the [events after](Self::events_after) number `after`.
-    /// The log is folded once.
+    /// Reads a log and returns it together with the [events after](Self::events_after) number
+    /// `after`. The log is folded once.
     pub fn resume(
         session: impl Into<Arc<str>>,
         entries: &[LogEntry],
@@ -167,8 +168,8 @@ impl SessionLog {
         T::deserialize(&**self.fold.state.get(key)?).ok()
     }
 
-    /// Returns the start of a fork after the first `at` entries, or at the last end of a turn before
-    /// that. `None` means the last end of a turn in the log.
+    /// Returns the start of a fork after the first `at` entries, or at the last end of a turn
+    /// before that. `None` means the last end of a turn in the log.
     pub fn branch(entries: &[LogEntry], at: Option<u64>) -> Branch {
         let end = at.map_or(entries.len(), |at| (at as usize).min(entries.len()));
         let (mut fold, mut shared) = (Fold::default(), 0);

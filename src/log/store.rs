@@ -53,7 +53,8 @@ use crate::message::{Message, RunId, Usage};
 /// #     }
 /// # }
 ///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = InMemoryStore::new();
 /// let agent = GenericAgent::builder(ScriptedModel::new([Script::text("Hi.")]), Once).build()?;
 /// let (handle, _events) = agent.run(RunContext::new().stored(&store, "monday").await?).await?;
@@ -93,8 +94,8 @@ pub trait SessionStore: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`MemoryError::InUse`] while it is open, and [`MemoryError::HasBranches`] if others share the
-    /// start of its log.
+    /// [`MemoryError::InUse`] while it is open, and [`MemoryError::HasBranches`] if others share
+    /// the start of its log.
     async fn delete(&self, session: &str) -> Result<(), MemoryError>;
 
     /// Describes one session. The default finds it in [`SessionStore::sessions`].
@@ -244,8 +245,8 @@ impl SessionInfo {
         info
     }
 
-    /// Updates the description for the next entry of the log. The work does not depend on the length
-    /// of the log.
+    /// Updates the description for the next entry of the log. The work does not depend on the
+    /// length of the log.
     pub fn apply(&mut self, entry: &LogEntry) {
         self.entries += 1;
         match entry {

@@ -357,7 +357,10 @@ mod tests {
 
     #[test]
     fn a_complete_text_is_what_serde_json_makes_of_it() {
-        let text = r#" {"a" : [ ] , "b":[{},[[-0.5e-3,12345678901234567890]],"\t\/\u0041é"],"c":{"d":null,"e":false}} "#;
+        let text = concat!(
+            r#" {"a" : [ ] , "b":[{},[[-0.5e-3,12345678901234567890]],"\t\/\u0041é"],"#,
+            r#""c":{"d":null,"e":false}} "#
+        );
         let whole: Value = serde_json::from_str(text).unwrap();
         for cut in (0..=text.len()).filter(|cut| text.is_char_boundary(*cut)) {
             assert_eq!(of(&[&text[..cut], &text[cut..]]).value(), Some(&whole), "cut at {cut}");

@@ -38,7 +38,7 @@ pub enum Update {
         /// The text to append.
         delta: String,
     },
-    /// All deltas of this message are void: the attempt is retried, was lost in a crash, or produced
-    /// nothing.
+    /// All deltas of this message are void: the attempt is retried, was lost in a crash, or
+    /// produced nothing.
     Withdrawn,
 }

@@ -93,7 +93,8 @@ impl Ask {
         self
     }
 
-    /// Asks for JSON that fits `T`. The pattern reads it with [`Reply::output`](crate::Reply::output).
+    /// Asks for JSON that fits `T`. The pattern reads it with
+    /// [`Reply::output`](crate::Reply::output).
     pub fn output<T: JsonSchema>(mut self) -> Self {
         self.output = Some(Arc::new(OutputSchema::of::<T>()));
         self

@@ -36,7 +36,8 @@ pub(crate) enum Compacted {
     Done(Vec<Arc<Compaction>>),
     /// A steer interrupted it after these messages had been replaced.
     Interrupted(Vec<Arc<Compaction>>),
-    /// There is no summary and nothing was replaced: it was asked for, or the request fits as it is.
+    /// There is no summary and nothing was replaced: it was asked for, or the request fits as it
+    /// is.
     Failed(StepError),
 }
 

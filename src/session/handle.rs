@@ -38,7 +38,8 @@ use crate::session::state::AgentState;
 /// #     }
 /// # }
 ///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let model = ScriptedModel::new([Script::text("Good morning.")]);
 /// let agent = GenericAgent::builder(model, Once).build()?;
 /// let (handle, _events) = agent.run(RunContext::new()).await?;
@@ -134,8 +135,8 @@ impl AgentHandle {
         self.input(InputEvent::Abort).await.map(drop)
     }
 
-    /// Aborts the run and starts an empty conversation. Returns the texts of queued requests, steers and
-    /// follow-ups.
+    /// Aborts the run and starts an empty conversation. Returns the texts of queued requests,
+    /// steers and follow-ups.
     pub async fn reset(&self) -> Result<Vec<String>, InputError> {
         Ok(self.input(InputEvent::Reset).await?.withdrawn)
     }

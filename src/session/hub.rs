@@ -53,7 +53,8 @@ impl Shared {
 }
 
 impl EventStream {
-    /// Waits for the next event. Returns `None` when the session, or the run of the stream, has ended.
+    /// Waits for the next event. Returns `None` when the session, or the run of the stream, has
+    /// ended.
     ///
     /// Dropping the future loses no event.
     pub async fn next(&mut self) -> Option<Arc<Envelope>> {
@@ -65,8 +66,8 @@ impl EventStream {
         self.0.queue().unread.pop_front()
     }
 
-    /// Returns whether the stream ended because its reader was too slow. The missed events can be read
-    /// from the session's log.
+    /// Returns whether the stream ended because its reader was too slow. The missed events can be
+    /// read from the session's log.
     pub fn lagged(&self) -> bool {
         self.0.queue().lagged
     }

@@ -1,8 +1,8 @@
 //! The intake of a session: what a handle sends, and how inputs become entries of the log.
 //!
 //! An input takes the same path whether the session is idle or a run is in progress:
-//! [`Intake::accept`] checks it and stages its entry, and its receipt goes out when that is durable.
-//! Inputs that start or stop a run (`Continue`, `Abort`, `Reset`) are separated before, by
+//! [`Intake::accept`] checks it and stages its entry, and its receipt goes out when that is
+//! durable. Inputs that start or stop a run (`Continue`, `Abort`, `Reset`) are separated before, by
 //! [`Command::sort`].
 
 use std::collections::{HashMap, VecDeque};

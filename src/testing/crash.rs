@@ -189,7 +189,7 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         };
         let builder = (self.agent)(model.clone()).environment(FixedEnvironment::default());
         let agent = builder.wrap_tools(record).build().map_err(|why| why.to_string())?;
-        let log = InMemory::from_items(logged.to_vec());
+        let log = InMemory::from_entries(logged.to_vec());
         let queue = InputQueue::new(log.clone(), inputs);
         let cx = RunContext::new().session("s").memory(queue.clone());
         let (handle, mut events) = agent.run(cx).await.map_err(|why| why.to_string())?;
@@ -200,7 +200,7 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         }
         ended?;
         let state = handle.state().await.map_err(|why| why.to_string())?;
-        let entries = log.items();
+        let entries = log.entries();
         if !state.pending_tool_calls.is_empty() {
             return Err(format!("the calls {:?} have no result", state.pending_tool_calls));
         }

@@ -103,7 +103,7 @@ impl Harness {
     /// Simulates the death of the process: drops the session, and opens it from what is in its
     /// log.
     pub async fn restart(self) -> Harness {
-        let entries = self.memory.items();
+        let entries = self.memory.entries();
         self.restart_from(entries).await
     }
 
@@ -112,7 +112,7 @@ impl Harness {
         let Harness { handle, events, model, agent, .. } = self;
         drop((handle, events));
         // The dropped session may still write to the old memory.
-        let memory = InMemory::from_items(entries);
+        let memory = InMemory::from_entries(entries);
         let cx = RunContext::new().session("s").memory(memory.clone());
         let (handle, events) = agent.run(cx).await.unwrap_or_else(|e| fail(&e));
         Harness { handle, events, model, agent, memory }
@@ -171,13 +171,13 @@ impl Harness {
     /// the conversation in memory is the one in the log.
     pub async fn check(&self) {
         let state = self.handle.state().await.unwrap_or_else(|e| fail(&e));
-        check_log(&self.memory.items()).unwrap_or_else(|e| fail(&e));
+        check_log(&self.memory.entries()).unwrap_or_else(|e| fail(&e));
         if state.pending_tool_calls.is_empty() {
             check_transcript(&state.messages).unwrap_or_else(|e| fail(&e));
         }
         let lines =
             |messages: &[Arc<Message>]| messages.iter().map(|m| line(m)).collect::<Vec<_>>();
-        let logged = lines(&replay_messages(&self.memory.items()));
+        let logged = lines(&replay_messages(&self.memory.entries()));
         let current = lines(&state.messages);
         if logged != current {
             fail(&format!(

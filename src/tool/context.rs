@@ -25,8 +25,8 @@ pub struct Resolution {
     pub by: Option<String>,
 }
 
-/// Represents what a running tool reports to its session. Updates and the end use one channel, so no
-/// update follows the end.
+/// Represents what a running tool reports to its session. Updates and the end use one channel, so
+/// no update follows the end.
 pub(crate) enum Report {
     Update(CallId, ToolUpdate),
     End(CallId, Box<Outcome>),

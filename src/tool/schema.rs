@@ -143,10 +143,14 @@ mod tests {
     fn strings_become_what_is_wanted_when_they_are_that() {
         let schema = object(
             json!({"n": {"type": "integer"}, "x": {"type": "number"}, "b": {"type": "boolean"},
-            "a": {"type": "array", "items": {"type": "integer"}}, "o": {"type": "object"}, "s": {"type": "string"}}),
+            "a": {"type": "array", "items": {"type": "integer"}}, "o": {"type": "object"},
+            "s": {"type": "string"}}),
             &[],
         );
-        let raw = r#"{"n": "4", "x": "1.5", "b": "true", "a": "[\"1\", 2]", "o": "{\"k\": 1}", "s": "4"}"#;
+        let raw = concat!(
+            r#"{"n": "4", "x": "1.5", "b": "true", "#,
+            r#""a": "[\"1\", 2]", "o": "{\"k\": 1}", "s": "4"}"#
+        );
         let wanted = json!({"n": 4, "x": 1.5, "b": true, "a": [1, 2], "o": {"k": 1}, "s": "4"});
         assert_eq!(read(schema, raw).unwrap(), wanted);
     }
@@ -168,7 +172,8 @@ mod tests {
     #[test]
     fn null_is_absent_where_it_is_optional_and_kept_where_it_is_a_value() {
         let schema = object(
-            json!({"a": {"type": "string"}, "b": {"type": ["string", "null"]}, "c": {"type": "string"}}),
+            json!({"a": {"type": "string"}, "b": {"type": ["string", "null"]},
+                "c": {"type": "string"}}),
             &["c"],
         );
         assert_eq!(
@@ -185,7 +190,8 @@ mod tests {
             "$defs": {"P": {"type": "object", "additionalProperties": false, "properties": {
                 "n": {"type": "integer"}, "kept": {"type": ["integer", "null"]},
                 "kind": {"type": "string", "enum": ["a", "b"]}, "more": {"$ref": "#/$defs/Q"},
-            }}, "Q": {"type": "object", "properties": {"s": {"type": "string"}}, "additionalProperties": false}},
+            }}, "Q": {"type": "object", "properties": {"s": {"type": "string"}},
+                "additionalProperties": false}},
             "properties": {"list": {"type": "array", "items": {"$ref": "#/$defs/P"}},
                 "one": {"anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}]},
                 "either": {"oneOf": [{"type": "string"}, {"$ref": "#/$defs/Q"}]}},
@@ -202,8 +208,11 @@ mod tests {
 
     #[test]
     fn references_and_branches_are_followed() {
-        let schema = json!({"$defs": {"P": {"type": "object", "properties": {"n": {"type": "integer"}}}},
-            "type": "object", "properties": {"p": {"$ref": "#/$defs/P"}, "q": {"anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}]}}});
+        let schema = json!({
+            "$defs": {"P": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+            "type": "object", "properties": {
+                "p": {"$ref": "#/$defs/P"},
+                "q": {"anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}]}}});
         let read = read(schema, r#"{"p": "{\"n\": \"1\"}", "q": {"n": "2"}}"#).unwrap();
         assert_eq!(read, json!({"p": {"n": 1}, "q": {"n": 2}}));
     }

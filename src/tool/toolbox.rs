@@ -212,8 +212,8 @@ impl Toolbox {
     }
 }
 
-/// Collects tools without an error to handle, for tools that are known to be valid together, such as
-/// those of one crate. A tool that [`Toolbox::with_all`] would reject cannot be called in this
+/// Collects tools without an error to handle, for tools that are known to be valid together, such
+/// as those of one crate. A tool that [`Toolbox::with_all`] would reject cannot be called in this
 /// toolbox, and causes that error when the toolbox is added to an agent or to another toolbox.
 impl FromIterator<Arc<dyn Tool>> for Toolbox {
     fn from_iter<I: IntoIterator<Item = Arc<dyn Tool>>>(tools: I) -> Self {
@@ -263,8 +263,8 @@ pub(crate) struct AutoRules {
 pub(crate) type AutoPredicate = Arc<dyn Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync>;
 
 impl AutoRules {
-    /// Returns whether a call runs without approval. The tool's own rule applies first; without one,
-    /// read-only tools and those that these rules list do. A predicate that panics requires
+    /// Returns whether a call runs without approval. The tool's own rule applies first; without
+    /// one, read-only tools and those that these rules list do. A predicate that panics requires
     /// approval.
     pub(crate) fn can_auto_call(
         &self,

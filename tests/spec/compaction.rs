@@ -76,7 +76,7 @@ fn compactions(events: &[Arc<Envelope>]) -> Vec<Arc<Compaction>> {
 }
 
 fn detached(harness: &Harness) -> usize {
-    harness.memory.items().iter().filter(|item| matches!(item, LogEntry::Detached { .. })).count()
+    harness.memory.entries().iter().filter(|item| matches!(item, LogEntry::Detached { .. })).count()
 }
 
 /// Sends prompts and checks their replies: U:p1 A:r1 U:p2 A:r2 …
@@ -120,7 +120,7 @@ async fn older_messages_are_replaced_by_a_summary_in_the_requests_only() {
         (10, "A:r2/Stop"),
         "the history has all of it: {lines:?}"
     );
-    let log = harness.memory.items();
+    let log = harness.memory.entries();
     assert_eq!(
         SessionLog::of(&log).context().iter().map(|m| m.text()).nth(1).unwrap(),
         "Before: r1 to p3"

@@ -157,7 +157,7 @@ async fn a_restart_finishes_an_abort() {
     send(&harness, "go").await;
     harness.until(starts).await;
     harness.handle.abort().await.unwrap();
-    let mut log = harness.memory.items();
+    let mut log = harness.memory.entries();
     let requested = log.iter().position(|i| matches!(i, LogEntry::AbortRequested { .. })).unwrap();
     log.truncate(requested + 1);
     let mut harness = harness.restart_from(log).await;

@@ -267,7 +267,7 @@ async fn a_tool_that_was_not_offered_does_not_run_after_a_crash() {
     let hide = |a: AgentBuilder| a.prepare_tools(|_, spec| &*spec.name != "hidden");
     let harness = pi_with([calls(&["hidden"]), Script::text("ok")], &tools, hide).await;
     harness.handle.prompt("go").await.unwrap();
-    let log = harness.memory.items();
+    let log = harness.memory.entries();
     let replied = log.iter().position(|item| matches!(item, LogEntry::Replied { .. })).unwrap();
     let harness = pi_with([Script::text("ok")], &tools, hide)
         .await

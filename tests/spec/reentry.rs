@@ -50,7 +50,7 @@ async fn an_input_is_taken_once() {
 async fn a_complete_reply_is_returned_without_a_request() {
     let harness = pi([Script::text("ok")], &[]).await;
     harness.handle.prompt("go").await.unwrap();
-    let items = harness.memory.items();
+    let items = harness.memory.entries();
     let replied = items.iter().position(|i| matches!(i, LogEntry::Replied { .. })).unwrap();
     let harness = harness.restart_from(items[..=replied].to_vec()).await;
     let outcome = harness.handle.continue_run().await.unwrap();

@@ -58,7 +58,7 @@ impl Screen {
     async fn rejoin(&mut self, handle: &AgentHandle, memory: &InMemory) -> EventStream {
         let (items, events) = handle.join().await.unwrap();
         self.outputs.clear();
-        let emitted = SessionLog::events_after("s", &memory.items()[..items as usize], self.seq);
+        let emitted = SessionLog::events_after("s", &memory.entries()[..items as usize], self.seq);
         emitted.iter().for_each(|event| self.see(event));
         events
     }
@@ -116,7 +116,7 @@ async fn a_late_subscriber_gets_the_current_stream_from_its_start() {
         panic!()
     };
     assert_eq!(delta, "w0 w1 w2 ");
-    let emitted = SessionLog::events("s", &harness.memory.items()[..items as usize]);
+    let emitted = SessionLog::events("s", &harness.memory.entries()[..items as usize]);
     assert_eq!(emitted.last().unwrap().seq, first.seq);
     harness
         .until(|e| {
@@ -145,7 +145,7 @@ async fn a_reply_that_a_crash_cut_off_is_withdrawn_for_its_subscribers() {
     let mut screen = Screen::default();
     harness.until(is_delta).await;
     let (_, mut events) = harness.handle.join().await.unwrap();
-    SessionLog::events("s", &harness.memory.items()).iter().for_each(|event| screen.see(event));
+    SessionLog::events("s", &harness.memory.entries()).iter().for_each(|event| screen.see(event));
     screen.see(&events.next().await.unwrap());
     screen.see(&events.next().await.unwrap());
     assert_eq!(screen.streaming.len(), 1);
@@ -158,7 +158,7 @@ async fn a_reply_that_a_crash_cut_off_is_withdrawn_for_its_subscribers() {
     screen.rejoin(&harness.handle, &harness.memory).await;
     assert!(screen.streaming.is_empty(), "{screen:?}");
     let withdrawn = |after| {
-        let emitted = SessionLog::events_after("s", &harness.memory.items(), after);
+        let emitted = SessionLog::events_after("s", &harness.memory.entries(), after);
         emitted.iter().filter(|e| matches!(e.event, AgentEvent::MessageUpdate { .. })).count()
     };
     assert_eq!(withdrawn(early.seq), 1);
@@ -181,7 +181,7 @@ async fn after_any_number_the_rest_follows() {
     };
     let all = numbered(emitted);
     for after in 0..=all.len() {
-        let rest = SessionLog::events_after("s", &harness.memory.items(), after as u64);
+        let rest = SessionLog::events_after("s", &harness.memory.entries(), after as u64);
         let rest: Vec<(u64, String)> =
             rest.iter().map(|e| (e.seq, format!("{:?}", e.event))).collect();
         assert_eq!(rest, all[after..]);
@@ -194,7 +194,7 @@ async fn a_log_that_is_resumed_says_what_the_log_says() {
     let mut harness = harness().await;
     send(&harness, "go").await;
     harness.run_end().await;
-    let items = harness.memory.items();
+    let items = harness.memory.entries();
     for cut in 0..=items.len() {
         let items = &items[..cut];
         let (whole, events) = (SessionLog::of(items), SessionLog::events("s", items));

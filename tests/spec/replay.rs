@@ -15,9 +15,9 @@ async fn replays(
     options: fn(AgentBuilder) -> AgentBuilder,
 ) {
     let lines: Vec<String> =
-        harness.memory.items().iter().map(|item| serde_json::to_string(item).unwrap()).collect();
+        harness.memory.entries().iter().map(|item| serde_json::to_string(item).unwrap()).collect();
     for replay in [
-        Replay::from_entries(harness.memory.items()),
+        Replay::from_entries(harness.memory.entries()),
         Replay::from_jsonl(&lines.join("\n")).unwrap(),
     ] {
         let agent =
@@ -221,7 +221,7 @@ async fn several_processes() {
         .await
         .unwrap();
     harness.handle.wait_for_idle().await;
-    let log = harness.memory.items();
+    let log = harness.memory.entries();
     for cut in 1..=log.len() {
         for way in 0..4 {
             let replied =
@@ -260,7 +260,7 @@ async fn the_first_request_that_differs_is_reported() {
     let harness = pi([calls(&["x", "y"]), Script::text("one"), Script::text("two")], &tools).await;
     harness.handle.prompt("go").await.unwrap();
     harness.handle.prompt("on").await.unwrap();
-    let replay = Replay::from_entries(harness.memory.items());
+    let replay = Replay::from_entries(harness.memory.entries());
     let like = || GenericAgent::builder(replay.model(), PiPattern).tools(replay.tools());
     replay.run(&like().build().unwrap()).await.unwrap();
 
@@ -294,7 +294,7 @@ async fn the_first_request_that_differs_is_reported() {
         _ => BeforeEnd::Default,
     });
     let found = replay.run(&more.build().unwrap()).await.unwrap_err();
-    assert_eq!(found.entry(), Some(harness.memory.items().len() - 1), "{found}");
+    assert_eq!(found.entry(), Some(harness.memory.entries().len() - 1), "{found}");
 
     let asks_twice = does(|step| {
         Box::pin(async move {
@@ -335,7 +335,7 @@ async fn the_first_request_that_differs_is_reported() {
 async fn an_agent_with_another_model_or_other_tools_is_reported() {
     let harness = pi([calls(&["x"]), Script::text("one")], &[TestTool::new("x")]).await;
     harness.handle.prompt("go").await.unwrap();
-    let replay = Replay::from_entries(harness.memory.items());
+    let replay = Replay::from_entries(harness.memory.entries());
     let model = ScriptedModel::new([calls(&["x"]), Script::text("one")]);
     let agent = GenericAgent::builder(model, PiPattern).tools(replay.tools()).build().unwrap();
     let found = replay.run(&agent).await.unwrap_err();

@@ -113,7 +113,7 @@ async fn the_events_of_a_log_are_those_that_were_emitted() {
             numbered.push((event.seq, event.run_id, event.event.clone()));
         }
     }
-    let logged = SessionLog::events("s", &harness.memory.items());
+    let logged = SessionLog::events("s", &harness.memory.entries());
     assert_eq!(
         logged.into_iter().map(|e| (e.seq, e.run_id, e.event)).collect::<Vec<_>>(),
         numbered

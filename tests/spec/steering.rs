@@ -242,7 +242,7 @@ async fn accounted(harness: &mut Harness, text: &str) -> bool {
     let queued = state.steering_queue.iter().filter(|m| m.text() == text).count();
     let back = harness
         .memory
-        .items()
+        .entries()
         .iter()
         .filter(|i| matches!(i, LogEntry::RunEnded { handed_back, .. } if !handed_back.is_empty()))
         .count();

@@ -82,7 +82,7 @@ async fn a_custom_event_is_an_entry_of_the_log() {
     assert!(
         harness
             .memory
-            .items()
+            .entries()
             .iter()
             .any(|i| matches!(i, LogEntry::Emitted { data, .. } if **data == json!({"at": 1})))
     );
@@ -125,7 +125,7 @@ async fn a_detached_request_is_counted_and_logged_and_emits_no_events() {
         LogEntry::Detached { message, .. } => message.text() == "too long",
         _ => false,
     };
-    assert!(harness.memory.items().iter().any(logged));
+    assert!(harness.memory.entries().iter().any(logged));
 }
 
 /// C49 C67: A detached request counts as a turn, and its tokens count as those of the run: either
@@ -216,7 +216,12 @@ async fn a_pattern_that_takes_no_input_is_called_once() {
     harness.handle.wait_for_idle().await;
     assert_eq!(harness.transcript().await, ["U:go"]);
     assert_eq!(
-        harness.memory.items().iter().filter(|i| matches!(i, LogEntry::RunStarted { .. })).count(),
+        harness
+            .memory
+            .entries()
+            .iter()
+            .filter(|i| matches!(i, LogEntry::RunStarted { .. }))
+            .count(),
         1
     );
 }
@@ -246,7 +251,7 @@ async fn queues_can_be_cleared() {
     harness.handle.steer("s").await.unwrap();
     harness.handle.follow_up("f").await.unwrap();
     assert_eq!(harness.handle.clear_queues().await.unwrap(), ["s", "f"]);
-    assert!(harness.memory.items().last().unwrap().must_be_durable(), "it was acknowledged");
+    assert!(harness.memory.entries().last().unwrap().must_be_durable(), "it was acknowledged");
     let last = harness.drain_events().pop().unwrap();
     assert_eq!(last.event, AgentEvent::QueueUpdate { steering: vec![], follow_up: vec![] });
     harness.handle.prompt("go").await.unwrap();

@@ -182,7 +182,7 @@ async fn a_detached_stream_that_is_always_ready_can_be_aborted() {
     send(&harness, "go").await;
     harness.handle.abort().await.unwrap();
     harness.handle.wait_for_idle().await;
-    assert!(!harness.memory.items().iter().any(|i| matches!(i, LogEntry::Detached { .. })));
+    assert!(!harness.memory.entries().iter().any(|i| matches!(i, LogEntry::Detached { .. })));
 }
 
 /// C47 C48: an abort during which a hook panics closes the batch all the same.

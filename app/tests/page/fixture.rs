@@ -48,7 +48,7 @@ impl Fixture {
             drop(handle);
             while events.next().await.is_some() {}
         });
-        write(&dir, memory.items());
+        write(&dir, memory.entries());
         Fixture::at(dir, &[])
     }
 

@@ -36,7 +36,7 @@ async fn chat(
     let (message, history, settings) = request.into_parts();
     let permit = shared.runs.acquire(client).await?;
     let agent = shared.agents.for_chat(&settings).await?;
-    let memory = InMemory::from_items(history::log_entries(&history)?);
+    let memory = InMemory::from_entries(history::log_entries(&history)?);
     let failed = |error: &dyn std::fmt::Display| {
         ApiError::new(ErrorKind::Internal, format!("The run could not be started: {error}."))
     };

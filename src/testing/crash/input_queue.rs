@@ -61,7 +61,7 @@ impl InputQueue {
         let mut state = self.state();
         let input =
             state.unsent.front().is_some_and(is_due).then(|| state.unsent.pop_front())??;
-        let log_len = self.log.items().len();
+        let log_len = self.log.entries().len();
         state.sent.push(SentInput { number: input.number, log_len });
         Some(input)
     }

@@ -80,7 +80,7 @@ impl SharedReplay {
     pub(super) fn open(&self, epoch: usize) -> InMemory {
         let Epoch { start, end, .. } = self.epochs[epoch];
         self.progress().enter_epoch(epoch, &self.log, start, end);
-        InMemory::from_items(self.log[..start].to_vec())
+        InMemory::from_entries(self.log[..start].to_vec())
     }
 
     /// Sets the handle to which the inputs are sent, and sends those that are due.

@@ -26,7 +26,7 @@ async fn a_new_session_is_empty_and_at_rest() {
 async fn the_state_is_as_it_was_given() {
     let before = pi([Script::text("hello")], &[]).await;
     before.handle.prompt("hi").await.unwrap();
-    let log = InMemory::from_items(before.memory.items());
+    let log = InMemory::from_entries(before.memory.entries());
     let options = |a: AgentBuilder| {
         a.system("Be brief.").thinking(ThinkingLevel::Low).tool(TestTool::new("x"))
     };

@@ -87,7 +87,7 @@ async fn a_call_without_a_result_gets_one_before_the_next_message() {
     let harness =
         pi([calls(&["x"]), Script::text("ok"), Script::text("ok")], &[TestTool::new("x")]).await;
     harness.handle.prompt("go").await.unwrap();
-    let items = harness.memory.items();
+    let items = harness.memory.entries();
     let cut = items.iter().position(|i| matches!(i, LogEntry::Replied { .. })).unwrap() + 1;
     let harness = harness.restart_from(items[..cut].to_vec()).await;
     harness.handle.prompt("never mind").await.unwrap();

@@ -246,7 +246,7 @@ async fn a_steer_during_a_compaction_is_answered_completely_also_after_a_crash()
     let lines = harness.transcript().await;
     let end = (end_of(&emitted), lines.len(), lines.last().unwrap().as_str());
     assert_eq!(end, (RunStatus::Done, 12, "A:{}/Stop"), "{lines:#?}");
-    let log = harness.memory.items();
+    let log = harness.memory.entries();
     for cut in 1..=log.len() {
         let harness = pi_with((0..9).map(|_| fits()), &tools, options)
             .await
@@ -292,7 +292,7 @@ async fn a_session_with_compactions_cut_after_every_entry_continues() {
     let emitted = harness.drain_events();
     check_events(&emitted).unwrap();
     harness.check().await;
-    let log = harness.memory.items();
+    let log = harness.memory.entries();
     let numbered = |event: &AgentEvent| {
         !matches!(event, AgentEvent::MessageUpdate { .. })
             && !matches!(event, AgentEvent::MessageStart { role: Role::Assistant, .. })
@@ -316,7 +316,7 @@ async fn a_session_with_compactions_cut_after_every_entry_continues() {
         }
         harness.handle.wait_for_idle().await;
         harness.check().await;
-        let items = harness.memory.items();
+        let items = harness.memory.entries();
         if past.run().is_some() && asked {
             let done = items.iter().filter(|i| {
                 matches!(i, LogEntry::Compacted { why: CompactionCause::Asked { .. }, .. })

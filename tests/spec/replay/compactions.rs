@@ -12,7 +12,7 @@ fn overflow() -> Script {
 fn compacted(harness: &Harness) -> Vec<LogEntry> {
     harness
         .memory
-        .items()
+        .entries()
         .iter()
         .filter(|item| matches!(item, LogEntry::Compacted { .. }))
         .cloned()
@@ -63,7 +63,7 @@ async fn compactions_of_the_agent() {
         harness_with(batches.chain([Script::text("done")]), |agent| agent.max_turns(4)).await;
     harness.handle.prompt("go").await.unwrap();
     assert!(
-        harness.memory.items().iter().all(|item| !matches!(item, LogEntry::Detached { .. })),
+        harness.memory.entries().iter().all(|item| !matches!(item, LogEntry::Detached { .. })),
         "no turn is left for the summary"
     );
     assert_eq!(compacted(&harness).len(), 1);
@@ -104,7 +104,7 @@ async fn compactions_of_many_steps() {
         harness.handle.prompt(format!("p{n}")).await.unwrap();
     }
     harness.handle.compact(Some("all")).await.unwrap();
-    assert!(compacted(&harness).len() > 4, "{:?}", harness.memory.items());
+    assert!(compacted(&harness).len() > 4, "{:?}", harness.memory.entries());
     replays_pi(&harness).await;
 }
 
@@ -202,7 +202,7 @@ async fn compactions_requested_within_a_run() {
             }
             harness.handle.wait_for_idle().await;
             harness.handle.prompt("p4").await.unwrap();
-            let items = harness.memory.items();
+            let items = harness.memory.entries();
             let run = items.split(|item| matches!(item, LogEntry::RunEnded { .. })).nth(2).unwrap();
             let why = |item: &LogEntry| {
                 if let LogEntry::Compacted { why, .. } = item { Some(why.clone()) } else { None }
@@ -269,7 +269,7 @@ async fn compactions_and_several_processes() {
     talk(&whole, 1..5).await;
     assert_eq!(whole.handle.compact(Some("all")).await.unwrap().len(), 1);
     talk(&whole, 5..6).await;
-    let log = whole.memory.items();
+    let log = whole.memory.entries();
     for cut in 1..=log.len() {
         let harness = harness((0..6).map(|n| Script::text(&format!("more {n}")))).await;
         let harness = harness.restart_from(log[..cut].to_vec()).await;
@@ -290,7 +290,7 @@ async fn another_policy_is_a_difference() {
     script.extend([Script::text("sum"), Script::text("r4"), Script::text("r5")]);
     let harness = harness(script).await;
     talk(&harness, 1..6).await;
-    let replay = Replay::from_entries(harness.memory.items());
+    let replay = Replay::from_entries(harness.memory.entries());
     let like = || GenericAgent::builder(replay.model(), PiPattern).tools(replay.tools());
     let with = |policy: Keep| like().compaction(policy).build().unwrap();
     replay.run(&with(KEEP)).await.unwrap();
@@ -312,7 +312,7 @@ async fn another_policy_is_a_difference() {
     let harness = self::harness(script).await;
     talk(&harness, 1..4).await;
     harness.handle.compact(None).await.unwrap();
-    let replay = Replay::from_entries(harness.memory.items());
+    let replay = Replay::from_entries(harness.memory.entries());
     let agent = |policy| {
         GenericAgent::builder(replay.model(), PiPattern).compaction(policy).build().unwrap()
     };
@@ -360,11 +360,11 @@ async fn a_policy_is_tried_with_a_log() {
         handle.prompt(format!("p{n}")).await.unwrap();
     }
     assert_eq!(
-        memory.items().iter().filter(|item| matches!(item, LogEntry::Compacted { .. })).count(),
+        memory.entries().iter().filter(|item| matches!(item, LogEntry::Compacted { .. })).count(),
         1
     );
     for (window, same) in [(2600, true), (100_000, false)] {
-        let replay = Replay::from_entries(memory.items()).window(window);
+        let replay = Replay::from_entries(memory.entries()).window(window);
         let agent =
             GenericAgent::builder(replay.model(), PiPattern).compaction(policy()).build().unwrap();
         let replayed = replay.run(&agent).await;

@@ -215,7 +215,7 @@ async fn a_thousand_turns_stay_inside_the_window() {
         Vec::<String>::new(),
         "every request is valid and inside the window"
     );
-    let entries = memory.items();
+    let entries = memory.entries();
     check_log(&entries).unwrap();
     let history = SessionLog::of(&entries).messages();
     let all = turns(&history);
