@@ -65,12 +65,18 @@ use crate::tool::ToolList;
 /// }
 ///
 /// use futures_util::StreamExt;
+/// use loopwright_core::Message;
+/// use loopwright_core::message::{MessageId, UserMessage};
 /// use loopwright_core::testing::{Script, ScriptedModel};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let inner = ScriptedModel::new([Script::text("Hello.")]);
 /// let model = ShortReplies { inner: inner.clone(), max_tokens: 100 };
-/// model.stream(ChatRequest::default()).collect::<Vec<_>>().await;
+/// let mut request = ChatRequest::default();
+/// let question = Message::new(MessageId(1), UserMessage::from("Hello?"));
+/// request.messages = vec![question.into()].into();
+/// let events: Vec<_> = model.stream(request).collect().await;
+/// assert!(matches!(events.last(), Some(ModelEvent::Done { .. })));
 /// assert_eq!(inner.requests()[0].max_tokens, Some(100));
 /// # }
 /// ```

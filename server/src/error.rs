@@ -7,6 +7,7 @@ use std::fmt;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use loopwright_core::error::Failure;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -107,12 +108,16 @@ impl IntoResponse for ApiError {
 
 /// Describes why a server could not be set up, in a sentence for its operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigError(pub(crate) String);
+pub struct ConfigError(pub(crate) Failure);
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        self.0.fmt(f)
     }
 }
 
-impl std::error::Error for ConfigError {}
+impl std::error::Error for ConfigError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}

@@ -210,10 +210,11 @@ impl ServerBuilder {
     /// Returns a [`ConfigError`] if the token has fewer than 16 characters.
     pub fn build(self) -> Result<Server, ConfigError> {
         if self.token.as_ref().is_some_and(|token| token.chars().count() < MIN_TOKEN_CHARS) {
-            return Err(ConfigError(format!(
+            let why = format!(
                 "The token is too short: give one of at least {MIN_TOKEN_CHARS} characters, such \
                  as `openssl rand -hex 16` makes."
-            )));
+            );
+            return Err(ConfigError(why.into()));
         }
         let metrics = Arc::<Metrics>::default();
         let runs = RunQuota::new(self.limits.runs_per_client, self.limits.runs);

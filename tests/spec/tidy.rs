@@ -2,6 +2,7 @@
 
 mod claims;
 mod code;
+mod documents;
 mod edges;
 mod layers;
 mod style;

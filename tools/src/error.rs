@@ -3,6 +3,7 @@
 use std::io;
 
 use loopwright_core::ToolError;
+use loopwright_core::error::Failure;
 
 /// Reports why a file or directory could not be accessed.
 ///
@@ -15,8 +16,9 @@ pub enum WorkspaceError {
     Root {
         /// The path given as the root.
         root: String,
-        /// The system's error text.
-        why: String,
+        /// The system's error.
+        #[source]
+        why: Failure,
     },
     /// Reports a path that leads out of the root.
     #[error(
@@ -82,8 +84,9 @@ pub enum WorkspaceError {
         path: String,
         /// The failed operation as a participle, such as "read".
         what: &'static str,
-        /// The system's error text.
-        why: String,
+        /// The system's error.
+        #[source]
+        why: Failure,
     },
 }
 
@@ -118,7 +121,12 @@ impl WorkspaceError {
     /// Wraps an I/O error of no particular kind.
     pub(crate) fn io(path: String, what: &'static str, error: &io::Error) -> Self {
         let text = error.to_string();
-        let why = text.split(" (os error").next().unwrap_or(&text).to_lowercase();
+        let why = Failure::new(text.split(" (os error").next().unwrap_or(&text).to_lowercase());
+        // An I/O error cannot be cloned, but the system's can be built again from its number.
+        let why = match error.raw_os_error() {
+            Some(number) => why.with_source(io::Error::from_raw_os_error(number)),
+            None => why,
+        };
         WorkspaceError::Io { path, what, why }
     }
 }

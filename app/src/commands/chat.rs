@@ -29,7 +29,7 @@ const HELP: &str = "\
 A line is a request; while the agent works, a line steers it.
 /compact TEXT summarise older turns, following the instructions in TEXT if given
 /continue     continue a run that was interrupted or has failed
-/later TEXT   queue a message until the agent would otherwise stop
+/later TEXT   queue a follow-up
 /help         show this text
 /quit         leave: a run is aborted, pending calls stay open
 Ctrl-C        abort the run; a second one, or one while idle, leaves";
@@ -210,7 +210,7 @@ impl Chat {
             ("/later", State::Idle) if !rest.is_empty() => self.request(rest).await?,
             ("/later", _) if !rest.is_empty() => {
                 self.handle.follow_up(rest).await?;
-                output::info("Queued until the agent would otherwise stop.");
+                output::info("Queued as a follow-up.");
                 self.repeat_question();
             }
             (command, _) if is_command(command) => {

@@ -179,7 +179,7 @@ fn what_is_for_later_waits_until_the_agent_would_stop() {
     first.text("Hm.");
     chat.out.until("Hm.");
     chat.line("/later Now goats");
-    chat.err.until("Queued until the agent would otherwise stop.");
+    chat.err.until("Queued as a follow-up.");
     chat.line("Louder");
     chat.err.until("Queued for the next model request.");
     first.end("stop");
@@ -210,7 +210,7 @@ fn requests_after_a_follow_up_and_a_steer(pattern: &str) -> Vec<Vec<String>> {
     first.text("Hm.");
     chat.out.until("Hm.");
     chat.line("/later Now goats");
-    chat.err.until("Queued until the agent would otherwise stop.");
+    chat.err.until("Queued as a follow-up.");
     chat.line("Louder");
     chat.err.until("Queued for the next model request.");
     first.end("stop");

@@ -318,7 +318,7 @@ fn what_had_waited_runs_first_and_is_shown() {
         chat.line("One");
         let request = server.request();
         chat.line("/later Two");
-        chat.err.until("Queued until the agent would otherwise stop.");
+        chat.err.until("Queued as a follow-up.");
         chat.kill();
         drop(request);
         let rest = if resume {

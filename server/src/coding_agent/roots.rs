@@ -1,8 +1,10 @@
 //! The directories that clients may work in.
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use loopwright_core::error::Failure;
 use loopwright_tools::Workspace;
 
 use crate::agents::AgentRejection;
@@ -24,11 +26,12 @@ impl Roots {
     /// Opens these directories, failing if one is not a directory.
     pub(super) fn open(roots: &[PathBuf]) -> Result<Self, ConfigError> {
         let open = |root: &PathBuf| {
-            let fail = |error: &dyn std::fmt::Display| {
-                ConfigError(format!("The root {} cannot be used: {error}.", root.display()))
+            let fail = |error: Box<dyn Error + Send + Sync>| {
+                let why = format!("The root {} cannot be used: {error}.", root.display());
+                ConfigError(Failure::new(why).with_source(error))
             };
-            let real = std::fs::canonicalize(root).map_err(|error| fail(&error))?;
-            let workspace = Workspace::open(&real).map_err(|error| fail(&error))?;
+            let real = std::fs::canonicalize(root).map_err(|error| fail(error.into()))?;
+            let workspace = Workspace::open(&real).map_err(|error| fail(error.into()))?;
             Ok(Root { path: workspace.root().to_owned(), workspace, real })
         };
         Ok(Roots(roots.iter().map(open).collect::<Result<_, _>>()?))

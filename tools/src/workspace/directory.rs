@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
+use loopwright_core::error::Failure;
 
 use super::root::{Result, Root, Workspace};
 use crate::error::WorkspaceError;
@@ -23,7 +24,7 @@ impl Workspace {
         let (dir, path) = self.open_dir(path)?;
         let fail = |e: io::Error| WorkspaceError::Root {
             root: path.display().to_string(),
-            why: e.to_string(),
+            why: Failure::new(e.to_string()).with_source(e),
         };
         let real = std::fs::canonicalize(stable_path(&dir, &path)).map_err(fail)?;
         Ok(Workspace { root: Arc::new(Root { dir, path: real.clone(), real }), stamps: None })

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, FileType, Metadata};
 use loopwright_core::ToolError;
+use loopwright_core::error::Failure;
 
 use super::stamp::ReadStamps;
 use crate::error::{WorkspaceError, printable};
@@ -56,7 +57,7 @@ impl Workspace {
     pub fn open(root: &Path) -> Result<Self> {
         let fail = |e: io::Error| WorkspaceError::Root {
             root: root.display().to_string(),
-            why: e.to_string(),
+            why: Failure::new(e.to_string()).with_source(e),
         };
         let path = std::path::absolute(root).map_err(fail)?;
         let real = std::fs::canonicalize(root).map_err(fail)?;

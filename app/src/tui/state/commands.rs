@@ -21,7 +21,7 @@ pub(crate) const COMMANDS: [Command; 12] = [
     command("fork", "[mN]", "continue from here, or from message N, in a new session"),
     command("compact", "[TEXT]", "summarise older turns; TEXT instructs the summary"),
     command("continue", "", "continue a run that was interrupted or failed"),
-    command("later", "TEXT", "queue TEXT until the agent would otherwise stop"),
+    command("later", "TEXT", "queue TEXT as a follow-up"),
     command("tools", "", "list the agent's tools"),
     command("export", "[FILE]", "write the conversation to a Markdown file"),
     command("help", "", "list keys and commands"),

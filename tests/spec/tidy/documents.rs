@@ -1,0 +1,65 @@
+//! The documents name files that exist and list every separate test.
+
+use std::path::{Path, PathBuf};
+
+use super::{ROOT, read, rust_files};
+
+/// Returns the Markdown files at the root and in `docs/`, relative to the root.
+fn documents() -> Vec<PathBuf> {
+    let folders = ["", "docs", "docs/design"];
+    let files = folders.iter().flat_map(|folder| {
+        let entries = Path::new(ROOT).join(folder).read_dir().unwrap();
+        entries.map(move |entry| Path::new(folder).join(entry.unwrap().file_name()))
+    });
+    files.filter(|file| file.extension().is_some_and(|ext| ext == "md")).collect()
+}
+
+/// A document names a Rust file by its path or by the end of it, such as `fold/compacted.rs`.
+#[test]
+fn rust_files_named_in_documents_exist() {
+    let files = rust_files();
+    for document in documents() {
+        let text = read(&document);
+        for name in text.split('`').skip(1).step_by(2).filter(|name| name.ends_with(".rs")) {
+            let exists = files.iter().any(|file| file.ends_with(name));
+            assert!(exists, "{} names `{name}`, which does not exist", document.display());
+        }
+    }
+}
+
+#[test]
+fn links_of_documents_lead_to_files_that_exist() {
+    for document in documents() {
+        let folder = Path::new(ROOT).join(&document).parent().unwrap().to_owned();
+        let text = read(&document);
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        for link in links.filter(|link| !link.is_empty() && !link.contains("://")) {
+            assert!(folder.join(link).exists(), "{} links to {link}", document.display());
+        }
+    }
+}
+
+/// `cargo test` leaves out targets with `test = false`; `docs/testing.md` has their commands.
+#[test]
+fn every_separate_test_and_benchmark_is_listed() {
+    let page = read("docs/testing.md");
+    for folder in ["", "facade", "patterns", "memory", "providers", "tools", "server", "app"] {
+        let manifest = read(Path::new(folder).join("Cargo.toml"));
+        for (kind, flag) in [("[[test]]", "--test"), ("[[bench]]", "--bench")] {
+            let targets = manifest
+                .split(kind)
+                .skip(1)
+                .map(|rest| rest.split("\n[").next().unwrap_or_default().trim_start_matches('\n'));
+            for target in targets.filter(|target| target.contains("test = false")) {
+                let name = target.split('"').nth(1).unwrap();
+                let command = format!("{flag} {name}`");
+                assert!(page.contains(&command), "docs/testing.md does not have `{command}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_architecture_page_is_at_most_10_kilobytes() {
+    assert!(read("ARCHITECTURE.md").len() <= 10 * 1024);
+}
