@@ -94,12 +94,12 @@ pub mod tool;
 
 /// Contains the inputs and the events of a session.
 pub mod event {
-    pub use crate::log::event::{
-        AgentEvent, Envelope, ExternalAction, Parent, Role, RunCause, RunOutcome, RunStatus,
-    };
+    pub use crate::log::action::ExternalAction;
+    pub use crate::log::event::{AgentEvent, Envelope, Parent, Role};
     pub use crate::log::input::{
         ActionResult, Decision, InputEvent, Prompt, Provided, QueueKind, QueueMode, Urgency,
     };
+    pub use crate::log::outcome::{RunCause, RunOutcome, RunStatus};
     pub use crate::model::Update;
     pub use crate::session::hub::EventStream;
 }

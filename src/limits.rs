@@ -26,7 +26,7 @@ pub struct Limits {
     /// decision or `Continue` resumed; unlimited by default. The run ends as soon as it is reached.
     pub wall_time: Option<Duration>,
     /// The time limit of a tool call whose tool sets none; 120 s by default.
-    pub tool_time: Duration,
+    pub tool_timeout: Duration,
     /// The maximum number of bytes of text in a tool result; 64 KiB by default. The middle of a
     /// longer text is left out, and the result says so.
     pub tool_result_bytes: usize,
@@ -43,7 +43,7 @@ impl Default for Limits {
             tokens: None,
             cost: None,
             wall_time: None,
-            tool_time: Duration::from_secs(120),
+            tool_timeout: Duration::from_secs(120),
             tool_result_bytes: 64 * 1024,
             parallel_calls: 8,
             output_retries: 2,
@@ -77,8 +77,8 @@ impl Limits {
     }
 
     /// Sets the time limit of a tool call whose tool sets none.
-    pub fn tool_time(mut self, time: Duration) -> Self {
-        self.tool_time = time;
+    pub fn tool_timeout(mut self, time: Duration) -> Self {
+        self.tool_timeout = time;
         self
     }
 

@@ -3,6 +3,7 @@
 //! A session is an append-only log of [`LogEntry`] values. [`Memory`] stores one session's log,
 //! [`SessionStore`] the logs of many; [`SessionLog`] reads a log without opening the session.
 
+pub(crate) mod action;
 pub(crate) mod calls;
 pub(crate) mod check;
 pub(crate) mod compaction;
@@ -10,9 +11,12 @@ pub(crate) mod conversation;
 pub(crate) mod entry;
 pub(crate) mod event;
 pub(crate) mod fold;
+pub(crate) mod in_memory_store;
 pub(crate) mod input;
 pub(crate) mod memory;
+pub(crate) mod outcome;
 pub(crate) mod queue;
+pub(crate) mod session_info;
 pub(crate) mod session_log;
 pub(crate) mod store;
 pub(crate) mod turn;
@@ -20,8 +24,8 @@ pub(crate) mod turn;
 pub use crate::error::MemoryError;
 pub use check::{check_log, replay_messages};
 pub use entry::LogEntry;
+pub use in_memory_store::InMemoryStore;
 pub use memory::{InMemory, Memory};
+pub use session_info::{PendingAction, PendingFilter, SessionInfo};
 pub use session_log::{Branch, SessionLog};
-pub use store::{
-    InMemoryStore, PendingAction, PendingFilter, SearchHit, SessionInfo, SessionStore,
-};
+pub use store::{SearchHit, SessionStore};

@@ -3,6 +3,10 @@
 //! A [`Message`] is immutable once it is in a session and is shared as `Arc<Message>`, so a history
 //! is never copied.
 
+mod content;
+mod tool;
+mod usage;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -11,8 +15,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::encoded::Encoded;
+use content::join_text;
 
 pub use crate::ids::{CallId, InputId, MessageId, RunId};
+pub use content::Content;
+pub use tool::{ResultStatus, ToolCall, ToolResult};
+pub use usage::Usage;
 
 /// Shares a conversation with a model without copying it.
 pub type History = Arc<Vec<Arc<Message>>>;
@@ -104,47 +112,6 @@ impl Message {
             _ => true,
         }
     }
-}
-
-/// Represents one item of the content of a user message or a tool result.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "type", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Content {
-    /// Text.
-    Text {
-        /// The text.
-        text: String,
-    },
-    /// An image.
-    Image {
-        /// Its media type, such as `image/png`.
-        media_type: String,
-        /// Its bytes in base64.
-        data: String,
-    },
-}
-
-impl Content {
-    /// Builds a text.
-    pub fn text(text: impl Into<String>) -> Self {
-        Content::Text { text: text.into() }
-    }
-
-    /// Builds an image from its media type and its bytes in base64.
-    pub fn image(media_type: impl Into<String>, data: impl Into<String>) -> Self {
-        Content::Image { media_type: media_type.into(), data: data.into() }
-    }
-}
-
-fn join_text(content: &[Content]) -> String {
-    let mut out = String::new();
-    for item in content {
-        if let Content::Text { text } = item {
-            out.push_str(text);
-        }
-    }
-    out
 }
 
 /// Holds a message of the user. A string converts into one.
@@ -254,38 +221,6 @@ pub enum ContentPart {
     ToolCall(ToolCall),
 }
 
-/// Holds a tool call as the model wrote it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[non_exhaustive]
-pub struct ToolCall {
-    /// The id, unique in the session.
-    pub id: CallId,
-    /// The tool's name.
-    pub name: Arc<str>,
-    /// The JSON text of the arguments, unchanged; it may be malformed.
-    pub arguments: Arc<str>,
-    /// The provider's signature, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signature: Option<Arc<str>>,
-}
-
-impl ToolCall {
-    /// Builds a call without a signature.
-    pub fn new(
-        id: impl Into<CallId>,
-        name: impl Into<Arc<str>>,
-        arguments: impl Into<Arc<str>>,
-    ) -> Self {
-        ToolCall { id: id.into(), name: name.into(), arguments: arguments.into(), signature: None }
-    }
-
-    /// Sets the provider's signature.
-    pub fn signature(mut self, signature: impl Into<Option<Arc<str>>>) -> Self {
-        self.signature = signature.into();
-        self
-    }
-}
-
 /// Says why a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -306,86 +241,6 @@ pub enum StopReason {
     Aborted,
     /// An error cut it off.
     Error,
-}
-
-/// Holds the one result of one tool call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[non_exhaustive]
-pub struct ToolResult {
-    /// The call that it belongs to.
-    pub call: CallId,
-    /// The tool's name.
-    pub name: Arc<str>,
-    /// How the call ended.
-    pub status: ResultStatus,
-    /// The content for the model.
-    pub content: Vec<Content>,
-    /// Data for a user interface; never sent to a model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<Arc<Value>>,
-    /// Whether the tool asks that the run ends after this batch, without another request.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub terminate: bool,
-}
-
-impl ToolResult {
-    /// Builds a result without details that does not end the run.
-    pub fn new(
-        call: impl Into<CallId>,
-        name: impl Into<Arc<str>>,
-        status: ResultStatus,
-        content: Vec<Content>,
-    ) -> Self {
-        ToolResult {
-            call: call.into(),
-            name: name.into(),
-            status,
-            content,
-            details: None,
-            terminate: false,
-        }
-    }
-
-    /// Sets the data for a user interface.
-    pub fn details(mut self, details: impl Into<Option<Arc<Value>>>) -> Self {
-        self.details = details.into();
-        self
-    }
-
-    /// Asks that the run ends after this batch.
-    pub fn terminate(mut self) -> Self {
-        self.terminate = true;
-        self
-    }
-
-    /// Returns its texts, joined.
-    pub fn text(&self) -> String {
-        join_text(&self.content)
-    }
-
-    /// Returns whether the call failed or did not run, as the model sees it.
-    pub fn is_error(&self) -> bool {
-        self.status != ResultStatus::Ok
-    }
-}
-
-/// Says how a tool call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ResultStatus {
-    /// It ran, or a decision provided its result.
-    Ok,
-    /// It could not run, or it failed.
-    Error,
-    /// The user, a hook, or a later message of the user refused it.
-    Denied,
-    /// A steer or the end of the run came before it started.
-    Skipped,
-    /// It was cancelled.
-    Aborted,
-    /// A crash cut it off; it may have had effects.
-    OutcomeUnknown,
 }
 
 /// Holds a message of the application.
@@ -420,58 +275,3 @@ body_from!(
     ToolResult: ToolResult,
     Custom: CustomMessage
 );
-
-/// Counts the tokens of one request, or the sum of several. `input` contains neither cache reads
-/// nor cache writes, so [`Usage::total`] is the sum of the four; `reasoning` is part of `output`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct Usage {
-    /// Input tokens at full price.
-    pub input: u64,
-    /// Output tokens, including reasoning.
-    pub output: u64,
-    /// Input tokens read from the provider's cache.
-    pub cache_read: u64,
-    /// Input tokens written to the provider's cache.
-    pub cache_write: u64,
-    /// Output tokens spent on reasoning.
-    pub reasoning: u64,
-}
-
-impl Usage {
-    /// Builds the usage of a request without cache and reasoning.
-    pub fn new(input: u64, output: u64) -> Self {
-        Usage { input, output, ..Self::default() }
-    }
-
-    /// Sets the input tokens that were read from and written to the cache.
-    pub fn cache(mut self, read: u64, write: u64) -> Self {
-        self.cache_read = read;
-        self.cache_write = write;
-        self
-    }
-
-    /// Sets how many of the output tokens were spent on reasoning.
-    pub fn reasoning(mut self, tokens: u64) -> Self {
-        self.reasoning = tokens;
-        self
-    }
-
-    /// Returns the sum of input, output, cache reads and cache writes.
-    pub fn total(&self) -> u64 {
-        [self.output, self.cache_read, self.cache_write]
-            .into_iter()
-            .fold(self.input, u64::saturating_add)
-    }
-}
-
-impl std::ops::AddAssign for Usage {
-    fn add_assign(&mut self, more: Usage) {
-        self.input = self.input.saturating_add(more.input);
-        self.output = self.output.saturating_add(more.output);
-        self.cache_read = self.cache_read.saturating_add(more.cache_read);
-        self.cache_write = self.cache_write.saturating_add(more.cache_write);
-        self.reasoning = self.reasoning.saturating_add(more.reasoning);
-    }
-}

@@ -3,14 +3,14 @@
 //! One task owns the session and lends it to the pattern as a `StepContext`. There is no lock: the
 //! owner of `&mut Session` is the single writer. Each part owns its state: [`Journal`] the log,
 //! [`Intake`] what has been sent, [`Executor`] the running tools, [`StreamingReply`] the reply in
-//! progress, [`Compactor`] the state of compactions.
+//! progress, [`CompactionState`] the state of compactions.
 
 pub(crate) mod ask;
 pub(crate) mod batch;
 pub(crate) mod budget;
 pub(crate) mod close;
 pub(crate) mod compaction;
-pub(crate) mod compactor;
+pub(crate) mod compaction_state;
 pub(crate) mod config;
 pub(crate) mod detached;
 pub(crate) mod executor;
@@ -23,7 +23,7 @@ pub(crate) mod layers;
 pub(crate) mod panics;
 pub(crate) mod reply;
 pub(crate) mod request;
-pub(crate) mod running;
+pub(crate) mod running_tool;
 pub(crate) mod state;
 pub(crate) mod stream;
 
@@ -42,7 +42,7 @@ use crate::log::input::QueueKind;
 use crate::log::memory::Memory;
 use crate::message::MessageKind;
 use crate::model::Update;
-use crate::session::compactor::Compactor;
+use crate::session::compaction_state::CompactionState;
 use crate::session::config::Config;
 use crate::session::executor::Executor;
 use crate::session::hooks::HookContext;
@@ -58,7 +58,7 @@ pub(crate) struct Session {
     pub(crate) intake: Intake,
     pub(crate) executor: Executor,
     pub(crate) reply: StreamingReply,
-    pub(crate) compactor: Compactor,
+    pub(crate) compactor: CompactionState,
     pub(crate) config: Arc<Config>,
     pub(crate) id: Arc<str>,
     /// The host's values for the current run.
@@ -82,7 +82,7 @@ impl Session {
             intake: Intake::new(commands),
             executor: Executor::new(config.tools.clone()),
             reply: StreamingReply::default(),
-            compactor: Compactor::default(),
+            compactor: CompactionState::default(),
             config,
             id,
             extensions: Extensions::new(),

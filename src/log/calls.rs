@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::log::event::{AgentEvent, ExternalAction};
+use crate::log::action::ExternalAction;
+use crate::log::event::AgentEvent;
 use crate::log::input::{Decision, Provided};
 use crate::message::{Message, StopReason, ToolCall};
 use crate::tool::Resolution;

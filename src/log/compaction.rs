@@ -359,7 +359,7 @@ pub(crate) fn tool_tokens(tool: &ToolSpec) -> u64 {
 
 /// Tracks the size of the conversation that requests contain, in tokens.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Load {
+pub(crate) struct ContextSize {
     /// The estimated tokens of the messages.
     pub(crate) messages: u64,
     /// The provider's count for a request and its reply, and the estimate of the messages at that
@@ -367,7 +367,7 @@ pub(crate) struct Load {
     counted: Option<(u64, u64)>,
 }
 
-impl Load {
+impl ContextSize {
     pub(crate) fn add(&mut self, message: &Message) {
         self.messages += message.tokens();
     }

@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::error::{ActionRequest, ModelErrorKind};
 use crate::limits::Limit;
 use crate::log::compaction::CompactionCause;
-use crate::log::event::{RunCause, RunStatus};
 use crate::log::input::{Decision, QueueKind, Urgency};
+use crate::log::outcome::{RunCause, RunStatus};
 use crate::message::{CallId, InputId, Message, MessageId, RunId};
 use crate::model::OutputSchema;
 

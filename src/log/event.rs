@@ -6,102 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::error::{ActionRequest, ModelErrorKind};
-use crate::limits::Limit;
+use crate::log::action::ExternalAction;
 use crate::log::compaction::Compaction;
 use crate::log::input::Decision;
-use crate::message::{CallId, InputId, Message, MessageId, ResultStatus, RunId, Usage};
+use crate::log::outcome::{RunCause, RunOutcome};
+use crate::message::{CallId, Message, MessageId, ResultStatus, RunId};
 use crate::model::Update;
 use crate::tool::ToolUpdate;
-
-/// Describes what the agent needs from outside: the decision on a call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[non_exhaustive]
-pub struct ExternalAction {
-    /// The call.
-    pub call: CallId,
-    /// The tool's name.
-    pub name: Arc<str>,
-    /// The arguments that would run, after coercion and hooks.
-    pub arguments: Arc<Value>,
-    /// The digest of the action. The decision must name it, so that nobody approves arguments that
-    /// they have not seen.
-    pub digest: Arc<str>,
-    /// What a suspended tool needs; `None` asks for the approval of the call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<Arc<ActionRequest>>,
-}
-
-impl ExternalAction {
-    /// Describes the approval of a call.
-    pub fn new(
-        call: impl Into<CallId>,
-        name: impl Into<Arc<str>>,
-        arguments: impl Into<Arc<Value>>,
-        digest: impl Into<Arc<str>>,
-    ) -> Self {
-        ExternalAction {
-            call: call.into(),
-            name: name.into(),
-            arguments: arguments.into(),
-            digest: digest.into(),
-            request: None,
-        }
-    }
-
-    /// Sets what a suspended tool needs.
-    pub fn request(mut self, request: impl Into<Option<Arc<ActionRequest>>>) -> Self {
-        self.request = request.into();
-        self
-    }
-}
-
-/// Says what started a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum RunCause {
-    /// A request of the user.
-    UserRequest(InputId),
-    /// A decision on an external action.
-    ActionResult(CallId),
-    /// `Continue`, with the input of its message if it has one.
-    Continue(Option<InputId>),
-    /// A steer that arrived while an action was pending, or too late for the previous run.
-    Steer,
-    /// An abort or a reset while an action was pending.
-    Abort,
-    /// A request to compact the conversation. The run does nothing else unless another input
-    /// arrives.
-    Compact {
-        /// Instructions for the summary.
-        instructions: Option<Arc<str>>,
-    },
-}
-
-impl RunCause {
-    /// Returns whether the counters of the limits are reset.
-    pub(crate) fn is_fresh(&self) -> bool {
-        matches!(self, RunCause::UserRequest(_) | RunCause::Steer | RunCause::Compact { .. })
-    }
-}
-
-/// Says how a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum RunStatus {
-    /// The agent finished.
-    Done,
-    /// Calls wait for decisions.
-    AwaitingAction,
-    /// It was aborted.
-    Aborted,
-    /// It failed.
-    Error,
-    /// A budget is used up.
-    Limit,
-}
 
 /// Holds an event with its number, session, run and time. Serialised as one flat object with the
 /// `type` of the event.
@@ -318,46 +229,11 @@ impl Message {
     }
 }
 
-/// Describes how a run ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[non_exhaustive]
-pub struct RunOutcome {
-    /// How the run ended.
-    pub end: RunStatus,
-    /// The text of the error, if it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<Arc<str>>,
-    /// The kind of the model's error, if it was one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub model_error: Option<ModelErrorKind>,
-    /// The budget that was used up, if that ended the run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<Limit>,
-    /// The tokens used since the last request of the user.
-    pub usage: Usage,
-    /// The cost since the last request of the user in US dollars, as far as prices are known.
-    pub cost: f64,
-    /// The typed value, if an output schema was set and the run ended with `Done`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<Arc<Value>>,
-    /// The texts of queued messages that were not delivered and are handed back.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub handed_back: Vec<String>,
-    /// The text of the last reply, empty if there is none.
-    pub text: String,
-}
-
-impl RunOutcome {
-    /// Returns the typed value as `T`, or `None` if there is none or it is of another type.
-    pub fn output<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
-        T::deserialize(self.value.as_deref()?).ok()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::UserMessage;
+    use crate::log::outcome::RunStatus;
+    use crate::message::{Usage, UserMessage};
 
     /// Returns one event of each kind.
     fn all() -> [AgentEvent; 16] {

@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::log::action::ExternalAction;
 use crate::log::calls::{Batch, Call, Phase};
 use crate::log::entry::LogEntry;
-use crate::log::event::{AgentEvent, ExternalAction, RunCause, RunOutcome};
+use crate::log::event::AgentEvent;
 use crate::log::input::QueueKind;
+use crate::log::outcome::{RunCause, RunOutcome};
 use crate::log::queue::QueuedMessage;
 use crate::log::turn::Turn;
 use crate::message::{AssistantMessage, InputId, Message, MessageKind, RunId};

@@ -6,10 +6,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::environment::{Environment, SystemEnvironment};
+use crate::log::action::ExternalAction;
 use crate::log::entry::LogEntry;
-use crate::log::event::{AgentEvent, Envelope, ExternalAction, RunStatus};
+use crate::log::event::{AgentEvent, Envelope};
 use crate::log::fold::Fold;
 use crate::log::input::QueueKind;
+use crate::log::outcome::RunStatus;
 use crate::message::{History, InputId, Message, MessageId, RunId};
 use crate::model::Update;
 

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, StepError};
 use crate::log::entry::LogEntry;
-use crate::log::event::RunCause;
 use crate::log::input::{Decision, QueueKind, QueueMode, Urgency};
+use crate::log::outcome::RunCause;
 use crate::message::{CallId, History, InputId, Message, MessageKind, ResultStatus};
 use crate::model::ThinkingLevel;
 use crate::pattern::context::AgentContext;

@@ -16,7 +16,7 @@ use crate::session::executor::{Executor, Ready, finish};
 use crate::session::hooks::ToolCallInfo;
 use crate::session::intake::Accepted;
 use crate::session::layers::CallRefused;
-use crate::session::running::yield_once;
+use crate::session::running_tool::yield_once;
 use crate::tool::toolbox::digest;
 use crate::tool::{Effect, ToolOutput, ToolSpec};
 

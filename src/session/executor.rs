@@ -16,7 +16,7 @@ use crate::message::{CallId, ResultStatus, ToolResult};
 use crate::session::hooks::ToolCallInfo;
 use crate::session::journal::Journal;
 use crate::session::layers::HookLayers;
-use crate::session::running::{Running, shortened};
+use crate::session::running_tool::{RunningTool, shortened};
 use crate::tool::toolbox::digest;
 use crate::tool::{Outcome, Report, ToolContext, ToolOutput, Toolbox};
 
@@ -37,7 +37,7 @@ pub(crate) struct Ready {
 pub(crate) enum ToolEvent {
     Report(Report),
     /// The time limit of the call has expired.
-    Expired(CallId),
+    TimedOut(CallId),
 }
 
 /// Owns the tools of the current run and their calls.
@@ -45,7 +45,7 @@ pub(crate) struct Executor {
     pub(crate) tools: Toolbox,
     /// Calls that have neither started nor been put to the user.
     pub(crate) ready: BTreeMap<CallId, Ready>,
-    running: BTreeMap<CallId, Running>,
+    running: BTreeMap<CallId, RunningTool>,
     reports: Option<(mpsc::Sender<Report>, mpsc::Receiver<Report>)>,
 }
 
@@ -90,7 +90,7 @@ impl Executor {
             resolution: call.resolution.clone(),
         };
         let id = info.call.clone();
-        let running = Running::spawn(tool, cx, info, hooks, limits.tool_time);
+        let running = RunningTool::spawn(tool, cx, info, hooks, limits.tool_timeout);
         self.running.insert(id, running);
     }
 
@@ -104,11 +104,11 @@ impl Executor {
     /// future loses nothing.
     pub(crate) async fn next_event(&mut self) -> ToolEvent {
         let (_, reports) = self.reports.get_or_insert_with(|| mpsc::channel(REPORT_CAPACITY));
-        let next = self.running.iter().map(|(id, running)| (running.expires(), id)).min();
-        let Some((expires, call)) = next else { return std::future::pending().await };
+        let next = self.running.iter().map(|(id, running)| (running.timeout_at(), id)).min();
+        let Some((timeout, call)) = next else { return std::future::pending().await };
         tokio::select! { biased;
             Some(report) = reports.recv() => ToolEvent::Report(report),
-            () = tokio::time::sleep_until(expires) => ToolEvent::Expired(call.clone()),
+            () = tokio::time::sleep_until(timeout) => ToolEvent::TimedOut(call.clone()),
         }
     }
 
@@ -121,9 +121,9 @@ impl Executor {
         time: u64,
     ) -> Result<(), StepError> {
         match event {
-            ToolEvent::Expired(id) => {
+            ToolEvent::TimedOut(id) => {
                 if let Some(running) = self.running.remove(&id) {
-                    let (status, why) = running.give_up();
+                    let (status, why) = running.time_out();
                     finish(journal, limits, &id, status, ToolOutput::text(why));
                 }
             }
@@ -174,7 +174,7 @@ fn end(
     journal: &mut Journal,
     limits: &Limits,
     id: CallId,
-    running: Running,
+    running: RunningTool,
     outcome: Outcome,
     time: u64,
 ) -> Result<(), StepError> {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::InputError;
+use crate::log::action::ExternalAction;
 use crate::log::compaction::Compaction;
-use crate::log::event::{ExternalAction, RunOutcome};
 use crate::log::input::{ActionResult, Decision, InputEvent, Prompt};
+use crate::log::outcome::RunOutcome;
 use crate::message::{CallId, InputId};
 use crate::session::hub::{EventStream, Subscriber};
 use crate::session::intake::{Ack, Caller, Command, Input, Receipt};

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use crate::extensions::Extensions;
-use crate::log::event::ExternalAction;
+use crate::log::action::ExternalAction;
 use crate::message::{CallId, Message, ToolResult, UserMessage};
 use crate::tool::ToolSpec;
 

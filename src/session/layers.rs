@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use serde_json::Value;
 
-use crate::log::event::ExternalAction;
+use crate::log::action::ExternalAction;
 use crate::message::{Message, ToolResult, UserMessage};
 use crate::session::hooks::{
     BeforeEnd, BeforeToolCall, Conversation, EndCheck, HookContext, Hooks, PrepareTools,

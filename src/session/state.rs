@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::log::event::ExternalAction;
+use crate::log::action::ExternalAction;
 use crate::log::input::QueueMode;
 use crate::message::{AssistantMessage, CallId, History, Message, RunId};
 use crate::model::ThinkingLevel;

@@ -60,7 +60,7 @@ pub struct ToolSpec {
     /// Whether a steer with [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) cancels it.
     pub interruptible: bool,
     /// The time limit of a call; `None` means
-    /// [`Limits::tool_time`](crate::agent::Limits::tool_time).
+    /// [`Limits::tool_timeout`](crate::agent::Limits::tool_timeout).
     pub timeout: Option<Duration>,
     /// The time without an update after which a call is cancelled; `None` means no such limit.
     pub idle_timeout: Option<Duration>,

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::log::action::ExternalAction;
 use crate::log::calls::{Batch, Call, Phase};
-use crate::log::compaction::{Compaction, Load};
-use crate::log::event::{ExternalAction, RunCause, RunOutcome};
+use crate::log::compaction::{Compaction, ContextSize};
 use crate::log::input::Decision;
+use crate::log::outcome::{RunCause, RunOutcome};
 use crate::log::queue::{Queue, QueuedMessage};
 use crate::log::turn::{Spent, Turn};
 use crate::message::{CallId, History, InputId, Message, MessageId, MessageKind, RunId};
@@ -25,7 +26,7 @@ pub(crate) struct Fold {
     /// The messages of the next request, before hooks.
     pub(crate) context: History,
     /// The size of the context.
-    pub(crate) load: Load,
+    pub(crate) load: ContextSize,
     /// The last compaction.
     pub(crate) active_summary: Option<ActiveSummary>,
     pub(crate) batch: Option<Batch>,

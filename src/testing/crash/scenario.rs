@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::log::action::ExternalAction;
 use crate::log::compaction::CompactionCause;
 use crate::log::entry::LogEntry;
-use crate::log::event::{ExternalAction, RunCause};
 use crate::log::input::{Decision, InputEvent, Prompt, Provided};
+use crate::log::outcome::RunCause;
 use crate::testing::script::Script;
 
 /// Describes a session for [`crash_at_every_entry`](super::crash_at_every_entry): the replies of

@@ -8,9 +8,9 @@ use super::compaction_step::{CompactionStep, is_interrupted};
 use crate::error::StepError;
 use crate::log::compaction::CompactionCause;
 use crate::log::entry::LogEntry;
-use crate::log::event::{RunCause, RunStatus};
 use crate::log::fold::Fold;
 use crate::log::input::{ActionResult, InputEvent, Prompt, QueueKind};
+use crate::log::outcome::{RunCause, RunStatus};
 use crate::message::MessageKind;
 
 /// The part of a log that one process wrote.

@@ -11,7 +11,7 @@ use crate::log::compaction::{
     SummaryRequest, check_range,
 };
 use crate::log::entry::LogEntry;
-use crate::log::event::RunCause;
+use crate::log::outcome::RunCause;
 use crate::message::MessageKind;
 
 /// Compacts where the log does, and into what the log has.

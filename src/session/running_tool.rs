@@ -1,4 +1,4 @@
-//! Running tools: what the session keeps of each, and how its task ended.
+//! RunningTool tools: what the session keeps of each, and how its task ended.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const CANCEL_GRACE: Duration = Duration::from_millis(200);
 const KEPT_OUTPUT_BYTES: usize = 64 * 1024;
 
 /// A tool that runs.
-pub(crate) struct Running {
+pub(crate) struct RunningTool {
     pub(crate) cancel: CancellationToken,
     _task: AbortOnDrop,
     deadline: Instant,
@@ -41,7 +41,7 @@ pub(crate) struct Running {
     output: OutputBuffer,
 }
 
-impl Running {
+impl RunningTool {
     /// Starts the tool in its own task, so that a tool that blocks its thread or panics harms
     /// only itself.
     pub(crate) fn spawn(
@@ -50,7 +50,7 @@ impl Running {
         info: ToolCallInfo,
         hooks: HookLayers,
         timeout: Duration,
-    ) -> Running {
+    ) -> RunningTool {
         let spec = info.tool.clone();
         let reports: mpsc::Sender<Report> = cx.reports.clone();
         let cancel = cx.cancel.clone();
@@ -63,7 +63,7 @@ impl Running {
         });
         let now = Instant::now();
         let timeout = spec.timeout.unwrap_or(timeout);
-        Running {
+        RunningTool {
             cancel,
             _task: AbortOnDrop(task.abort_handle()),
             deadline: now + timeout,
@@ -83,13 +83,13 @@ impl Running {
         self.cancelled = Some((ResultStatus::Aborted, why));
     }
 
-    /// Returns when the call is given up unless something happens.
-    pub(crate) fn expires(&self) -> Instant {
+    /// Returns when the timeout of the call expires: that of the whole call, or the idle timeout.
+    pub(crate) fn timeout_at(&self) -> Instant {
         self.idle.map_or(self.deadline, |(_, until)| until.min(self.deadline))
     }
 
-    /// Returns the result of a call that is given up at [`Running::expires`].
-    pub(crate) fn give_up(self) -> (ResultStatus, String) {
+    /// Returns the result of a call whose timeout has expired.
+    pub(crate) fn time_out(self) -> (ResultStatus, String) {
         self.cancel.cancel();
         let timed_out = |time: Duration, what: &str| {
             let why =

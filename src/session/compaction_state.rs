@@ -1,4 +1,4 @@
-//! [`Compactor`], the state of compactions.
+//! [`CompactionState`], the state of compactions.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::tool::ToolList;
 
 /// Owns the state of compactions between requests.
 #[derive(Default)]
-pub(crate) struct Compactor {
+pub(crate) struct CompactionState {
     /// The result of the compaction that the current run was started for.
     pub(crate) result: Option<Result<Vec<Arc<Compaction>>, InputError>>,
     /// The estimated tokens of these tools and the system prompt.

@@ -1,0 +1,94 @@
+//! Causes and outcomes of runs.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::ModelErrorKind;
+use crate::limits::Limit;
+use crate::message::{CallId, InputId, Usage};
+
+/// Says what started a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RunCause {
+    /// A request of the user.
+    UserRequest(InputId),
+    /// A decision on an external action.
+    ActionResult(CallId),
+    /// `Continue`, with the input of its message if it has one.
+    Continue(Option<InputId>),
+    /// A steer that arrived while an action was pending, or too late for the previous run.
+    Steer,
+    /// An abort or a reset while an action was pending.
+    Abort,
+    /// A request to compact the conversation. The run does nothing else unless another input
+    /// arrives.
+    Compact {
+        /// Instructions for the summary.
+        instructions: Option<Arc<str>>,
+    },
+}
+
+impl RunCause {
+    /// Returns whether the counters of the limits are reset.
+    pub(crate) fn is_fresh(&self) -> bool {
+        matches!(self, RunCause::UserRequest(_) | RunCause::Steer | RunCause::Compact { .. })
+    }
+}
+
+/// Says how a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RunStatus {
+    /// The agent finished.
+    Done,
+    /// Calls wait for decisions.
+    AwaitingAction,
+    /// It was aborted.
+    Aborted,
+    /// It failed.
+    Error,
+    /// A budget is used up.
+    Limit,
+}
+
+/// Describes how a run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct RunOutcome {
+    /// How the run ended.
+    pub end: RunStatus,
+    /// The text of the error, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Arc<str>>,
+    /// The kind of the model's error, if it was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_error: Option<ModelErrorKind>,
+    /// The budget that was used up, if that ended the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    /// The tokens used since the last request of the user.
+    pub usage: Usage,
+    /// The cost since the last request of the user in US dollars, as far as prices are known.
+    pub cost: f64,
+    /// The typed value, if an output schema was set and the run ended with `Done`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Arc<Value>>,
+    /// The texts of queued messages that were not delivered and are handed back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handed_back: Vec<String>,
+    /// The text of the last reply, empty if there is none.
+    pub text: String,
+}
+
+impl RunOutcome {
+    /// Returns the typed value as `T`, or `None` if there is none or it is of another type.
+    pub fn output<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
+        T::deserialize(self.value.as_deref()?).ok()
+    }
+}

@@ -1,0 +1,188 @@
+//! Descriptions of sessions and their pending actions.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::log::action::ExternalAction;
+use crate::log::entry::LogEntry;
+use crate::message::{RunId, Usage};
+
+/// Describes a session, for lists of sessions. A store that keeps it beside the log must update it
+/// with [`SessionInfo::apply`], in the same transaction as the append.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct SessionInfo {
+    /// The session.
+    pub id: Arc<str>,
+    /// The number of entries in its log.
+    pub entries: u64,
+    /// The start of its first run in milliseconds since 1970; zero if there was none.
+    pub started: u64,
+    /// The last time in its log (an opening, the start or the end of a run, an action that became
+    /// pending), in milliseconds since 1970. For a fork that has not been opened, that is a time of
+    /// its parent, or the time of the fork if it ended a run.
+    pub changed: u64,
+    /// The first line of the first request, at most 120 characters; empty if there is none.
+    pub title: String,
+    /// The session that it was forked from, and the number of entries that it shares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<(Arc<str>, u64)>,
+    /// The run in progress, or the run that a crash interrupted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// The tokens of all replies, including those that a fork shares.
+    #[serde(default)]
+    pub usage: Usage,
+    /// The cost of all replies in US dollars, as far as prices are known, including those that a
+    /// fork shares. The costs of a session and its forks therefore do not add up.
+    #[serde(default)]
+    pub cost: f64,
+    /// The host's settings for opening it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Arc<Value>>,
+    /// The pending actions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<PendingAction>,
+}
+
+/// The maximum number of characters of a title.
+const MAX_TITLE_CHARS: usize = 120;
+
+impl SessionInfo {
+    /// Describes a session without entries.
+    pub fn new(id: impl Into<Arc<str>>) -> Self {
+        SessionInfo {
+            id: id.into(),
+            entries: 0,
+            started: 0,
+            changed: 0,
+            title: String::new(),
+            parent: None,
+            run: None,
+            usage: Usage::default(),
+            cost: 0.0,
+            settings: None,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Describes a session with this log.
+    pub fn of(id: impl Into<Arc<str>>, entries: &[LogEntry]) -> Self {
+        let mut info = Self::new(id);
+        entries.iter().for_each(|entry| info.apply(entry));
+        info
+    }
+
+    /// Updates the description for the next entry of the log. The work does not depend on the
+    /// length of the log.
+    pub fn apply(&mut self, entry: &LogEntry) {
+        self.entries += 1;
+        match entry {
+            LogEntry::Opened { time, .. } => self.changed = self.changed.max(*time),
+            LogEntry::RunStarted { run, time, .. } => {
+                (self.run, self.changed) = (Some(*run), *time);
+                if self.started == 0 {
+                    self.started = *time;
+                }
+            }
+            LogEntry::RunEnded { time, .. } => (self.run, self.changed) = (None, *time),
+            LogEntry::Queued { message, .. } if self.title.is_empty() => {
+                let text = message.text();
+                self.title = text
+                    .trim()
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .chars()
+                    .take(MAX_TITLE_CHARS)
+                    .collect();
+            }
+            LogEntry::Replied { message, cost } | LogEntry::Detached { message, cost } => {
+                if let Some(reply) = message.as_assistant() {
+                    self.usage += reply.usage;
+                }
+                self.cost += cost.filter(|cost| cost.is_finite()).unwrap_or(0.0);
+            }
+            LogEntry::Settings { settings } => self.settings = Some(settings.clone()),
+            LogEntry::CallAwaiting { call, name, arguments, digest, request, time } => {
+                self.changed = *time;
+                let (call, name, arguments) = (call.clone(), name.clone(), arguments.clone());
+                let action = ExternalAction {
+                    call,
+                    name,
+                    arguments,
+                    digest: digest.clone(),
+                    request: request.clone(),
+                };
+                self.pending.push(PendingAction { session: self.id.clone(), since: *time, action });
+            }
+            LogEntry::Decided { call, .. } => {
+                self.pending.retain(|pending| pending.action.call != *call)
+            }
+            LogEntry::CallFinished { result } => {
+                if let Some(result) = result.as_tool_result() {
+                    self.pending.retain(|pending| pending.action.call != result.call);
+                }
+            }
+            LogEntry::Reset => self.pending.clear(),
+            _ => {}
+        }
+    }
+}
+
+/// Holds a pending action of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct PendingAction {
+    /// The session.
+    pub session: Arc<str>,
+    /// The time since which it waits, in milliseconds since 1970.
+    pub since: u64,
+    /// The action.
+    #[serde(flatten)]
+    pub action: ExternalAction,
+}
+
+/// Selects the actions that [`SessionStore::pending`] returns; all by default.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct PendingFilter {
+    session: Option<Arc<str>>,
+    tool: Option<Arc<str>>,
+    before: Option<u64>,
+}
+
+impl PendingFilter {
+    /// Selects all actions.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Selects only actions of this session.
+    pub fn session(mut self, session: impl Into<Arc<str>>) -> Self {
+        self.session = Some(session.into());
+        self
+    }
+
+    /// Selects only calls of this tool.
+    pub fn tool(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.tool = Some(name.into());
+        self
+    }
+
+    /// Selects only actions that have waited since before this time, in milliseconds since 1970.
+    pub fn before(mut self, time: u64) -> Self {
+        self.before = Some(time);
+        self
+    }
+
+    /// Returns whether the filter selects the action.
+    pub fn takes(&self, action: &PendingAction) -> bool {
+        self.session.as_ref().is_none_or(|session| *session == action.session)
+            && self.tool.as_ref().is_none_or(|tool| *tool == action.action.name)
+            && self.before.is_none_or(|before| action.since < before)
+    }
+}

@@ -1,0 +1,122 @@
+//! Tool calls and their results.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ids::CallId;
+use crate::message::content::{Content, join_text};
+
+/// Holds a tool call as the model wrote it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ToolCall {
+    /// The id, unique in the session.
+    pub id: CallId,
+    /// The tool's name.
+    pub name: Arc<str>,
+    /// The JSON text of the arguments, unchanged; it may be malformed.
+    pub arguments: Arc<str>,
+    /// The provider's signature, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Arc<str>>,
+}
+
+impl ToolCall {
+    /// Builds a call without a signature.
+    pub fn new(
+        id: impl Into<CallId>,
+        name: impl Into<Arc<str>>,
+        arguments: impl Into<Arc<str>>,
+    ) -> Self {
+        ToolCall { id: id.into(), name: name.into(), arguments: arguments.into(), signature: None }
+    }
+
+    /// Sets the provider's signature.
+    pub fn signature(mut self, signature: impl Into<Option<Arc<str>>>) -> Self {
+        self.signature = signature.into();
+        self
+    }
+}
+
+/// Holds the one result of one tool call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ToolResult {
+    /// The call that it belongs to.
+    pub call: CallId,
+    /// The tool's name.
+    pub name: Arc<str>,
+    /// How the call ended.
+    pub status: ResultStatus,
+    /// The content for the model.
+    pub content: Vec<Content>,
+    /// Data for a user interface; never sent to a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Arc<Value>>,
+    /// Whether the tool asks that the run ends after this batch, without another request.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub terminate: bool,
+}
+
+impl ToolResult {
+    /// Builds a result without details that does not end the run.
+    pub fn new(
+        call: impl Into<CallId>,
+        name: impl Into<Arc<str>>,
+        status: ResultStatus,
+        content: Vec<Content>,
+    ) -> Self {
+        ToolResult {
+            call: call.into(),
+            name: name.into(),
+            status,
+            content,
+            details: None,
+            terminate: false,
+        }
+    }
+
+    /// Sets the data for a user interface.
+    pub fn details(mut self, details: impl Into<Option<Arc<Value>>>) -> Self {
+        self.details = details.into();
+        self
+    }
+
+    /// Asks that the run ends after this batch.
+    pub fn terminate(mut self) -> Self {
+        self.terminate = true;
+        self
+    }
+
+    /// Returns its texts, joined.
+    pub fn text(&self) -> String {
+        join_text(&self.content)
+    }
+
+    /// Returns whether the call failed or did not run, as the model sees it.
+    pub fn is_error(&self) -> bool {
+        self.status != ResultStatus::Ok
+    }
+}
+
+/// Says how a tool call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ResultStatus {
+    /// It ran, or a decision provided its result.
+    Ok,
+    /// It could not run, or it failed.
+    Error,
+    /// The user, a hook, or a later message of the user refused it.
+    Denied,
+    /// A steer or the end of the run came before it started.
+    Skipped,
+    /// It was cancelled.
+    Aborted,
+    /// A crash cut it off; it may have had effects.
+    OutcomeUnknown,
+}
