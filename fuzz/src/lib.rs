@@ -4,10 +4,10 @@
 //! The whole input is the body, so that recordings are seeds as they are; where it is split and cut
 //! is taken from a hash of it.
 
-mod random;
 mod decoder;
 mod mutate;
 mod parser;
+mod random;
 mod reply;
 
 pub use decoder::{Format, check_decoder};
