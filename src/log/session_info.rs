@@ -146,7 +146,8 @@ pub struct PendingAction {
     pub action: ExternalAction,
 }
 
-/// Selects the actions that [`SessionStore::pending`](crate::SessionStore::pending) returns; all by default.
+/// Selects the actions that [`SessionStore::pending`](crate::SessionStore::pending) returns; all by
+/// default.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct PendingFilter {
