@@ -29,13 +29,11 @@ use crate::session::reply::without_fence;
 use crate::session::request::output_schema;
 use crate::tool::schema::Schema;
 
-/// How a pass of the pattern ended.
+/// How a pass of the pattern ended, if no abort or reset stopped it.
 enum PassEnd {
     /// The pattern returned; `None` if the run had only to compact.
     Returned(Result<Option<StepEnd>, StepError>),
     Panicked(String),
-    /// An abort or a reset arrived.
-    Stopped(Box<Input>),
     TimeUp,
 }
 
@@ -179,7 +177,11 @@ async fn drive(
     let mut retries = session.config.limits.output_retries;
     let mut is_first = true;
     loop {
-        let ended = pass(session, pattern, channels, deadline, is_first).await;
+        let ended = match pass(session, pattern, channels, deadline, is_first).await {
+            Ok(ended) => ended,
+            // The commands after it stay in the channel: a second abort or reset may be among them.
+            Err(stop) => return (RunStatus::Aborted.into(), Some(stop)),
+        };
         is_first = false;
         let before = session.journal.fold.len;
         while let Ok(command) = channels.commands.try_recv() {
@@ -188,7 +190,6 @@ async fn drive(
             }
         }
         let end = match ended {
-            PassEnd::Stopped(stop) => return (RunStatus::Aborted.into(), Some(stop)),
             PassEnd::TimeUp => return (StepError::Limit(Limit::WallTime).into(), None),
             PassEnd::Panicked(panic) => return (StepError::Panicked(panic).into(), None),
             PassEnd::Returned(Err(error)) => return (error.into(), None),
@@ -260,15 +261,16 @@ async fn check_output(
     Ok(None)
 }
 
-/// One pass of the pattern. The handlers of this `select!` never await: the pattern's future does
-/// not make progress while one runs, and what it holds (a lock in a memory, say) stays held.
+/// One pass of the pattern, or the abort or reset that stopped it. The handlers of this `select!`
+/// never await: the pattern's future does not make progress while one runs, and what it holds (a
+/// lock in a memory, say) stays held.
 async fn pass(
     session: &mut Session,
     pattern: &dyn BehaviorPattern,
     channels: &mut Channels,
     deadline: Option<Instant>,
     is_first: bool,
-) -> PassEnd {
+) -> Result<PassEnd, Box<Input>> {
     let step = AssertUnwindSafe(step(session, pattern, is_first)).catch_unwind();
     let mut step = std::pin::pin!(step);
     let mut time_up = std::pin::pin!(async {
@@ -281,14 +283,14 @@ async fn pass(
         tokio::select! { biased;
             Some(command) = channels.commands.recv() => {
                 if let Some(stop) = route(command, channels) {
-                    break PassEnd::Stopped(stop);
+                    break Err(stop);
                 }
             }
-            () = &mut time_up => break PassEnd::TimeUp,
-            end = &mut step => break match end {
+            () = &mut time_up => break Ok(PassEnd::TimeUp),
+            end = &mut step => break Ok(match end {
                 Ok(end) => PassEnd::Returned(end),
                 Err(panic) => PassEnd::Panicked(panic_text(&*panic)),
-            },
+            }),
         }
     }
 }

@@ -132,6 +132,26 @@ async fn a_reset_starts_an_empty_conversation() {
     );
 }
 
+/// C45 C46: of two stops in a row, both are done and answered.
+#[tokio::test(start_paused = true)]
+async fn an_abort_directly_after_a_reset_does_not_replace_it() {
+    for idle in [false, true] {
+        let mut harness = pi([slow(9, ms(10)), Script::text("new")], &[]).await;
+        send(&harness, "go").await;
+        harness.until(is_delta).await;
+        if idle {
+            harness.handle.wait_for_idle().await;
+        }
+        let (reset, abort) = tokio::join!(harness.handle.reset(), harness.handle.abort());
+        assert_eq!((reset.unwrap(), abort.unwrap()), (vec![], ()), "idle: {idle}");
+        harness.handle.wait_for_idle().await;
+        assert_eq!(harness.transcript().await, Vec::<String>::new(), "idle: {idle}");
+        harness.handle.prompt("hello").await.unwrap();
+        assert_eq!(harness.transcript().await, ["U:hello", "A:new/Stop"]);
+        harness.check().await;
+    }
+}
+
 struct Bad(&'static str);
 #[async_trait::async_trait]
 impl BehaviorPattern for Bad {
