@@ -168,11 +168,8 @@ fn a_line_typed_while_it_works_steers() {
     assert_eq!(chat.close().code, 0);
 }
 
-#[test]
-fn what_is_for_later_waits_until_the_agent_would_stop() {
-    let (server, project) = (Server::start(), project());
-    let mut chat =
-        Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
+/// Sends a follow-up and then a steer during the first reply.
+fn queue_a_follow_up_and_a_steer(server: &Server, chat: &mut Process) {
     chat.line("Count sheep");
     let mut first = server.request();
     first.begin();
@@ -183,6 +180,14 @@ fn what_is_for_later_waits_until_the_agent_would_stop() {
     chat.line("Louder");
     chat.err.until("Queued for the next model request.");
     first.end("stop");
+}
+
+#[test]
+fn what_is_for_later_waits_until_the_agent_would_stop() {
+    let (server, project) = (Server::start(), project());
+    let mut chat =
+        Process::start(&project, &["chat", "--model", "openai/x", "--base-url", &server.url]);
+    queue_a_follow_up_and_a_steer(&server, &mut chat);
     let second = server.request();
     assert_eq!(second.last(), "\"Louder\"");
     second.say("ONE SHEEP.");
@@ -198,22 +203,13 @@ fn what_is_for_later_waits_until_the_agent_would_stop() {
     assert!(exit.code == 0 && exit.out.ends_with("Fine.\n"), "{exit:?}");
 }
 
-/// Sends a follow-up and then a steer during the first reply of a chat with `--pattern PATTERN`,
-/// and returns the user messages of each model request after the first.
+/// Queues a follow-up and a steer in a chat with `--pattern PATTERN`, and returns the user messages
+/// of each model request after the first.
 fn requests_after_a_follow_up_and_a_steer(pattern: &str) -> Vec<Vec<String>> {
     let (server, project) = (Server::start(), project());
     let model = ["--model", "openai/x", "--base-url", &server.url];
     let mut chat = Process::start(&project, &[&model[..], &["--pattern", pattern]].concat());
-    chat.line("Count sheep");
-    let mut first = server.request();
-    first.begin();
-    first.text("Hm.");
-    chat.out.until("Hm.");
-    chat.line("/later Now goats");
-    chat.err.until("Queued as a follow-up.");
-    chat.line("Louder");
-    chat.err.until("Queued for the next model request.");
-    first.end("stop");
+    queue_a_follow_up_and_a_steer(&server, &mut chat);
     let mut requests = Vec::new();
     let mut is_delivered = false;
     while !is_delivered {
