@@ -24,8 +24,9 @@ impl Schema {
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
         Ok(Schema {
             schema: schema.clone(),
+            // The builder is generic: it would compile every keyword a second time, in this crate.
             #[cfg(feature = "schema")]
-            validator: jsonschema::options().build(schema).map_err(|e| e.to_string())?,
+            validator: jsonschema::validator_for(schema).map_err(|e| e.to_string())?,
         })
     }
 
