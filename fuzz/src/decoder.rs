@@ -51,11 +51,15 @@ fn read<F: WireFormat>(chunks: &[&[u8]]) -> Reply {
     body.finish(&mut out);
     out.drain(..).for_each(|event| reply.add(event));
     assert!(reply.has_ended(), "there is no end");
-    assert!(reply.bytes <= 16 * pushed + 1024, "{} bytes told of {pushed}", reply.bytes);
+    assert!(
+        reply.bytes <= 16 * pushed + 1024,
+        "{} bytes of events from {pushed} bytes",
+        reply.bytes
+    );
     reply
 }
 
-/// Whether a payload says that everything has been said, or nobody can tell.
+/// Whether a payload ends the reply, or the format has no payload that does.
 fn says_end(format: &Format, body: &[u8]) -> bool {
     let mut says = false;
     let mut inspect = |payload: &[u8]| {

@@ -42,8 +42,14 @@ fn rust_files() -> Vec<PathBuf> {
     files
 }
 
+/// Returns the text up to the module of its tests.
 fn without_tests(text: &str) -> &str {
-    text.find("#[cfg(test)]\n").map_or(text, |at| &text[..at])
+    let mut marks = text.match_indices("\n#[cfg(test)]\n");
+    let tests = marks.find(|(at, mark)| {
+        let next = text[at + mark.len()..].lines().find(|line| !line.starts_with("#["));
+        next.is_some_and(|line| line.starts_with("mod ") || line.starts_with("pub(crate) mod "))
+    });
+    tests.map_or(text, |(at, _)| &text[..at])
 }
 
 #[test]

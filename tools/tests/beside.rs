@@ -19,7 +19,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use loopwright_core::{Tool, ToolContext, ToolOutput};
@@ -27,13 +26,10 @@ use loopwright_tools::{Workspace, glob_files, search_files};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Serialises the tests, since they measure times.
-static SERIAL: Mutex<()> = Mutex::new(());
-
 /// The limit for our time, as a multiple of the other program's time.
 const MAX_RATIO: f64 = 1.5;
 /// How often each program is timed, in turns.
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 9;
 
 /// Creates a repository with the crates' sources, some of them ignored.
 fn tree() -> TempDir {
@@ -131,11 +127,17 @@ fn check_ratio(what: &str, (ours, theirs, ratio): (Duration, Duration, f64)) {
     assert!(cfg!(debug_assertions) || ratio <= MAX_RATIO, "{what} takes {ratio:.2} times as long");
 }
 
+/// One test, since the tree takes long to make, and times are measured one after the other.
 #[test]
-fn search_files_finds_what_rg_finds() {
-    let _guard = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
+fn the_searches_find_what_rg_and_fd_find_about_as_fast() {
     let dir = tree();
-    let tool = search_files(Workspace::open(dir.path()).unwrap());
+    search_files_finds_what_rg_finds(dir.path());
+    search_files_is_about_as_fast_as_rg(dir.path());
+    glob_files_finds_what_fd_finds_about_as_fast(dir.path());
+}
+
+fn search_files_finds_what_rg_finds(dir: &Path) {
+    let tool = search_files(Workspace::open(dir).unwrap());
     // The whole tree: all matches shown, and the totals.
     for pattern in [
         r"unsafe fn",
@@ -147,7 +149,7 @@ fn search_files_finds_what_rg_finds() {
         "ü",
         "x",
     ] {
-        let theirs = matches(&rg(dir.path(), pattern, "."));
+        let theirs = matches(&rg(dir, pattern, "."));
         let details = call(&tool, &json!({ "pattern": pattern })).details.unwrap();
         let listed = details["matches"].as_array().unwrap();
         let ours = listed
@@ -167,7 +169,7 @@ fn search_files_finds_what_rg_finds() {
     // Each crate: every match of a pattern that is not too frequent.
     let mut compared = 0;
     let mut total = 0;
-    for krate in fs::read_dir(dir.path()).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
+    for krate in fs::read_dir(dir).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
         let name = krate.file_name().into_string().unwrap();
         let details =
             call(&tool, &json!({ "pattern": "unsafe|panic!", "path": name })).details.unwrap();
@@ -178,7 +180,7 @@ fn search_files_finds_what_rg_finds() {
                 .map(|m| (m["path"].as_str().unwrap().into(), m["line"].as_u64().unwrap()));
             assert_eq!(
                 ours.collect::<BTreeSet<_>>(),
-                matches(&rg(dir.path(), "unsafe|panic!", &name)),
+                matches(&rg(dir, "unsafe|panic!", &name)),
                 "{name}"
             );
             compared += 1;
@@ -189,28 +191,22 @@ fn search_files_finds_what_rg_finds() {
     assert!(compared > 100 && total > 1_000, "{compared} {total}");
 }
 
-#[test]
-fn search_files_is_about_as_fast_as_rg() {
-    let _guard = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
-    let dir = tree();
-    let tool = search_files(Workspace::open(dir.path()).unwrap());
+fn search_files_is_about_as_fast_as_rg(dir: &Path) {
+    let tool = search_files(Workspace::open(dir).unwrap());
     for pattern in [r"unsafe fn", r"fn \w+_test\(", r"(?i)hack", "no such words"] {
         let arguments = json!({ "pattern": pattern });
         let ours = || drop(call(&tool, &arguments));
         check_ratio(
             &format!("search_files {pattern}"),
-            times(ours, || drop(rg(dir.path(), pattern, "."))),
+            times(ours, || drop(rg(dir, pattern, "."))),
         );
     }
 }
 
-#[test]
-fn glob_files_finds_what_fd_finds_about_as_fast() {
-    let _guard = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
-    let dir = tree();
-    let tool = glob_files(Workspace::open(dir.path()).unwrap());
+fn glob_files_finds_what_fd_finds_about_as_fast(dir: &Path) {
+    let tool = glob_files(Workspace::open(dir).unwrap());
     for pattern in ["*.rs", "*.{toml,yml}", "build.rs", "[A-Z]*.md", "no-such-*"] {
-        let printed = String::from_utf8(fd(dir.path(), pattern)).unwrap();
+        let printed = String::from_utf8(fd(dir, pattern)).unwrap();
         let theirs: BTreeSet<_> =
             printed.lines().map(|path| PathBuf::from(path.trim_start_matches("./"))).collect();
         let arguments = json!({ "pattern": pattern });
@@ -225,9 +221,6 @@ fn glob_files_finds_what_fd_finds_about_as_fast() {
         );
         assert_eq!(files.len(), theirs.len().min(1_000));
         let what = format!("glob_files {pattern}, {} files", theirs.len());
-        check_ratio(
-            &what,
-            times(|| drop(call(&tool, &arguments)), || drop(fd(dir.path(), pattern))),
-        );
+        check_ratio(&what, times(|| drop(call(&tool, &arguments)), || drop(fd(dir, pattern))));
     }
 }

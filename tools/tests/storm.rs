@@ -1,8 +1,8 @@
 //! The file tools under attack: links and directories that are swapped during a call, and writers
 //! that are killed.
 //!
-//! Not part of plain `cargo test`, since it takes two minutes:
-//! `cargo test -p loopwright-tools --test storm`.
+//! Not part of plain `cargo test`, since it takes some minutes:
+//! `cargo test --release -p loopwright-tools --test storm`.
 
 #![cfg(unix)]
 #![allow(clippy::disallowed_methods, reason = "the tests act and check from outside")]

@@ -14,6 +14,26 @@ struct Build {
     without: &'static [&'static str],
 }
 
+/// The packages outside the workspace share the builds of the dependencies with it only if they
+/// have the same versions.
+#[test]
+fn the_locks_have_the_same_versions() {
+    let versions = |lock: &str| -> BTreeSet<(String, String)> {
+        let value = |line: Option<&str>| line.unwrap_or_default().to_owned();
+        let packages = lock.split("[[package]]").skip(1).map(str::trim_start).map(str::lines);
+        packages.map(|mut lines| (value(lines.next()), value(lines.next()))).collect()
+    };
+    let main = versions(&super::read("Cargo.lock"));
+    for path in ["fuzz/Cargo.lock", "tests/without_schema/Cargo.lock"] {
+        let others: Vec<_> = versions(&super::read(path))
+            .into_iter()
+            .filter(|package| main.iter().any(|(name, _)| *name == package.0))
+            .filter(|package| !main.contains(package))
+            .collect();
+        assert!(others.is_empty(), "{path}: {others:?}; copy Cargo.lock there");
+    }
+}
+
 const BUILDS: [Build; 4] = [
     Build {
         package: "loopwright-core",
