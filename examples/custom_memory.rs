@@ -80,7 +80,7 @@ impl Memory for OpenSession {
         let mut args =
             vec![self.owner.clone(), LEASE.as_millis().to_string(), at.to_string(), name.clone()];
         args.extend(lines.map_err(MemoryError::failed)?);
-        // In a task of its own, so that the append completes even if this future is dropped.
+        // In a separate task, so that the append completes even if this future is dropped.
         let append =
             tokio::spawn(async move { run::<(u8, u64)>(&redis, APPEND, &name, &args).await });
         let (appended, end) = append.await.map_err(MemoryError::failed)??;

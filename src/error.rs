@@ -1,225 +1,20 @@
 //! Errors, grouped by who handles them: the model, the loop or the caller.
 
 mod failure;
+mod memory;
+mod model;
+mod tool;
 
 use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::limits::Limit;
 use crate::message::CallId;
 
 pub use failure::Failure;
-
-/// Describes why a tool call failed. Every variant except [`ToolError::Suspend`] becomes an error
-/// result, so the text should tell the model what to do differently.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ToolError {
-    /// The call failed; the text tells the model why and what to do.
-    #[error("{0}")]
-    Failed(String),
-    /// The call failed, and front ends get more information than the model: `details` are those of
-    /// the result.
-    #[error("{why}")]
-    FailedWith {
-        /// Tells the model why, and what to do.
-        why: String,
-        /// Data for front ends.
-        details: Value,
-    },
-    /// The call stopped because [`ToolContext::cancelled`](crate::ToolContext::cancelled) resolved.
-    #[error("cancelled")]
-    Cancelled,
-    /// The call needs something from outside first. It must be returned before any effect. After
-    /// the decision the tool is called again with the same call id, and
-    /// [`ToolContext::decision`](crate::ToolContext::decision) returns the decision.
-    #[error("waiting for {}", .0.kind)]
-    Suspend(ActionRequest),
-}
-
-impl ToolError {
-    /// Builds a failure with a text for the model.
-    pub fn failed(why: impl fmt::Display) -> Self {
-        ToolError::Failed(why.to_string())
-    }
-}
-
-/// Describes what a suspended tool call needs from outside.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[non_exhaustive]
-pub struct ActionRequest {
-    /// What kind of request it is, such as `login`.
-    pub kind: String,
-    /// Data for the front end that shows the request.
-    #[serde(default)]
-    pub data: Value,
-}
-
-impl ActionRequest {
-    /// Builds a request of this kind with data for the front end.
-    pub fn new(kind: impl Into<String>, data: impl Into<Value>) -> Self {
-        ActionRequest { kind: kind.into(), data: data.into() }
-    }
-}
-
-/// Describes why a model request failed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ModelError {
-    /// The kind of failure.
-    pub kind: ModelErrorKind,
-    /// A sentence for people: what was wrong, where, and what to do.
-    pub message: String,
-    /// The HTTP status, if there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<u16>,
-    /// How long the provider asks to wait.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_after: Option<Duration>,
-    #[serde(skip)]
-    cause: Option<Arc<Failure>>,
-}
-
-impl ModelError {
-    /// Builds an error of this kind.
-    pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
-        ModelError { kind, message: message.into(), status: None, retry_after: None, cause: None }
-    }
-
-    /// Sets the error that caused this one, which [`Error::source`] returns. It is not serialised.
-    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        self.cause = Some(Arc::new(Failure::new("").with_source(source)));
-        self
-    }
-}
-
-impl fmt::Display for ModelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl Error for ModelError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.cause.as_ref()?.source()
-    }
-}
-
-/// Classifies a [`ModelError`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ModelErrorKind {
-    /// The key is missing, wrong, or not allowed to make this request.
-    Auth,
-    /// Too many requests or tokens in a short time.
-    RateLimited,
-    /// A quota of a day or longer is used up; a short wait does not help.
-    QuotaExhausted,
-    /// The provider is overloaded or has an internal error.
-    Overloaded,
-    /// The request is larger than the model's context window.
-    ContextOverflow,
-    /// The provider rejects the request.
-    InvalidRequest,
-    /// The provider's content filter rejected the request or the reply.
-    ContentFiltered,
-    /// The connection failed or broke.
-    Network,
-    /// The provider did not answer in time.
-    Timeout,
-    /// The provider's response could not be parsed.
-    Protocol,
-    /// The provider could not parse what the model generated, such as a tool call that is not
-    /// JSON. The next request should tell the model so.
-    Malformed,
-}
-
-impl ModelErrorKind {
-    /// Returns whether the same request can succeed later. After
-    /// [`Malformed`](ModelErrorKind::Malformed) a different request is needed.
-    pub fn is_retryable(self) -> bool {
-        use ModelErrorKind::*;
-        matches!(self, RateLimited | Overloaded | Network | Timeout | Protocol)
-    }
-}
-
-/// Describes why an operation of a memory or a store failed. The stored data is unchanged.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MemoryError {
-    /// The log does not end where the writer expected: another owner has opened the session, or
-    /// has written to it.
-    #[error(
-        "the session's log ends at entry {end}, not at {at}: another process has taken over the \
-         session, open it again to continue"
-    )]
-    Conflict {
-        /// The end that the writer expected.
-        at: u64,
-        /// The actual end.
-        end: u64,
-    },
-    /// Another process, or another handle of this one, has the session open.
-    #[error("the session `{0}` is in use: wait until it is closed, or close it there")]
-    InUse(Arc<str>),
-    /// There is no such session.
-    #[error("there is no session `{0}`")]
-    NoSession(Arc<str>),
-    /// A session of that name exists.
-    #[error("there is a session `{0}` already: choose another name")]
-    Exists(Arc<str>),
-    /// Other sessions share the start of its log.
-    #[error(
-        "the session `{session}` cannot be deleted, because others share the start of its log: \
-         delete {} first", .branches.join(", ")
-    )]
-    HasBranches {
-        /// The session.
-        session: Arc<str>,
-        /// The sessions that were forked from it.
-        branches: Vec<String>,
-    },
-    /// The stored data is corrupt. The file was left untouched.
-    #[error(transparent)]
-    Damaged(Failure),
-    /// The data was written by a newer version.
-    #[error(
-        "{source_name} was written by a newer version of loopwright (format {found}, this one \
-         reads up to {known}): update loopwright to open it"
-    )]
-    Newer {
-        /// The file, table or other origin of the data.
-        source_name: String,
-        /// Its format.
-        found: u64,
-        /// The newest format that this version can read.
-        known: u64,
-    },
-    /// Reading or writing failed.
-    #[error(transparent)]
-    Failed(Failure),
-}
-
-impl MemoryError {
-    /// Builds a [`Damaged`](MemoryError::Damaged) from an error or a message, as
-    /// [`failed`](MemoryError::failed) does.
-    pub fn damaged(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        MemoryError::Damaged(error.into().into())
-    }
-
-    /// Builds a [`Failed`](MemoryError::Failed) from an error or a message. An error's text becomes
-    /// the message, and the error is the source.
-    pub fn failed(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        MemoryError::Failed(error.into().into())
-    }
-}
+pub use memory::MemoryError;
+pub use model::{ModelError, ModelErrorKind};
+pub use tool::{ActionRequest, ToolError, ToolboxError};
 
 /// Describes why a run cannot continue. Its text ends the run in `agent_end`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -249,8 +44,8 @@ pub enum StepError {
     /// The pattern or a hook panicked.
     #[error("the behaviour pattern or a hook panicked: {0}")]
     Panicked(String),
-    /// A tool source could not list its tools.
-    #[error("the tools of source `{source_name}` could not be listed: {error}")]
+    /// A tool source could not list its tools, or one of them is not valid.
+    #[error("the tools of source `{source_name}` cannot be used: {error}")]
     ToolSource {
         /// The source's prefix.
         source_name: String,
@@ -289,14 +84,17 @@ pub enum StepError {
     /// decision.
     #[error("the pattern ended its step `AwaitingAction`, but no call waits for a decision")]
     NothingPending,
-    /// The pattern reports an error of its own.
+    /// A value for the log, such as a state, cannot be written as JSON.
+    #[error("a value cannot be written as JSON: {0}")]
+    NotJson(#[source] Failure),
+    /// The pattern reports an error.
     #[error(transparent)]
     Pattern(Failure),
 }
 
 impl StepError {
-    /// Builds a [`Pattern`](StepError::Pattern) error from an error or a message. An error's text
-    /// becomes the message, and the error is the source.
+    /// Builds a [`Pattern`](StepError::Pattern) error from another error, whose text becomes the
+    /// message. With a message alone it is `StepError::Pattern("no plan".into())`.
     ///
     /// ```
     /// use std::error::Error;
@@ -308,10 +106,10 @@ impl StepError {
     /// }
     ///
     /// assert!(parse("x").unwrap_err().source().is_some());
-    /// assert_eq!(StepError::pattern("no plan").to_string(), "no plan");
+    /// assert!(StepError::Pattern("no plan".into()).source().is_none());
     /// ```
-    pub fn pattern(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        StepError::Pattern(error.into().into())
+    pub fn pattern(error: impl Error + Send + Sync + 'static) -> Self {
+        StepError::Pattern(Failure::of(error))
     }
 }
 
@@ -348,15 +146,15 @@ pub enum InputError {
     /// The decision does not fit what the call asks for.
     #[error("{0}")]
     BadDecision(String),
-    /// The output schema of the request is not a valid schema.
-    #[error("the output schema is not valid: {0}")]
+    /// The output schema of the request is not a valid schema, or the feature `schema` is off.
+    #[error("the output schema cannot be used: {0}")]
     OutputSchema(String),
     /// The agent has no compaction policy.
     #[error("the agent does not compact: give it a policy with `AgentBuilder::compaction`")]
     NoCompaction,
     /// The conversation was not compacted and is unchanged.
     #[error("the conversation was not compacted: {0}")]
-    NotCompacted(String),
+    NotCompacted(#[source] Failure),
     /// The session's memory failed; the input was not accepted.
     #[error("the input could not be recorded: {0}")]
     Memory(#[from] MemoryError),
@@ -375,33 +173,7 @@ pub enum AgentError {
     /// The session's memory failed.
     #[error("the session could not be opened: {0}")]
     Memory(#[from] MemoryError),
-    /// The output schema is not a valid schema.
-    #[error("the output schema is not valid: {0}")]
+    /// The output schema is not a valid schema, or the feature `schema` is off.
+    #[error("the output schema cannot be used: {0}")]
     OutputSchema(String),
-}
-
-/// Describes why a tool cannot be added to a toolbox.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ToolboxError {
-    /// The name is taken.
-    #[error("there are two tools named `{0}`: rename one, or give its source a prefix")]
-    Twice(Arc<str>),
-    /// The name is not one that every provider accepts.
-    #[error("`{0}` is not a valid tool name: use 1 to 64 of letters, digits, `_` and `-`")]
-    Name(Arc<str>),
-    /// The tool has only a schema, and schemas are not checked.
-    #[error(
-        "the arguments of tool `{0}` cannot be checked: enable the feature `schema` of \
-         loopwright-core, or implement `Tool::check_arguments`"
-    )]
-    Unchecked(Arc<str>),
-    /// The tool's schema is not a JSON Schema.
-    #[error("the schema of tool `{name}` is not valid: {why}")]
-    Schema {
-        /// The tool.
-        name: Arc<str>,
-        /// What is wrong with it.
-        why: String,
-    },
 }

@@ -1,9 +1,9 @@
-//! The runtime where you write the loop.
+//! A runtime for agents whose loop you write.
 //!
 //! A [`GenericAgent`] runs an input/output event loop. For each input it hands a [`StepContext`] to
 //! a [`BehaviorPattern`], which is ordinary async Rust that reads like the diagram of its loop. The
-//! engine owns what every loop needs: streaming, tool calls that are validated and always answered,
-//! human confirmation that survives a restart, steering during a run, memory and limits.
+//! engine owns what every loop needs: streaming, validated tool calls that each get a result,
+//! approvals that survive a restart, steering during a run, memory and limits.
 //!
 //! ```text
 //!            inputs                                      events

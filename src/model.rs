@@ -114,7 +114,8 @@ impl<M: ChatModel + ?Sized> ChatModel for Box<M> {
     }
 }
 
-/// Says how much a model should think before it answers. Each provider maps the levels to its own.
+/// Says how much a model should think before it answers. Each provider maps the levels to its own,
+/// so the enum is exhaustive: a provider must know what each level means to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ThinkingLevel {

@@ -27,14 +27,13 @@ pub(crate) mod running_tool;
 pub(crate) mod state;
 pub(crate) mod stream;
 
-use std::error::Error;
 use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{MemoryError, StepError};
+use crate::error::{Failure, MemoryError, StepError};
 use crate::extensions::Extensions;
 use crate::log::event::{AgentEvent, Role};
 use crate::log::fold::Tail;
@@ -58,7 +57,7 @@ pub(crate) struct Session {
     pub(crate) intake: Intake,
     pub(crate) executor: Executor,
     pub(crate) reply: StreamingReply,
-    pub(crate) compactor: CompactionState,
+    pub(crate) compaction: CompactionState,
     pub(crate) config: Arc<Config>,
     pub(crate) id: Arc<str>,
     /// The host's values for the current run.
@@ -82,7 +81,7 @@ impl Session {
             intake: Intake::new(commands),
             executor: Executor::new(config.tools.clone()),
             reply: StreamingReply::default(),
-            compactor: CompactionState::default(),
+            compaction: CompactionState::default(),
             config,
             id,
             extensions: Extensions::new(),
@@ -155,14 +154,12 @@ impl Session {
         }
         let mut tools = config.tools.clone();
         for (prefix, source) in &config.sources {
-            let failed = |error: Box<dyn Error + Send + Sync>| StepError::ToolSource {
-                source_name: prefix.clone(),
-                error: error.into(),
-            };
-            let listed = self.wait_for(source.tools()).await?.map_err(|e| failed(e.into()))?;
+            let failed = |error| StepError::ToolSource { source_name: prefix.clone(), error };
+            let listed = self.wait_for(source.tools()).await?;
+            let listed = listed.map_err(|error| failed(Failure::of(error)))?;
             tools = tools
                 .with_source(prefix, listed, &self.executor.tools)
-                .map_err(|e| failed(e.into()))?;
+                .map_err(|error| failed(Failure::of(error)))?;
         }
         self.executor.tools = tools;
         Ok(())

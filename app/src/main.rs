@@ -52,29 +52,25 @@ fn main() -> ExitCode {
 
 /// Runs the command and returns its exit code.
 fn dispatch(cli: Cli) -> Result<u8, StartError> {
-    let command = match cli.command {
-        // These work without a home directory, for example when a package is built.
-        Some(Command::Completions { shell }) => return completions::completions(shell),
-        Some(Command::Man { directory }) => return completions::man(directory.as_deref()),
-        Some(command) => command,
-        None => Command::Chat(cli.chat),
-    };
-    let config = Arc::new(Config::load(cli.no_config)?);
-    match command {
+    let config = || Config::load(cli.no_config);
+    match cli.command.unwrap_or(Command::Chat(cli.chat)) {
         Command::Run(args) => {
+            let config = config()?;
             let prompt = run::prompt(&args)?;
             start(run::run(&args, &config, prompt))
         }
-        Command::Chat(args) => start_chat(args, config),
-        Command::Actions(args) => start(actions::actions(&args, &config)),
-        Command::Approve(args) => start(actions::approve(&args, &config)),
-        Command::Deny(args) => start(actions::deny(&args, &config)),
-        Command::Sessions(args) => start(sessions::sessions(&args, &config)),
-        Command::Serve(args) => start(serve::serve(config.serve(args)?)),
-        Command::Config(args) => start(config_command::config(&args, &config)),
-        Command::Models(args) => models::models(&args, &config),
-        Command::Tools(args) => start(tools::tools(&args, &config)),
-        Command::Completions { .. } | Command::Man { .. } => Ok(0),
+        Command::Chat(args) => start_chat(args, Arc::new(config()?)),
+        Command::Actions(args) => start(actions::actions(&args, &config()?)),
+        Command::Approve(args) => start(actions::approve(&args, &config()?)),
+        Command::Deny(args) => start(actions::deny(&args, &config()?)),
+        Command::Sessions(args) => start(sessions::sessions(&args, &config()?)),
+        Command::Serve(args) => start(serve::serve(config()?.serve(args)?)),
+        Command::Config(args) => start(config_command::config(&args, &config()?)),
+        Command::Models(args) => models::models(&args, &config()?),
+        Command::Tools(args) => start(tools::tools(&args, &config()?)),
+        // These work without a home directory, for example when a package is built.
+        Command::Completions { shell } => completions::completions(shell),
+        Command::Man { directory } => completions::man(directory.as_deref()),
     }
 }
 

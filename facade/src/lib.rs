@@ -6,8 +6,12 @@
 //!
 //! | module | feature | contents |
 //! |---|---|---|
+//! | | `schema` (default) | arguments and typed output are checked against JSON Schemas |
+//! | `testing` | `testing` | scripted models, faults and checks for tests |
 //! | `patterns` | `patterns` (default) | `PiPattern`, `GenericPattern`, `FirstCall` |
 //! | `providers` | `providers` (default) | OpenAI, Anthropic, Gemini and compatible servers |
+//! | | `rustls-ring` (default) | TLS by rustls with ring; without TLS only `http://` works |
+//! | | `rustls-aws-lc`, `rustls-no-provider`, `native-tls` | other TLS back ends |
 //! | `memory` | `memory` (default) | JSON Lines session store, summary compaction, export, import |
 //! | | `sqlite` (default) | SQLite session store |
 //! | | `conformance` | test suite for session stores |
@@ -15,6 +19,7 @@
 //! | | `commands` (default) | `execute_command` |
 //! | | `search` (default) | `search_files`, `glob_files` |
 //! | `server` | `server` | agents over HTTP and server-sent events |
+//! | | `coding-agent` | the server's coding agent, which needs a TLS feature for `https://` |
 //!
 //! ```
 //! use loopwright::patterns::PiPattern;

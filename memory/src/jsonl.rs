@@ -127,11 +127,14 @@ impl Jsonl {
             let info = match header {
                 Ok(None) => continue,
                 Ok(Some(header)) if self.folder.path(&header.session) != path => {
-                    Err(MemoryError::damaged(format!(
-                        "{} is skipped: it has the session of {}, rename or remove it",
-                        path.display(),
-                        self.folder.path(&header.session).display()
-                    )))
+                    Err(MemoryError::Damaged(
+                        format!(
+                            "{} is skipped: it has the session of {}, rename or remove it",
+                            path.display(),
+                            self.folder.path(&header.session).display()
+                        )
+                        .into(),
+                    ))
                 }
                 Ok(Some(header)) => self.info(&header.session),
                 Err(error) => Err(error),
@@ -217,10 +220,10 @@ impl Jsonl {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    return Err(MemoryError::damaged(format!(
+                    return Err(MemoryError::Damaged(format!(
                         "the session `{session}` cannot be deleted, because another session may \
                          share its entries and cannot be read: {error}"
-                    )));
+                    ).into()));
                 }
             }
         }
@@ -266,7 +269,7 @@ impl SessionStore for Jsonl {
 
 fn check_name(session: &str) -> Result<(), MemoryError> {
     match session {
-        "" => Err(MemoryError::failed("a session's name must not be empty: give it one")),
+        "" => Err(MemoryError::Failed("a session's name must not be empty: give it one".into())),
         _ => Ok(()),
     }
 }

@@ -141,12 +141,13 @@ impl Shared {
     /// future is dropped.
     async fn write(&self, session: &str, write: Write, durable: bool) -> Result<(), MemoryError> {
         let (done, result) = oneshot::channel();
-        let closed = || {
-            let file = self.file.display();
-            MemoryError::failed(format!(
+        let closed =
+            || {
+                let file = self.file.display();
+                MemoryError::Failed(format!(
                 "{file} cannot be written any more after an earlier error: open the store again"
-            ))
-        };
+            ).into())
+            };
         let job = Job { session: session.into(), write, durable, done };
         self.jobs.send(job).map_err(|_| closed())?;
         result.await.unwrap_or_else(|_| Err(closed()))

@@ -84,13 +84,15 @@ pub fn from_jsonl(text: &str) -> Result<Vec<LogEntry>, MemoryError> {
         .map(|(at, line)| codec::decode(line.as_bytes()).map_err(|why| damaged(at + 1, why)))
         .collect::<Result<_, _>>()?;
     check_log(&entries).map_err(|why| {
-        MemoryError::damaged(format!("the exported log breaks the rules of a session: {why}"))
+        MemoryError::Damaged(
+            format!("the exported log breaks the rules of a session: {why}").into(),
+        )
     })?;
     Ok(entries)
 }
 
 fn damaged(line: usize, why: impl Display) -> MemoryError {
-    MemoryError::damaged(format!("line {line} of the exported log cannot be read: {why}"))
+    MemoryError::Damaged(format!("line {line} of the exported log cannot be read: {why}").into())
 }
 
 /// Imports an exported log into `store` as the session `session`, and returns its number of
@@ -127,8 +129,8 @@ pub async fn import(
     let mut entries = SessionLog::branch(&entries, None).log(entries);
     entries.retain(|entry| !matches!(entry, LogEntry::Settings { .. }));
     if entries.is_empty() {
-        return Err(MemoryError::damaged(
-            "the exported log has no complete turn, so there is nothing to import",
+        return Err(MemoryError::Damaged(
+            "the exported log has no complete turn, so there is nothing to import".into(),
         ));
     }
     let memory = store.open(session).await?;

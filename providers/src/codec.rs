@@ -98,7 +98,7 @@ impl<P: Default> Settings<P> {
 
 /// Reads the stream of one reply. A decoder is made for one request and used up by it.
 pub trait Decode: Send {
-    /// Reads the payload of one event and appends what it tells to `out`.
+    /// Reads the payload of one event and appends its events to `out`.
     fn decode(&mut self, data: &str, out: &mut VecDeque<ModelEvent>) -> Progress;
 
     /// Returns the body of the request that resumes a reply which the provider has paused, or

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_pair_is_mended_and_a_whole_one_stays() {
+    fn lone_surrogates_are_replaced_and_pairs_stay() {
         assert_eq!(replace_lone_surrogates(r#"{"a":"\ud83d\ude00 \\ud83d \n"}"#), None);
         assert_eq!(
             replace_lone_surrogates(r#"["\ud83d","\ude00"]"#).unwrap(),

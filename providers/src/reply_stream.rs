@@ -58,7 +58,8 @@ enum State<'a> {
 impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
     /// Posts `body`. Nothing is sent until the stream is polled.
     pub(crate) fn post(http: &'a Http, target: &'a Target, body: Vec<u8>, decoder: D) -> Self {
-        let sent = Bytes::from(body);
+        // Without its spare capacity, since it is held until the reply ends.
+        let sent = Bytes::from(body.into_boxed_slice());
         ReplyStream {
             http,
             target,

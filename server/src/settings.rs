@@ -1,4 +1,4 @@
-//! What clients say of the agent they want: settings of a live session, and of one chat request.
+//! What clients can choose: settings of a live session, and of one chat request.
 
 use std::collections::BTreeMap;
 use std::fmt;

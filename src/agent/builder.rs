@@ -31,10 +31,9 @@ use crate::tool::{Tool, ToolSource, ToolSpec};
 ///
 /// # Contract
 ///
-/// - Only a model and a pattern are required. An option that is set twice has the last value;
-///   [`tool`](AgentBuilder::tool), [`tools`](AgentBuilder::tools),
-///   [`tool_source`](AgentBuilder::tool_source), [`model_named`](AgentBuilder::model_named),
-///   [`auto_tools`](AgentBuilder::auto_tools) and [`hook`](AgentBuilder::hook) add.
+/// - Only a model and a pattern are required. An option that is set twice has the last value.
+///   Tools, tool sources, named models, [`auto_tools`](AgentBuilder::auto_tools) and hooks, also
+///   those given as closures, are added to the earlier ones.
 /// - Closures may be called from several sessions at the same time. They must not block their
 ///   thread, except in [`Tool::call`].
 /// - A predicate that panics requires approval, and a hook that panics ends the run with

@@ -74,7 +74,8 @@ impl Task {
                 continue;
             }
             if let Some(cause) = self.next_run() {
-                Box::pin(self.start(cause)).await;
+                let caller = self.prepare(&cause);
+                Box::pin(self.resume(Some(cause), caller)).await;
                 continue;
             }
             for ack in self.session.intake.idle.drain(..) {
@@ -115,15 +116,12 @@ impl Task {
         })
     }
 
-    /// Starts a run, with what came with its request.
-    async fn start(&mut self, cause: RunCause) {
-        let mut caller = None;
-        if let RunCause::UserRequest(input) = &cause {
-            let request = self.session.intake.take_request(input);
-            self.session.extensions = request.extensions.over(&self.extensions);
-            caller = request.caller;
-        }
-        self.resume(Some(cause), caller).await;
+    /// Sets what came with the request that causes the next run, and returns who waits for its end.
+    fn prepare(&mut self, cause: &RunCause) -> Option<Caller> {
+        let RunCause::UserRequest(input) = cause else { return None };
+        let request = self.session.intake.take_request(input);
+        self.session.extensions = request.extensions.over(&self.extensions);
+        request.caller
     }
 
     /// Runs the pattern; without a cause, the rest of a run that was interrupted.
@@ -256,14 +254,14 @@ impl Task {
         &mut self,
         instructions: Option<Arc<str>>,
     ) -> Result<Vec<Arc<Compaction>>, InputError> {
-        self.session.compactor.result = None;
+        self.session.compaction.result = None;
         self.resume(Some(RunCause::Compact { instructions }), None).await;
         let why = match self.session.journal.fold.outcome.as_ref().filter(|_| !self.log_failed) {
             None => "the session's memory failed",
             Some(outcome) => outcome.error.as_deref().unwrap_or("the run was aborted"),
         };
         let why = InputError::NotCompacted(why.into());
-        self.session.compactor.result.take().unwrap_or(Err(why))
+        self.session.compaction.result.take().unwrap_or(Err(why))
     }
 
     /// Aborts or resets what is open.

@@ -37,6 +37,11 @@ impl Failure {
         Failure { message: message.into(), source: None }
     }
 
+    /// Builds a failure from the error that caused it, whose text is the message.
+    pub fn of(error: impl Error + Send + Sync + 'static) -> Self {
+        Failure::new(error.to_string()).with_source(error)
+    }
+
     /// Sets the error that caused the failure. The message should already contain what matters of
     /// it, as front ends show the message alone.
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
@@ -88,12 +93,5 @@ impl From<String> for Failure {
 impl From<&str> for Failure {
     fn from(message: &str) -> Self {
         Failure::new(message)
-    }
-}
-
-impl From<Box<dyn Error + Send + Sync>> for Failure {
-    /// Builds a failure from an error: its text is the message, and it is the source.
-    fn from(error: Box<dyn Error + Send + Sync>) -> Self {
-        Failure::new(error.to_string()).with_source(error)
     }
 }

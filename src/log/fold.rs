@@ -209,7 +209,7 @@ impl Fold {
         self.requested = None;
         self.push(message);
         if let Some(reply) = message.as_assistant() {
-            self.load.count(reply);
+            self.size.count(reply);
         }
         self.spend(message, cost);
         self.turn.message = Some(message.clone());
@@ -281,7 +281,7 @@ impl Fold {
     fn reset(&mut self, emit: &mut dyn FnMut(AgentEvent)) {
         self.close_turn(emit);
         (self.history, self.context) = Default::default();
-        (self.load, self.active_summary) = Default::default();
+        (self.size, self.active_summary) = Default::default();
         (self.batch, self.output, self.last_error) = (None, None, None);
         self.undelivered = None;
         self.queue.clear();
@@ -331,7 +331,7 @@ impl Fold {
         self.note(message);
         Arc::make_mut(&mut self.history).push(message.clone());
         if message.is_for_model() {
-            self.load.add(message);
+            self.size.add(message);
             Arc::make_mut(&mut self.context).push(message.clone());
         }
     }

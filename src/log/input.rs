@@ -132,6 +132,7 @@ pub enum Urgency {
 /// Says how many messages of a queue the pattern takes at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum QueueMode {
     /// All messages that wait.
     All,

@@ -21,11 +21,12 @@ use crate::message::Message;
 ///   that another process has replaced therefore cannot write.
 /// - When it returns `Ok`, the entries must be durable up to the last one for which
 ///   [`LogEntry::must_be_durable`] is true. Later ones may be flushed with the next append.
-/// - After an error the log must be unchanged. The session stops writing after an error and ends
-///   its run with [`StepError::Memory`](crate::StepError::Memory).
+/// - After an error the log must be unchanged. The session ends its run with
+///   [`StepError::Memory`](crate::StepError::Memory) and writes again when the next input arrives.
 /// - The session calls `append` one at a time. [`load`](Memory::load) and
 ///   [`recall`](Memory::recall) may be called at the same time as an append.
-/// - Methods may panic; the session reports a panic as an error.
+/// - Methods may panic. The session reports a panic of `load` or `append` as an error; one of
+///   `recall` ends the run with [`StepError::Panicked`](crate::StepError::Panicked).
 ///
 /// # Cancellation
 ///

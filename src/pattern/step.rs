@@ -311,8 +311,5 @@ fn state_entry(key: &str, value: impl Serialize) -> Result<LogEntry, StepError> 
 }
 
 fn to_value(data: impl Serialize) -> Result<Value, StepError> {
-    serde_json::to_value(data).map_err(|e| {
-        let why = format!("a value cannot be written as JSON: {e}");
-        StepError::Pattern(Failure::new(why).with_source(e))
-    })
+    serde_json::to_value(data).map_err(|error| StepError::NotJson(Failure::of(error)))
 }

@@ -95,7 +95,7 @@ pub(crate) async fn run(
         announce(session, &before).await?;
         return Ok(BatchOutcome::AwaitsUser);
     }
-    session.executor.ready.clear();
+    session.executor.close_batch();
     let history = session.journal.fold.history.iter().rev();
     let mut results = history.map_while(|m| m.as_tool_result());
     let all_terminate = results.all(|result| result.terminate);

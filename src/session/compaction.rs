@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::error::{InputError, StepError};
+use crate::error::{Failure, InputError, StepError};
 use crate::log::compaction::{
     Compaction, CompactionCause, CompactionContext, CompactionPolicy, Replacement, SummaryRequest,
     check_range, tokens_of, tool_tokens,
@@ -49,7 +49,7 @@ impl Compacted {
                 Err(InputError::NotCompacted("a steer interrupted it".into()))
             }
             Compacted::Done(done) | Compacted::Interrupted(done) => Ok(done),
-            Compacted::Failed(error) => Err(InputError::NotCompacted(error.to_string())),
+            Compacted::Failed(error) => Err(InputError::NotCompacted(Failure::of(error))),
         }
     }
 }
@@ -116,7 +116,7 @@ pub(crate) async fn compact_for_run(
     if !is_done {
         let done = compact(session, &Trigger::asked(instructions)).await?;
         let error = if let Compacted::Failed(error) = &done { Some(error.clone()) } else { None };
-        session.compactor.result = Some(done.answer());
+        session.compaction.result = Some(done.answer());
         if let Some(error) = error {
             return Err(error);
         }
@@ -212,7 +212,7 @@ async fn obtain_summary(
             let cause = &trigger.cause;
             tracing::warn!(session = &*session.id, %error, ?cause, "there is no summary");
             if is_optional && entry.is_some() {
-                session.compactor.failed_at = Some(session.journal.fold.load.messages);
+                session.compaction.failed_at = Some(session.journal.fold.size.messages);
             }
             entry.into_iter().for_each(|entry| session.journal.stage(entry));
             if is_optional || matches!(cause, CompactionCause::Asked { .. }) {
@@ -227,8 +227,8 @@ async fn obtain_summary(
 
 /// Returns whether the conversation has grown by a sixteenth, or shrunk, since a summary failed.
 fn has_changed_since_failure(session: &Session) -> bool {
-    let now = session.journal.fold.load.messages;
-    let then = session.compactor.failed_at;
+    let now = session.journal.fold.size.messages;
+    let then = session.compaction.failed_at;
     then.is_none_or(|then| now < then || now > then + then / 16)
 }
 
@@ -272,14 +272,14 @@ async fn summarise(
 /// Returns the estimated tokens that each request has besides messages. Counted again only for
 /// another list of tools.
 fn overhead(session: &mut Session) -> u64 {
-    let Session { compactor, executor, config, .. } = session;
+    let Session { compaction, executor, config, .. } = session;
     let tools = executor.tools.list();
-    match &compactor.overhead {
+    match &compaction.overhead {
         Some((counted, tokens)) if Arc::ptr_eq(counted, tools) => *tokens,
         _ => {
             let tool_tokens = tools.iter().map(|tool| tool_tokens(tool)).sum::<u64>();
             let tokens = tool_tokens + tokens_of(config.system.len());
-            compactor.overhead = Some((tools.clone(), tokens));
+            compaction.overhead = Some((tools.clone(), tokens));
             tokens
         }
     }
@@ -301,7 +301,7 @@ fn with_policy<T>(
     let last = fold.active_summary.as_ref();
     let context = CompactionContext {
         messages: &fold.context,
-        tokens: fold.load.tokens(overhead) + trigger.also,
+        tokens: fold.size.tokens(overhead) + trigger.also,
         overhead: overhead + trigger.also,
         max_output: config.max_tokens.map(u64::from).or_else(|| info(None)?.max_output),
         why: &trigger.cause,

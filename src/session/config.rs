@@ -52,6 +52,7 @@ impl Config {
 
 /// Says what a user message does while calls wait for decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum WhileAwaiting {
     /// It denies the pending calls as superseded by the user, and is delivered.
     #[default]

@@ -94,6 +94,12 @@ impl Executor {
         self.running.insert(id, running);
     }
 
+    /// Frees what the calls of a batch needed, once all have their results.
+    pub(crate) fn close_batch(&mut self) {
+        self.ready.clear();
+        self.reports = None;
+    }
+
     /// Asks running tools to stop: all, or the interruptible ones.
     pub(crate) fn cancel(&mut self, all: bool, why: &str) {
         let cancelled = self.running.values_mut().filter(|r| all || r.interruptible);

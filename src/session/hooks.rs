@@ -1,4 +1,4 @@
-//! Hooks: functions that see and change what an agent does, without a pattern of their own.
+//! Hooks: functions that observe and change what an agent does, without a new pattern.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -80,7 +80,8 @@ pub trait Hooks: Send + Sync {
     }
 
     /// Decides whether the loop continues after a complete reply. Replies that failed or were
-    /// interrupted are not shown to hooks.
+    /// interrupted are not shown to hooks. If a later layer answers [`BeforeEnd::End`], the
+    /// messages with which earlier layers wanted to continue are dropped.
     async fn before_end(&self, check: &EndCheck) -> BeforeEnd {
         let _ = check;
         BeforeEnd::Default

@@ -64,7 +64,7 @@ impl Journal {
         settings: Option<Arc<Value>>,
         time: u64,
     ) -> Result<(), MemoryError> {
-        for entry in self.memory.load(0).await? {
+        for entry in without_panic(self.memory.load(0)).await? {
             if let LogEntry::RunStarted { run, .. } = &entry {
                 self.hub.set_run(*run);
             }
@@ -119,13 +119,9 @@ impl Journal {
             let append = async move {
                 if appended.is_empty() { Ok(()) } else { memory.append(at, appended).await }
             };
-            // If the memory panicked after its write took place, the next append finds out.
-            let panicked = |_| Err(MemoryError::Failed("the session's memory panicked".into()));
-            let append = AssertUnwindSafe(append)
-                .catch_unwind()
-                .map(move |done| done.unwrap_or_else(panicked));
             let callbacks = std::mem::take(&mut self.callbacks);
-            Write { entries, callbacks, append: Box::pin(append) }
+            // If the memory panics after its write took place, the next append finds out.
+            Write { entries, callbacks, append: Box::pin(without_panic(append)) }
         });
         (&mut write.append).await
     }
@@ -166,4 +162,12 @@ impl Journal {
     pub(crate) fn message(&mut self, body: impl Into<MessageKind>) -> Arc<Message> {
         Arc::new(Message::new(self.next_message_id(), body))
     }
+}
+
+/// Returns an error if the memory panics.
+fn without_panic<T>(
+    call: impl Future<Output = Result<T, MemoryError>>,
+) -> impl Future<Output = Result<T, MemoryError>> {
+    let panicked = |_| Err(MemoryError::Failed("the session's memory panicked".into()));
+    AssertUnwindSafe(call).catch_unwind().map(move |done| done.unwrap_or_else(panicked))
 }

@@ -15,9 +15,10 @@ use crate::session::hooks::{
 use crate::session::panics::panic_text;
 use crate::tool::ToolSpec;
 
-/// Hooks in the order in which they were added. Clones share the list.
+/// Hooks in the order in which they were added. Clones share the list; without hooks there is none,
+/// and a clone costs nothing.
 #[derive(Clone, Default)]
-pub(crate) struct HookLayers(Arc<Vec<Arc<dyn Hooks>>>);
+pub(crate) struct HookLayers(Option<Arc<Vec<Arc<dyn Hooks>>>>);
 
 /// What every layer together says about the end of a reply.
 #[derive(Default)]
@@ -30,7 +31,7 @@ pub(crate) struct EndVerdict {
 
 impl HookLayers {
     pub(crate) fn push(&mut self, hook: Arc<dyn Hooks>) {
-        Arc::make_mut(&mut self.0).push(hook);
+        Arc::make_mut(self.0.get_or_insert_default()).push(hook);
     }
 
     /// Returns these layers followed by those of a request.
@@ -44,11 +45,11 @@ impl HookLayers {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<dyn Hooks>> {
-        self.0.iter()
+        self.0.iter().flat_map(|hooks| hooks.iter())
     }
 
     /// Asks the layers about a reply until one ends the run.

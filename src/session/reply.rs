@@ -138,15 +138,15 @@ impl StreamingReply {
         let message_id = *id;
         let mut emit =
             |update| hub.emit_transient(AgentEvent::MessageUpdate { message_id, update });
-        match &event {
-            ModelEvent::Delta { block, delta } if hooks.exist() && assembler.is_text(*block) => {
-                return hooks.pass(assembler, held, *block, delta, false, &mut emit);
+        match event {
+            ModelEvent::Delta { block, delta } if hooks.exist() && assembler.is_text(block) => {
+                return hooks.pass(assembler, held, block, delta, false, &mut emit);
             }
-            ModelEvent::BlockEnd { block, .. } if hooks.exist() && assembler.is_text(*block) => {
-                hooks.pass(assembler, held, *block, "", true, &mut emit)?;
+            ModelEvent::BlockEnd { block, .. } if hooks.exist() && assembler.is_text(block) => {
+                hooks.pass(assembler, held, block, String::new(), true, &mut emit)?;
             }
             ModelEvent::Withdrawn => held.clear(),
-            ModelEvent::AnsweredBy(info) => *model = info.clone(),
+            ModelEvent::AnsweredBy(ref info) => *model = info.clone(),
             _ => {}
         }
         assembler.take(event)?.into_iter().for_each(emit);
@@ -215,15 +215,19 @@ impl TextHooks {
         assembler: &mut Assembler,
         held: &mut HeldText,
         block: u32,
-        text: &str,
+        mut text: String,
         last: bool,
         emit: &mut dyn FnMut(Update),
     ) -> Result<(), ModelError> {
-        let mut text = text.to_owned();
         let mut found = Vec::new();
         for (layer, hook) in self.layers.iter().enumerate() {
             let held = held.entry((block, Reverse(layer))).or_default();
-            held.push_str(&text);
+            // It is held while the hook runs, so that a panic does not lose it.
+            if held.is_empty() {
+                *held = text;
+            } else {
+                held.push_str(&text);
+            }
             let TextHooks { session_id, extensions, .. } = self;
             let part = TextPart { session_id, extensions, text: held, last };
             text = match hook.on_text_part(part) {

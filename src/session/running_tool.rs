@@ -1,4 +1,4 @@
-//! RunningTool tools: what the session keeps of each, and how its task ended.
+//! A running tool: what the session keeps of it, and how its task ended.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -41,7 +41,25 @@ pub(crate) async fn read(
     mut take: impl FnMut(&mut Session, ModelEvent) -> Result<(), ModelError>,
 ) -> Result<Streamed, MemoryError> {
     loop {
-        match next(session, &mut stream).await {
+        let commands = &mut session.intake.commands;
+        let next = match commands.try_recv() {
+            Ok(command) => Next::Command(command),
+            // While the stream has events, the channel is only looked at: to wait for it costs
+            // more.
+            Err(_) => {
+                poll_fn(|cx| match stream.poll_next_unpin(cx) {
+                    Poll::Ready(event) => {
+                        Poll::Ready(Next::Event(event.unwrap_or_else(unfinished)))
+                    }
+                    Poll::Pending => match commands.poll_recv(cx) {
+                        Poll::Ready(Some(command)) => Poll::Ready(Next::Command(command)),
+                        _ => Poll::Pending,
+                    },
+                })
+                .await
+            }
+        };
+        match next {
             Next::Command(command) => {
                 if session.receive(command).await? == Accepted::Steer(Urgency::Interrupt) {
                     let stop = StopReason::Interrupted;
@@ -61,20 +79,4 @@ pub(crate) async fn read(
         // A stream that is always ready must not starve the other tasks.
         tokio::task::coop::consume_budget().await;
     }
-}
-
-async fn next(session: &mut Session, stream: &mut BoxStream<'_, ModelEvent>) -> Next {
-    let commands = &mut session.intake.commands;
-    if let Ok(command) = commands.try_recv() {
-        return Next::Command(command);
-    }
-    // While the stream has events, the channel is only looked at: to wait for it costs more.
-    poll_fn(|cx| match stream.poll_next_unpin(cx) {
-        Poll::Ready(event) => Poll::Ready(Next::Event(event.unwrap_or_else(unfinished))),
-        Poll::Pending => match commands.poll_recv(cx) {
-            Poll::Ready(Some(command)) => Poll::Ready(Next::Command(command)),
-            _ => Poll::Pending,
-        },
-    })
-    .await
 }

@@ -52,7 +52,9 @@ impl Entry {
         if cfg!(feature = "schema") {
             return Ok(());
         }
-        self.tool.check_arguments(arguments).unwrap_or(Ok(()))
+        // No call runs with arguments that nothing has checked.
+        let unchecked = || Err("The tool cannot check these arguments, so it did not run.".into());
+        self.tool.check_arguments(arguments).unwrap_or_else(unchecked)
     }
 }
 
@@ -297,10 +299,10 @@ impl AutoRules {
 pub(crate) fn digest(
     name: &str,
     arguments: &Value,
-    need: Option<&crate::error::ActionRequest>,
+    request: Option<&crate::error::ActionRequest>,
 ) -> Arc<str> {
-    let need = need.map(|need| format!("{}\0{}", need.kind, need.data)).unwrap_or_default();
-    let hash = Sha256::digest(format!("{name}\0{arguments}\0{need}"));
+    let request = request.map(|r| format!("{}\0{}", r.kind, r.data)).unwrap_or_default();
+    let hash = Sha256::digest(format!("{name}\0{arguments}\0{request}"));
     hash[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
 }
 

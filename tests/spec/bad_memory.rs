@@ -4,6 +4,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::kit::*;
 
+/// A memory whose log cannot be loaded: it panics.
+struct Unloadable;
+
+#[async_trait::async_trait]
+impl Memory for Unloadable {
+    async fn append(&self, _: u64, _: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+        Ok(())
+    }
+
+    async fn load(&self, _: u64) -> Result<Vec<LogEntry>, MemoryError> {
+        panic!("no memory");
+    }
+}
+
+/// C56: a panic of a memory while a session is opened is an error of `run`.
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_the_log_is_loaded_is_an_error() {
+    let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern).build().unwrap();
+    let opened = agent.run(RunContext::new().memory(Unloadable)).await;
+    assert!(matches!(opened, Err(AgentError::Memory(MemoryError::Failed(_)))));
+}
+
 /// A memory that panics or fails once its flag is set.
 struct Bad(InMemory, Arc<AtomicBool>, bool);
 

@@ -31,7 +31,7 @@ pub(crate) async fn actions(args: &ActionsArgs, config: &Config) -> Result<u8, S
         true => output::json_line(action),
         false => print_action(action),
     };
-    output::exit_code(open.iter().try_for_each(print))?;
+    output::after_write(open.iter().try_for_each(print))?;
     Ok(if open.is_empty() { EMPTY } else { 0 })
 }
 

@@ -42,9 +42,9 @@ pub(crate) async fn config(args: &ConfigArgs, config: &Config) -> Result<u8, Sta
     let active = Layer::of(&config.resolve(given)?.active, |key| Origin::Flag(key.flag()))?;
     let rows: Vec<Row> = KEYS.iter().map(|key| row(key.name, &layers, &active)).collect();
     if args.json {
-        return output::exit_code(rows.iter().try_for_each(|row| output::json_line(&row.json())));
+        return output::after_write(rows.iter().try_for_each(|row| output::json_line(&row.json())));
     }
-    let code = output::exit_code(print_table(&rows))?;
+    let code = output::after_write(print_table(&rows))?;
     let described = |path: &Path| {
         format!("{}{}", path.display(), if path.exists() { "" } else { " (does not exist)" })
     };

@@ -1,7 +1,5 @@
 //! `loopwright models`: the known models.
 
-use std::io::{self, Write};
-
 use loopwright_providers::{ModelFacts, Provider};
 use serde_json::{Value, json};
 
@@ -27,8 +25,7 @@ pub(crate) fn models(args: &ModelsArgs, config: &Config) -> Result<u8, StartErro
         return Ok(EMPTY);
     }
     let text = if args.json { json_lines(&models) } else { table(&models) };
-    let mut out = io::stdout().lock();
-    output::exit_code(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+    output::after_write(output::text(&text))
 }
 
 /// Returns an object per line, with null for unknown values.

@@ -14,7 +14,7 @@ use crate::args::{Format, Sessions};
 use crate::config::Config;
 use crate::error::StartError;
 use crate::exit_code::EMPTY;
-use crate::output::{self, age, exit_code, write_new_file};
+use crate::output::{self, after_write, age, write_new_file};
 use crate::session::{existing, log_position, name_or_random, open_store};
 use crate::wording;
 
@@ -35,14 +35,14 @@ pub(crate) async fn sessions(args: &Sessions, config: &Config) -> Result<u8, Sta
                 true => output::json_line(info),
                 false => print_session(info),
             };
-            exit_code(store.sessions().await?.iter().try_for_each(print))
+            after_write(store.sessions().await?.iter().try_for_each(print))
         }
         Sessions::Show { session, json, .. } => {
             let info = existing(store, session).await?;
             if *json {
-                return exit_code(output::json_line(&info));
+                return after_write(output::json_line(&info));
             }
-            exit_code(output::text(&to_markdown(&info, &store.read(session, 0).await?)))
+            after_write(output::text(&to_markdown(&info, &store.read(session, 0).await?)))
         }
         Sessions::Search { words, limit, json, .. } => {
             let hits = store.search(&words.join(" "), *limit).await?;
@@ -50,7 +50,7 @@ pub(crate) async fn sessions(args: &Sessions, config: &Config) -> Result<u8, Sta
                 true => output::json_line(hit),
                 false => print_hit(hit),
             };
-            let code = exit_code(hits.iter().try_for_each(print))?;
+            let code = after_write(hits.iter().try_for_each(print))?;
             Ok(if hits.is_empty() { EMPTY } else { code })
         }
         Sessions::Export { session, format, output: file, .. } => {
@@ -89,7 +89,7 @@ async fn export(
         Format::Jsonl => to_jsonl(session, &entries)?,
     };
     match file {
-        None => exit_code(output::text(&text)),
+        None => after_write(output::text(&text)),
         Some(file) => write_new_file(file, &text).map(|()| 0),
     }
 }

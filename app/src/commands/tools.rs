@@ -25,14 +25,14 @@ pub(crate) async fn tools(args: &Tools, config: &Config) -> Result<u8, StartErro
             // The same check as in a run, with the same errors.
             let arguments = tools.validate(name, arguments).map_err(StartError)?;
             let Some(tool) = tools.tool(name) else {
-                return Ok(TOOL_FAILED);
+                return Err(StartError(format!("There is no tool `{name}`.")));
             };
             show(call(&**tool, &arguments).await?, *json)
         }
     };
     match done {
         Ok(code) => Ok(code),
-        Err(why) => output::exit_code(Err(why)),
+        Err(why) => output::after_write(Err(why)),
     }
 }
 

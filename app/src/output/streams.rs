@@ -46,7 +46,7 @@ pub(crate) fn text(text: &str) -> io::Result<()> {
 /// Returns the exit code of a command after its last write to standard output.
 ///
 /// A closed pipe counts as success: the reader has seen enough.
-pub(crate) fn exit_code(written: io::Result<()>) -> Result<u8, StartError> {
+pub(crate) fn after_write(written: io::Result<()>) -> Result<u8, StartError> {
     match written {
         Err(why) if why.kind() != ErrorKind::BrokenPipe => {
             Err(StartError(format!("Standard output cannot be written: {why}.")))

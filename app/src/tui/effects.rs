@@ -1,5 +1,5 @@
 //! Runs the effects that the state requests. One task runs them in order, so that inputs reach the
-//! session in the order in which they were sent; long-running effects get a task of their own.
+//! session in the order in which they were sent; each long-running effect gets its own task.
 
 mod editor;
 mod files;

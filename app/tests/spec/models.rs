@@ -139,8 +139,8 @@ fn cost(id: &str, input: u64, output: u64) -> f64 {
 
 #[test]
 fn a_run_says_what_it_cost() {
-    let near = |report: f64, expected: f64| {
-        assert!((report - expected).abs() < 1e-12, "{report} instead of {expected}")
+    let near = |cost: f64, expected: f64| {
+        assert!((cost - expected).abs() < 1e-12, "{cost} instead of {expected}")
     };
     near(cost("openai/gpt-4o-mini", 1000, 100), 1000.0 * 0.15e-6 + 100.0 * 0.6e-6);
     near(cost("acme/big", 1000, 100), 1000.0 * 1e-6 + 100.0 * 4e-6);

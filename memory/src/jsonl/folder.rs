@@ -150,14 +150,14 @@ impl Folder {
         parent: &Parent,
     ) -> Result<Vec<LogEntry>, MemoryError> {
         let damaged = |why: &str| {
-            MemoryError::damaged(format!(
+            MemoryError::Damaged(format!(
                 "line 1 of {}: the session begins with the first {} entries of the session `{}`, \
                  {why}. The file was left untouched; restore {} from a backup",
                 self.path(branch).display(),
                 parent.entries,
                 parent.session,
                 self.path(&parent.session).display()
-            ))
+            ).into())
         };
         let mut logs = Vec::new();
         let mut visited = HashSet::from([branch.to_owned()]);

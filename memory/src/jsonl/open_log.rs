@@ -167,7 +167,7 @@ impl OpenLog {
 
     fn append(&mut self, at: u64, entries: &[LogEntry]) -> Result<(), MemoryError> {
         if let Some(why) = &self.broken {
-            return Err(MemoryError::failed(why.clone()));
+            return Err(MemoryError::Failed(why.clone().into()));
         }
         if at != self.length {
             return Err(MemoryError::Conflict { at, end: self.length });
@@ -225,7 +225,7 @@ impl OpenLog {
     fn stop(&mut self, why: String) -> MemoryError {
         let why = format!("{why}: no more is written until the session is opened again");
         self.broken = Some(why.clone());
-        MemoryError::failed(why)
+        MemoryError::Failed(why.into())
     }
 
     fn load(&mut self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {

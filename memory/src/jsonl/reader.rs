@@ -124,10 +124,13 @@ impl Reader {
         let path = self.path.display();
         match error {
             LineError::Damaged(why) => self.damaged(&why),
-            LineError::NotUnderstood(why) => MemoryError::damaged(format!(
-                "line {line} of {path} is not understood ({why}): update loopwright, a newer \
+            LineError::NotUnderstood(why) => MemoryError::Damaged(
+                format!(
+                    "line {line} of {path} is not understood ({why}): update loopwright, a newer \
                  version may have written it"
-            )),
+                )
+                .into(),
+            ),
             LineError::Newer(version) => MemoryError::Newer {
                 source_name: format!("line {line} of {path}"),
                 found: version,
@@ -138,11 +141,14 @@ impl Reader {
 
     /// Returns the error for damage in the line read last.
     pub(super) fn damaged(&self, why: &str) -> MemoryError {
-        MemoryError::damaged(format!(
-            "line {} of {} is damaged: {why}. The file was left untouched; restore it from a \
+        MemoryError::Damaged(
+            format!(
+                "line {} of {} is damaged: {why}. The file was left untouched; restore it from a \
              backup, or remove this line and all after it to continue from there",
-            self.lines,
-            self.path.display()
-        ))
+                self.lines,
+                self.path.display()
+            )
+            .into(),
+        )
     }
 }

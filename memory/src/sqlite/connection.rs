@@ -45,10 +45,9 @@ pub(super) fn locate(path: &Path) -> Result<PathBuf, MemoryError> {
         return Ok(path);
     }
     let Some(name) = path.file_name() else {
-        return Err(MemoryError::failed(format!(
-            "{} is not the path of a file: give one for the store",
-            path.display()
-        )));
+        return Err(MemoryError::Failed(
+            format!("{} is not the path of a file: give one for the store", path.display()).into(),
+        ));
     };
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -140,10 +139,10 @@ fn check(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
         connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(failed)
     };
     if number("application_id")? != APPLICATION_ID {
-        return Err(MemoryError::failed(format!(
+        return Err(MemoryError::Failed(format!(
             "{} is no loopwright store, and was left untouched: give another path for the store",
             path.display()
-        )));
+        ).into()));
     }
     let format = number("user_version")?;
     if format > FORMAT {

@@ -44,19 +44,19 @@ impl StoreError {
 /// Returns the error for stored data that does not match its checksum.
 pub(super) fn damaged(file: &Path, what: &str) -> MemoryError {
     let file = file.display();
-    MemoryError::damaged(format!(
+    MemoryError::Damaged(format!(
         "{what} in {file} is damaged: restore the file from a backup; `sqlite3 {file} .recover` \
          shows what else can be read"
-    ))
+    ).into())
 }
 
 /// Returns the error for stored data that matches its checksum but cannot be parsed.
 pub(super) fn not_understood(file: &Path, what: &str, why: &str) -> MemoryError {
     let file = file.display();
-    MemoryError::damaged(format!(
+    MemoryError::Damaged(format!(
         "{what} in {file} is not understood ({why}): update loopwright, a newer version may have \
          written it"
-    ))
+    ).into())
 }
 
 /// Converts an error of SQLite: says what it means and what to do.

@@ -1,5 +1,6 @@
 //! Decoding of a Chat Completions stream into model events.
 
+use std::borrow::Cow;
 use std::mem::take;
 use std::sync::Arc;
 
@@ -128,17 +129,17 @@ impl Decoder {
         if let Some(raw) = delta.reasoning_details {
             self.details.add(raw.0.get());
         }
-        self.prose(BlockKind::Thinking, thinking.into_owned(), out);
+        self.prose(BlockKind::Thinking, thinking, out);
         match delta.content {
-            Content::Text(text) => self.prose(BlockKind::Text, text.into_owned(), out),
+            Content::Text(text) => self.prose(BlockKind::Text, text, out),
             Content::Parts(parts) => {
                 for part in parts {
-                    self.prose(BlockKind::Thinking, part.thinking.into_text(), out);
-                    self.prose(BlockKind::Text, part.text.0.into_owned(), out);
+                    self.prose(BlockKind::Thinking, part.thinking.into_text().into(), out);
+                    self.prose(BlockKind::Text, part.text.0, out);
                 }
             }
         }
-        self.prose(BlockKind::Text, text(delta.refusal).into_owned(), out);
+        self.prose(BlockKind::Text, text(delta.refusal), out);
         for call in delta.tool_calls.into_iter().flat_map(Vec::from) {
             if !self.writer.ended {
                 self.call(call, out);
@@ -146,11 +147,16 @@ impl Decoder {
         }
     }
 
-    /// Appends text or thinking: to the open block if it is of this kind, else to a new one.
-    fn prose(&mut self, kind: BlockKind, delta: String, out: &mut Events) {
-        if delta.is_empty() {
-            return;
+    /// Appends text or thinking, if there is any: to the open block if it is of this kind, else to
+    /// a new one.
+    #[inline]
+    fn prose(&mut self, kind: BlockKind, delta: Cow<'_, str>, out: &mut Events) {
+        if !delta.is_empty() {
+            self.add_prose(kind, delta.into_owned(), out);
         }
+    }
+
+    fn add_prose(&mut self, kind: BlockKind, delta: String, out: &mut Events) {
         let block = match self.writer.prose(&kind) {
             Some(block) => block,
             None => {
@@ -158,8 +164,8 @@ impl Decoder {
                 if kind == BlockKind::Text && delta.trim_start().starts_with("<tool_call>") {
                     let endpoint = &self.writer.endpoint();
                     tracing::warn!(
-                        "{endpoint}: the model writes a call as text. With `calls_in_text` such \
-                         calls are run."
+                        "{endpoint}: the model writes a call as text. With the hook \
+                         `parse_text_tool_calls` such calls run."
                     );
                 }
                 self.writer.start_prose(kind, out)

@@ -95,7 +95,7 @@ async fn an_app_mounts_the_routes_with_its_own_authentication() {
     assert_eq!(
         ids,
         (1..=ids.len() as u64).collect::<Vec<_>>(),
-        "only events with a number of their own have an id"
+        "only events that have a number have an id"
     );
 }
 

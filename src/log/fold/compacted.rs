@@ -27,9 +27,9 @@ impl Fold {
         let Some(range) = self.replaceable(*first, *last) else {
             return;
         };
-        let (messages, tokens_before) = (range.len(), self.load.messages);
+        let (messages, tokens_before) = (range.len(), self.size.messages);
         let old = self.context[range.clone()].iter().map(|m| m.tokens()).sum();
-        self.load.replace(old, message.tokens());
+        self.size.replace(old, message.tokens());
         Arc::make_mut(&mut self.context).splice(range, [message.clone()]);
         let before = self.active_summary.take();
         let (mut stand_ins, covered) = before.map(|s| (s.stand_ins, s.covered)).unwrap_or_default();
@@ -45,7 +45,7 @@ impl Fold {
             summarised: summary.is_some(),
             error: error.clone(),
             tokens_before,
-            tokens_after: self.load.messages,
+            tokens_after: self.size.messages,
         });
         let (details, run, covered) = (details.clone(), self.run, covered.max(end));
         self.active_summary = Some(ActiveSummary {

@@ -26,7 +26,7 @@ pub(crate) struct Fold {
     /// The messages of the next request, before hooks.
     pub(crate) context: History,
     /// The size of the context.
-    pub(crate) load: ContextSize,
+    pub(crate) size: ContextSize,
     /// The last compaction.
     pub(crate) active_summary: Option<ActiveSummary>,
     pub(crate) batch: Option<Batch>,

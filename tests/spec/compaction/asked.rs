@@ -106,7 +106,7 @@ async fn a_compaction_can_be_requested_within_a_run() {
     harness.handle.prompt("p4").await.unwrap();
     let refused = harness.handle.compact(None).await;
     let Err(InputError::NotCompacted(why)) = &refused else { panic!("{refused:?}") };
-    assert!(why.contains("resolve them first"), "{why}");
+    assert!(why.message().contains("resolve them first"), "{why}");
     harness.handle.abort().await.unwrap();
     harness.check().await;
 }

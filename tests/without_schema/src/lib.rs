@@ -8,7 +8,8 @@ mod tests {
 
     use async_trait::async_trait;
     use loopwright_core::agent::{AgentError, InputError};
-    use loopwright_core::event::Prompt;
+    use loopwright_core::event::{Decision, Prompt};
+    use loopwright_core::hooks::BeforeToolCall;
     use loopwright_core::testing::{Harness, Script, ScriptedModel};
     use loopwright_core::tool::{Effect, ToolSpec, ToolboxError, tool_with};
     use loopwright_core::{
@@ -33,8 +34,8 @@ mod tests {
         async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
             step.take_input().await?;
             let reply = step.ask().await?;
-            step.call_tools(&reply).await?;
-            Ok(StepEnd::Done)
+            let called = step.call_tools(&reply).await?;
+            Ok(if called.awaits_user() { StepEnd::AwaitingAction } else { StepEnd::Done })
         }
     }
 
@@ -80,6 +81,77 @@ mod tests {
         let tool = OnlySchema(Arc::new(ToolSpec::new::<Add>("add", "Adds.")));
         let built = GenericAgent::builder(ScriptedModel::new([]), Once).tool(tool).build();
         assert_eq!(built.err(), Some(AgentError::Tool(ToolboxError::Unchecked("add".into()))));
+    }
+
+    /// Says when the agent is built that it checks arguments, and then does not.
+    struct Inconsistent(OnlySchema);
+
+    #[async_trait]
+    impl Tool for Inconsistent {
+        fn spec(&self) -> &Arc<ToolSpec> {
+            &self.0.0
+        }
+
+        fn check_arguments(&self, arguments: &Value) -> Option<Result<(), String>> {
+            arguments.is_null().then_some(Ok(()))
+        }
+
+        async fn call(&self, _: &Value, _: ToolContext) -> Result<ToolOutput, ToolError> {
+            Ok("ran".into())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_whose_arguments_the_tool_does_not_check_does_not_run() {
+        let tool = Inconsistent(OnlySchema(Arc::new(ToolSpec::new::<Add>("add", "Adds."))));
+        let call = Script::calls([("c", "add", json!({"a": 2, "b": 3}))]);
+        let harness = Harness::new(Once, [call], |agent| agent.tool(tool).auto_all()).await;
+        harness.handle.prompt("go").await.unwrap();
+        let result = harness.handle.state().await.unwrap().messages.last().unwrap().text();
+        assert!(result.contains("cannot check these arguments"), "{result}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn arguments_that_a_hook_rewrites_are_checked() {
+        let rewrite = |arguments: Value| async move {
+            let add = tool_with((), "add", "Adds.", async |(), args: Add, _| {
+                Ok::<_, ToolError>((args.a + args.b).to_string())
+            });
+            let call = Script::calls([("c", "add", json!({"a": 2, "b": 3}))]);
+            let harness = Harness::new(Once, [call], |agent| {
+                agent.tool(add).auto_all().before_tool_call(move |_| {
+                    let arguments = arguments.clone();
+                    async move { BeforeToolCall::Rewrite(arguments) }
+                })
+            })
+            .await;
+            harness.handle.prompt("go").await.unwrap();
+            harness.handle.state().await.unwrap().messages.last().unwrap().text()
+        };
+        assert_eq!(rewrite(json!({"a": 4, "b": 5})).await, "9");
+        let refused = rewrite(json!({"a": 4})).await;
+        assert!(refused.contains("missing field `b`"), "{refused}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn arguments_that_the_user_edits_are_checked() {
+        let add = tool_with((), "add", "Adds.", async |(), args: Add, _| {
+            Ok::<_, ToolError>((args.a + args.b).to_string())
+        });
+        let call = Script::calls([("c", "add", json!({"a": 2, "b": 3}))]);
+        let harness = Harness::new(Once, [call], |agent| agent.tool(add)).await;
+        harness.handle.prompt("go").await.unwrap();
+        harness.handle.wait_for_idle().await;
+        let action = harness.handle.pending().await.unwrap().remove(0);
+        let approve_with = |arguments| {
+            let digest = action.digest.clone();
+            harness.handle.resolve(action.call.clone(), digest, Decision::ApproveWith(arguments))
+        };
+        let refused = approve_with(json!({"a": 4})).await;
+        assert!(matches!(refused, Err(InputError::BadArguments(_))), "{refused:?}");
+        approve_with(json!({"a": 4, "b": 5})).await.unwrap();
+        harness.handle.wait_for_idle().await;
+        assert_eq!(harness.handle.state().await.unwrap().messages.last().unwrap().text(), "9");
     }
 
     #[tokio::test(start_paused = true)]

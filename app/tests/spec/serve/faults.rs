@@ -91,8 +91,8 @@ fn a_full_disk_is_reported_and_the_session_continues_when_there_is_space() {
         let path = format!("/api/sessions/{id}/prompt");
         let long = "sheep ".repeat(10_000);
         let full = (0..100).any(|_| {
-            let stored = json!({ "message": "More" }).to_string();
-            let response = Connection::post(&live.address, &path, "", &stored).response().unwrap();
+            let body = json!({ "message": "More" }).to_string();
+            let response = Connection::post(&live.address, &path, "", &body).response().unwrap();
             if response.status != 202 {
                 assert_eq!(response.status, 500, "{response:?}");
                 return true;

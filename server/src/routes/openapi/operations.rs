@@ -104,7 +104,7 @@ fn sessions(document: &mut Document) {
             "The same, as browsers send it; it takes precedence over `after`.",
         )
         .event_stream::<Envelope>(
-            "Events; those with a number of their own have it as `id`. `draining`, whose data is \
+            "Events; those that have a number carry it as `id`. `draining`, whose data is \
              `{}`, means that the server shuts down.",
             &[json!({ "type": "object", "maxProperties": 0 })],
         )

@@ -1,0 +1,71 @@
+//! Errors of memories and of stores.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use super::Failure;
+
+/// Describes why an operation of a memory or a store failed. The stored data is unchanged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// The log does not end where the writer expected: another owner has opened the session, or
+    /// has written to it.
+    #[error(
+        "the session's log ends at entry {end}, not at {at}: another process has taken over the \
+         session, open it again to continue"
+    )]
+    Conflict {
+        /// The end that the writer expected.
+        at: u64,
+        /// The actual end.
+        end: u64,
+    },
+    /// Another process, or another handle of this one, has the session open.
+    #[error("the session `{0}` is in use: wait until it is closed, or close it there")]
+    InUse(Arc<str>),
+    /// There is no such session.
+    #[error("there is no session `{0}`")]
+    NoSession(Arc<str>),
+    /// A session of that name exists.
+    #[error("there is a session `{0}` already: choose another name")]
+    Exists(Arc<str>),
+    /// Other sessions share the start of its log.
+    #[error(
+        "the session `{session}` cannot be deleted, because others share the start of its log: \
+         delete {} first", .branches.join(", ")
+    )]
+    HasBranches {
+        /// The session.
+        session: Arc<str>,
+        /// The sessions that were forked from it.
+        branches: Vec<String>,
+    },
+    /// The stored data is corrupt. The file was left untouched.
+    #[error(transparent)]
+    Damaged(Failure),
+    /// The data was written by a newer version.
+    #[error(
+        "{source_name} was written by a newer version of loopwright (format {found}, this one \
+         reads up to {known}): update loopwright to open it"
+    )]
+    Newer {
+        /// The file, table or other origin of the data.
+        source_name: String,
+        /// Its format.
+        found: u64,
+        /// The newest format that this version can read.
+        known: u64,
+    },
+    /// Reading or writing failed.
+    #[error(transparent)]
+    Failed(Failure),
+}
+
+impl MemoryError {
+    /// Builds a [`Failed`](MemoryError::Failed) from another error, whose text becomes the message.
+    /// With a message alone it is `MemoryError::Failed("the disk is full".into())`.
+    pub fn failed(error: impl Error + Send + Sync + 'static) -> Self {
+        MemoryError::Failed(Failure::of(error))
+    }
+}

@@ -1,0 +1,86 @@
+//! Errors of tools and of a toolbox.
+
+use std::fmt;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Describes why a tool call failed. Every variant except [`ToolError::Suspend`] becomes an error
+/// result, so the text should tell the model what to do differently.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolError {
+    /// The call failed; the text tells the model why and what to do.
+    #[error("{0}")]
+    Failed(String),
+    /// The call failed, and front ends get more information than the model: `details` are those of
+    /// the result.
+    #[error("{why}")]
+    FailedWith {
+        /// Tells the model why, and what to do.
+        why: String,
+        /// Data for front ends.
+        details: Value,
+    },
+    /// The call stopped because [`ToolContext::cancelled`](crate::ToolContext::cancelled) resolved.
+    #[error("cancelled")]
+    Cancelled,
+    /// The call needs something from outside first. It must be returned before any effect. After
+    /// the decision the tool is called again with the same call id, and
+    /// [`ToolContext::decision`](crate::ToolContext::decision) returns the decision.
+    #[error("waiting for {}", .0.kind)]
+    Suspend(ActionRequest),
+}
+
+impl ToolError {
+    /// Builds a failure with a text for the model.
+    pub fn failed(why: impl fmt::Display) -> Self {
+        ToolError::Failed(why.to_string())
+    }
+}
+
+/// Describes what a suspended tool call needs from outside.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ActionRequest {
+    /// What kind of request it is, such as `login`.
+    pub kind: String,
+    /// Data for the front end that shows the request.
+    #[serde(default)]
+    pub data: Value,
+}
+
+impl ActionRequest {
+    /// Builds a request of this kind with data for the front end.
+    pub fn new(kind: impl Into<String>, data: impl Into<Value>) -> Self {
+        ActionRequest { kind: kind.into(), data: data.into() }
+    }
+}
+
+/// Describes why a tool cannot be added to a toolbox.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolboxError {
+    /// The name is taken.
+    #[error("there are two tools named `{0}`: rename one, or give its source a prefix")]
+    Twice(Arc<str>),
+    /// The name is not one that every provider accepts.
+    #[error("`{0}` is not a valid tool name: use 1 to 64 of letters, digits, `_` and `-`")]
+    Name(Arc<str>),
+    /// The tool has only a schema, and schemas are not checked.
+    #[error(
+        "the arguments of tool `{0}` cannot be checked: enable the feature `schema` of \
+         loopwright-core, or implement `Tool::check_arguments`"
+    )]
+    Unchecked(Arc<str>),
+    /// The tool's schema is not a JSON Schema.
+    #[error("the schema of tool `{name}` is not valid: {why}")]
+    Schema {
+        /// The tool.
+        name: Arc<str>,
+        /// What is wrong with it.
+        why: String,
+    },
+}
