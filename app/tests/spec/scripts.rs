@@ -80,7 +80,7 @@ fn an_answer_fits_the_schema_or_there_is_none() {
 
     for (text, says) in [
         ("{", "it is not JSON"),
-        ("{\"type\": \"sheep\"}", "the output schema is not valid"),
+        ("{\"type\": \"sheep\"}", "the output schema cannot be used"),
         ("3", "not valid"),
     ] {
         let project = with_schema(text);
