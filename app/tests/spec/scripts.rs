@@ -81,7 +81,7 @@ fn an_answer_fits_the_schema_or_there_is_none() {
     for (text, says) in [
         ("{", "it is not JSON"),
         ("{\"type\": \"sheep\"}", "the output schema cannot be used"),
-        ("3", "not valid"),
+        ("3", "cannot be used"),
     ] {
         let project = with_schema(text);
         let exit = loopwright(
