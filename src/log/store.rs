@@ -122,13 +122,13 @@ pub trait SessionStore: Send + Sync {
         Ok(shared)
     }
 
-    /// Returns the pending actions of all sessions, the oldest first. The default reads
-    /// [`SessionStore::sessions`].
+    /// Returns the pending actions of all sessions, the oldest first, and those of the same time by
+    /// session. The default reads [`SessionStore::sessions`].
     async fn pending(&self, filter: &PendingFilter) -> Result<Vec<PendingAction>, MemoryError> {
         let all = self.sessions().await?.into_iter();
         let mut pending: Vec<PendingAction> =
             all.flat_map(|info| info.pending).filter(|action| filter.takes(action)).collect();
-        pending.sort_by_key(|action| action.since);
+        pending.sort_by(|a, b| (a.since, &a.session).cmp(&(b.since, &b.session)));
         Ok(pending)
     }
 
