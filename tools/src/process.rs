@@ -22,6 +22,8 @@ mod process_set;
 #[cfg(target_os = "linux")]
 mod supervise;
 #[cfg(target_os = "linux")]
+mod system_calls;
+#[cfg(target_os = "linux")]
 mod system_paths;
 #[cfg(target_os = "linux")]
 mod watchdog;

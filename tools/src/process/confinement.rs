@@ -130,6 +130,13 @@ impl Confinement {
         match self {
             #[cfg(target_os = "linux")]
             Confinement::Landlock(landlock) => landlock.gaps(commands.network),
+            #[cfg(target_os = "linux")]
+            Confinement::Bubblewrap(_) => {
+                vec![
+                    "keys of the session's kernel keyring can be read",
+                    "namespaces can be created",
+                ]
+            }
             _ => Vec::new(),
         }
     }

@@ -14,8 +14,9 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use seccompiler::BpfProgram;
 
+use super::system_calls;
 use super::system_paths;
 use super::watchdog::Watchdog;
 
@@ -33,7 +34,7 @@ const THREAD_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Landlock {
     abi: ABI,
-    /// Whether seccomp can refuse all sockets.
+    /// Whether seccomp can refuse system calls.
     seccomp: bool,
 }
 
@@ -42,7 +43,8 @@ pub(crate) struct Landlock {
 pub(super) struct Sandbox {
     rules: RulesetCreated,
     landlock: Landlock,
-    no_sockets: Option<BpfProgram>,
+    /// The system calls that are refused.
+    filters: Vec<BpfProgram>,
     /// The niceness of commands, which is that of this process.
     priority: i32,
     /// The directory that the watchdog removes.
@@ -55,17 +57,21 @@ impl Landlock {
     pub(crate) fn detect() -> Result<Self, String> {
         let trial = std::thread::Builder::new().name("landlock".into()).spawn(|| {
             let rules = Ruleset::default().handle_access(AccessFs::from_all(RULES))?.create()?;
-            Ok(rules.restrict_self()?.landlock)
+            let landlock = rules.restrict_self()?.landlock;
+            let seccomp = system_calls::filters(true).is_ok_and(|filters| apply(&filters).is_ok());
+            Ok((landlock, seccomp))
         });
         let trial = trial.map_err(|e| format!("no thread could be started: {e}"))?;
         match trial.join() {
-            Ok(Ok(LandlockStatus::Available { effective_abi: abi, .. })) => {
-                Ok(Landlock { abi, seccomp: no_sockets().is_ok() })
+            Ok(Ok((LandlockStatus::Available { effective_abi: abi, .. }, seccomp))) => {
+                Ok(Landlock { abi, seccomp })
             }
-            Ok(Ok(LandlockStatus::NotEnabled)) => {
+            Ok(Ok((LandlockStatus::NotEnabled, _))) => {
                 Err("this kernel has Landlock, but it is not enabled".into())
             }
-            Ok(Ok(LandlockStatus::NotImplemented)) => Err("this kernel has no Landlock".into()),
+            Ok(Ok((LandlockStatus::NotImplemented, _))) => {
+                Err("this kernel has no Landlock".into())
+            }
             Ok(Err::<_, RulesetError>(why)) => Err(format!("Landlock does not work here: {why}")),
             Err(_) => Err("Landlock could not be tried".into()),
         }
@@ -93,6 +99,11 @@ impl Landlock {
             !network && !self.seccomp && self.abi >= ABI::V4,
             "UDP and other sockets than TCP are open",
         );
+        add_if(
+            !self.seccomp,
+            "limits and priorities of the user's other processes can be changed, and keys of the \
+             kernel's keyrings read",
+        );
         add_if(self.abi < ABI::V6, "signals reach other processes of the same user");
         let by_socket = network || !self.seccomp;
         add_if(
@@ -112,30 +123,14 @@ impl Sandbox {
         writable: &[PathBuf],
         temporary: &Path,
         network: bool,
-    ) -> Result<Self, RulesetError> {
-        let read = AccessFs::from_read(RULES);
-        let all = AccessFs::from_all(RULES);
-        let mut rules = Ruleset::default().handle_access(all)?.scope(Scope::from_all(RULES))?;
-        if !network {
-            rules = rules.handle_access(AccessNet::from_all(RULES))?;
-        }
-        let mut rules = rules.create()?;
-        for path in system_paths::readable().paths.iter().chain(readable) {
-            rules = allow(rules, path, read)?;
-        }
-        for path in DEVICES {
-            rules = allow(rules, Path::new(path), AccessFs::ReadFile | AccessFs::WriteFile)?;
-        }
-        for path in writable.iter().map(PathBuf::as_path).chain([temporary]) {
-            rules = allow(
-                rules,
-                path,
-                all & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev),
-            )?;
-        }
-        let no_sockets = (!network && landlock.seccomp).then(no_sockets).and_then(Result::ok);
+    ) -> Result<Self, String> {
+        let rules = rules(readable, writable, temporary, network)
+            .map_err(|e| format!("Landlock refused their rules: {e}"))?;
+        let filters =
+            if landlock.seccomp { system_calls::filters(network) } else { Ok(Vec::new()) };
+        let filters = filters.map_err(|e| format!("seccomp refused their system calls: {e}"))?;
         let priority = rustix::process::getpriority_process(None).unwrap_or_default();
-        Ok(Sandbox { rules, landlock, no_sockets, priority, temporary: temporary.to_owned() })
+        Ok(Sandbox { rules, landlock, filters, priority, temporary: temporary.to_owned() })
     }
 
     /// Restricts the calling thread, permanently, to signalling and tracing the processes that it
@@ -196,11 +191,39 @@ impl Sandbox {
         if status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs {
             return Err(io::Error::other("Landlock enforces less than was detected before"));
         }
-        if let Some(no_sockets) = &self.no_sockets {
-            seccompiler::apply_filter(no_sockets).map_err(io::Error::other)?;
-        }
-        Ok(())
+        apply(&self.filters).map_err(io::Error::other)
     }
+}
+
+/// Creates rules that allow reading and writing `writable` and `temporary`, and reading `readable`
+/// and the system's directories.
+fn rules(
+    readable: &[PathBuf],
+    writable: &[PathBuf],
+    temporary: &Path,
+    network: bool,
+) -> Result<RulesetCreated, RulesetError> {
+    let read = AccessFs::from_read(RULES);
+    let all = AccessFs::from_all(RULES);
+    let mut rules = Ruleset::default().handle_access(all)?.scope(Scope::from_all(RULES))?;
+    if !network {
+        rules = rules.handle_access(AccessNet::from_all(RULES))?;
+    }
+    let mut rules = rules.create()?;
+    for path in system_paths::readable().paths.iter().chain(readable) {
+        rules = allow(rules, path, read)?;
+    }
+    for path in DEVICES {
+        rules = allow(rules, Path::new(path), AccessFs::ReadFile | AccessFs::WriteFile)?;
+    }
+    for path in writable.iter().map(PathBuf::as_path).chain([temporary]) {
+        rules = allow(
+            rules,
+            path,
+            all & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev),
+        )?;
+    }
+    Ok(rules)
 }
 
 /// Adds a rule for a path, if it exists.
@@ -243,11 +266,7 @@ fn drop_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a filter that refuses sockets of every family, and `io_uring`, which could create them
-/// too.
-fn no_sockets() -> Result<BpfProgram, seccompiler::BackendError> {
-    let refused = [libc::SYS_socket, libc::SYS_io_uring_setup].map(|call| (call, Vec::new()));
-    let refuse = SeccompAction::Errno(libc::EACCES as u32);
-    let arch = std::env::consts::ARCH.try_into()?;
-    SeccompFilter::new(refused.into(), SeccompAction::Allow, refuse, arch)?.try_into()
+/// Refuses system calls of this thread, permanently, and of the processes that it starts.
+fn apply(filters: &[BpfProgram]) -> Result<(), seccompiler::Error> {
+    filters.iter().try_for_each(|filter| seccompiler::apply_filter(filter))
 }

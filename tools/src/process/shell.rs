@@ -214,7 +214,7 @@ impl Inner {
                     dir.path(),
                     self.commands.network,
                 );
-                Some(sandbox.map_err(|e| format!("Landlock refused their rules: {e}"))?)
+                Some(sandbox?)
             }
             _ => None,
         };

@@ -21,6 +21,8 @@ use super::watchdog::Watchdog;
 /// How long the output of a command that has exited is still read while a background process holds
 /// it open.
 const OUTPUT_GRACE: Duration = Duration::from_millis(200);
+/// The longest time limit that is measured. A longer one, such as `Duration::MAX`, is none.
+const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 /// How long killing all processes may take after the command's timeout.
 const KILL_TIMEOUT: Duration = Duration::from_millis(700);
 /// How much longer killing may take if the command ended before its timeout.
@@ -64,7 +66,7 @@ pub(super) fn supervise(job: Job<'_>) -> io::Result<Finished> {
 
 fn run(mut job: Job<'_>, watchdog: Option<Pid>) -> io::Result<Finished> {
     let started = Instant::now();
-    let deadline = started + job.timeout;
+    let deadline = started + job.timeout.min(MAX_TIMEOUT);
     let limits = ProcessLimits {
         command: job.max_processes,
         system: system_process_count() + job.max_processes,

@@ -76,6 +76,36 @@ async fn writes_fail_outside_the_workspace_and_succeed_inside() {
     );
 }
 
+/// The programs are those of util-linux.
+#[tokio::test]
+async fn other_processes_cannot_be_limited_or_slowed_and_nothing_outlives_the_command() {
+    let fixture = Fixture::new();
+    let (pid, limits) = (std::process::id(), fs::read_to_string("/proc/self/limits").unwrap());
+    for attempt in [
+        format!("prlimit --pid {pid} --fsize=0:0"),
+        format!("prlimit --pid {pid} --nofile=0:0 --nproc=0:0"),
+        format!("renice -n 19 -p {pid}"),
+        "renice -n 19 -u $(id -u)".into(),
+        format!("taskset -p 1 {pid}"),
+        format!("chrt --idle --pid 0 {pid}"),
+        format!("ionice -c 3 -p {pid}"),
+        "ionice -c 3 -u $(id -u)".into(),
+        "ipcmk --shmem 10".into(),
+        "ipcmk --semaphore 1".into(),
+        "ipcmk --queue".into(),
+        "unshare --user true".into(),
+        "unshare --map-root-user --mount true".into(),
+        "setarch --addr-no-randomize true".into(),
+    ] {
+        let text = fixture.run(&attempt).await;
+        assert!(!text.starts_with("Exit code 0."), "{attempt}: {text}");
+        assert!(!text.contains("not found"), "{attempt}: {text}");
+    }
+    assert_eq!(fs::read_to_string("/proc/self/limits").unwrap(), limits);
+    let own = "prlimit --nofile=64:64 sh -c 'ulimit -n' && nice -n 5 true && taskset 1 true";
+    assert_eq!(fixture.run(own).await, "Exit code 0.\n64\n");
+}
+
 /// This includes the thread that starts a command: it is in the same domain, and shares the memory
 /// of this process.
 #[tokio::test]

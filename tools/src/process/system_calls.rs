@@ -1,0 +1,346 @@
+//! The system calls that confined commands may not make.
+//!
+//! Landlock has rules for files, sockets and signals only. Seccomp closes the rest of the kernel
+//! that could reach other processes, outlive the command or take over the machine. The reference
+//! is Docker's default profile (`profiles/seccomp/default.json` of moby, without capabilities):
+//! what it refuses is refused here. It lists what is allowed and this module what is refused, so
+//! calls that are newer than the list get "no such call". Commands also have no capabilities and
+//! no way to new ones, so most of these calls would fail anyway.
+//!
+//! Seccomp sees the numbers in the registers of a call, and no memory: neither paths nor
+//! structures.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use seccompiler::SeccompCmpArgLen::{Dword, Qword};
+use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCondition, SeccompFilter, SeccompRule,
+};
+
+/// The errors that refused calls return.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Answer {
+    /// The usual one.
+    NotPermitted = libc::EPERM as isize,
+    /// As from Landlock.
+    Denied = libc::EACCES as isize,
+    /// Callers fall back to an older call.
+    NoSuchCall = libc::ENOSYS as isize,
+    /// Callers continue without.
+    NotSupported = libc::EOPNOTSUPP as isize,
+}
+
+/// When a call is refused.
+#[derive(Clone, Copy)]
+enum When {
+    Always,
+    /// Unless this argument is 0: the calling process or thread.
+    Other(u8),
+    /// If it sets limits of another process. Reading them is allowed, and so are the caller's own.
+    SetsOther,
+    /// If the first argument is not the second number, or the argument after it is not 0.
+    OtherThan(u64),
+    /// If the first argument has one of the [`NAMESPACES`].
+    NewNamespace,
+    /// Unless the first argument is one of the [`PERSONALITIES`].
+    OtherPersonality,
+    /// If the first argument is one of the [`FAMILIES`].
+    Family,
+}
+
+use Answer::{Denied, NoSuchCall, NotPermitted, NotSupported};
+use When::{Always, Family, NewNamespace, Other, OtherPersonality, OtherThan, SetsOther};
+
+/// The flags of `clone` that create a namespace.
+const NAMESPACES: [u64; 8] = [
+    libc::CLONE_NEWNS as u64,
+    libc::CLONE_NEWCGROUP as u64,
+    libc::CLONE_NEWUTS as u64,
+    libc::CLONE_NEWIPC as u64,
+    libc::CLONE_NEWUSER as u64,
+    libc::CLONE_NEWPID as u64,
+    libc::CLONE_NEWNET as u64,
+    0x80, // CLONE_NEWTIME
+];
+
+/// The personalities that Docker allows: Linux, with and without the short names of `uname26`, and
+/// the one that only asks.
+const PERSONALITIES: [u64; 5] = [0, 0x0008, 0x2_0000, 0x2_0008, 0xffff_ffff];
+
+/// The families of sockets that are refused with a network.
+const FAMILIES: [u64; 2] = [libc::AF_VSOCK as u64, libc::AF_ALG as u64];
+
+/// Calls that are in no current libc for every architecture. New calls have the same number
+/// everywhere.
+const SETXATTRAT: c_long = 463;
+const REMOVEXATTRAT: c_long = 466;
+const OPEN_TREE_ATTR: c_long = 467;
+const FILE_SETATTR: c_long = 469;
+/// The first call that is newer than this list.
+const UNKNOWN: std::ops::Range<c_long> = 470..512;
+
+/// A call, when it is refused, how, and why.
+type Line = (c_long, When, Answer, &'static str);
+
+/// Refused on every architecture.
+const REFUSED: &[Line] = &[
+    // Other processes of the same user.
+    (libc::SYS_prlimit64, SetsOther, NotPermitted, "limits can end the agent"),
+    (
+        libc::SYS_setpriority,
+        OtherThan(libc::PRIO_PROCESS as u64),
+        NotPermitted,
+        "starves other processes",
+    ),
+    (libc::SYS_ioprio_set, OtherThan(1), NotPermitted, "starves other processes of the disk"),
+    (libc::SYS_sched_setaffinity, Other(0), NotPermitted, "takes processors from other processes"),
+    (libc::SYS_sched_setscheduler, Other(0), NotPermitted, "starves other processes"),
+    (libc::SYS_sched_setparam, Other(0), NotPermitted, "starves other processes"),
+    (libc::SYS_sched_setattr, Other(0), NotPermitted, "starves other processes"),
+    (libc::SYS_migrate_pages, Always, NotPermitted, "moves the memory of other processes"),
+    (libc::SYS_move_pages, Always, NotPermitted, "moves the memory of other processes"),
+    (libc::SYS_kcmp, Always, NotPermitted, "compares the resources of other processes"),
+    (libc::SYS_pidfd_getfd, Always, NotPermitted, "takes open files of other processes"),
+    (libc::SYS_process_madvise, Always, NotPermitted, "changes the memory of other processes"),
+    // Keys of the user, such as those of encrypted file systems and of Kerberos.
+    (libc::SYS_keyctl, Always, NotPermitted, "reads keys from the user's keyrings"),
+    (libc::SYS_add_key, Always, NotPermitted, "adds keys to the user's keyrings"),
+    (libc::SYS_request_key, Always, NotPermitted, "reads keys from the user's keyrings"),
+    // Objects that are not files: all processes of the user share them, and they outlive the
+    // command.
+    (libc::SYS_shmget, Always, NotPermitted, "shared memory outlives the command"),
+    (libc::SYS_shmat, Always, NotPermitted, "reads shared memory of other processes"),
+    (libc::SYS_shmctl, Always, NotPermitted, "removes shared memory of other processes"),
+    (libc::SYS_msgget, Always, NotPermitted, "message queues outlive the command"),
+    (libc::SYS_msgsnd, Always, NotPermitted, "writes to queues of other processes"),
+    (libc::SYS_msgrcv, Always, NotPermitted, "reads from queues of other processes"),
+    (libc::SYS_msgctl, Always, NotPermitted, "removes queues of other processes"),
+    (libc::SYS_semget, Always, NotPermitted, "semaphores outlive the command"),
+    (libc::SYS_semop, Always, NotPermitted, "changes semaphores of other processes"),
+    (libc::SYS_semtimedop, Always, NotPermitted, "changes semaphores of other processes"),
+    (libc::SYS_semctl, Always, NotPermitted, "removes semaphores of other processes"),
+    (libc::SYS_mq_open, Always, NotPermitted, "message queues outlive the command"),
+    (libc::SYS_mq_unlink, Always, NotPermitted, "removes queues of other processes"),
+    // Namespaces: in a new user namespace a process has all capabilities, so it reaches more of
+    // the kernel.
+    (libc::SYS_unshare, NewNamespace, NotPermitted, "creates namespaces"),
+    (libc::SYS_clone, NewNamespace, NotPermitted, "creates namespaces"),
+    (libc::SYS_clone3, Always, NoSuchCall, "its flags are in memory; libc uses clone"),
+    (libc::SYS_setns, Always, NotPermitted, "enters namespaces"),
+    // Attributes of files: no path is seen, and Landlock has no rule for them.
+    (libc::SYS_setxattr, Always, NotSupported, "changes attributes of files outside"),
+    (libc::SYS_lsetxattr, Always, NotSupported, "changes attributes of files outside"),
+    (libc::SYS_fsetxattr, Always, NotSupported, "changes attributes of files outside"),
+    (SETXATTRAT, Always, NotSupported, "changes attributes of files outside"),
+    (libc::SYS_removexattr, Always, NotSupported, "removes attributes of files outside"),
+    (libc::SYS_lremovexattr, Always, NotSupported, "removes attributes of files outside"),
+    (libc::SYS_fremovexattr, Always, NotSupported, "removes attributes of files outside"),
+    (REMOVEXATTRAT, Always, NotSupported, "removes attributes of files outside"),
+    (FILE_SETATTR, Always, NotSupported, "changes flags of files outside"),
+    // Parts of the kernel with a history of holes that let a process become root.
+    (libc::SYS_bpf, Always, NotPermitted, "loads programs into the kernel"),
+    (libc::SYS_perf_event_open, Always, NotPermitted, "traces the kernel and other processes"),
+    (libc::SYS_userfaultfd, Always, NotPermitted, "stops the kernel at a page fault"),
+    (libc::SYS_io_uring_setup, Always, Denied, "makes calls that no filter sees"),
+    (libc::SYS_io_uring_enter, Always, Denied, "makes calls that no filter sees"),
+    (libc::SYS_io_uring_register, Always, Denied, "makes calls that no filter sees"),
+    (libc::SYS_personality, OtherPersonality, NotPermitted, "switches protections off"),
+    // Mounts.
+    (libc::SYS_mount, Always, NotPermitted, "mounts"),
+    (libc::SYS_umount2, Always, NotPermitted, "unmounts"),
+    (libc::SYS_pivot_root, Always, NotPermitted, "changes the root directory"),
+    (libc::SYS_chroot, Always, NotPermitted, "changes the root directory"),
+    (libc::SYS_fsopen, Always, NotPermitted, "mounts"),
+    (libc::SYS_fsconfig, Always, NotPermitted, "mounts"),
+    (libc::SYS_fsmount, Always, NotPermitted, "mounts"),
+    (libc::SYS_fspick, Always, NotPermitted, "changes a mount"),
+    (libc::SYS_move_mount, Always, NotPermitted, "moves a mount"),
+    (libc::SYS_open_tree, Always, NotPermitted, "copies mounts"),
+    (OPEN_TREE_ATTR, Always, NotPermitted, "copies mounts"),
+    (libc::SYS_mount_setattr, Always, NotPermitted, "changes a mount"),
+    (libc::SYS_quotactl, Always, NotPermitted, "changes quotas"),
+    (libc::SYS_quotactl_fd, Always, NotPermitted, "changes quotas"),
+    (libc::SYS_swapon, Always, NotPermitted, "changes the swap space"),
+    (libc::SYS_swapoff, Always, NotPermitted, "changes the swap space"),
+    // Files by other ways than their path.
+    (libc::SYS_open_by_handle_at, Always, NotPermitted, "opens files without their path"),
+    (libc::SYS_fanotify_init, Always, NotPermitted, "watches all files"),
+    // The whole machine.
+    (libc::SYS_acct, Always, NotPermitted, "records all processes"),
+    (libc::SYS_reboot, Always, NotPermitted, "restarts the machine"),
+    (libc::SYS_kexec_load, Always, NotPermitted, "starts another kernel"),
+    (libc::SYS_init_module, Always, NotPermitted, "loads modules"),
+    (libc::SYS_finit_module, Always, NotPermitted, "loads modules"),
+    (libc::SYS_delete_module, Always, NotPermitted, "unloads modules"),
+    (libc::SYS_settimeofday, Always, NotPermitted, "sets the clock"),
+    (libc::SYS_clock_settime, Always, NotPermitted, "sets the clock"),
+    (libc::SYS_clock_adjtime, Always, NotPermitted, "sets the clock"),
+    (libc::SYS_sethostname, Always, NotPermitted, "renames the machine"),
+    (libc::SYS_setdomainname, Always, NotPermitted, "renames the machine"),
+    (libc::SYS_syslog, Always, NotPermitted, "reads the kernel's messages"),
+    (libc::SYS_vhangup, Always, NotPermitted, "closes the terminal"),
+    (libc::SYS_get_mempolicy, Always, NotPermitted, "shows where memory is"),
+    (libc::SYS_set_mempolicy, Always, NotPermitted, "chooses where memory is"),
+    (libc::SYS_set_mempolicy_home_node, Always, NotPermitted, "chooses where memory is"),
+    (libc::SYS_mbind, Always, NotPermitted, "chooses where memory is"),
+    (libc::SYS_nfsservctl, Always, NotPermitted, "configures an NFS server"),
+    (libc::SYS_lookup_dcookie, Always, NotPermitted, "shows paths to a profiler"),
+];
+
+/// Refused on x86-64, which has old calls that other architectures do not have.
+#[cfg(target_arch = "x86_64")]
+const ALSO_REFUSED: &[Line] = &[
+    (libc::SYS_iopl, Always, NotPermitted, "accesses devices"),
+    (libc::SYS_ioperm, Always, NotPermitted, "accesses devices"),
+    (libc::SYS_kexec_file_load, Always, NotPermitted, "starts another kernel"),
+    (libc::SYS_uselib, Always, NotPermitted, "obsolete"),
+    (libc::SYS_ustat, Always, NotPermitted, "obsolete"),
+    (libc::SYS_sysfs, Always, NotPermitted, "obsolete"),
+    (libc::SYS__sysctl, Always, NotPermitted, "obsolete"),
+];
+#[cfg(not(target_arch = "x86_64"))]
+const ALSO_REFUSED: &[Line] = &[];
+
+/// Refused without a network.
+const SOCKETS: Line = (libc::SYS_socket, Always, Denied, "reaches the network and local services");
+/// Refused with a network.
+const RARE_SOCKETS: Line = (libc::SYS_socket, Family, Denied, "reaches hosts of virtual machines");
+
+/// The bit of a call of the x32 interface, which few kernels have: it has the calls of x86-64 under
+/// other numbers.
+#[cfg(target_arch = "x86_64")]
+const X32: c_long = 0x4000_0000;
+
+/// Returns the filters, one for each error that they return. Without `network`, no socket can be
+/// created.
+pub(super) fn filters(network: bool) -> Result<Vec<BpfProgram>, BackendError> {
+    let mut by_answer: BTreeMap<Answer, BTreeMap<c_long, Vec<SeccompRule>>> = BTreeMap::new();
+    let sockets = if network { RARE_SOCKETS } else { SOCKETS };
+    let unknown = UNKNOWN.map(|call| (call, Always, NoSuchCall, "newer than this list"));
+    let lines = REFUSED.iter().chain(ALSO_REFUSED).copied().chain([sockets]).chain(unknown);
+    for (call, when, answer, _) in lines {
+        let calls = by_answer.entry(answer).or_default();
+        let rules = rules(when)?;
+        #[cfg(target_arch = "x86_64")]
+        calls.insert(call | X32, rules.clone());
+        calls.insert(call, rules);
+    }
+    let arch: seccompiler::TargetArch = std::env::consts::ARCH.try_into()?;
+    let filter = |(answer, calls): (Answer, BTreeMap<c_long, Vec<SeccompRule>>)| {
+        let refuse = SeccompAction::Errno(answer as u32);
+        SeccompFilter::new(calls, SeccompAction::Allow, refuse, arch)?.try_into()
+    };
+    by_answer.into_iter().map(filter).collect()
+}
+
+/// Returns the rules of which one must match. No rule matches always.
+fn rules(when: When) -> Result<Vec<SeccompRule>, BackendError> {
+    let any = |conditions: Vec<Vec<SeccompCondition>>| {
+        conditions.into_iter().map(SeccompRule::new).collect()
+    };
+    let zero = |argument| SeccompCondition::new(argument, Dword, Ne, 0);
+    match when {
+        Always => Ok(Vec::new()),
+        Other(argument) => any(vec![vec![zero(argument)?]]),
+        SetsOther => any(vec![vec![zero(0)?, SeccompCondition::new(2, Qword, Ne, 0)?]]),
+        OtherThan(kind) => {
+            any(vec![vec![SeccompCondition::new(0, Dword, Ne, kind)?], vec![zero(1)?]])
+        }
+        NewNamespace => {
+            let has = |flag| SeccompCondition::new(0, Qword, MaskedEq(flag), flag);
+            any(NAMESPACES
+                .iter()
+                .map(|flag| Ok(vec![has(*flag)?]))
+                .collect::<Result<_, BackendError>>()?)
+        }
+        OtherPersonality => {
+            let differs = |known: &u64| SeccompCondition::new(0, Dword, Ne, *known);
+            any(vec![PERSONALITIES.iter().map(differs).collect::<Result<_, _>>()?])
+        }
+        Family => {
+            let is = |family: &u64| Ok(vec![SeccompCondition::new(0, Dword, Eq, *family)?]);
+            any(FAMILIES.iter().map(is).collect::<Result<_, BackendError>>()?)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes a system call on a thread that has the filters, and returns its error, or 0.
+    fn error(network: bool, call: c_long, arguments: [c_long; 3]) -> i32 {
+        let thread = std::thread::spawn(move || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            for filter in filters(network).unwrap() {
+                seccompiler::apply_filter(&filter).unwrap();
+            }
+            let [a, b, c] = arguments;
+            // SAFETY: the arguments are numbers, null, or an address at which no process has
+            // memory, so the kernel can access none; no test makes a call that ends or maps memory.
+            #[allow(unsafe_code, reason = "there is no safe way to make a call by its number")]
+            let result = unsafe { libc::syscall(call, a, b, c, 0, 0, 0) };
+            if result == -1 { std::io::Error::last_os_error().raw_os_error().unwrap() } else { 0 }
+        });
+        thread.join().unwrap()
+    }
+
+    #[test]
+    fn every_line_that_always_refuses_returns_its_error() {
+        for (call, when, answer, why) in REFUSED.iter().chain(ALSO_REFUSED).chain([&SOCKETS]) {
+            if matches!(when, Always) {
+                assert_eq!(error(false, *call, [-1, -1, -1]), *answer as i32, "{call}: {why}");
+            }
+        }
+        assert_eq!(error(false, UNKNOWN.end - 1, [-1, -1, -1]), libc::ENOSYS);
+    }
+
+    #[test]
+    fn calls_are_refused_for_other_processes_only() {
+        // The filter does not know the number of its process: each but 0 is another one to it.
+        let other = c_long::from(std::process::id());
+        let limits = -1; // the call is refused before they are read
+        for (call, of_other, of_itself) in [
+            (libc::SYS_prlimit64, [other, 0, limits], [0, 0, limits]),
+            (libc::SYS_setpriority, [0, other, 19], [0, 0, 0]),
+            (libc::SYS_ioprio_set, [1, other, 0x6000], [1, 0, 0x6000]),
+            (libc::SYS_sched_setaffinity, [other, 8, 0], [0, 8, 0]),
+            (libc::SYS_sched_setscheduler, [other, 0, 0], [0, 0, 0]),
+        ] {
+            assert_eq!(error(false, call, of_other), libc::EPERM, "{call}");
+            assert_ne!(error(false, call, of_itself), libc::EPERM, "{call}");
+        }
+        for (which, who) in [(1, 0), (2, 0), (1, other), (2, 1000)] {
+            assert_eq!(error(false, libc::SYS_setpriority, [which, who, 19]), libc::EPERM);
+        }
+        assert_eq!(error(false, libc::SYS_prlimit64, [other, 0, 0]), 0, "limits may be read");
+    }
+
+    #[test]
+    fn no_namespace_is_created() {
+        for flag in NAMESPACES {
+            assert_eq!(error(true, libc::SYS_unshare, [flag as c_long, 0, 0]), libc::EPERM);
+        }
+        assert_eq!(error(true, libc::SYS_unshare, [libc::CLONE_FILES.into(), 0, 0]), 0);
+    }
+
+    #[test]
+    fn personalities_that_switch_protections_off_are_refused() {
+        assert_eq!(error(true, libc::SYS_personality, [0xffff_ffff, 0, 0]), 0);
+        assert_eq!(error(true, libc::SYS_personality, [0x4_0000, 0, 0]), libc::EPERM);
+    }
+
+    #[test]
+    fn with_a_network_the_usual_sockets_are_allowed() {
+        let stream = c_long::from(libc::SOCK_STREAM);
+        for family in [libc::AF_UNIX, libc::AF_INET] {
+            assert_eq!(error(true, libc::SYS_socket, [family.into(), stream, 0]), 0);
+            assert_eq!(error(false, libc::SYS_socket, [family.into(), stream, 0]), libc::EACCES);
+        }
+        for family in [libc::AF_VSOCK, libc::AF_ALG] {
+            assert_eq!(error(true, libc::SYS_socket, [family.into(), stream, 0]), libc::EACCES);
+        }
+    }
+}
