@@ -164,7 +164,9 @@ impl<F: WireFormat> ModelBuilder<F> {
         self
     }
 
-    /// Adds a header. Its value is kept out of `Debug` output and errors, as the key is.
+    /// Adds a header. It replaces our header of that name; of two added ones with the same name,
+    /// such as `anthropic-beta`, both are sent. Its value is kept out of `Debug` output and errors,
+    /// as the key is.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
@@ -298,12 +300,14 @@ impl<F: WireFormat> ModelBuilder<F> {
         };
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let fixed = F::HEADERS.iter().copied();
-        for (name, text) in
-            fixed.chain(self.headers.iter().map(|(name, text)| (name.as_str(), text.as_str())))
-        {
+        for (name, text) in F::HEADERS {
             headers.insert(named(name)?, secret(text, &format!("header `{name}`"))?);
         }
+        let mut given = HeaderMap::new();
+        for (name, text) in &self.headers {
+            given.append(named(name)?, secret(text, &format!("header `{name}`"))?);
+        }
+        headers.extend(given); // replaces ours, and keeps all values of a name
         let (header, scheme) = match key_header {
             KeyHeader::Bearer => (AUTHORIZATION, "Bearer "),
             KeyHeader::Named(name) => (named(name)?, ""),
@@ -335,6 +339,18 @@ mod tests {
     use super::*;
     use crate::model::{Anthropic, OpenAiChat};
     use crate::openai_chat::Profile;
+
+    #[test]
+    fn added_headers_replace_ours_and_keep_each_other() {
+        let builder = Anthropic::builder("m")
+            .header("anthropic-beta", "a")
+            .header("Anthropic-Beta", "b")
+            .header("anthropic-version", "2027-01-01");
+        let (headers, _) = builder.header_map(KeyHeader::Bearer).unwrap();
+        let all = |name| headers.get_all(name).iter().collect::<Vec<_>>();
+        assert_eq!(all("anthropic-beta"), ["a", "b"]);
+        assert_eq!(all("anthropic-version"), ["2027-01-01"]);
+    }
 
     #[test]
     fn the_endpoint_is_derived_from_any_base_url() {

@@ -20,24 +20,25 @@ const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// The time limit for reading an error body.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Limits how long a request may be without progress. Keep-alives are no progress.
+/// Limits how long a request waits for the server. `Duration::MAX` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// Limits the time until the connection is established.
     pub connect: Duration,
     /// Limits the time from then until the first event of the reply.
     pub first_event: Duration,
-    /// Limits the time between two events.
-    pub between_events: Duration,
+    /// Limits the time in which the server sends nothing, neither an event nor a ping or a comment.
+    /// While a model thinks, most servers send only those.
+    pub idle: Duration,
 }
 
 impl Default for Timeouts {
-    /// Returns 10 s, 300 s and 120 s.
+    /// Returns 10 s, 300 s and 300 s.
     fn default() -> Self {
         Timeouts {
             connect: Duration::from_secs(10),
             first_event: Duration::from_secs(300),
-            between_events: Duration::from_secs(120),
+            idle: Duration::from_secs(300),
         }
     }
 }
@@ -53,8 +54,8 @@ impl Default for Timeouts {
 ///
 /// use loopwright_providers::{Anthropic, Http, OpenAiChat, Timeouts};
 ///
-/// let between_events = Duration::from_secs(30);
-/// let http = Http::with_timeouts(Timeouts { between_events, ..Timeouts::default() });
+/// let idle = Duration::from_secs(30);
+/// let http = Http::with_timeouts(Timeouts { idle, ..Timeouts::default() });
 /// let writer = Anthropic::builder("claude-sonnet-4-5").http(http.clone()).build()?;
 /// let critic = OpenAiChat::builder("gpt-4o").http(http).build()?;
 /// # Ok::<(), loopwright_core::model::ModelError>(())

@@ -25,6 +25,8 @@ use crate::transport::{ResponseBody, TransportError};
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the last event is delayed until the body ends, so that the connection can be reused.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(10);
+/// The longest timeout that is measured. A longer one, such as `Duration::MAX`, is none.
+const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 /// The maximum size of an unfinished event.
 const MAX_EVENT_BYTES: usize = 64 << 20;
 
@@ -85,6 +87,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
     }
 
     fn chunk(&mut self, chunk: &[u8]) {
+        self.clock.receive();
         if let Some(progress) = self.body.push(chunk, &mut self.ready) {
             self.clock.progress(progress);
             if progress == Progress::Ended {
@@ -238,8 +241,8 @@ impl Clock {
     fn new(http: &Http) -> Self {
         let times = http.timeouts();
         Clock {
-            between: times.between_events,
-            limit: times.connect + times.first_event,
+            between: times.idle,
+            limit: times.connect.saturating_add(times.first_event),
             complete: false,
             last: None,
             sleep: None,
@@ -254,8 +257,15 @@ impl Clock {
         (self.sleep, self.waits) = waits;
     }
 
+    /// Restarts the limit: the server has sent something, if only a ping or a comment, so it works.
+    /// After a complete reply nothing more is awaited.
+    fn receive(&mut self) {
+        if !self.complete {
+            self.last = Some(Instant::now());
+        }
+    }
+
     fn progress(&mut self, progress: Progress) {
-        self.last = Some(Instant::now());
         self.complete = progress != Progress::Open;
         self.limit = if self.complete { self.between.min(DRAIN_TIMEOUT) } else { self.between };
     }
@@ -263,7 +273,7 @@ impl Clock {
     /// Is ready when nothing has happened for the limit. The timer is reset when it fires, not with
     /// each event.
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let until = *self.last.get_or_insert_with(Instant::now) + self.limit;
+        let until = *self.last.get_or_insert_with(Instant::now) + self.limit.min(MAX_TIMEOUT);
         // The timer fires early, because most replies end before it would have to be reset, which
         // wakes a thread.
         let early = || until.min(Instant::now() + DRAIN_TIMEOUT);

@@ -206,7 +206,7 @@ async fn a_retried_attempt_is_withdrawn() {
 #[tokio::test]
 async fn silence_is_a_timeout_unless_the_reply_is_complete() {
     let server = Server::start().await;
-    let timeouts = Timeouts { between_events: Duration::from_millis(50), ..Timeouts::default() };
+    let timeouts = Timeouts { idle: Duration::from_millis(50), ..Timeouts::default() };
     let model = OpenAiChat::builder("m")
         .base_url(server.url())
         .http(Http::with_timeouts(timeouts))

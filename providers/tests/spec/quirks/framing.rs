@@ -122,33 +122,40 @@ fn quirk_19_an_error_that_is_no_event_is_an_error() {
 }
 
 #[tokio::test]
-async fn quirk_20_pings_alone_are_silence_and_a_reply_can_be_given_up_at_any_time() {
+async fn quirk_20_pings_show_that_the_server_works_and_a_reply_can_be_given_up_at_any_time() {
     let server = Server::start().await;
-    let timeouts = Timeouts { between_events: Duration::from_millis(60), ..Timeouts::default() };
+    let timeouts = Timeouts { idle: Duration::from_millis(100), ..Timeouts::default() };
     let model = Anthropic::builder("m")
         .base_url(server.url())
         .http(Http::with_timeouts(timeouts))
         .build()
         .unwrap();
+    let start = "data: {\"type\":\"message_start\",\"message\":{}}\n\n";
     let serve = async {
         let mut http = server.accept().await;
         http.begin().await;
-        http.chunk("data: {\"type\":\"message_start\",\"message\":{}}\n\n").await;
-        let mut every = tokio::time::interval(Duration::from_millis(5));
-        loop {
-            every.tick().await;
-            http.chunk("event: ping\ndata: {\"type\":\"ping\"}\n\n").await;
+        http.chunk(start).await;
+        let mut every = tokio::time::interval(Duration::from_millis(10));
+        for ping in ["event: ping\ndata: {\"type\":\"ping\"}\n\n", ": thinking\n\n"] {
+            for _ in 0..20 {
+                every.tick().await;
+                http.chunk(ping).await;
+            }
         }
+        let block =
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#;
+        http.chunk(&format!("data: {block}\n\n")).await;
+        http
     };
     let mut reply = model.stream(request(vec![user("hi")]));
-    let event = tokio::select! {
-        event = reply.next() => event,
-        () = serve => None,
-    };
+    let (event, http) = tokio::join!(reply.next(), serve);
+    assert!(matches!(event, Some(ModelEvent::BlockStart { .. })), "{event:?}");
+    let silent = reply.next().await;
     assert!(
-        matches!(&event, Some(ModelEvent::Error(e)) if e.kind == ModelErrorKind::Timeout),
-        "{event:?}"
+        matches!(&silent, Some(ModelEvent::Error(e)) if e.kind == ModelErrorKind::Timeout),
+        "{silent:?}"
     );
+    drop(http);
     drop(reply);
     let mut given_up = model.stream(request(vec![user("hi")]));
     let serve = async {
