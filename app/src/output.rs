@@ -18,5 +18,5 @@ pub(crate) use self::json::json_line;
 pub(crate) use self::pending::report_pending;
 pub(crate) use self::printer::Printer;
 pub(crate) use self::sanitize::sanitized;
-pub(crate) use self::streams::{after_write, error, info, notice, question, text};
+pub(crate) use self::streams::{after_write, data, error, info, notice, question, text};
 pub(crate) use self::verbosity::Verbosity;

@@ -17,7 +17,7 @@ use crate::output;
 pub(crate) fn completions(shell: Shell) -> Result<u8, StartError> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "loopwright", &mut script);
-    output::after_write(output::text(&String::from_utf8_lossy(&script)))
+    output::after_write(output::data(&String::from_utf8_lossy(&script)))
 }
 
 /// Prints the manual page, or writes the pages of all commands into a directory, and returns the
@@ -29,7 +29,7 @@ pub(crate) fn man(directory: Option<&Path>) -> Result<u8, StartError> {
         let mut text = Vec::new();
         let rendered = page(command).render(&mut text);
         return output::after_write(
-            rendered.and_then(|()| output::text(&String::from_utf8_lossy(&text))),
+            rendered.and_then(|()| output::data(&String::from_utf8_lossy(&text))),
         );
     };
     let written = fs::create_dir_all(directory).and_then(|()| write(&command, directory));

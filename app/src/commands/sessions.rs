@@ -88,9 +88,10 @@ async fn export(
         Format::Markdown => to_markdown(&info, &entries),
         Format::Jsonl => to_jsonl(session, &entries)?,
     };
-    match file {
-        None => after_write(output::text(&text)),
-        Some(file) => write_new_file(file, &text).map(|()| 0),
+    match (file, format) {
+        (None, Format::Markdown) => after_write(output::text(&text)),
+        (None, Format::Jsonl) => after_write(output::data(&text)),
+        (Some(file), _) => write_new_file(file, &text).map(|()| 0),
     }
 }
 

@@ -16,7 +16,6 @@ use crate::wording;
 /// Prints the events of a session as text.
 pub(crate) struct Printer {
     /// Standard output is a terminal, so control characters must not reach it.
-    is_terminal: bool,
     verbosity: Verbosity,
     /// The answer is printed while it streams; otherwise the caller prints it at the end.
     streams: bool,
@@ -49,9 +48,8 @@ impl Printer {
             Verbosity::Normal => io::stderr().is_terminal(),
             Verbosity::Verbose => true,
         };
-        let is_terminal = io::stdout().is_terminal();
         let cursor = Cursor::LineStart;
-        Printer { is_terminal, verbosity, streams, shows_thinking, cursor, printed: false }
+        Printer { verbosity, streams, shows_thinking, cursor, printed: false }
     }
 
     pub(super) fn verbosity(&self) -> Verbosity {
@@ -140,7 +138,7 @@ impl Printer {
         }
         self.printed = true;
         self.cursor = if delta.ends_with('\n') { Cursor::LineStart } else { Cursor::Answer };
-        if self.is_terminal { write_stdout(&sanitized(delta)) } else { write_stdout(delta) }
+        write_stdout(&sanitized(delta))
     }
 
     /// Prints text that is not the answer.

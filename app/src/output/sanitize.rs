@@ -1,14 +1,17 @@
-//! Text that a terminal shows and does not obey.
+//! Text that a terminal shows and does not obey, directly or at the end of a pipe.
 
 use std::borrow::Cow;
 
-/// Returns the text with control characters replaced by U+FFFD.
+/// Returns the text with control characters replaced by U+FFFD, but for those of line ends.
 pub(crate) fn sanitized(text: &str) -> Cow<'_, str> {
-    if text.contains(is_control) {
-        text.replace(is_control, "\u{fffd}").into()
-    } else {
-        text.into()
+    if !text.contains(is_control) {
+        return text.into();
     }
+    let lines = text.split_inclusive("\r\n").map(|line| match line.strip_suffix("\r\n") {
+        Some(line) => line.replace(is_control, "\u{fffd}") + "\r\n",
+        None => line.replace(is_control, "\u{fffd}"),
+    });
+    lines.collect::<String>().into()
 }
 
 /// Returns whether a terminal would obey the character instead of showing it: a part of an escape
@@ -32,6 +35,7 @@ mod tests {
             "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d\n\té"
         );
         assert!(matches!(sanitized("plain"), Cow::Borrowed(_)));
+        assert_eq!(sanitized("a\r\nb\rc\r\n"), "a\r\nb\u{fffd}c\r\n");
         for mark in ["\u{61c}", "\u{200f}", "\u{2067}", "\u{7f}", "\u{80}", "\u{9f}"] {
             assert_eq!(sanitized(mark), "\u{fffd}", "{mark:?}");
         }

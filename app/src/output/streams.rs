@@ -36,11 +36,16 @@ pub(crate) fn error(what: &(impl Display + ?Sized)) {
     line(&format!("loopwright: {what}"), Style::Red);
 }
 
-/// Writes text to standard output, with the end of its last line.
+/// Writes text to standard output without control characters, and with the end of its last line. A
+/// pipe gets the same as a terminal, since it can end at one: `loopwright actions | less -R`.
 pub(crate) fn text(text: &str) -> io::Result<()> {
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    let text = if io::stdout().is_terminal() { sanitized(text) } else { text.into() };
-    write_stdout(&format!("{text}{end}"))
+    write_stdout(&format!("{}{end}", sanitized(text)))
+}
+
+/// Writes text that another program reads to standard output: unchanged, unless it is a terminal.
+pub(crate) fn data(data: &str) -> io::Result<()> {
+    if io::stdout().is_terminal() { text(data) } else { write_stdout(data) }
 }
 
 /// Returns the exit code of a command after its last write to standard output.

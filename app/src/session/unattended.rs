@@ -40,7 +40,7 @@ impl RunOutput {
             return Ok(());
         }
         match &outcome.value {
-            Some(value) => output::text(&value.to_string()),
+            Some(value) => output::json_line(value),
             None => output::text(&outcome.text),
         }
     }

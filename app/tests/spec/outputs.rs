@@ -1,7 +1,7 @@
 //! Kinds of standard output and standard error: a pipe, a file, a full disk, a pipe without a
 //! reader, a terminal.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::process::{Command, Stdio};
 
 use crate::process::{Exit, Process, STORE, loopwright, project};
@@ -97,6 +97,35 @@ fn json_is_harmless_on_a_terminal() {
     );
     let exit = loopwright(&project(), &["run", "--json", "--model", "offline", "Hello\u{9b}31m"]);
     assert!(exit.out.contains("Hello\u{9b}31m"), "{exit:?}");
+}
+
+/// C124: a pipe can end at a terminal, as that of `less -R` does, so it gets no control characters
+/// that a model or a file contains, except in JSON.
+#[test]
+fn text_is_harmless_in_a_pipe() {
+    let project = project();
+    let evil = "\u{1b}]0;title\u{7}\u{9b}31m\u{202e}";
+    fs::write(Process::file(&project, "evil.txt"), evil).unwrap();
+    let (hello, create) = (format!("Hello {evil}"), format!("Create a.txt with \"hi {evil}\""));
+    let run = ["run", "--model", "offline", "--session"];
+    for (args, code) in [
+        ([&run[..], &["s", &hello]].concat(), 0),
+        ([&run[..], &["t", &create]].concat(), 3),
+        (vec!["actions"], 0),
+        (vec!["sessions", "list"], 0),
+        (vec!["sessions", "show", "s"], 0),
+        (vec!["sessions", "search", "Hello"], 0),
+        (vec!["sessions", "export", "s", "--format", "markdown"], 0),
+        (vec!["tools", "call", "read_file", "{\"path\": \"evil.txt\"}"], 0),
+    ] {
+        let exit = loopwright(&project, &args);
+        assert_eq!(exit.code, code, "{args:?}: {exit:?}");
+        let printed = format!("{}{}", exit.out, exit.err);
+        let is_harmful = |c: char| evil.contains(c) && (c.is_control() || c == '\u{202e}');
+        assert!(!printed.contains(is_harmful), "{args:?}: {printed:?}");
+    }
+    let exported = loopwright(&project, &["sessions", "export", "s", "--format", "jsonl"]).out;
+    assert!(exported.contains('\u{202e}'), "JSON is not changed: {exported:?}");
 }
 
 /// C124: a terminal receives colours, unless `NO_COLOR` is set and not empty. The same holds for
