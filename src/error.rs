@@ -29,12 +29,18 @@ pub enum StepError {
     /// A budget is used up.
     #[error("{0} is reached")]
     Limit(Limit),
-    /// The pattern sent a request while tool calls have no result yet.
+    /// The pattern sent a request, or added a message, while tool calls have no result yet.
     #[error(
         "{0} tool call(s) of the last reply have no result yet: call `call_tools` before the next \
-         request"
+         request or message"
     )]
     BatchOpen(usize),
+    /// The pattern would add an assistant message with tool calls, which no results could follow.
+    #[error(
+        "an assistant message with tool calls cannot be remembered: only calls of a reply to `ask` \
+         get results; leave the calls out"
+    )]
+    CallsWithoutReply,
     /// There is no message for a model to answer.
     #[error("there is nothing to answer: the conversation is empty or ends with the assistant")]
     NothingToAnswer,
@@ -143,6 +149,11 @@ pub enum InputError {
     /// The edited arguments do not fit the tool's schema.
     #[error("the edited arguments do not fit the tool: {0}")]
     BadArguments(String),
+    /// The agent does not have the tool of the call, so it cannot run it.
+    #[error(
+        "the agent has no tool `{0}`: open the session with an agent that has it, or deny the call"
+    )]
+    NoTool(Arc<str>),
     /// The decision does not fit what the call asks for.
     #[error("{0}")]
     BadDecision(String),

@@ -4,6 +4,15 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+/// The longest time that is measured. A longer one, such as [`Duration::MAX`], is no limit.
+const MAX_TIME: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+
+/// Returns the time at which this duration from now has passed.
+pub(crate) fn deadline(after: Duration) -> Instant {
+    Instant::now() + after.min(MAX_TIME)
+}
 
 /// Bounds what a run may use before it ends with
 /// [`RunStatus::Limit`](crate::event::RunStatus::Limit). Each budget except the time is checked
@@ -23,9 +32,11 @@ pub struct Limits {
     /// a model without prices fails with [`StepError::NoPrices`](crate::StepError::NoPrices).
     pub cost: Option<f64>,
     /// The maximum wall-clock time since the request of the user, including earlier runs that a
-    /// decision or `Continue` resumed; unlimited by default. The run ends as soon as it is reached.
+    /// decision or `Continue` resumed; unlimited by default, and with [`Duration::MAX`]. The run
+    /// ends as soon as it is reached.
     pub wall_time: Option<Duration>,
-    /// The time limit of a tool call whose tool sets none; 120 s by default.
+    /// The time limit of a tool call whose tool sets none; 120 s by default. [`Duration::MAX`] is
+    /// no limit.
     pub tool_timeout: Duration,
     /// The maximum number of bytes of text in a tool result; 64 KiB by default. The middle of a
     /// longer text is left out, and the result says so.

@@ -35,11 +35,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, MemoryError, StepError};
 use crate::extensions::Extensions;
+use crate::log::entry::LogEntry;
 use crate::log::event::{AgentEvent, Role};
 use crate::log::fold::Tail;
 use crate::log::input::QueueKind;
 use crate::log::memory::Memory;
-use crate::message::MessageKind;
+use crate::message::{Message, MessageKind};
 use crate::model::Update;
 use crate::session::compaction_state::CompactionState;
 use crate::session::config::Config;
@@ -144,6 +145,32 @@ impl Session {
                 done = &mut work => return Ok(done),
             }
         }
+    }
+
+    /// Fails while calls of the last reply have no result: no message may come between a reply and
+    /// the results of its calls.
+    pub(crate) fn check_batch_closed(&self) -> Result<(), StepError> {
+        let fold = &self.journal.fold;
+        if fold.batch.is_none() {
+            return Ok(());
+        }
+        Err(StepError::BatchOpen(fold.calls().iter().filter(|c| c.result.is_none()).count()))
+    }
+
+    /// Writes a message of the pattern, together with values of its state.
+    pub(crate) async fn remember(
+        &mut self,
+        message: Arc<Message>,
+        state: Vec<LogEntry>,
+    ) -> Result<Arc<Message>, StepError> {
+        self.check_batch_closed()?;
+        if message.as_assistant().is_some_and(|reply| reply.calls().next().is_some()) {
+            return Err(StepError::CallsWithoutReply);
+        }
+        self.journal.stage(LogEntry::Remembered { message: message.clone() });
+        state.into_iter().for_each(|entry| self.journal.stage(entry));
+        self.journal.flush().await?;
+        Ok(message)
     }
 
     /// Asks the tool sources for their tools, at the start of a run.

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{InputError, MemoryError, StepError};
-use crate::limits::Limit;
+use crate::limits::{Limit, deadline};
 use crate::log::calls::Phase;
 use crate::log::entry::LogEntry;
 use crate::log::input::{InputEvent, QueueKind, Urgency};
@@ -173,7 +173,7 @@ async fn drive(
 ) -> (Ending, Option<Box<Input>>) {
     let spent = session.journal.fold.spent.time;
     let wall_time = session.config.limits.wall_time;
-    let deadline = wall_time.map(|time| Instant::now() + time.saturating_sub(spent));
+    let deadline = wall_time.map(|time| deadline(time.saturating_sub(spent)));
     let mut retries = session.config.limits.output_retries;
     let mut is_first = true;
     loop {

@@ -12,7 +12,7 @@ use crate::extensions::Extensions;
 use crate::log::calls::Phase;
 use crate::log::compaction::Compaction;
 use crate::log::fold::Tail;
-use crate::log::input::{Decision, InputEvent, Prompt, QueueKind, Urgency};
+use crate::log::input::{InputEvent, Prompt, QueueKind, Urgency};
 use crate::log::outcome::{RunCause, RunStatus};
 use crate::message::InputId;
 use crate::pattern::BehaviorPattern;
@@ -166,13 +166,13 @@ impl Task {
         }
     }
 
-    /// Edited arguments are checked against the schema of the tool. After a restart no source has
-    /// been asked for its tools.
+    /// A decision that runs a tool is refused without the tool. After a restart no source has been
+    /// asked for its tools.
     async fn load_tools_to_check(&mut self, command: &Command) {
         let Command::Input(input) = command else { return };
         let InputEvent::ExternalActionResult(result) = &input.event else { return };
         let call = self.session.journal.fold.call(&result.call);
-        if let (Decision::ApproveWith(_), Some(call)) = (&result.decision, call)
+        if let Some(call) = call.filter(|_| result.decision.runs_the_tool())
             && self.session.executor.tools.entry(&call.call.name).is_err()
         {
             let _ = self.session.load_tools().await; // without the tool the decision is refused

@@ -7,9 +7,14 @@ use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
 use crate::message::Message;
 
+/// The highest number in a log.
+const MAX_NUMBER: u64 = (1 << 53) - 1;
+
 /// Checks the rules of a log: runs do not nest and end once, no message is delivered twice or after
 /// it was withdrawn, every call has at most one result, no request is sent while a batch is open,
-/// and no call is compacted without its results. The error names the entry that breaks a rule.
+/// and no call is compacted without its results. Numbers of messages, runs and openings are at most
+/// 2^53 - 1, which is exact in every JSON parser and leaves room for the next ones. The error names
+/// the entry that breaks a rule.
 pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
     let (mut run, mut queued, mut finished) = (None, HashSet::new(), HashSet::new());
     let mut fold = Fold::default();
@@ -41,6 +46,9 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
             return Err(format!("entry {at} breaks the rules of the log: {entry:?}"));
         }
         fold.apply(entry, &mut |_| {});
+        if fold.epoch.max(fold.runs).max(fold.messages) > MAX_NUMBER {
+            return Err(format!("entry {at} has a number above {MAX_NUMBER}: {entry:?}"));
+        }
     }
     Ok(())
 }
@@ -50,4 +58,36 @@ pub fn replay_messages(entries: &[LogEntry]) -> Vec<Arc<Message>> {
     let mut fold = Fold::default();
     entries.iter().for_each(|entry| fold.apply(entry, &mut |_| {}));
     fold.history.to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::input::{QueueKind, Urgency};
+    use crate::log::outcome::RunCause;
+    use crate::message::{MessageId, RunId, UserMessage};
+
+    #[test]
+    fn numbers_at_the_end_of_the_range_are_refused() {
+        let opened = |epoch| LogEntry::Opened { epoch, time: u64::MAX };
+        let run = |run| {
+            let (run, cause) = (RunId(run), RunCause::Continue(None));
+            LogEntry::RunStarted { run, cause, time: u64::MAX }
+        };
+        let queued = |id| LogEntry::Queued {
+            input: "i".into(),
+            kind: QueueKind::Request,
+            urgency: Urgency::default(),
+            message: Arc::new(Message::new(MessageId(id), UserMessage::from("x"))),
+            output: None,
+        };
+        let numbered: [&dyn Fn(u64) -> LogEntry; 3] = [&opened, &run, &queued];
+        for entry in numbered {
+            assert_eq!(check_log(&[entry(MAX_NUMBER)]), Ok(()));
+            for number in [MAX_NUMBER + 1, u64::MAX] {
+                let refused = check_log(&[opened(1), entry(number)]).unwrap_err();
+                assert!(refused.starts_with("entry 1 has a number above"), "{refused}");
+            }
+        }
+    }
 }

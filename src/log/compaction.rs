@@ -390,7 +390,7 @@ impl ContextSize {
     /// Returns the tokens of a request whose system prompt and tools have `overhead` tokens.
     pub(crate) fn tokens(&self, overhead: u64) -> u64 {
         match self.counted {
-            Some((counted, then)) => counted + self.messages.saturating_sub(then),
+            Some((counted, then)) => counted.saturating_add(self.messages.saturating_sub(then)),
             None => self.messages + overhead,
         }
     }

@@ -29,7 +29,10 @@ impl Fold {
     pub(crate) fn apply(&mut self, entry: &LogEntry, emit: &mut dyn FnMut(AgentEvent)) {
         self.len += 1;
         match entry {
-            LogEntry::Opened { epoch, .. } => (self.epoch, self.requested) = (*epoch, None),
+            LogEntry::Opened { epoch, time } => {
+                (self.epoch, self.requested) = (*epoch, None);
+                self.created.get_or_insert(*time);
+            }
             LogEntry::Settings { settings } => self.settings = Some(settings.clone()),
             LogEntry::RunStarted { run, cause, time } => {
                 self.started = *time;
@@ -154,7 +157,8 @@ impl Fold {
             return;
         };
         self.close_turn(emit);
-        self.spent.time += Duration::from_millis(time.saturating_sub(self.started));
+        let time = Duration::from_millis(time.saturating_sub(self.started));
+        self.spent.time = self.spent.time.saturating_add(time);
         let back = self
             .queue
             .iter()

@@ -200,6 +200,11 @@ impl Decision {
             Decision::Provide(_) => "provide",
         }
     }
+
+    /// Returns whether the tool runs after this decision.
+    pub(crate) fn runs_the_tool(&self) -> bool {
+        !matches!(self, Decision::Deny(_) | Decision::Provide(Provided::Result(_)))
+    }
 }
 
 /// Holds the data of a [`Decision::Provide`].

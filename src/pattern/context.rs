@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::error::StepError;
-use crate::log::entry::LogEntry;
 use crate::message::{CallId, Message, MessageKind, ToolCall};
 use crate::model::ChatRequest;
 use crate::session::Session;
@@ -26,14 +25,16 @@ impl AgentContext<'_> {
     }
 
     /// Puts a message into the conversation and into memory.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`StepContext::remember`](crate::StepContext::remember) does.
     pub async fn update_memory(
         &mut self,
         message: impl Into<MessageKind>,
     ) -> Result<Arc<Message>, StepError> {
-        let journal = &mut self.session.journal;
-        let message = journal.message(message);
-        journal.commit(LogEntry::Remembered { message: message.clone() }).await?;
-        Ok(message)
+        let message = self.session.journal.message(message);
+        self.session.remember(message, Vec::new()).await
     }
 
     /// Returns the arguments that would run, after safe coercions. The error is a text that tells

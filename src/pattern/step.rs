@@ -218,6 +218,11 @@ impl StepContext<'_> {
 
     /// Puts a message of the pattern into the conversation: `step.remember(message).await?`. With
     /// [`Remember::with`], values of [`StepContext::state`] are written in the same append.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::BatchOpen`] while calls have no result, and with
+    /// [`StepError::CallsWithoutReply`] for an assistant message with tool calls.
     pub fn remember(&mut self, message: impl Into<MessageKind>) -> Remember<'_> {
         let message = self.session.journal.message(message);
         Remember { session: self.session, message, state: Vec::new() }
@@ -262,6 +267,7 @@ impl StepContext<'_> {
         is_wanted: impl Fn(QueueKind) -> bool,
         mode: QueueMode,
     ) -> Result<bool, StepError> {
+        self.session.check_batch_closed()?;
         let max = if mode == QueueMode::All { usize::MAX } else { 1 };
         let journal = &mut self.session.journal;
         let wanted = journal.fold.queue.iter().filter(|w| is_wanted(w.kind));
@@ -296,13 +302,7 @@ impl<'a> IntoFuture for Remember<'a> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let journal = &mut self.session.journal;
-            journal.stage(LogEntry::Remembered { message: self.message.clone() });
-            self.state.into_iter().for_each(|entry| journal.stage(entry));
-            journal.flush().await?;
-            Ok(self.message)
-        })
+        Box::pin(self.session.remember(self.message, self.state))
     }
 }
 

@@ -194,7 +194,7 @@ async fn prepare(session: &mut Session) -> Result<(), StepError> {
                     finish(journal, &config.limits, &id, ResultStatus::Ok, output.clone());
                     continue;
                 }
-                carry_out(session, &name, &action.arguments, &decision, by.as_deref())
+                carry_out(session, &id, &name, &action.arguments, &decision, by.as_deref()).await?
             }
             Phase::Started { arguments } => recover(session, &name, arguments),
             Phase::Awaiting(_) | Phase::Finished => continue,
@@ -223,28 +223,35 @@ async fn prepare_new(
     name: &str,
     raw: &str,
 ) -> Result<Result<Ready, Refusal>, StepError> {
-    let (spec, mut arguments) = match validate(session, name, raw) {
+    let (spec, arguments) = match validate(session, name, raw) {
         Ok(valid) => valid,
         Err(why) => return Ok(Err(Refusal::error(why))),
     };
+    Ok(pass_hooks(session, id, &spec, arguments).await?.map(|arguments| {
+        let auto = session.config.auto.can_auto_call(&spec, &arguments, &session.extensions);
+        Ready { arguments, auto }
+    }))
+}
+
+/// Passes the arguments of a call through the hooks.
+async fn pass_hooks(
+    session: &mut Session,
+    id: &CallId,
+    spec: &Arc<ToolSpec>,
+    arguments: Arc<Value>,
+) -> Result<Result<Arc<Value>, Refusal>, StepError> {
     let hooks = session.config.hooks.clone();
-    if !hooks.is_empty() {
-        let info = call_info(session, id, &spec, arguments);
-        let tools = session.executor.tools.clone();
-        let validate = |arguments| tools.validate_value(name, arguments);
-        match session.wait_for(hooks.before_tool_call(info, validate)).await? {
-            Ok(passed) => arguments = passed,
-            Err(CallRefused::Blocked(why)) => {
-                return Ok(Err(Refusal { status: ResultStatus::Denied, why }));
-            }
-            Err(CallRefused::Invalid(why)) => {
-                let why = format!("A hook rewrote the arguments. {why}");
-                return Ok(Err(Refusal::error(why)));
-            }
-        }
+    if hooks.is_empty() {
+        return Ok(Ok(arguments));
     }
-    let auto = session.config.auto.can_auto_call(&spec, &arguments, &session.extensions);
-    Ok(Ok(Ready { arguments, auto }))
+    let info = call_info(session, id, spec, arguments);
+    let tools = session.executor.tools.clone();
+    let validate = |arguments| tools.validate_value(&spec.name, arguments);
+    let passed = session.wait_for(hooks.before_tool_call(info, validate)).await?;
+    Ok(passed.map_err(|refused| match refused {
+        CallRefused::Blocked(why) => Refusal { status: ResultStatus::Denied, why },
+        CallRefused::Invalid(why) => Refusal::error(format!("A hook rewrote the arguments. {why}")),
+    }))
 }
 
 /// Returns the tool and the arguments of a call that the last request offered. The error is the
@@ -263,30 +270,37 @@ fn validate(
     Ok((spec, Arc::new(tools.validate(name, raw)?)))
 }
 
-/// Prepares a call that was decided.
-fn carry_out(
-    session: &Session,
+/// Prepares a call that was decided. Arguments that the user edited pass through the hooks, as
+/// those of the model did.
+async fn carry_out(
+    session: &mut Session,
+    id: &CallId,
     name: &str,
     arguments: &Arc<Value>,
     decision: &Decision,
     by: Option<&str>,
-) -> Result<Ready, Refusal> {
-    let arguments = match decision {
-        Decision::Deny(why) => {
-            let who = by.unwrap_or("the user");
-            let why = if why.is_empty() {
-                format!("Denied by {who}.")
-            } else {
-                format!("Denied by {who}: {why}")
-            };
-            return Err(Refusal { status: ResultStatus::Denied, why });
-        }
-        Decision::ApproveWith(edited) => Arc::new(edited.clone()),
-        _ => arguments.clone(),
+) -> Result<Result<Ready, Refusal>, StepError> {
+    if let Decision::Deny(why) = decision {
+        let who = by.unwrap_or("the user");
+        let why = if why.is_empty() {
+            format!("Denied by {who}.")
+        } else {
+            format!("Denied by {who}: {why}")
+        };
+        return Ok(Err(Refusal { status: ResultStatus::Denied, why }));
+    }
+    // The tool may be gone since the user decided.
+    let spec = match session.executor.tools.entry(name) {
+        Ok(entry) => entry.spec.clone(),
+        Err(why) => return Ok(Err(Refusal::error(why))),
     };
-    // The tool may be gone since the user was asked.
-    session.executor.tools.entry(name).map_err(Refusal::error)?;
-    Ok(Ready { arguments, auto: true })
+    let passed = match decision {
+        Decision::ApproveWith(edited) => {
+            pass_hooks(session, id, &spec, Arc::new(edited.clone())).await?
+        }
+        _ => Ok(arguments.clone()),
+    };
+    Ok(passed.map(|arguments| Ready { arguments, auto: true }))
 }
 
 /// Prepares a call that had started when the process was killed.

@@ -83,6 +83,7 @@ impl Executor {
         let (reports, _) = self.reports.get_or_insert_with(|| mpsc::channel(REPORT_CAPACITY));
         let cx = ToolContext {
             session: info.session_id.clone(),
+            created: journal.fold.created.unwrap_or_default(),
             call: info.call.clone(),
             cancel: CancellationToken::new(),
             reports: reports.clone(),

@@ -305,6 +305,9 @@ fn check_decision(
         return Err(InputError::DigestDiffers(result.call.clone()));
     }
     let refuse = |why: &str| Err(InputError::BadDecision(why.into()));
+    if result.decision.runs_the_tool() && tools.entry(&action.name).is_err() {
+        return Err(InputError::NoTool(action.name.clone()));
+    }
     match (&result.decision, &action.request) {
         (Decision::ApproveWith(edited), None) => {
             let valid = tools.validate_value(&action.name, edited.clone());

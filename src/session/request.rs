@@ -30,12 +30,7 @@ const MAX_OVERFLOWS: u32 = 2;
 pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepError> {
     let before = session.journal.fold.len;
     session.receive_all().await?;
-    let fold = &session.journal.fold;
-    if fold.batch.is_some() {
-        return Err(StepError::BatchOpen(
-            fold.calls().iter().filter(|c| c.result.is_none()).count(),
-        ));
-    }
+    session.check_batch_closed()?;
     let answers_conversation = ask.messages.is_none() && ask.also.is_empty();
     if answers_conversation && session.tail() != Tail::Answerable {
         return existing_reply(session, &ask);

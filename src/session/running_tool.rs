@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ToolError;
+use crate::limits::deadline;
 use crate::message::{Content, ResultStatus, ToolResult};
 use crate::session::hooks::ToolCallInfo;
 use crate::session::layers::HookLayers;
@@ -61,13 +62,12 @@ impl RunningTool {
             let outcome = after_tool_call(Outcome::of(ended), info, &hooks).await;
             let _ = reports.send(Report::End(call, Box::new(outcome))).await;
         });
-        let now = Instant::now();
         let timeout = spec.timeout.unwrap_or(timeout);
         RunningTool {
             cancel,
             _task: AbortOnDrop(task.abort_handle()),
-            deadline: now + timeout,
-            idle: spec.idle_timeout.map(|idle| (idle, now + idle)),
+            deadline: deadline(timeout),
+            idle: spec.idle_timeout.map(|idle| (idle, deadline(idle))),
             timeout,
             cancelled: None,
             interruptible: spec.interruptible,
@@ -78,7 +78,7 @@ impl RunningTool {
     /// Asks the tool to stop. After a grace period the call gets the result "aborted".
     pub(crate) fn cancel(&mut self, why: &str) {
         self.cancel.cancel();
-        self.deadline = self.deadline.min(Instant::now() + CANCEL_GRACE);
+        self.deadline = self.deadline.min(deadline(CANCEL_GRACE));
         let why = format!("Aborted after it had started, since {why}; it may have had effects.");
         self.cancelled = Some((ResultStatus::Aborted, why));
     }
@@ -110,7 +110,7 @@ impl RunningTool {
     /// Takes note of an update.
     pub(crate) fn update(&mut self, update: &ToolUpdate) {
         if let Some((idle, until)) = &mut self.idle {
-            *until = Instant::now() + *idle;
+            *until = deadline(*idle);
         }
         self.output.add(update);
     }

@@ -1,11 +1,13 @@
 //! The context of a tool call: cancellation, updates, the host's values.
 
 use std::any::Any;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -76,6 +78,8 @@ impl Progress {
 #[derive(Clone)]
 pub struct ToolContext {
     pub(crate) session: Arc<str>,
+    /// When the session was created, or a random number without one.
+    pub(crate) created: u64,
     pub(crate) call: CallId,
     pub(crate) cancel: CancellationToken,
     pub(crate) reports: mpsc::Sender<Report>,
@@ -88,6 +92,7 @@ impl ToolContext {
     pub fn detached() -> Self {
         ToolContext {
             session: "detached".into(),
+            created: RandomState::new().hash_one(0),
             call: "call".into(),
             cancel: CancellationToken::new(),
             reports: mpsc::channel(1).0,
@@ -101,10 +106,30 @@ impl ToolContext {
         &self.session
     }
 
-    /// Returns the id of the call. It is the same if the call runs again after a crash, so it can
-    /// serve as an idempotency key.
+    /// Returns the id of the call, which is unique in its session only: branches of a session and
+    /// other sessions have calls of the same id.
     pub fn call_id(&self) -> &CallId {
         &self.call
+    }
+
+    /// Returns a key to give to a service that must carry out the call once, such as a payment
+    /// service.
+    ///
+    /// It is the same whenever this call runs again: after a crash, and after a decision. Calls of
+    /// other sessions and of branches have other keys, and so has a session that is created anew
+    /// under the same id. It consists of 32 hexadecimal digits.
+    ///
+    /// ```
+    /// use loopwright_core::ToolContext;
+    ///
+    /// let cx = ToolContext::detached();
+    /// assert_eq!(cx.idempotency_key(), cx.clone().idempotency_key());
+    /// assert_ne!(cx.idempotency_key(), ToolContext::detached().idempotency_key());
+    /// ```
+    pub fn idempotency_key(&self) -> String {
+        let ToolContext { session, created, call, .. } = self;
+        let hash = Sha256::digest(format!("{session}\0{created}\0{call}"));
+        hash[..16].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Waits until the call should stop.

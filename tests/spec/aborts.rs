@@ -152,6 +152,21 @@ async fn an_abort_directly_after_a_reset_does_not_replace_it() {
     }
 }
 
+/// C50: `Duration::MAX` is no limit, wherever a duration limits something.
+#[tokio::test(start_paused = true)]
+async fn the_maximum_duration_is_no_limit() {
+    let max = Duration::MAX;
+    let limits = Limits::default().wall_time(max).tool_timeout(max);
+    let y = TestTool::new("y").spec(|s| s.timeout(max).idle_timeout(max)).sends_updates(3, ms(10));
+    let harness = Harness::new(PiPattern, [calls(&["x", "y"]), Script::text("ok")], |agent| {
+        agent.tool(TestTool::new("x").takes(ms(10))).tool(y).auto_all().limits(limits)
+    })
+    .await;
+    let outcome = harness.handle.prompt("go").await.unwrap();
+    assert_eq!((outcome.end, &*outcome.text), (RunStatus::Done, "ok"));
+    harness.check().await;
+}
+
 struct Bad(&'static str);
 #[async_trait::async_trait]
 impl BehaviorPattern for Bad {

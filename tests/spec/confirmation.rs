@@ -125,6 +125,78 @@ async fn a_decision_can_deny_edit_or_provide_the_result() {
     harness.check().await;
 }
 
+/// C28: arguments that the user edits pass through the hooks, which can block the call.
+#[tokio::test(start_paused = true)]
+async fn edited_arguments_pass_through_the_hooks() {
+    let guard = |info: ToolCallInfo| {
+        let is_forbidden = info.arguments["path"] == "/etc/passwd";
+        std::future::ready(match is_forbidden {
+            true => BeforeToolCall::Block("Not this file.".into()),
+            false => BeforeToolCall::Proceed,
+        })
+    };
+    for (edited, ran) in [("/etc/passwd", 0), ("/etc/motd", 1)] {
+        let write = ask("write");
+        let call = Script::calls([("a", "write", json!({ "path": "notes" }))]);
+        let mut harness = Harness::new(PiPattern, [call, Script::text("ok")], |agent| {
+            agent.tool(write.clone()).before_tool_call(guard)
+        })
+        .await;
+        send(&harness, "go").await;
+        harness.run_end().await;
+        let digest = harness.pending().await.remove(0).digest;
+        let decision = Decision::ApproveWith(json!({ "path": edited }));
+        harness.handle.resolve("a", digest, decision).await.unwrap();
+        harness.handle.wait_for_idle().await;
+        assert_eq!(write.ran(), ran, "{edited}");
+        let status = if ran == 0 { ResultStatus::Denied } else { ResultStatus::Ok };
+        assert_eq!(statuses(&harness).await, [status]);
+        harness.check().await;
+    }
+}
+
+/// C28: a decision that would run a tool which the agent does not have is refused; the call can
+/// still be decided by another agent, denied, or be given its result.
+#[tokio::test(start_paused = true)]
+async fn a_decision_without_the_tool_changes_nothing() {
+    let call = Script::calls([("a", "pay", json!({}))]);
+    let mut harness = pi([call], &[ask("pay")]).await;
+    send(&harness, "go").await;
+    harness.run_end().await;
+    let digest = harness.pending().await.remove(0).digest;
+    let entries = harness.memory.entries();
+    let pay = ask("pay");
+    for (tools, decision) in [
+        (vec![], Decision::Approve),
+        (vec![], Decision::ApproveWith(json!({}))),
+        (vec![], Decision::Deny("no".into())),
+        (vec![], Decision::Provide(Provided::Result(ToolOutput::text("paid by hand")))),
+        (vec![pay.clone()], Decision::Approve),
+    ] {
+        let memory = InMemory::from_entries(entries.clone());
+        let mut agent = GenericAgent::builder(ScriptedModel::new([Script::text("ok")]), PiPattern);
+        for tool in tools.iter().cloned() {
+            agent = agent.tool(tool);
+        }
+        let context = RunContext::new().memory(memory.clone());
+        let (handle, _events) = agent.build().unwrap().run(context).await.unwrap();
+        let is_refused =
+            tools.is_empty() && matches!(decision, Decision::Approve | Decision::ApproveWith(_));
+        let opened = memory.entries().len();
+        let resolved = handle.resolve("a", digest.clone(), decision.clone()).await;
+        handle.wait_for_idle().await;
+        if is_refused {
+            assert_eq!(resolved, Err(InputError::NoTool("pay".into())), "{decision:?}");
+            assert_eq!(memory.entries().len(), opened, "{decision:?}");
+            assert_eq!(handle.pending().await.unwrap().len(), 1, "{decision:?}");
+        } else {
+            resolved.unwrap();
+            assert_eq!(handle.pending().await.unwrap().len(), 0, "{decision:?}");
+        }
+    }
+    assert_eq!(pay.ran(), 1);
+}
+
 /// C27: the decision may come in another process than the call.
 #[tokio::test(start_paused = true)]
 async fn a_decision_can_come_in_another_process() {

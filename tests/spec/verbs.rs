@@ -29,6 +29,26 @@ async fn a_patterns_state_outlives_its_runs_and_the_process() {
     assert_eq!(seen, ["runs 1", "runs 2", "runs 3", "runs 1"]);
 }
 
+/// C42: An assistant message with calls is not remembered: their results could not follow.
+#[tokio::test(start_paused = true)]
+async fn a_message_with_calls_is_not_remembered() {
+    let repeating = does(|step| {
+        Box::pin(async {
+            step.take_input().await?;
+            let reply = step.ask().await?;
+            step.call_tools(&reply).await?;
+            let message = reply.message().unwrap().as_assistant().unwrap().clone();
+            let refused = step.remember(message).await;
+            assert!(matches!(refused, Err(StepError::CallsWithoutReply)), "{refused:?}");
+            Ok(StepEnd::Done)
+        })
+    });
+    let harness = Harness::new(repeating, [calls(&["x"])], |a| a.tool(TestTool::new("x"))).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Done);
+    assert_eq!(harness.transcript().await.len(), 3);
+    harness.check().await;
+}
+
 /// C42: A message and its state are appended together, so no crash separates them.
 #[tokio::test(start_paused = true)]
 async fn a_message_and_its_state_are_one_write() {
@@ -182,7 +202,17 @@ async fn the_agent_context_does_step_by_step_what_the_methods_do() {
             let first = context.call_tool(&calls[0].id).await?;
             assert_eq!(first.map(|m| m.text()), Some("n is 1".into()));
             assert_eq!(context.call_tool(&calls[1].id).await?, None, "it waits for the user");
-            assert!(matches!(step.ask().await, Err(StepError::BatchOpen(_))));
+            let added = step.context().update_memory(UserMessage::from("x")).await;
+            for refused in [
+                step.ask().await.map(drop),
+                step.remember(UserMessage::from("x")).await.map(drop),
+                added.map(drop),
+                step.take_steering().await,
+                step.take_messages().await,
+                step.take_follow_ups().await.map(drop),
+            ] {
+                assert!(matches!(refused, Err(StepError::BatchOpen(_))), "{refused:?}");
+            }
             assert!(step.call_tools(&reply).await?.awaits_user());
             Ok(StepEnd::AwaitingAction)
         })

@@ -32,6 +32,7 @@ impl From<InputError> for ApiError {
             | InputError::Known(_)
             | InputError::NotPending(_)
             | InputError::DigestDiffers(_)
+            | InputError::NoTool(_)
             | InputError::NoCompaction
             | InputError::NotCompacted(_)
             | InputError::Gone => ErrorKind::Conflict,

@@ -21,6 +21,8 @@ pub(crate) struct Fold {
     /// The number of entries folded so far, at which the next append takes place.
     pub(crate) len: u64,
     pub(crate) epoch: u64,
+    /// When the session was opened for the first time, in milliseconds since 1970.
+    pub(crate) created: Option<u64>,
     /// All messages of the conversation.
     pub(crate) history: History,
     /// The messages of the next request, before hooks.
