@@ -151,6 +151,12 @@ impl SessionStore for Redis {
         Ok(sessions)
     }
 
+    async fn in_use(&self, name: &str) -> Result<Option<bool>, MemoryError> {
+        let mut connection = self.connection.clone();
+        let key = format!("owner:{name}");
+        connection.exists(key).await.map(Some).map_err(MemoryError::failed)
+    }
+
     async fn delete(&self, name: &str) -> Result<(), MemoryError> {
         match run::<u8>(self, DELETE, name, &[name.to_owned()]).await? {
             0 => Err(MemoryError::NoSession(name.into())),

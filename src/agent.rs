@@ -67,7 +67,7 @@ impl GenericAgent {
         session.open(settings).await?;
         let mut task =
             Task::new(session, self.pattern.clone(), from_handles, to_session, extensions);
-        tokio::spawn(async move { task.run().await });
+        tokio::spawn(async move { task.run_to_end().await });
         Ok((AgentHandle { commands }, stream))
     }
 }

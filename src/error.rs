@@ -9,7 +9,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use crate::limits::Limit;
-use crate::message::CallId;
+use crate::message::{CallId, RunId};
 
 pub use failure::Failure;
 pub use memory::MemoryError;
@@ -131,6 +131,20 @@ pub enum InputError {
     /// Too many requests wait already.
     #[error("{0} requests wait already: try again when some are done")]
     Full(usize),
+    /// Too many steers and follow-ups wait already, or too long ones.
+    #[error(
+        "{messages} messages with {bytes} bytes are queued already, and at most 1,000 messages \
+         wait, or as many as fill 1 MiB: try again when some were delivered, or withdraw them"
+    )]
+    QueueFull {
+        /// The number of steers and follow-ups that wait.
+        messages: usize,
+        /// The bytes of their content.
+        bytes: usize,
+    },
+    /// The run that an abort names is neither in progress nor waits for decisions.
+    #[error("there is nothing to abort: run {0} has ended, or there is no such run")]
+    NothingToAbort(RunId),
     /// There is nothing to continue from.
     #[error("there is nothing to continue: the conversation is empty or ends with the assistant")]
     NothingToContinue,

@@ -95,9 +95,10 @@ pub mod tool;
 /// Contains the inputs and the events of a session.
 pub mod event {
     pub use crate::log::action::ExternalAction;
-    pub use crate::log::event::{AgentEvent, Envelope, Parent, Role};
+    pub use crate::log::event::{AgentEvent, Envelope, Parent, QueuedText, Role};
     pub use crate::log::input::{
-        ActionResult, Decision, InputEvent, Prompt, Provided, QueueKind, QueueMode, Urgency,
+        AbortRequest, ActionResult, Decision, InputEvent, Prompt, Provided, QueueKind, QueueMode,
+        Urgency,
     };
     pub use crate::log::outcome::{RunCause, RunOutcome, RunStatus};
     pub use crate::model::Update;

@@ -41,6 +41,9 @@ pub struct Limits {
     /// The maximum number of bytes of text in a tool result; 64 KiB by default. The middle of a
     /// longer text is left out, and the result says so.
     pub tool_result_bytes: usize,
+    /// The maximum number of bytes of a reply: its text, thinking and arguments; 16 MiB by default.
+    /// A longer one is cut off, and the request fails.
+    pub reply_bytes: usize,
     /// The number of calls of a batch that run at the same time; 8 by default.
     pub parallel_calls: usize,
     /// How often an answer that does not fit the output schema is sent back; 2 by default.
@@ -56,6 +59,7 @@ impl Default for Limits {
             wall_time: None,
             tool_timeout: Duration::from_secs(120),
             tool_result_bytes: 64 * 1024,
+            reply_bytes: 16 * 1024 * 1024,
             parallel_calls: 8,
             output_retries: 2,
         }
@@ -96,6 +100,12 @@ impl Limits {
     /// Sets the maximum number of bytes of text in a tool result.
     pub fn tool_result_bytes(mut self, bytes: usize) -> Self {
         self.tool_result_bytes = bytes;
+        self
+    }
+
+    /// Sets the maximum number of bytes of a reply.
+    pub fn reply_bytes(mut self, bytes: usize) -> Self {
+        self.reply_bytes = bytes;
         self
     }
 

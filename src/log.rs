@@ -8,6 +8,7 @@ pub(crate) mod calls;
 pub(crate) mod check;
 pub(crate) mod compaction;
 pub(crate) mod conversation;
+pub(crate) mod due;
 pub(crate) mod entry;
 pub(crate) mod event;
 pub(crate) mod fold;
@@ -23,6 +24,7 @@ pub(crate) mod turn;
 
 pub use crate::error::MemoryError;
 pub use check::{check_log, replay_messages};
+pub use due::Due;
 pub use entry::LogEntry;
 pub use in_memory_store::InMemoryStore;
 pub use memory::{InMemory, Memory};

@@ -83,6 +83,18 @@ impl Message {
         }
     }
 
+    /// Returns the bytes of a user message's texts and images.
+    pub(crate) fn content_bytes(&self) -> usize {
+        let bytes = |content: &Content| match content {
+            Content::Text { text } => text.len(),
+            Content::Image { data, .. } => data.len(),
+        };
+        match &self.body {
+            MessageKind::User(m) => m.content.iter().map(bytes).sum(),
+            _ => 0,
+        }
+    }
+
     /// Returns whether the text contains all of `words`, which must be in lower case. Ignores the
     /// case of the text, and returns `false` if `words` is empty.
     pub fn has_words(&self, words: &[String]) -> bool {

@@ -36,10 +36,11 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Failure, MemoryError, StepError};
 use crate::extensions::Extensions;
 use crate::log::entry::LogEntry;
-use crate::log::event::{AgentEvent, Role};
+use crate::log::event::{AgentEvent, QueuedText, Role};
 use crate::log::fold::Tail;
 use crate::log::input::QueueKind;
 use crate::log::memory::Memory;
+use crate::log::queue::QueuedMessage;
 use crate::message::{Message, MessageKind};
 use crate::model::Update;
 use crate::session::compaction_state::CompactionState;
@@ -228,7 +229,8 @@ impl Session {
 
     fn state(&self) -> AgentState {
         let fold = &self.journal.fold;
-        let queued = |kind| fold.queue.of(kind).map(|w| w.message.clone()).collect();
+        let text = |w: &QueuedMessage| QueuedText::new(w.input.clone(), w.kind, w.message.text());
+        let queued = |kind| fold.queue.of(kind).map(text).collect();
         let open_calls = fold.calls().iter().filter(|c| c.result.is_none());
         AgentState {
             session_key: self.id.clone(),

@@ -11,8 +11,8 @@ pub(crate) mod spec;
 pub(crate) mod toolbox;
 
 pub use crate::error::{ActionRequest, ToolError, ToolboxError};
+pub use context::{ApprovalRecord, Progress, Resolution, ToolContext, ToolUpdate};
 pub(crate) use context::{Outcome, Report};
-pub use context::{Progress, Resolution, ToolContext, ToolUpdate};
 pub use function::{FnTool, tool_fn, tool_with};
 pub use list::ToolList;
 pub use output::ToolOutput;

@@ -143,6 +143,7 @@ impl Config {
             models: self.models(given.models.as_ref()),
             no_agents_md: given.no_agents_md.or(own.no_agents_md),
             store: StoreArgs { path: self.store(&given.store) },
+            unprotected: self.users_list(given.unprotected, "unprotected"),
             commands: given.commands.over(own.workspace.commands),
         })
     }

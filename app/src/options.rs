@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::address::{address_in_environment, without_credentials};
 pub(crate) use self::choices::{Approve, Pattern, Thinking};
-pub(crate) use self::workspace::{CommandOptions, WorkspaceOptions};
+pub(crate) use self::workspace::{CommandOptions, WorkspaceOptions, protected_path};
 
 /// The help text of `--models`.
 pub(crate) const MODELS_HELP: &str = "A list of your own models, in TOML; by default \

@@ -255,6 +255,11 @@ impl SessionStore for Jsonl {
         self.work(move |store| store.info(&session)).await
     }
 
+    async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {
+        let session = session.to_owned();
+        self.work(move |store| store.folder.is_locked(&session).map(Some)).await
+    }
+
     async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
         let session = session.to_owned();
         let to = to.to_owned();

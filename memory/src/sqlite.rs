@@ -276,6 +276,14 @@ impl SessionStore for Sqlite {
         self.shared.read(read).await
     }
 
+    async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {
+        match self.shared.write(session, Write::CheckFree, false).await {
+            Ok(()) => Ok(Some(false)),
+            Err(MemoryError::InUse(_)) => Ok(Some(true)),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn delete(&self, session: &str) -> Result<(), MemoryError> {
         self.shared.write(session, Write::Delete, true).await
     }

@@ -28,8 +28,9 @@
 //! # Ok::<(), loopwright_core::model::ModelError>(())
 //! ```
 //!
-//! That option replaces the thinking level; the effort is then also set by an option,
-//! `output_config`.
+//! Such an option is merged into the field that the thinking level makes, so the effort stays that
+//! of the level. An option with another `type` replaces the level; the effort is then also set by
+//! an option, `output_config`.
 
 mod decode;
 mod encode;

@@ -172,8 +172,26 @@ impl<F: WireFormat> ModelBuilder<F> {
         self
     }
 
-    /// Adds a field to the body of each request, such as `top_p`. It replaces our field of that
-    /// name.
+    /// Adds a field to the body of each request, such as `top_p`.
+    ///
+    /// It is merged into our field of that name, so that setting a part of a field keeps the rest
+    /// of it: objects are merged field by field, at any depth, and lists are joined. It replaces
+    /// our field if that is neither, if both are objects and differ in their `type` or `mode`, or
+    /// if both are JSON Schemas. The fields of the model, the conversation and `stream` cannot be
+    /// set. `docs/design/providers.md` lists the fields of each format.
+    ///
+    /// ```
+    /// use loopwright_providers::OpenAiResponses;
+    /// use serde_json::json;
+    ///
+    /// // Requests still contain the output schema, the effort and the encrypted reasoning.
+    /// let model = OpenAiResponses::builder("gpt-5.1")
+    ///     .option("text", json!({"verbosity": "low"}))
+    ///     .option("reasoning", json!({"summary": "detailed"}))
+    ///     .option("include", json!(["web_search_call.results"]))
+    ///     .build()?;
+    /// # Ok::<(), loopwright_core::model::ModelError>(())
+    /// ```
     pub fn option(mut self, name: impl Into<String>, value: Value) -> Self {
         self.options.insert(name.into(), value);
         self

@@ -83,7 +83,7 @@ impl ModelFacts {
 ///
 /// A list to [add](Catalogue::add) is TOML: a table for each model, named by its id, in which every
 /// field is optional. Prices are US dollars per million tokens; cache prices default to the input
-/// price.
+/// price, and `cache_write_1h`, for input that the cache keeps for an hour, to twice that.
 ///
 /// ```toml
 /// ["acme/big"]
@@ -232,6 +232,7 @@ struct PriceEntry {
     output: f64,
     cache_read: Option<f64>,
     cache_write: Option<f64>,
+    cache_write_1h: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -245,6 +246,7 @@ struct LongEntry {
     output: f64,
     cache_read: Option<f64>,
     cache_write: Option<f64>,
+    cache_write_1h: Option<f64>,
 }
 
 /// Converts an entry, or returns an error that says how to correct it.
@@ -269,11 +271,14 @@ fn read(value: toml::Value) -> Result<ModelFacts, String> {
                 prices.cache_read.unwrap_or(prices.input),
                 prices.cache_write.unwrap_or(prices.input),
             )
+            .cache_write_1h(prices.cache_write_1h)
             .long(entry.long_prices.as_ref().map(|prices| {
-                LongPrices::new(prices.over, prices.input, prices.output).cache(
-                    prices.cache_read.unwrap_or(prices.input),
-                    prices.cache_write.unwrap_or(prices.input),
-                )
+                LongPrices::new(prices.over, prices.input, prices.output)
+                    .cache(
+                        prices.cache_read.unwrap_or(prices.input),
+                        prices.cache_write.unwrap_or(prices.input),
+                    )
+                    .cache_write_1h(prices.cache_write_1h)
             }))
     });
     match &prices {
@@ -297,7 +302,7 @@ fn read(value: toml::Value) -> Result<ModelFacts, String> {
     })
 }
 
-fn all(prices: &Prices) -> [f64; 8] {
+fn all(prices: &Prices) -> [f64; 10] {
     let long = prices.long.unwrap_or_default();
     [
         prices.input,
@@ -308,6 +313,8 @@ fn all(prices: &Prices) -> [f64; 8] {
         long.output,
         long.cache_read,
         long.cache_write,
+        prices.cache_write_1h.unwrap_or_default(),
+        long.cache_write_1h.unwrap_or_default(),
     ]
 }
 

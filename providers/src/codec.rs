@@ -83,7 +83,8 @@ pub struct Settings<P> {
     /// Holds the number of tokens that fit into a reply, if known. Formats that require a limit
     /// send it.
     pub max_output: Option<u32>,
-    /// Holds further fields of the body, such as `top_p`.
+    /// Holds further fields of the body, such as `top_p`. They are merged into ours; see
+    /// [`ModelBuilder::option`](crate::ModelBuilder::option).
     pub options: Map<String, Value>,
 }
 
@@ -93,6 +94,20 @@ impl<P: Default> Settings<P> {
         let model = model.into();
         let id = model.as_str().into();
         Settings { id, model, profile: P::default(), max_output: None, options: Map::new() }
+    }
+}
+
+impl<P> Settings<P> {
+    /// Returns a field of the option called `name`, if the option is an object that has it.
+    pub(crate) fn option(&self, name: &str, field: &str) -> Option<&Value> {
+        self.options.get(name)?.get(field)
+    }
+
+    /// Returns whether the option called `name` has fields but no `type`: it is a part, which is
+    /// added to our field and means nothing without it.
+    pub(crate) fn has_part(&self, name: &str) -> bool {
+        let own = self.options.get(name);
+        own.is_some_and(|own| own.is_object() && own.get("type").is_none())
     }
 }
 

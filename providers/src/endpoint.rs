@@ -6,7 +6,8 @@ use std::time::SystemTime;
 use loopwright_core::model::{ModelError, ModelErrorKind};
 use reqwest::header::HeaderMap;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, text_of};
+use crate::unexpected_body::{UnexpectedBody, without_blanks};
 
 /// The maximum length of an unreadable payload within an error.
 const MAX_EXCERPT_CHARS: usize = 120;
@@ -34,7 +35,45 @@ impl Endpoint {
         body: &[u8],
         now: SystemTime,
     ) -> ModelError {
-        self.error(Failure::read(Some(status), body).with_headers(headers, now))
+        let start = without_blanks(body);
+        let unexpected =
+            UnexpectedBody::of_headers(headers).or_else(|| UnexpectedBody::of_start(start));
+        let failure = match unexpected {
+            Some(UnexpectedBody::Compressed(encoding)) => Failure {
+                status: Some(status),
+                message: format!("the explanation is compressed with {encoding}"),
+                ..Failure::default()
+            },
+            _ => Failure::read(Some(status), body),
+        };
+        self.error(failure.with_headers(headers, now))
+    }
+
+    /// Returns the error of a response that has another body than a reply; `body` is the start of
+    /// it. Another request would get the same.
+    pub(crate) fn unexpected(
+        &self,
+        status: u16,
+        unexpected: &UnexpectedBody,
+        body: &[u8],
+    ) -> ModelError {
+        let why = match unexpected {
+            UnexpectedBody::Page => {
+                let text: String = text_of(body).chars().take(MAX_EXCERPT_CHARS).collect();
+                let text = if text.is_empty() { String::new() } else { format!(": {text}") };
+                format!(
+                    "{self} sent a web page (HTML) instead of a reply{text}. Check the base URL, \
+                     and whether a login page or a proxy answers in its place."
+                )
+            }
+            UnexpectedBody::Compressed(encoding) => format!(
+                "{self} sent a reply that is compressed with {encoding}, which was not asked for. \
+                 Switch off the compression of the server, or of the proxy before it."
+            ),
+        };
+        let mut error = ModelError::new(ModelErrorKind::Protocol, why);
+        (error.status, error.should_retry) = (Some(status), Some(false));
+        error
     }
 
     /// Returns the error of a failure: a sentence that names this endpoint and what to do.
@@ -44,10 +83,11 @@ impl Endpoint {
             ModelErrorKind::Auth => "did not accept the key or does not allow this request",
             ModelErrorKind::RateLimited => "has had too many requests or tokens",
             ModelErrorKind::QuotaExhausted => "says that the quota is used up",
+            ModelErrorKind::PaymentRequired => "requires a payment",
             ModelErrorKind::ContextOverflow => {
                 "says that the request is larger than the model's context window"
             }
-            ModelErrorKind::ContentFiltered => "refused by its content filter",
+            ModelErrorKind::ContentFiltered => "refused for its content",
             ModelErrorKind::Timeout => "took too long",
             ModelErrorKind::Malformed => "could not use what the model wrote",
             ModelErrorKind::InvalidRequest => "refused the request",
@@ -69,7 +109,10 @@ impl Endpoint {
                 None => "Try again later.".into(),
             },
             ModelErrorKind::QuotaExhausted => {
-                "Wait until it is renewed, or use another model or account.".into()
+                "Wait until it is renewed, raise it, or use another model or account.".into()
+            }
+            ModelErrorKind::PaymentRequired => {
+                "Add credit to the account, or use another model or account.".into()
             }
             ModelErrorKind::ContextOverflow => {
                 "Shorten the conversation, or use a model with a larger context window.".into()
@@ -86,6 +129,7 @@ impl Endpoint {
             ModelError::new(kind, format!("{self} {what}{status}{detail}{end} {advice}"));
         error.status = failure.status;
         error.retry_after = failure.retry_after;
+        error.should_retry = failure.should_retry;
         error
     }
 

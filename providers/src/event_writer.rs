@@ -15,6 +15,11 @@ use crate::failure::Failure;
 /// for among those there are, and no model writes nearly as many.
 pub(crate) const MAX_PARTS: usize = 1024;
 
+/// The maximum number of kinds of output that are reported as missing.
+const MAX_OMITTED: usize = 8;
+/// The maximum length of the name of one of them.
+const MAX_NAME_CHARS: usize = 60;
+
 pub(crate) type Events = VecDeque<ModelEvent>;
 
 /// The payload of one event of a stream.
@@ -47,11 +52,33 @@ pub(crate) struct EventWriter {
     pub(crate) ended: bool,
     /// The open block of text or thinking, in formats that do not say where one starts.
     prose: Option<(u32, BlockKind)>,
+    /// The reply has text or a call.
+    shown: bool,
+    /// The output that a reply cannot hold.
+    omitted: Vec<Omitted>,
+}
+
+/// Output that a reply cannot hold, such as an image or a call of one of the provider's own tools.
+#[derive(Debug)]
+struct Omitted {
+    name: String,
+    /// It is for the user, and is missed even if the reply has text.
+    is_media: bool,
 }
 
 impl EventWriter {
     pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
-        EventWriter { endpoint, blocks: 0, ended: false, prose: None }
+        let (shown, omitted) = (false, Vec::new());
+        EventWriter { endpoint, blocks: 0, ended: false, prose: None, shown, omitted }
+    }
+
+    /// Withdraws what was written, if there is anything.
+    pub(crate) fn withdraw(&mut self, out: &mut Events) {
+        if self.blocks > 0 {
+            out.push_back(ModelEvent::Withdrawn);
+        }
+        (self.blocks, self.prose, self.shown) = (0, None, false);
+        self.omitted.clear();
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -71,6 +98,7 @@ impl EventWriter {
     pub(crate) fn start(&mut self, kind: BlockKind, out: &mut Events) -> u32 {
         let block = self.blocks;
         self.blocks += 1;
+        self.shown |= kind != BlockKind::Thinking;
         out.push_back(ModelEvent::BlockStart { block, kind });
         block
     }
@@ -93,8 +121,31 @@ impl EventWriter {
         self.prose.take()
     }
 
-    /// Ends the reply as complete.
+    /// Records output that a reply cannot hold. Media are always reported, other output only if
+    /// the reply has nothing else.
+    pub(crate) fn omit(&mut self, name: &str, is_media: bool) {
+        let is_known = self.omitted.iter().any(|omitted| omitted.name == name);
+        if !is_known && self.omitted.len() < MAX_OMITTED {
+            let name = name.chars().take(MAX_NAME_CHARS).collect();
+            self.omitted.push(Omitted { name, is_media });
+        }
+    }
+
+    /// Ends the reply as complete. Text in it reports the output that it lacks, so that people and
+    /// the model know of it.
     pub(crate) fn done(&mut self, stop: StopReason, usage: Usage, out: &mut Events) {
+        let omitted = std::mem::take(&mut self.omitted);
+        let shown = self.shown;
+        let names = omitted.iter().filter(|omitted| omitted.is_media || !shown);
+        let names: Vec<&str> = names.map(|omitted| &*omitted.name).collect();
+        if !self.ended && !names.is_empty() {
+            let before = if shown { "\n\n" } else { "" };
+            let names = names.join(", ");
+            let delta = format!("{before}[The reply has content that cannot be shown: {names}.]");
+            let block = self.start(BlockKind::Text, out);
+            out.push_back(ModelEvent::Delta { block, delta });
+            out.push_back(ModelEvent::BlockEnd { block, signature: None });
+        }
         self.end(ModelEvent::Done { stop, usage }, out);
     }
 

@@ -1,8 +1,9 @@
 //! Error responses of providers, in all their shapes: the kind of error, and how long to wait.
 
+mod kind;
+
 use std::time::{Duration, SystemTime};
 
-use loopwright_core::model::ModelErrorKind;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
@@ -22,6 +23,8 @@ pub(crate) struct Failure {
     pub(crate) codes: String,
     /// How long the provider asks to wait.
     pub(crate) retry_after: Option<Duration>,
+    /// Whether the provider says that the same request can succeed later.
+    pub(crate) should_retry: Option<bool>,
     /// Headers of an upstream server's response, which the body contains.
     pub(crate) headers: HeaderMap,
 }
@@ -32,20 +35,27 @@ impl Failure {
         let mut failure = Failure { status, ..Failure::default() };
         match serde_json::from_slice::<Value>(body) {
             Ok(value @ (Value::Object(_) | Value::Array(_))) => failure.read_json(&value),
-            _ => failure.message = excerpt(&plain_text(&String::from_utf8_lossy(body))),
+            _ => failure.message = text_of(body),
         }
         let words = failure.message.to_lowercase();
         failure.retry_after = failure.retry_after.or_else(|| retry_after::in_words(&words));
         failure
     }
 
-    /// Sets the wait that the headers ask for, which takes precedence over the body's.
+    /// Sets the wait that the headers ask for, which takes precedence over the body's, and whether
+    /// they ask for a retry.
     pub(crate) fn with_headers(mut self, headers: &HeaderMap, now: SystemTime) -> Failure {
         let limited = self.status == Some(429);
         let header_wait = [headers, &self.headers]
             .into_iter()
             .find_map(|headers| retry_after::in_headers(headers, now, limited));
         self.retry_after = header_wait.or(self.retry_after);
+        let should_retry = headers.get("x-should-retry").map(HeaderValue::as_bytes);
+        self.should_retry = match should_retry {
+            Some(b"true") => Some(true),
+            Some(b"false") => Some(false),
+            _ => None,
+        };
         self
     }
 
@@ -79,14 +89,20 @@ impl Failure {
         for key in ["type", "code", "status"] {
             for value in [inner.get(key), body.get(key)].into_iter().flatten() {
                 if let Some(code) = value.as_str() {
-                    self.codes.push_str(&code.to_lowercase());
-                    self.codes.push(' ');
+                    self.add_code(code);
                 }
             }
         }
-        let numbers = ["code", "status_code", "status"]
-            .into_iter()
-            .filter_map(|key| inner.get(key)?.as_u64());
+        if ["reasons", "flagged_input"]
+            .iter()
+            .any(|key| inner.pointer(&format!("/metadata/{key}")).is_some())
+        {
+            self.add_code("moderation"); // at OpenRouter
+        }
+        let numbers = ["code", "status_code", "status"].into_iter().filter_map(|key| {
+            let value = inner.get(key)?;
+            value.as_u64().or_else(|| value.as_str()?.parse().ok())
+        });
         let status = numbers.filter_map(|n| u16::try_from(n).ok()).find(|n| (400..600).contains(n));
         self.status = self.status.or(status);
         for detail in inner.get("details").and_then(Value::as_array).into_iter().flatten() {
@@ -98,82 +114,25 @@ impl Failure {
             let quotas = violations
                 .filter_map(|violation| violation.get("quotaId"))
                 .chain(detail.pointer("/metadata/quota_limit"));
-            for quota in quotas.filter_map(Value::as_str) {
-                self.codes.push_str(&quota.to_lowercase());
-                self.codes.push(' ');
-            }
+            quotas.filter_map(Value::as_str).for_each(|quota| self.add_code(quota));
         }
     }
 
-    /// Returns the kind of error. The provider's message decides where the status is ambiguous.
-    pub(crate) fn kind(&self) -> ModelErrorKind {
-        use ModelErrorKind::*;
-        let (message, codes) = (self.message.to_lowercase(), self.codes.as_str());
-        let contains = |signs: &[&str]| signs.iter().any(|sign| message.contains(sign));
-        let coded = |signs: &[&str]| signs.iter().any(|sign| codes.contains(sign));
-        let unpaid = coded(UNPAID_CODES) || contains(UNPAID);
-        match self.status {
-            Some(401..=403) => Auth,
-            Some(408 | 504) => Timeout,
-            Some(413) => ContextOverflow,
-            Some(429) if unpaid => Auth,
-            Some(429) if message.starts_with("request too large") => InvalidRequest,
-            Some(429) if coded(&["perday"]) || contains(DAILY) => QuotaExhausted,
-            Some(429) => RateLimited,
-            Some(400) if message.is_empty() && codes.is_empty() => ContextOverflow,
-            _ if coded(OVERFLOW_CODES) || contains(OVERFLOW) => ContextOverflow,
-            _ if unpaid || coded(AUTH_CODES) || contains(AUTH) => Auth,
-            _ if coded(&["content_filter", "content_policy"]) => ContentFiltered,
-            _ if coded(&["tool_use_failed"]) => Malformed,
-            // 499: the provider cancelled the request, and reports it inside the stream.
-            Some(499..=599) => Overloaded,
-            Some(_) => InvalidRequest,
-            None if coded(&["rate_limit"]) && message.starts_with("request too large") => {
-                InvalidRequest
-            }
-            None if coded(LIMITED) && (coded(&["perday"]) || contains(DAILY)) => QuotaExhausted,
-            None if coded(LIMITED) => RateLimited,
-            None if coded(&["invalid_request", "not_found"]) => InvalidRequest,
-            None => Overloaded,
+    /// Adds a code, unless it is a number or says no more than that there is an error.
+    fn add_code(&mut self, code: &str) {
+        let code = code.to_lowercase();
+        let is_number = code.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number && !["error", "fail", "failed", "none"].contains(&code.as_str()) {
+            self.codes.push_str(&code);
+            self.codes.push(' ');
         }
     }
 }
 
-const OVERFLOW_CODES: &[&str] = &[
-    "context_length",
-    "context_window_exceeded",
-    "exceed_context",
-    "request_too_large",
-    "too_many_prompt_tokens",
-    "too_many_tokens",
-];
-const OVERFLOW: &[&str] = &[
-    "available context size",
-    "context window",
-    "exceeded model token limit",
-    "input is too long",
-    "input token count",
-    "input tokens exceeded",
-    "longer than the model's context",
-    "greater than the context length",
-    "maximum context length",
-    "maximum prompt length",
-    "max context length",
-    "model_context_window_exceeded",
-    "prompt is too long",
-    "prompt token count",
-    "reduce the length of the messages",
-    "request exceeds the maximum size",
-    "total length of all messages is too long",
-];
-const AUTH_CODES: &[&str] =
-    &["authentication_error", "invalid_api_key", "permission_denied", "unauthenticated"];
-const AUTH: &[&str] = &["incorrect api key", "api key not valid", "invalid api key"];
-const LIMITED: &[&str] = &["rate_limit", "ratelimit", "resource_exhausted"];
-/// Words for quotas that a short wait does not renew.
-const DAILY: &[&str] = &["per day", "per-day", "daily limit", "daily quota", "daily free"];
-const UNPAID_CODES: &[&str] = &["insufficient_quota", "insufficient_credits", "billing"];
-const UNPAID: &[&str] = &["credit balance", "insufficient balance", "insufficient credits"];
+/// Returns an excerpt of the text of a body, without the tags of a page.
+pub(crate) fn text_of(body: &[u8]) -> String {
+    excerpt(&plain_text(&String::from_utf8_lossy(body)))
+}
 
 fn words(value: &Value) -> Option<String> {
     match value {
@@ -220,8 +179,9 @@ fn squeeze(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use loopwright_core::model::ModelErrorKind::{self, *};
+
     use super::*;
-    use ModelErrorKind::*;
 
     #[test]
     fn every_shape_of_body_is_read() {
@@ -252,7 +212,12 @@ mod tests {
                 ContextOverflow,
                 "x",
             ),
-            (429, r#"{"error":{"message":"Pay","code":"insufficient_quota"}}"#, Auth, "Pay"),
+            (
+                429,
+                r#"{"error":{"message":"Pay","code":"insufficient_quota"}}"#,
+                QuotaExhausted,
+                "Pay",
+            ),
             (
                 502,
                 "<html><style>p{}</style><h1>Bad  gateway</h1><p>Ray 7</html>",
@@ -293,6 +258,20 @@ mod tests {
         );
         assert_eq!(wait(&[], passed_on), millis(9_000_000));
         assert_eq!(wait(&[("retry-after", "soon")], "no"), None);
+    }
+
+    #[test]
+    fn a_header_says_whether_to_retry() {
+        let should_retry = |value: &'static str| {
+            let headers = HeaderMap::from_iter([(
+                HeaderName::from_static("x-should-retry"),
+                HeaderValue::from_static(value),
+            )]);
+            let failure = Failure::read(Some(500), b"{}");
+            failure.with_headers(&headers, SystemTime::UNIX_EPOCH).should_retry
+        };
+        let values = ["true", "false", "perhaps"].map(should_retry);
+        assert_eq!(values, [Some(true), Some(false), None]);
     }
 
     #[test]

@@ -15,10 +15,11 @@ use crate::endpoint::cut_short;
 
 /// Kinds of error that another model may not have: of the server, the connection, the key or the
 /// account.
-const KINDS: [ModelErrorKind; 8] = [
+const KINDS: [ModelErrorKind; 9] = [
     ModelErrorKind::Auth,
     ModelErrorKind::RateLimited,
     ModelErrorKind::QuotaExhausted,
+    ModelErrorKind::PaymentRequired,
     ModelErrorKind::Overloaded,
     ModelErrorKind::Network,
     ModelErrorKind::Timeout,
@@ -165,7 +166,7 @@ impl Attempts<'_> {
     fn error(&self, all: bool) -> ModelError {
         let soonest = |error: &&ModelError| error.retry_after.unwrap_or_default();
         let passing =
-            self.errors.iter().filter(|error| all && error.kind.is_retryable()).min_by_key(soonest);
+            self.errors.iter().filter(|error| all && error.is_retryable()).min_by_key(soonest);
         let Some(mut error) = passing.or(self.errors.last()).cloned() else {
             return cut_short(&self.fallback.info.id);
         };

@@ -14,11 +14,17 @@ use reqwest::{NoProxy, Proxy, Url};
 use crate::endpoint::Endpoint;
 use crate::key::{KeySource, Secret, hide};
 use crate::transport::{Address, ResponseBody, Transport, TransportError, TransportErrorKind};
+use crate::unexpected_body::UnexpectedBody;
 
 /// The maximum number of bytes read from an error body.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// The time limit for reading an error body.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The maximum number of bytes read from a web page, of which an error has an excerpt.
+const MAX_PAGE_BYTES: usize = 16 * 1024;
+/// The time limit for reading a web page.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Limits how long a request waits for the server. `Duration::MAX` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,7 +153,7 @@ impl Http {
             if !response.status().is_success() {
                 return Err(target.refused(response).await);
             }
-            Ok(read(response, MAX_ERROR_BODY_BYTES).await)
+            Ok(read(response.into_body(), MAX_ERROR_BODY_BYTES).await)
         };
         tokio::time::timeout(timeout, answer)
             .await
@@ -205,10 +211,25 @@ impl Target {
     pub(crate) async fn refused(&self, response: Response<ResponseBody>) -> ModelError {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
-        let body = tokio::time::timeout(ERROR_BODY_TIMEOUT, read(response, MAX_ERROR_BODY_BYTES))
-            .await
-            .unwrap_or_default();
+        let body = read(response.into_body(), MAX_ERROR_BODY_BYTES);
+        let body = tokio::time::timeout(ERROR_BODY_TIMEOUT, body).await.unwrap_or_default();
         self.clean(self.endpoint.refused(status, &headers, &body, SystemTime::now()))
+    }
+
+    /// Reads more of a body that is no reply, after its `start`, and returns it as an error.
+    pub(crate) async fn unexpected(
+        &self,
+        status: StatusCode,
+        unexpected: UnexpectedBody,
+        start: Vec<u8>,
+        body: ResponseBody,
+    ) -> ModelError {
+        let mut bytes = start;
+        if unexpected == UnexpectedBody::Page {
+            let more = read(body, MAX_PAGE_BYTES);
+            bytes.extend(tokio::time::timeout(PAGE_TIMEOUT, more).await.unwrap_or_default());
+        }
+        self.clean(self.endpoint.unexpected(status.as_u16(), &unexpected, &bytes))
     }
 
     /// Returns the error of a request without a response, or of a connection that broke.
@@ -267,9 +288,8 @@ impl fmt::Debug for Target {
 }
 
 /// Reads the body up to `limit` bytes, or as far as it comes.
-async fn read(response: Response<ResponseBody>, limit: usize) -> Vec<u8> {
+async fn read(mut body: ResponseBody, limit: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut body = response.into_body();
     while let Some(Ok(chunk)) = body.chunk().await {
         bytes.extend_from_slice(&chunk[..chunk.len().min(limit - bytes.len())]);
         if bytes.len() == limit {

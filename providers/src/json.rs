@@ -1,60 +1,8 @@
 //! Incremental writing of JSON for the encoders.
 
-use std::borrow::Cow;
-
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
-
-/// The fields of a body. A field of the user's options replaces ours of the same name, so that no
-/// field is duplicated.
-pub(crate) struct Fields<'a> {
-    body: &'a mut Vec<u8>,
-    options: &'a Map<String, Value>,
-}
-
-impl<'a> Fields<'a> {
-    /// Adds fields to `body`, an object that is open and has a field already.
-    pub(crate) fn new(body: &'a mut Vec<u8>, options: &'a Map<String, Value>) -> Self {
-        Fields { body, options }
-    }
-
-    /// Adds a field, unless the user's options have it.
-    pub(crate) fn add<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) {
-        if !self.options.contains_key(name) {
-            field(self.body, name, value);
-        }
-    }
-
-    /// Adds a list: our encoded elements, followed by those of the user's option of that name.
-    pub(crate) fn add_list(&mut self, name: &str, ours: Option<Cow<'_, [u8]>>) {
-        let ours = ours.as_deref().and_then(|list| list.strip_prefix(b"[")?.strip_suffix(b"]"));
-        let more = match self.options.get(name) {
-            Some(Value::Array(list)) => list.iter().map(bytes).collect(),
-            Some(other) => vec![bytes(other)],
-            None => Vec::new(),
-        };
-        let lists: Vec<&[u8]> = ours
-            .into_iter()
-            .chain(more.iter().map(Vec::as_slice))
-            .filter(|l| !l.is_empty())
-            .collect();
-        if !lists.is_empty() {
-            self.body.push(b',');
-            put(self.body, name);
-            self.body.extend_from_slice(b":[");
-            self.body.extend_from_slice(&lists.join(&b','));
-            self.body.push(b']');
-        }
-    }
-
-    /// Adds the user's options, except these.
-    pub(crate) fn add_options(&mut self, but: &[&str]) {
-        for (name, value) in self.options.iter().filter(|(name, _)| !but.contains(&name.as_str())) {
-            field(self.body, name, value);
-        }
-    }
-}
 
 /// Adds a field to the object that is open in `body`.
 pub(crate) fn field<T: Serialize + ?Sized>(body: &mut Vec<u8>, name: &str, value: &T) {
@@ -75,6 +23,11 @@ pub(crate) fn put<T: Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) {
 /// Returns a value as JSON bytes.
 pub(crate) fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// Returns a number with the digits of `number`, not with those of the nearest `f64`.
+pub(crate) fn decimal(number: f32) -> Value {
+    number.to_string().parse::<f64>().unwrap_or(number.into()).into()
 }
 
 /// Returns the JSON text of a call's arguments or a fragment of it: the string, or else the JSON

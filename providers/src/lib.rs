@@ -24,6 +24,7 @@
 
 mod answer_tool;
 pub mod anthropic;
+mod attachment;
 mod builder;
 mod call_id;
 mod catalogue;
@@ -35,6 +36,7 @@ mod event_template;
 mod event_writer;
 mod failure;
 mod fallback;
+mod fields;
 pub mod gemini;
 mod http;
 mod json;
@@ -61,6 +63,7 @@ mod text_tool_calls;
 mod tool_result_pairing;
 mod transport;
 mod turns;
+mod unexpected_body;
 
 pub use builder::{
     AnthropicBuilder, GeminiBuilder, ModelBuilder, OpenAiChatBuilder, OpenAiResponsesBuilder,

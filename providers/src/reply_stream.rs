@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::Stream;
-use hyper::Response;
+use hyper::{Response, StatusCode};
 use loopwright_core::model::{ModelError, ModelErrorKind, ModelEvent};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
@@ -20,6 +20,7 @@ use crate::key::Secret;
 use crate::prompt_truncation;
 use crate::reply_body::ReplyBody;
 use crate::transport::{ResponseBody, TransportError};
+use crate::unexpected_body::{UnexpectedBody, without_blanks};
 
 /// How long to wait for extras after the reply is complete.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -45,6 +46,10 @@ pub(crate) struct ReplyStream<'a, D> {
     clock: Clock,
     /// The task yielded once before it waits for the body's end.
     yielded: bool,
+    /// The status of the response.
+    status: StatusCode,
+    /// Some of the body, and more than blanks, has arrived.
+    has_content: bool,
 }
 
 enum State<'a> {
@@ -72,6 +77,8 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
             state: State::Sending(Box::pin(http.send(target, sent))),
             clock: Clock::new(http),
             yielded: false,
+            status: StatusCode::OK,
+            has_content: false,
         }
     }
 
@@ -83,11 +90,31 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
             self.state = State::Refused(Box::pin(self.target.refused(response)));
             return;
         }
-        self.state = State::Reading(response.into_body());
+        self.status = response.status();
+        match UnexpectedBody::of_headers(response.headers()) {
+            Some(unexpected) => self.unexpected(unexpected, &[], response.into_body()),
+            None => self.state = State::Reading(response.into_body()),
+        }
+    }
+
+    /// Handles a body that is no reply, of which `start` has been read.
+    fn unexpected(&mut self, unexpected: UnexpectedBody, start: &[u8], body: ResponseBody) {
+        let error = self.target.unexpected(self.status, unexpected, start.to_vec(), body);
+        self.state = State::Refused(Box::pin(error));
     }
 
     fn chunk(&mut self, chunk: &[u8]) {
         self.clock.receive();
+        if !self.has_content {
+            let start = without_blanks(chunk);
+            self.has_content = !start.is_empty();
+            if let Some(unexpected) = UnexpectedBody::of_start(start).filter(|_| self.has_content) {
+                if let State::Reading(body) = std::mem::replace(&mut self.state, State::Over) {
+                    self.unexpected(unexpected, start, body);
+                }
+                return;
+            }
+        }
         if let Some(progress) = self.body.push(chunk, &mut self.ready) {
             self.clock.progress(progress);
             if progress == Progress::Ended {
@@ -121,6 +148,7 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
     /// Sends `more`, the request that continues a reply the provider has paused.
     fn resume(&mut self, more: Vec<u8>) {
         self.state = State::Sending(Box::pin(self.http.send(self.target, more.into())));
+        self.has_content = false;
         self.clock.restart(self.http);
     }
 

@@ -14,12 +14,13 @@ use crate::emitted::Emitted;
 use crate::endpoint::cut_short;
 
 /// Wraps a model and retries requests after a
-/// [retryable](loopwright_core::model::ModelErrorKind::is_retryable) error: a rate limit, an
+/// [retryable](loopwright_core::model::ModelError::is_retryable) error: a rate limit, an
 /// overloaded or failing server, a broken connection, a timeout, or a response that could not be
 /// understood.
 ///
-/// A wrong key, an exhausted daily quota and a refused request are final. So is a reply that the
-/// model wrote badly
+/// What the provider says in the header `x-should-retry` takes precedence. A wrong key, an
+/// exhausted quota, a missing payment, a refused request and an error inside a stream with an
+/// unknown code are final. So is a reply that the model wrote badly
 /// ([`ModelErrorKind::Malformed`](loopwright_core::model::ModelErrorKind::Malformed)):
 /// [`RetryMalformedCalls`](crate::RetryMalformedCalls) handles only that, so the attempts of the
 /// two do not multiply.
@@ -104,7 +105,7 @@ impl<M: ChatModel> Retry<M> {
     /// Returns how long to wait after this error, or `None` to give up.
     fn delay(&self, delays: &mut Delays, error: &ModelError) -> Option<Duration> {
         let wait = error.retry_after.unwrap_or_default();
-        if !error.kind.is_retryable() || wait > self.max_wait {
+        if !error.is_retryable() || wait > self.max_wait {
             return None;
         }
         Some(wait.saturating_add(delays.next()?))
@@ -251,9 +252,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_cannot_pass_is_not_retried() {
         use ModelErrorKind::*;
-        for kind in
-            [Auth, QuotaExhausted, ContextOverflow, InvalidRequest, ContentFiltered, Malformed]
-        {
+        for kind in [
+            Auth,
+            QuotaExhausted,
+            PaymentRequired,
+            ContextOverflow,
+            InvalidRequest,
+            ContentFiltered,
+            Malformed,
+        ] {
             let last = error(kind, Some(1));
             let model = retry(vec![vec![last.clone()], vec![done()]]);
             assert_eq!(events(&model).await, [last]);
@@ -261,6 +268,22 @@ mod tests {
         for kind in [RateLimited, Overloaded, Network, Timeout, Protocol] {
             let model = retry(vec![vec![error(kind, Some(1))], vec![done()]]);
             assert_eq!(events(&model).await, [done()]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_provider_says_about_a_retry_goes_before_the_kind_of_error() {
+        for (kind, should_retry, retried) in [
+            (ModelErrorKind::Overloaded, false, false),
+            (ModelErrorKind::RateLimited, false, false),
+            (ModelErrorKind::InvalidRequest, true, true),
+            (ModelErrorKind::Overloaded, true, true),
+        ] {
+            let mut failed = ModelError::new(kind, "no");
+            failed.should_retry = Some(should_retry);
+            let last = ModelEvent::Error(failed);
+            let model = retry(vec![vec![last.clone()], vec![done()]]);
+            assert_eq!(events(&model).await, [if retried { done() } else { last }], "{kind:?}");
         }
     }
 

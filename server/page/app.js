@@ -170,9 +170,10 @@ function show() {
   byId('hint').textContent = running
     ? 'Enter steers · Alt+Enter sends when the run is done · Esc stops'
     : actions.size ? 'A message instead of a decision denies the pending actions' : 'Enter sends · Shift+Enter for a new line';
+  const texts = (kind) => queue.filter((queued) => queued.queue === kind).map(({ text }) => text);
   const lines = [
-    ...queue.steering.map((text) => ['Steers', text]),
-    ...[...requests.values(), ...queue.followUp].map((text) => ['Next', text]),
+    ...texts('steering').map((text) => ['Steers', text]),
+    ...[...requests.values(), ...texts('follow_up')].map((text) => ['Next', text]),
   ];
   byId('queue').replaceChildren(...lines.map(([kind, text]) => el('li', {}, el('b', {}, kind), ' ', text)));
   if (byId('announced').textContent !== announced) byId('announced').textContent = announced;
@@ -254,7 +255,7 @@ const stop = reporting(async () => {
   stopping = true;
   show();
   try {
-    await call('POST', path('/abort'), {});
+    await call('POST', path('/abort'), { run: conversation.run });
   } catch (error) {
     stopping = false;
     show();

@@ -124,7 +124,7 @@ export class Conversation {
     this.run = null; // the id of the run in progress
     this.interruption = null; // the notice that a crash has interrupted it
     this.compacting = false; // whether it only compacts
-    this.queue = { steering: [], followUp: [] };
+    this.queue = []; // { input, queue, text } of steers and follow-ups
   }
 
   get running() { return this.run !== null && !this.interruption; }
@@ -238,8 +238,9 @@ export class Conversation {
     this.calls.get(call)?.resolved(decision, by);
   }
 
-  queue_update({ steering, follow_up: followUp }) {
-    this.queue = { steering, followUp };
+  queue_update({ added, removed = [] }) {
+    this.queue = this.queue.filter(({ input }) => !removed.includes(input));
+    if (added) this.queue.push(added);
   }
 
   compaction({ messages, message, summarised, error, tokens_before: before, tokens_after: after }) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use loopwright_core::hooks::BeforeToolCall;
 use loopwright_core::model::{ModelError, ModelErrorKind};
-use loopwright_core::tool::Effect;
+use loopwright_core::tool::{Approval, Effect};
 use loopwright_core::{AgentBuilder, GenericAgent};
 use loopwright_memory::SummaryCompaction;
 use loopwright_patterns::PiPattern;
@@ -52,6 +52,7 @@ pub struct CodingAgents {
 pub struct CodingAgentsBuilder {
     models: Box<dyn Models>,
     roots: Vec<PathBuf>,
+    unprotected: Vec<PathBuf>,
     commands: Commands,
     agents_md: bool,
 }
@@ -62,6 +63,7 @@ impl CodingAgents {
         CodingAgentsBuilder {
             models: Box::new(models),
             roots: Vec::new(),
+            unprotected: Vec::new(),
             commands: Commands::new(),
             agents_md: true,
         }
@@ -77,6 +79,13 @@ impl CodingAgentsBuilder {
     /// directory.
     pub fn root(mut self, dir: impl Into<PathBuf>) -> Self {
         self.roots.push(dir.into());
+        self
+    }
+
+    /// Lifts the protection of a file or directory, relative to the directory of each session; `.`
+    /// stands for all. See [`Workspace::unprotected`].
+    pub fn unprotected(mut self, path: impl Into<PathBuf>) -> Self {
+        self.unprotected.push(path.into());
         self
     }
 
@@ -102,7 +111,7 @@ impl CodingAgentsBuilder {
             self.roots.push(".".into());
         }
         Ok(CodingAgents {
-            roots: Roots::open(&self.roots)?,
+            roots: Roots::open(&self.roots, &self.unprotected)?,
             models: self.models,
             commands: self.commands,
             agents_md: self.agents_md,
@@ -118,7 +127,7 @@ impl Agents for CodingAgents {
     ) -> Result<GenericAgent, AgentRejection> {
         let model = self
             .models
-            .named(settings.model.as_deref())
+            .named(settings.model.as_deref(), settings.base_url.as_deref())
             // Not 401: the server has no key for this model, and no token of the client helps.
             .map_err(|error| AgentRejection::bad_request("/model", error.message))?;
         let dir = settings.work_dir.clone().unwrap_or_else(|| ".".into());
@@ -145,6 +154,7 @@ impl Agents for CodingAgents {
             .system(system_prompt(&workspace))
             .compaction(SummaryCompaction::new())
             .auto_all();
+        builder = deny_unapprovable(builder);
         if let Some(temperature) = config.temperature {
             builder = builder.temperature(temperature);
         }
@@ -236,6 +246,24 @@ fn deny_unlisted(builder: AgentBuilder, approved: Vec<String>) -> AgentBuilder {
         std::future::ready(match allowed {
             true => BeforeToolCall::Proceed,
             false => BeforeToolCall::Block(denial(name)),
+        })
+    })
+}
+
+/// Denies calls that need approval whatever the rules say, such as changes of protected files.
+fn deny_unapprovable(builder: AgentBuilder) -> AgentBuilder {
+    builder.before_tool_call(|call| {
+        let asks = match &call.tool.needs_approval {
+            Approval::AlwaysIf(asks) => asks(&call.arguments, &call.extensions),
+            _ => false,
+        };
+        std::future::ready(match asks {
+            true => BeforeToolCall::Block(format!(
+                "`{}` was not run: this file is protected, because the user's own tools run it, \
+                 and nobody can approve the change here. Say what should be changed in it.",
+                call.tool.name
+            )),
+            false => BeforeToolCall::Proceed,
         })
     })
 }

@@ -8,9 +8,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::future::join_all;
 use loopwright_core::agent::{Environment, InputError, SystemEnvironment};
-use loopwright_core::log::MemoryError;
+use loopwright_core::log::{Due, MemoryError, SessionInfo};
 use loopwright_core::{AgentHandle, EventStream, GenericAgent, RunContext, SessionStore};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
@@ -28,6 +29,9 @@ use crate::settings::SessionSettings;
 /// A session that has been unused for this long is closed, at the latest when it has been unused
 /// for twice as long.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How many sessions are open at a time only because they have work to do.
+const MAX_DUE_SESSIONS: usize = 8;
 
 /// The sessions that are open. Clones share them.
 #[derive(Clone)]
@@ -95,6 +99,13 @@ impl LiveSessions {
     /// Creates a session with these settings and returns its id.
     pub(crate) async fn create(&self, settings: SessionSettings) -> Result<Arc<str>, ApiError> {
         let Parts { agents, store, .. } = &self.0.parts;
+        if settings.base_url.is_some() {
+            return Err(ApiError::at(
+                "/baseUrl",
+                "It cannot be set here: the server has keys, and only its operator says \
+                 where they are sent (`loopwright serve --model … --base-url …`).",
+            ));
+        }
         let agent = agents.for_session(&settings).await?;
         let id: Arc<str> = format!("s{:016x}", SystemEnvironment.random()).into();
         let mut slot = self.0.lock(&id).await;
@@ -122,6 +133,37 @@ impl LiveSessions {
             guard: LeaseGuard(session.leases.clone()),
             run: session.run.clone(),
         })
+    }
+
+    /// Opens the sessions that have work to do, so that their runs start, and waits for the ends of
+    /// the runs. A session that cannot be opened is left alone.
+    pub(crate) async fn run_due(&self) {
+        let Parts { store, drain, .. } = &self.0.parts;
+        let sessions = match store.sessions().await {
+            Ok(sessions) => sessions,
+            Err(error) => {
+                return tracing::warn!(%error, "no session with work to do can be looked for");
+            }
+        };
+        let due = sessions.into_iter().filter(|session| {
+            matches!(session.due, Some(Due::Decision | Due::Request | Due::Steer))
+        });
+        let run = async |session: SessionInfo| {
+            if drain.is_draining() {
+                return;
+            }
+            let id = &*session.id;
+            match self.lease(id).await {
+                Ok(lease) => {
+                    tracing::info!(session = id, due = ?session.due, "it is opened to do its work");
+                    lease.handle.wait_for_idle().await;
+                }
+                Err(error) => {
+                    tracing::warn!(session = id, %error, "it has work to do and cannot be opened");
+                }
+            }
+        };
+        futures::stream::iter(due).for_each_concurrent(MAX_DUE_SESSIONS, run).await;
     }
 
     /// Calls `work` with a session. With a client, its run quota must allow a run, as `work` may
@@ -200,11 +242,12 @@ impl LiveSessions {
         self.0.lock(id).await.session().map(|session| session.handle.clone())
     }
 
-    /// Returns whether the session is open and a run is in progress.
-    pub(crate) async fn is_running(&self, id: &str) -> bool {
+    /// Returns whether the last run in the log of a session, which has no end there, is in
+    /// progress: in this process, or in another one, which has the session open then.
+    pub(crate) async fn is_running(&self, id: &str) -> Result<bool, ApiError> {
         match self.peek(id).await {
-            Some(handle) => handle.state().await.is_ok_and(|state| state.is_running),
-            None => false,
+            Some(handle) => Ok(handle.state().await.is_ok_and(|state| state.is_running)),
+            None => Ok(self.0.parts.store.in_use(id).await? == Some(true)),
         }
     }
 

@@ -84,7 +84,7 @@ pub async fn serve(
     let late_connections = TaskTracker::new();
     tokio::select! {
         () = shutdown => {}
-        () = acceptor.accept_all(&connections, true) => {}
+        _ = async { tokio::join!(acceptor.accept_all(&connections, true), server.run_due()) } => {}
     }
     // Requests that arrive from here on are refused, until all runs have ended.
     connections.close();

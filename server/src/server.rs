@@ -97,6 +97,20 @@ impl Server {
         }
     }
 
+    /// Does what sessions have to do, as their logs say ([`SessionInfo::due`]): answers requests
+    /// that were acknowledged, and carries out decisions, if the process that did so was killed.
+    /// Runs that were interrupted are left alone: `continue` resumes them. Resolves when the runs
+    /// have ended.
+    ///
+    /// [`serve`](crate::serve) calls it at its start. An app that mounts
+    /// [`router`](crate::router) should call it once, in a task. If its future is dropped, runs
+    /// that have started continue.
+    ///
+    /// [`SessionInfo::due`]: loopwright_core::log::SessionInfo::due
+    pub async fn run_due(&self) {
+        self.shared().live.run_due().await
+    }
+
     /// Shuts the server down: refuses new runs, and waits up to `grace` for the runs in progress.
     ///
     /// After that, a run of a live session is interrupted: its log has it, and `continue` resumes

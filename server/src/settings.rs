@@ -26,6 +26,11 @@ pub struct SessionSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"\S"))]
     pub model: Option<String>,
+    /// The address of the model's server, if the session was started with one: by `loopwright run`
+    /// or `chat`, for example. Clients cannot set it.
+    #[serde(default, alias = "base_url", skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub base_url: Option<String>,
     /// The system prompt; defaults to the server's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,

@@ -70,7 +70,7 @@ pub(crate) async fn run(
     if let Some(cause) = cause
         && let Err(error) = begin(session, cause).await
     {
-        let outcome = close::emit_unwritten_end(session, &error);
+        let outcome = close::emit_unwritten_end(session, &StepError::Memory(error));
         answer(caller, &outcome);
         return AfterRun { log_failed: true, ..AfterRun::default() };
     }
@@ -81,7 +81,7 @@ pub(crate) async fn run(
         compaction::answer_next(session, Err(aborted));
     }
     let _ = session.journal.flush().await; // an input that is being written has its id already
-    let input = session.journal.fold.make_input_id();
+    let input = stop.abort_id().unwrap_or_else(|| session.journal.fold.make_input_id());
     let requested = session.journal.commit(LogEntry::AbortRequested { input: input.clone() }).await;
     if matches!(stop.event, InputEvent::Reset) {
         let withdrawn = session.queued_texts();
@@ -125,7 +125,7 @@ pub(crate) async fn end(
             tracing::error!(session = id, %error, "the end of a run could not be written");
             after.log_failed = true;
             let _ = session.receive_all().await; // every sender is answered with the failure
-            Some(close::emit_unwritten_end(session, &error))
+            Some(close::emit_unwritten_end(session, &StepError::Memory(error)))
         }
     };
     if let Some(outcome) = outcome {
@@ -146,7 +146,8 @@ pub(crate) async fn finish_stop(session: &mut Session, input: Input, withdrawn: 
     if is_reset {
         session.journal.stage(LogEntry::Reset);
     }
-    let receipt = Receipt { withdrawn, ..Receipt::new(session.journal.fold.make_input_id()) };
+    let id = input.abort_id().unwrap_or_else(|| session.journal.fold.make_input_id());
+    let receipt = Receipt { withdrawn, ..Receipt::new(id) };
     let done = session.journal.flush().await;
     for caller in session.intake.take_dropped(&session.journal) {
         let outcome = close::outcome_without_end(session, RunStatus::Aborted, None);
@@ -185,7 +186,7 @@ async fn drive(
         is_first = false;
         let before = session.journal.fold.len;
         while let Ok(command) = channels.commands.try_recv() {
-            if let Some(stop) = route(command, channels) {
+            if let Some(stop) = route(command, channels, session.journal.fold.run) {
                 return (RunStatus::Aborted.into(), Some(stop));
             }
         }
@@ -271,6 +272,7 @@ async fn pass(
     deadline: Option<Instant>,
     is_first: bool,
 ) -> Result<PassEnd, Box<Input>> {
+    let run = session.journal.fold.run;
     let step = AssertUnwindSafe(step(session, pattern, is_first)).catch_unwind();
     let mut step = std::pin::pin!(step);
     let mut time_up = std::pin::pin!(async {
@@ -282,7 +284,7 @@ async fn pass(
     loop {
         tokio::select! { biased;
             Some(command) = channels.commands.recv() => {
-                if let Some(stop) = route(command, channels) {
+                if let Some(stop) = route(command, channels, run) {
                     break Err(stop);
                 }
             }
@@ -326,9 +328,12 @@ fn has_no_messages(session: &Session) -> bool {
     session.journal.fold.queue.iter().all(|w| w.kind == QueueKind::Request)
 }
 
-/// Passes a command on to the session, or returns the abort or reset that ends the run.
-fn route(command: Command, channels: &Channels) -> Option<Box<Input>> {
+/// Passes a command on to the session, or returns the abort or reset that ends this run.
+fn route(command: Command, channels: &Channels, run: Option<RunId>) -> Option<Box<Input>> {
     match command.sort() {
+        Sorted::Stop(input) if input.aborts_other_than(run) => {
+            drop(channels.to_session.send(Command::Input(input)));
+        }
         Sorted::Stop(input) => return Some(input),
         Sorted::Continue(input) => input.refuse(InputError::Busy),
         Sorted::Other(Command::Input(input)) if input.caller.is_some() => {

@@ -4,20 +4,21 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use tokio::sync::mpsc;
 
 use crate::agent::run::{self, AfterRun, Channels};
 use crate::error::{InputError, StepError};
 use crate::extensions::Extensions;
-use crate::log::calls::Phase;
 use crate::log::compaction::Compaction;
+use crate::log::entry::LogEntry;
 use crate::log::fold::Tail;
-use crate::log::input::{InputEvent, Prompt, QueueKind, Urgency};
+use crate::log::input::{AbortRequest, InputEvent, Prompt, QueueKind, Urgency};
 use crate::log::outcome::{RunCause, RunStatus};
-use crate::message::InputId;
+use crate::message::RunId;
 use crate::pattern::BehaviorPattern;
 use crate::session::Session;
-use crate::session::close::Ending;
+use crate::session::close::{self, Ending};
 use crate::session::compaction;
 use crate::session::config::WhileAwaiting;
 use crate::session::intake::{
@@ -59,6 +60,18 @@ impl Task {
         }
     }
 
+    /// Runs until no handle is left. A panic that nothing else has caught (of the environment, for
+    /// example) ends the session, and a run in progress with an error.
+    pub(crate) async fn run_to_end(&mut self) {
+        let Err(panic) = AssertUnwindSafe(self.run()).catch_unwind().await else { return };
+        let (session, panic) = (&mut self.session, panic_text(&*panic));
+        tracing::error!(session = &*session.id, panic, "the session has ended because of a panic");
+        if session.journal.hub.run_is_open() {
+            let emit = || close::emit_unwritten_end(session, &StepError::Panicked(panic));
+            let _ = catch_unwind(AssertUnwindSafe(emit)); // if it panics, too, streams just end
+        }
+    }
+
     /// Runs until no handle is left. The work is boxed, so that an idle session has no room for it.
     pub(crate) async fn run(&mut self) {
         if self.session.interrupted && self.session.journal.fold.abort_requested {
@@ -94,26 +107,11 @@ impl Task {
         if self.session.interrupted || self.log_failed {
             return None;
         }
-        let request = |input: &InputId| RunCause::UserRequest(input.clone());
-        if fold.batch.is_none() {
-            let next = fold.queue.of(QueueKind::Request).next().map(|w| request(&w.input));
-            let late = std::mem::take(&mut self.late_steer) && fold.queue.has(QueueKind::Steering);
-            return next.or(late.then_some(RunCause::Steer));
-        }
-        let mut calls = fold.calls().iter();
-        if let Some(decided) = calls.find(|c| matches!(c.phase, Phase::Decided { .. })) {
-            return Some(RunCause::ActionResult(decided.call.id.clone()));
-        }
         let holds = self.session.config.while_awaiting == WhileAwaiting::Hold;
-        if holds && fold.pending().next().is_some() {
-            return None;
-        }
-        let mut instead = fold.queue.iter().filter(|w| fold.is_after_question(w));
-        instead.find_map(|w| match w.kind {
-            QueueKind::Request => Some(request(&w.input)),
-            QueueKind::Steering if w.urgency >= Urgency::SkipPending => Some(RunCause::Steer),
-            _ => None,
-        })
+        let late = fold.batch.is_none()
+            && std::mem::take(&mut self.late_steer)
+            && fold.queue.has(QueueKind::Steering);
+        fold.next_run(holds).or(late.then_some(RunCause::Steer))
     }
 
     /// Sets what came with the request that causes the next run, and returns who waits for its end.
@@ -266,6 +264,15 @@ impl Task {
 
     /// Aborts or resets what is open.
     async fn stop(&mut self, input: Input) {
+        if let InputEvent::Abort(AbortRequest { run: Some(run), id }) = &input.event
+            && self.open_run() != Some(*run)
+        {
+            let late = intake::late_abort(&self.session.journal, *run, id.clone());
+            return drop(input.ack.send(late.map(|(receipt, _)| receipt)));
+        }
+        if let Some(id) = input.abort_id().filter(|id| self.session.journal.fold.has_seen(id)) {
+            return drop(input.ack.send(Ok(Receipt::new(id))));
+        }
         self.late_steer = false;
         let withdrawn = self.session.queued_texts();
         if self.session.interrupted {
@@ -274,9 +281,19 @@ impl Task {
             if let Err(error) = run::begin(&mut self.session, RunCause::Abort).await {
                 return input.refuse(InputError::Memory(error));
             }
+            if let Some(input) = input.abort_id() {
+                self.session.journal.stage(LogEntry::AbortRequested { input });
+            }
             self.end(RunStatus::Aborted.into()).await;
         }
         run::finish_stop(&mut self.session, input, withdrawn).await;
+    }
+
+    /// Returns the run that an abort stops while no run is in progress: the one that was
+    /// interrupted, or the last one if its calls wait for decisions.
+    fn open_run(&self) -> Option<RunId> {
+        let fold = &self.session.journal.fold;
+        fold.run.or_else(|| fold.batch.is_some().then_some(RunId(fold.runs)))
     }
 
     /// Ends a run that was interrupted, without continuing it.
@@ -301,7 +318,7 @@ mod tests {
         fn size<F>(_: impl FnOnce(Task) -> F) -> usize {
             size_of::<F>()
         }
-        let size = size(|mut task| async move { task.run().await });
+        let size = size(|mut task| async move { task.run_to_end().await });
         assert!(size < size_of::<Task>() + 512, "{size} bytes");
     }
 }

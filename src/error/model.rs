@@ -24,6 +24,9 @@ pub struct ModelError {
     /// How long the provider asks to wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Duration>,
+    /// Whether the provider says that the same request can succeed later, if it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub should_retry: Option<bool>,
     /// Boxed twice, so that the error stays small.
     #[serde(skip)]
     source: Option<Arc<Box<dyn Error + Send + Sync>>>,
@@ -32,7 +35,20 @@ pub struct ModelError {
 impl ModelError {
     /// Builds an error of this kind.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
-        ModelError { kind, message: message.into(), status: None, retry_after: None, source: None }
+        ModelError {
+            kind,
+            message: message.into(),
+            status: None,
+            retry_after: None,
+            should_retry: None,
+            source: None,
+        }
+    }
+
+    /// Returns whether the same request can succeed later: what the provider says, or else
+    /// [`ModelErrorKind::is_retryable`].
+    pub fn is_retryable(&self) -> bool {
+        self.should_retry.unwrap_or(self.kind.is_retryable())
     }
 
     /// Sets the error that caused this one, which [`Error::source`] returns. It is not serialised.
@@ -44,7 +60,8 @@ impl ModelError {
 
 impl PartialEq for ModelError {
     fn eq(&self, other: &Self) -> bool {
-        let parts = |error: &ModelError| (error.kind, error.status, error.retry_after);
+        let parts =
+            |error: &ModelError| (error.kind, error.status, error.retry_after, error.should_retry);
         parts(self) == parts(other) && self.message == other.message
     }
 }
@@ -70,15 +87,17 @@ pub enum ModelErrorKind {
     Auth,
     /// Too many requests or tokens in a short time.
     RateLimited,
-    /// A quota of a day or longer is used up; a short wait does not help.
+    /// A quota of the account is used up; a short wait does not help.
     QuotaExhausted,
+    /// The account has no credit, or another problem with its payment.
+    PaymentRequired,
     /// The provider is overloaded or has an internal error.
     Overloaded,
     /// The request is larger than the model's context window.
     ContextOverflow,
     /// The provider rejects the request.
     InvalidRequest,
-    /// The provider's content filter rejected the request or the reply.
+    /// The provider's moderation or content filter rejected the request or the reply.
     ContentFiltered,
     /// The connection failed or broke.
     Network,

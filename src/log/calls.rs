@@ -8,7 +8,7 @@ use crate::log::action::ExternalAction;
 use crate::log::event::AgentEvent;
 use crate::log::input::{Decision, Provided};
 use crate::message::{Message, StopReason, ToolCall};
-use crate::tool::Resolution;
+use crate::tool::{ApprovalRecord, Resolution};
 
 /// Holds the calls of one reply until each has its result.
 pub(crate) struct Batch {
@@ -24,6 +24,8 @@ pub(crate) struct Call {
     pub(crate) result: Option<Arc<Message>>,
     /// The decision on the action for which it suspended.
     pub(crate) resolution: Option<Resolution>,
+    /// Who allowed it to run, if a decision did.
+    pub(crate) approval: Option<Arc<ApprovalRecord>>,
     /// Whether its `tool_execution_start` was emitted.
     has_started: bool,
 }
@@ -45,6 +47,7 @@ impl From<&ToolCall> for Call {
             phase: Phase::Fresh,
             result: None,
             resolution: None,
+            approval: None,
             has_started: false,
         }
     }

@@ -375,8 +375,8 @@ impl ContextSize {
     /// Uses the provider's count of the last reply. A count that is far too low is ignored: the
     /// request did not contain the conversation, or the server truncated it.
     pub(crate) fn count(&mut self, reply: &AssistantMessage) {
-        let counted = reply.usage.total();
-        if counted > reply.usage.output && counted >= self.messages / 4 {
+        let (usage, counted) = (&reply.usage, reply.usage.context());
+        if usage.total() > usage.output && counted >= self.messages / 4 {
             self.counted = Some((counted, self.messages));
         }
     }
@@ -393,5 +393,21 @@ impl ContextSize {
             Some((counted, then)) => counted.saturating_add(self.messages.saturating_sub(then)),
             None => self.messages + overhead,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Usage;
+
+    #[test]
+    fn further_requests_for_a_reply_do_not_make_the_conversation_longer() {
+        let mut size = ContextSize::default();
+        let reply = |usage| AssistantMessage::new(Vec::new()).usage(usage);
+        size.count(&reply(Usage::new(700, 300)));
+        assert_eq!(size.tokens(0), 1000);
+        size.count(&reply(Usage::new(60_000, 3000).outside_context(61_500)));
+        assert_eq!(size.tokens(0), 1500);
     }
 }

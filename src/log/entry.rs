@@ -188,6 +188,9 @@ pub enum LogEntry {
         /// Who decided, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
+        /// When it was received, in milliseconds since 1970.
+        #[serde(default)]
+        time: u64,
     },
     /// A call is about to run. Written before the call can have an effect.
     CallStarted {

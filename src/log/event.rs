@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::log::action::ExternalAction;
 use crate::log::compaction::Compaction;
-use crate::log::input::Decision;
+use crate::log::input::{Decision, QueueKind};
 use crate::log::outcome::{RunCause, RunOutcome};
-use crate::message::{CallId, Message, MessageId, ResultStatus, RunId};
+use crate::message::{CallId, InputId, Message, MessageId, ResultStatus, RunId};
 use crate::model::Update;
 use crate::tool::ToolUpdate;
 
@@ -145,12 +145,15 @@ pub enum AgentEvent {
         #[serde(skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
-    /// The queues changed.
+    /// A queue of steers or follow-ups changed. The event has the change, not the queue.
     QueueUpdate {
-        /// The texts of the steering messages that wait.
-        steering: Vec<String>,
-        /// The texts of the follow-ups that wait.
-        follow_up: Vec<String>,
+        /// The message that was added.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        added: Option<Arc<QueuedText>>,
+        /// The inputs whose messages were removed: because they were delivered, withdrawn or handed
+        /// back.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        removed: Vec<InputId>,
     },
     /// Later requests contain a summary in place of older messages, or leave them out.
     Compaction(Arc<Compaction>),
@@ -198,6 +201,25 @@ impl AgentEvent {
             AgentEvent::Reset => "reset",
             AgentEvent::AgentEnd(_) => "agent_end",
         }
+    }
+}
+
+/// Describes a message that was added to a queue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct QueuedText {
+    /// The input that contains the message.
+    pub input: InputId,
+    /// The queue.
+    pub queue: QueueKind,
+    /// The text of the message.
+    pub text: String,
+}
+
+impl QueuedText {
+    /// Builds the description of a message in a queue.
+    pub fn new(input: impl Into<InputId>, queue: QueueKind, text: impl Into<String>) -> Self {
+        QueuedText { input: input.into(), queue, text: text.into() }
     }
 }
 
@@ -293,7 +315,10 @@ mod tests {
             },
             AgentEvent::ExternalAction(Arc::new(action)),
             AgentEvent::ExternalActionEnd { call, decision: Arc::new(Decision::Approve), by: None },
-            AgentEvent::QueueUpdate { steering: Vec::new(), follow_up: Vec::new() },
+            AgentEvent::QueueUpdate {
+                added: Some(Arc::new(QueuedText::new("i", QueueKind::Steering, "t"))),
+                removed: vec!["j".into()],
+            },
             AgentEvent::Compaction(Arc::new(compaction)),
             AgentEvent::Custom { kind: "k".into(), data: Arc::default() },
             AgentEvent::TurnEnd { turn: 1, message: None, tool_results: Vec::new() },

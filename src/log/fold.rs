@@ -14,13 +14,13 @@ use serde_json::Value;
 use crate::log::action::ExternalAction;
 use crate::log::calls::{Batch, Call, Phase};
 use crate::log::entry::LogEntry;
-use crate::log::event::AgentEvent;
+use crate::log::event::{AgentEvent, QueuedText};
 use crate::log::input::QueueKind;
 use crate::log::outcome::{RunCause, RunOutcome};
 use crate::log::queue::QueuedMessage;
 use crate::log::turn::Turn;
 use crate::message::{AssistantMessage, InputId, Message, MessageKind, RunId};
-use crate::tool::Resolution;
+use crate::tool::{ApprovalRecord, Resolution};
 
 pub(crate) use state::{Fold, Tail};
 
@@ -51,14 +51,14 @@ impl Fold {
                     at: self.len,
                 });
                 if *kind != QueueKind::Request {
-                    emit(self.queue_update());
+                    let added = Arc::new(QueuedText::new(input.clone(), *kind, message.text()));
+                    emit(AgentEvent::QueueUpdate { added: Some(added), removed: Vec::new() });
                 }
             }
             LogEntry::Delivered { input } => self.deliver(input, emit),
             LogEntry::Withdrawn { inputs } => {
                 self.undelivered.take_if(|request| inputs.contains(&request.input));
-                self.queue.remove(inputs);
-                emit(self.queue_update());
+                self.dequeue(inputs, emit);
             }
             LogEntry::RequestStarted { message, tools, .. } => {
                 (self.requested, self.offered) = (Some(*message), tools.clone());
@@ -98,7 +98,7 @@ impl Fold {
                 found.phase = Phase::Awaiting(action.clone());
                 emit(AgentEvent::ExternalAction(action));
             }
-            LogEntry::Decided { input, call, decision, by } => {
+            LogEntry::Decided { input, call, decision, by, time } => {
                 self.inputs.insert(input.clone());
                 let Some(found) = self.call_mut(call) else {
                     return;
@@ -108,6 +108,9 @@ impl Fold {
                 };
                 let (action, decision, by) = (action.clone(), decision.clone(), by.clone());
                 found.resolution = Resolution::of(&action, &decision, by.as_deref());
+                found.approval = decision
+                    .runs_the_tool()
+                    .then(|| Arc::new(ApprovalRecord { by: by.clone(), time: *time }));
                 found.phase = Phase::Decided { action, decision: decision.clone(), by: by.clone() };
                 self.last_decision = Some((call.clone(), decision.clone()));
                 emit(AgentEvent::ExternalActionEnd { call: call.clone(), decision, by });
@@ -159,16 +162,7 @@ impl Fold {
         self.close_turn(emit);
         let time = Duration::from_millis(time.saturating_sub(self.started));
         self.spent.time = self.spent.time.saturating_add(time);
-        let back = self
-            .queue
-            .iter()
-            .filter(|w| handed_back.contains(&w.input))
-            .map(|w| w.message.text())
-            .collect();
-        if !handed_back.is_empty() {
-            self.queue.remove(handed_back);
-            emit(self.queue_update());
-        }
+        let back = self.dequeue(handed_back, emit);
         if let Some(request) = self.undelivered.take() {
             self.queue.push_front(request);
         }
@@ -198,7 +192,7 @@ impl Fold {
                 if queued.output.is_none() && matches!(self.cause, Some(RunCause::Continue(_))) => {
             }
             QueueKind::Request => self.output = queued.output,
-            _ => emit(self.queue_update()),
+            _ => emit(AgentEvent::QueueUpdate { added: None, removed: vec![input.clone()] }),
         }
         self.add_whole(&queued.message, emit);
     }
@@ -288,11 +282,24 @@ impl Fold {
         (self.size, self.active_summary) = Default::default();
         (self.batch, self.output, self.last_error) = (None, None, None);
         self.undelivered = None;
-        self.queue.clear();
         self.state.clear();
         self.reset_counters();
         emit(AgentEvent::Reset);
-        emit(self.queue_update());
+        let queued: Vec<InputId> = self.queue.iter().map(|w| w.input.clone()).collect();
+        self.dequeue(&queued, emit);
+    }
+
+    /// Removes messages from the queues, and returns the texts of steers and follow-ups.
+    fn dequeue(&mut self, inputs: &[InputId], emit: &mut dyn FnMut(AgentEvent)) -> Vec<String> {
+        let messages = self.queue.remove(inputs).into_iter();
+        let (removed, texts): (Vec<_>, Vec<_>) = messages
+            .filter(|w| w.kind != QueueKind::Request)
+            .map(|w| (w.input, w.message.text()))
+            .unzip();
+        if !removed.is_empty() {
+            emit(AgentEvent::QueueUpdate { added: None, removed });
+        }
+        texts
     }
 
     fn reset_counters(&mut self) {
@@ -349,12 +356,6 @@ impl Fold {
 
     fn call_mut(&mut self, id: &str) -> Option<&mut Call> {
         self.batch.as_mut()?.calls.iter_mut().find(|c| *c.call.id == *id)
-    }
-
-    fn queue_update(&self) -> AgentEvent {
-        let (steering, follow_up) =
-            (self.queue.texts(QueueKind::Steering), self.queue.texts(QueueKind::FollowUp));
-        AgentEvent::QueueUpdate { steering, follow_up }
     }
 }
 

@@ -96,6 +96,10 @@ impl SessionStore for InMemoryStore {
         Ok(all)
     }
 
+    async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {
+        Ok(Some(self.sessions_by_name().get(session).is_some_and(|stored| stored.owned)))
+    }
+
     async fn delete(&self, session: &str) -> Result<(), MemoryError> {
         self.log(session)?;
         let mut sessions = self.sessions_by_name();

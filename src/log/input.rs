@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::extensions::Extensions;
-use crate::message::{CallId, InputId, UserMessage};
+use crate::message::{CallId, InputId, RunId, UserMessage};
 use crate::model::OutputSchema;
 use crate::tool::ToolOutput;
 
@@ -25,8 +25,8 @@ pub enum InputEvent {
     Steer(Prompt),
     /// A message that waits until the agent would otherwise stop.
     FollowUp(Prompt),
-    /// Stops the run.
-    Abort,
+    /// Stops a run: the one in progress, or the one that is named.
+    Abort(AbortRequest),
     /// Stops the run and starts an empty conversation.
     Reset,
     /// Withdraws the messages in both queues.
@@ -34,6 +34,39 @@ pub enum InputEvent {
     /// Replaces older messages by a summary that follows these instructions; see
     /// [`AgentHandle::compact`](crate::AgentHandle::compact).
     Compact(Option<String>),
+}
+
+/// Says which run is to be stopped; by default the one in progress, or the calls that wait for
+/// decisions.
+///
+/// An abort that may arrive late must name its run, so that it does not stop the next one. An abort
+/// that may arrive twice needs an id too: then the second one is acknowledged and changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct AbortRequest {
+    /// The run. Another run is not stopped.
+    pub run: Option<RunId>,
+    /// The client's id of this input.
+    pub id: Option<InputId>,
+}
+
+impl AbortRequest {
+    /// Stops whatever is in progress.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the run that is to be stopped.
+    pub fn run(mut self, run: RunId) -> Self {
+        self.run = Some(run);
+        self
+    }
+
+    /// Sets the client's id of the input.
+    pub fn id(mut self, id: impl Into<InputId>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
 }
 
 /// Holds a message of the user and its options. A string converts into one.
@@ -102,7 +135,7 @@ impl OutputSchema {
 }
 
 /// Names the queue in which a message waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum QueueKind {

@@ -1,6 +1,6 @@
 //! Queued messages: requests for their runs, steers and follow-ups, in one order of arrival.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::log::input::{QueueKind, Urgency};
@@ -38,12 +38,16 @@ impl Queue {
         self.0.remove(at)
     }
 
-    pub(crate) fn remove(&mut self, inputs: &[InputId]) {
-        self.0.retain(|w| !inputs.contains(&w.input));
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
+    /// Removes messages and returns them in order of arrival.
+    pub(crate) fn remove(&mut self, inputs: &[InputId]) -> Vec<QueuedMessage> {
+        if inputs.is_empty() {
+            return Vec::new();
+        }
+        let inputs: HashSet<&InputId> = inputs.iter().collect();
+        let (removed, kept): (Vec<_>, Vec<_>) =
+            self.0.drain(..).partition(|w| inputs.contains(&w.input));
+        self.0 = kept.into();
+        removed
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &QueuedMessage> {
@@ -56,11 +60,6 @@ impl Queue {
 
     pub(crate) fn has(&self, kind: QueueKind) -> bool {
         self.of(kind).next().is_some()
-    }
-
-    /// Returns the texts of one kind, for people.
-    pub(crate) fn texts(&self, kind: QueueKind) -> Vec<String> {
-        self.of(kind).map(|w| w.message.text()).collect()
     }
 
     /// Returns whether a steer of at least this urgency is queued.

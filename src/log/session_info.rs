@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::log::action::ExternalAction;
+use crate::log::due::{Agenda, Due};
 use crate::log::entry::LogEntry;
 use crate::message::{RunId, Usage};
 
@@ -22,8 +23,8 @@ pub struct SessionInfo {
     /// The start of its first run in milliseconds since 1970; zero if there was none.
     pub started: u64,
     /// The last time in its log (an opening, the start or the end of a run, an action that became
-    /// pending), in milliseconds since 1970. For a fork that has not been opened, that is a time of
-    /// its parent, or the time of the fork if it ended a run.
+    /// pending or was resolved), in milliseconds since 1970. For a fork that has not been opened,
+    /// that is a time of its parent, or the time of the fork if it ended a run.
     pub changed: u64,
     /// The first line of the first request, at most 120 characters; empty if there is none.
     pub title: String,
@@ -33,6 +34,11 @@ pub struct SessionInfo {
     /// The run in progress, or the run that a crash interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
+    /// What the session does next when it is opened; `None` if it waits for an input. An agent that
+    /// [holds messages](crate::agent::WhileAwaiting::Hold) does nothing for a request or a steer
+    /// while actions are pending.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Due>,
     /// The tokens of all replies, including those that a fork shares.
     #[serde(default)]
     pub usage: Usage,
@@ -46,6 +52,9 @@ pub struct SessionInfo {
     /// The pending actions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<PendingAction>,
+    /// The state from which `due` follows.
+    #[serde(default, skip_serializing_if = "Agenda::is_empty")]
+    agenda: Agenda,
 }
 
 /// The maximum number of characters of a title.
@@ -62,10 +71,12 @@ impl SessionInfo {
             title: String::new(),
             parent: None,
             run: None,
+            due: None,
             usage: Usage::default(),
             cost: 0.0,
             settings: None,
             pending: Vec::new(),
+            agenda: Agenda::default(),
         }
     }
 
@@ -119,7 +130,8 @@ impl SessionInfo {
                 };
                 self.pending.push(PendingAction { session: self.id.clone(), since: *time, action });
             }
-            LogEntry::Decided { call, .. } => {
+            LogEntry::Decided { call, time, .. } => {
+                self.changed = *time;
                 self.pending.retain(|pending| pending.action.call != *call)
             }
             LogEntry::CallFinished { result } => {
@@ -130,6 +142,12 @@ impl SessionInfo {
             LogEntry::Reset => self.pending.clear(),
             _ => {}
         }
+        let has_pending = !self.pending.is_empty();
+        self.agenda.apply(entry, self.entries, has_pending);
+        self.due = match self.run {
+            Some(_) => Some(Due::Interrupted),
+            None => self.agenda.due(has_pending),
+        };
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::environment::{Environment, SystemEnvironment};
 use crate::log::action::ExternalAction;
+use crate::log::due::Due;
 use crate::log::entry::LogEntry;
 use crate::log::event::{AgentEvent, Envelope};
 use crate::log::fold::Fold;
@@ -101,9 +102,9 @@ impl SessionLog {
             match entry {
                 LogEntry::Opened { time, .. } => now.1 = now.1.max(*time),
                 LogEntry::RunStarted { run, time, .. } => now = (*run, *time),
-                LogEntry::RunEnded { time, .. } | LogEntry::CallAwaiting { time, .. } => {
-                    now.1 = *time
-                }
+                LogEntry::RunEnded { time, .. }
+                | LogEntry::CallAwaiting { time, .. }
+                | LogEntry::Decided { time, .. } => now.1 = *time,
                 _ => {}
             }
             lost.before(entry, seq);
@@ -152,6 +153,15 @@ impl SessionLog {
     /// Returns the run in progress, or the run that a crash interrupted.
     pub fn run(&self) -> Option<RunId> {
         self.fold.run
+    }
+
+    /// Returns what the session does next when it is opened, as
+    /// [`SessionInfo::due`](crate::log::SessionInfo::due) does.
+    pub fn due(&self) -> Option<Due> {
+        match self.fold.run {
+            Some(_) => Some(Due::Interrupted),
+            None => self.fold.next_run(false).as_ref().and_then(Due::of),
+        }
     }
 
     /// Returns whether a request was sent whose outcome is not in the log.

@@ -100,6 +100,15 @@ pub trait SessionStore: Send + Sync {
         all.find(|info| *info.id == *session).ok_or_else(|| MemoryError::NoSession(session.into()))
     }
 
+    /// Returns whether a session is open: whether opening it now would fail with
+    /// [`MemoryError::InUse`]. `None` means that the store cannot say. The session is neither
+    /// opened nor disturbed.
+    ///
+    /// The default returns `None`.
+    async fn in_use(&self, _session: &str) -> Result<Option<bool>, MemoryError> {
+        Ok(None)
+    }
+
     /// Forks `session` into the new session `to`, and returns the number of entries that both
     /// share.
     ///

@@ -13,9 +13,9 @@ pub enum Content {
         /// The text.
         text: String,
     },
-    /// An image.
+    /// An image, or a PDF. A model that cannot take a file of this type gets a text that says so.
     Image {
-        /// Its media type, such as `image/png`.
+        /// Its media type, such as `image/png` or `application/pdf`.
         media_type: String,
         /// Its bytes in base64.
         data: String,
@@ -28,7 +28,7 @@ impl Content {
         Content::Text { text: text.into() }
     }
 
-    /// Builds an image from its media type and its bytes in base64.
+    /// Builds an image or a PDF from its media type and its bytes in base64.
     pub fn image(media_type: impl Into<String>, data: impl Into<String>) -> Self {
         Content::Image { media_type: media_type.into(), data: data.into() }
     }

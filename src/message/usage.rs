@@ -17,8 +17,20 @@ pub struct Usage {
     pub cache_read: u64,
     /// Input tokens written to the provider's cache.
     pub cache_write: u64,
+    /// Those tokens of `cache_write` that the cache keeps for an hour, which costs more.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_write_1h: u64,
     /// Output tokens spent on reasoning.
     pub reasoning: u64,
+    /// Those of all tokens that do not count towards the context window: the provider made several
+    /// requests for the reply, for example to compact the conversation or to continue a paused
+    /// turn, and these are the tokens of all but the longest.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub outside_context: u64,
+}
+
+fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 impl Usage {
@@ -34,6 +46,18 @@ impl Usage {
         self
     }
 
+    /// Sets how many of the tokens that were written to the cache are kept for an hour.
+    pub fn cache_write_1h(mut self, tokens: u64) -> Self {
+        self.cache_write_1h = tokens;
+        self
+    }
+
+    /// Sets how many of all tokens do not count towards the context window.
+    pub fn outside_context(mut self, tokens: u64) -> Self {
+        self.outside_context = tokens;
+        self
+    }
+
     /// Sets how many of the output tokens were spent on reasoning.
     pub fn reasoning(mut self, tokens: u64) -> Self {
         self.reasoning = tokens;
@@ -46,6 +70,12 @@ impl Usage {
             .into_iter()
             .fold(self.input, u64::saturating_add)
     }
+
+    /// Returns the tokens in the model's context after the reply, if this is the usage of one
+    /// request.
+    pub fn context(&self) -> u64 {
+        self.total().saturating_sub(self.outside_context)
+    }
 }
 
 impl std::ops::AddAssign for Usage {
@@ -54,6 +84,8 @@ impl std::ops::AddAssign for Usage {
         self.output = self.output.saturating_add(more.output);
         self.cache_read = self.cache_read.saturating_add(more.cache_read);
         self.cache_write = self.cache_write.saturating_add(more.cache_write);
+        self.cache_write_1h = self.cache_write_1h.saturating_add(more.cache_write_1h);
         self.reasoning = self.reasoning.saturating_add(more.reasoning);
+        self.outside_context = self.outside_context.saturating_add(more.outside_context);
     }
 }

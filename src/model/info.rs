@@ -79,6 +79,10 @@ pub struct Prices {
     pub cache_read: f64,
     /// The price of input that is written to the cache.
     pub cache_write: f64,
+    /// The price of input that the cache keeps for an hour. It defaults to twice the price of
+    /// input, which is what Anthropic charges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_1h: Option<f64>,
     /// The prices of a request whose input is long, if the provider has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long: Option<LongPrices>,
@@ -102,6 +106,10 @@ pub struct LongPrices {
     pub cache_read: f64,
     /// The price of input that is written to the cache.
     pub cache_write: f64,
+    /// The price of input that the cache keeps for an hour. It defaults to twice the price of
+    /// input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_1h: Option<f64>,
 }
 
 impl LongPrices {
@@ -115,6 +123,12 @@ impl LongPrices {
     pub fn cache(mut self, read: f64, write: f64) -> Self {
         self.cache_read = read;
         self.cache_write = write;
+        self
+    }
+
+    /// Sets the price of input that the cache keeps for an hour; `None` is twice that of input.
+    pub fn cache_write_1h(mut self, price: impl Into<Option<f64>>) -> Self {
+        self.cache_write_1h = price.into();
         self
     }
 }
@@ -132,6 +146,12 @@ impl Prices {
         self
     }
 
+    /// Sets the price of input that the cache keeps for an hour; `None` is twice that of input.
+    pub fn cache_write_1h(mut self, price: impl Into<Option<f64>>) -> Self {
+        self.cache_write_1h = price.into();
+        self
+    }
+
     /// Sets the prices of requests whose input is long.
     pub fn long(mut self, long: impl Into<Option<LongPrices>>) -> Self {
         self.long = long.into();
@@ -141,17 +161,21 @@ impl Prices {
     /// Returns the cost of one request with this `usage`, in US dollars.
     pub fn cost(&self, usage: &Usage) -> f64 {
         let prompt = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
-        let [input, output, cache_read, cache_write] = match self.long {
+        let ([input, output, cache_read, cache_write], cache_write_1h) = match self.long {
             Some(long) if prompt > long.over => {
-                [long.input, long.output, long.cache_read, long.cache_write]
+                ([long.input, long.output, long.cache_read, long.cache_write], long.cache_write_1h)
             }
-            _ => [self.input, self.output, self.cache_read, self.cache_write],
+            _ => {
+                ([self.input, self.output, self.cache_read, self.cache_write], self.cache_write_1h)
+            }
         };
+        let for_an_hour = usage.cache_write_1h.min(usage.cache_write);
         let parts = [
             (usage.input, input),
             (usage.output, output),
             (usage.cache_read, cache_read),
-            (usage.cache_write, cache_write),
+            (usage.cache_write - for_an_hour, cache_write),
+            (for_an_hour, cache_write_1h.unwrap_or(2.0 * input)),
         ];
         parts.iter().map(|(tokens, price)| *tokens as f64 * price / 1e6).sum()
     }
@@ -163,19 +187,24 @@ mod tests {
 
     #[test]
     fn a_long_request_has_prices_of_its_own() {
-        let long =
-            LongPrices { over: 100, input: 2e6, output: 20e6, cache_read: 0.2e6, cache_write: 4e6 };
-        let prices = Prices {
-            input: 1e6,
-            output: 10e6,
-            cache_read: 0.1e6,
-            cache_write: 3e6,
-            long: Some(long),
-        };
-        let cost = |cache_read| {
-            prices.cost(&Usage { input: 40, output: 1, cache_read, cache_write: 10, reasoning: 0 })
-        };
+        let long = LongPrices::new(100, 2e6, 20e6).cache(0.2e6, 4e6);
+        let prices = Prices::new(1e6, 10e6).cache(0.1e6, 3e6).long(long);
+        let cost = |cache_read| prices.cost(&Usage::new(40, 1).cache(cache_read, 10));
         assert_eq!(cost(50), 40.0 + 10.0 + 5.0 + 30.0);
         assert_eq!(cost(60), 80.0 + 20.0 + 12.0 + 40.0);
+    }
+
+    #[test]
+    fn what_the_cache_keeps_for_an_hour_has_a_price_of_its_own() {
+        let prices = Prices::new(1e6, 10e6).cache(0.1e6, 1.25e6);
+        let usage = Usage::new(1, 0).cache(0, 10).cache_write_1h(4);
+        assert_eq!(prices.cost(&usage), 1.0 + 6.0 * 1.25 + 4.0 * 2.0);
+        assert_eq!(prices.cache_write_1h(3e6).cost(&usage), 1.0 + 6.0 * 1.25 + 4.0 * 3.0);
+        let long = LongPrices::new(5, 2e6, 20e6).cache(0.2e6, 2.5e6);
+        assert_eq!(prices.long(long).cost(&usage), 2.0 + 6.0 * 2.5 + 4.0 * 4.0);
+        let own = long.cache_write_1h(5e6);
+        assert_eq!(prices.long(own).cost(&usage), 2.0 + 6.0 * 2.5 + 4.0 * 5.0);
+        let wrong = Usage::new(0, 0).cache(0, 1).cache_write_1h(9);
+        assert_eq!(prices.cost(&wrong), 2.0, "no more than was written");
     }
 }

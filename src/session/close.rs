@@ -78,9 +78,9 @@ pub(crate) async fn stage_end(session: &mut Session, ending: Ending) -> Result<(
 
 /// Emits the end of a run whose end could not be written. The state stays equal to the log, where
 /// the run is interrupted.
-pub(crate) fn emit_unwritten_end(session: &mut Session, error: &MemoryError) -> Arc<RunOutcome> {
+pub(crate) fn emit_unwritten_end(session: &mut Session, error: &StepError) -> Arc<RunOutcome> {
     session.interrupted = session.journal.fold.run.is_some();
-    let error = StepError::Memory(error.clone()).to_string().into();
+    let error = error.to_string().into();
     let outcome = Arc::new(outcome_without_end(session, RunStatus::Error, Some(error)));
     session.journal.emit_transient(AgentEvent::AgentEnd(outcome.clone()));
     outcome

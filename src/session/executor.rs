@@ -89,6 +89,7 @@ impl Executor {
             reports: reports.clone(),
             extensions: info.extensions.clone(),
             resolution: call.resolution.clone(),
+            approval: call.approval.clone(),
         };
         let id = info.call.clone();
         let running = RunningTool::spawn(tool, cx, info, hooks, limits.tool_timeout);

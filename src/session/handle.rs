@@ -7,9 +7,9 @@ use tokio::sync::{mpsc, oneshot};
 use crate::error::InputError;
 use crate::log::action::ExternalAction;
 use crate::log::compaction::Compaction;
-use crate::log::input::{ActionResult, Decision, InputEvent, Prompt};
+use crate::log::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt};
 use crate::log::outcome::RunOutcome;
-use crate::message::{CallId, InputId};
+use crate::message::{CallId, InputId, RunId};
 use crate::session::hub::{EventStream, Subscriber};
 use crate::session::intake::{Ack, Caller, Command, Input, Receipt};
 use crate::session::state::AgentState;
@@ -111,9 +111,9 @@ impl AgentHandle {
     /// Sends any input event and returns its id. A request that is sent during a run is queued; at
     /// most 32 are. `Compact` resolves when the compaction is done.
     ///
-    /// Inputs that are not in the log have no lasting id: `ClearQueues`, `Compact`, `Continue`
-    /// without a message, and an abort or a reset while idle get one that a later input may get
-    /// too.
+    /// Inputs that are not in the log have no lasting id: `Reset`, `ClearQueues`, `Compact`,
+    /// `Continue` without a message, and an abort while idle without an id of the client get one
+    /// that a later input may get too.
     pub async fn send(&self, event: InputEvent) -> Result<InputId, InputError> {
         Ok(self.input(event).await?.id)
     }
@@ -133,7 +133,18 @@ impl AgentHandle {
     /// calls get the result "aborted". Resolves when the abort is durable;
     /// [`AgentHandle::wait_for_idle`] waits for the end of the run.
     pub async fn abort(&self) -> Result<(), InputError> {
-        self.input(InputEvent::Abort).await.map(drop)
+        self.input(InputEvent::Abort(AbortRequest::new())).await.map(drop)
+    }
+
+    /// Stops this run as [`AgentHandle::abort`] does. If it has ended in the meantime, the next one
+    /// is not stopped. [`Envelope::run_id`](crate::event::Envelope::run_id) is the run of an event.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`InputError::NothingToAbort`] if the run is neither in progress nor waits for
+    /// decisions.
+    pub async fn abort_run(&self, run: RunId) -> Result<(), InputError> {
+        self.input(InputEvent::Abort(AbortRequest::new().run(run))).await.map(drop)
     }
 
     /// Aborts the run and starts an empty conversation. Returns the texts of queued requests,

@@ -14,16 +14,22 @@ use crate::message::RunId;
 use crate::model::Update;
 use crate::tool::ToolUpdate;
 
-/// From here on deltas are merged.
+/// From this many unread events, or bytes of text in them, deltas are merged.
 const CAPACITY: usize = 1024;
-/// With this many unread events a subscriber is cut off.
+const CAPACITY_BYTES: usize = 1024 * 1024;
+/// With this many unread events, or bytes of text in them, a subscriber is cut off.
 const LAG_LIMIT: usize = 65_536;
+const LAG_LIMIT_BYTES: usize = 32 * 1024 * 1024;
+/// The bytes that are kept of the unread output of a tool, once it is merged. Twice as many may be
+/// held before the older ones are dropped.
+const KEPT_OUTPUT_BYTES: usize = 256 * 1024;
 
 /// Receives the events of a session from the time of the subscription. Dropping it unsubscribes.
 ///
-/// A slow reader neither stalls the agent nor loses text: if 1,024 events are unread, deltas are
-/// merged into the last one of their block. If 65,536 are unread, the stream ends and
-/// [`EventStream::lagged`] returns `true`.
+/// A slow reader neither stalls the agent nor loses text of a reply: if 1,024 events or 1 MiB of
+/// text are unread, deltas are merged into the last one of their block. Of merged output of a
+/// running tool the last 256 KiB at least are kept; the result of the call is complete. If 65,536
+/// events or 32 MiB of text are unread, the stream ends and [`EventStream::lagged`] returns `true`.
 pub struct EventStream(Arc<Shared>);
 
 #[derive(Default)]
@@ -32,10 +38,20 @@ struct Shared(Mutex<Queue>);
 #[derive(Default)]
 struct Queue {
     unread: VecDeque<Arc<Envelope>>,
+    /// The bytes of text in the unread events.
+    bytes: usize,
     waker: Option<Waker>,
     closed: bool,
     lagged: bool,
     peak: usize,
+}
+
+impl Queue {
+    fn pop(&mut self) -> Option<Arc<Envelope>> {
+        let event = self.unread.pop_front()?;
+        self.bytes -= text_bytes(&event.event);
+        Some(event)
+    }
 }
 
 impl Shared {
@@ -63,7 +79,7 @@ impl EventStream {
 
     /// Returns an event that is already unread, or `None`.
     pub fn try_next(&mut self) -> Option<Arc<Envelope>> {
-        self.0.queue().unread.pop_front()
+        self.0.queue().pop()
     }
 
     /// Returns whether the stream ended because its reader was too slow. The missed events can be
@@ -79,7 +95,7 @@ impl EventStream {
 
     fn poll_event(&self, cx: &mut Context<'_>) -> Poll<Option<Arc<Envelope>>> {
         let mut queue = self.0.queue();
-        match queue.unread.pop_front() {
+        match queue.pop() {
             Some(event) => Poll::Ready(Some(event)),
             None if queue.closed => Poll::Ready(None),
             None => {
@@ -126,6 +142,8 @@ pub(crate) struct Hub {
     environment: Arc<dyn Environment>,
     seq: u64,
     run: RunId,
+    /// Whether the start of a run was emitted, and its end was not.
+    run_is_open: bool,
     subscribers: Vec<Subscriber>,
 }
 
@@ -135,7 +153,15 @@ impl Hub {
         parent: Option<Arc<Parent>>,
         environment: Arc<dyn Environment>,
     ) -> Self {
-        Hub { session, parent, environment, seq: 0, run: RunId(0), subscribers: Vec::new() }
+        Hub {
+            session,
+            parent,
+            environment,
+            seq: 0,
+            run: RunId(0),
+            run_is_open: false,
+            subscribers: Vec::new(),
+        }
     }
 
     pub(crate) fn subscribe(&mut self, subscriber: Subscriber) {
@@ -148,6 +174,11 @@ impl Hub {
             push(&subscriber.shared, &self.envelope(event));
         }
         self.subscribe(subscriber);
+    }
+
+    /// Returns whether subscribers wait for the end of a run.
+    pub(crate) fn run_is_open(&self) -> bool {
+        self.run_is_open
     }
 
     /// Sets the run of later events.
@@ -172,7 +203,9 @@ impl Hub {
             return;
         }
         let ended = matches!(event, AgentEvent::AgentEnd(_));
+        let started = matches!(event, AgentEvent::AgentStart { .. });
         let envelope = self.envelope(event);
+        self.run_is_open = started || self.run_is_open && !ended;
         self.subscribers.retain(|s| {
             Arc::strong_count(&s.shared) > 1 && push(&s.shared, &envelope) && !(ended && s.one_run)
         });
@@ -193,13 +226,16 @@ impl Hub {
 /// Appends an event to the queue of a subscriber. Returns false if the subscriber is disconnected.
 fn push(shared: &Shared, event: &Arc<Envelope>) -> bool {
     let mut queue = shared.queue();
-    if queue.unread.len() >= CAPACITY && merge(&mut queue.unread, &event.event) {
+    let is_full = queue.unread.len() >= CAPACITY || queue.bytes >= CAPACITY_BYTES;
+    if is_full && let Some(added) = merge(&mut queue.unread, &event.event) {
+        queue.bytes = queue.bytes.saturating_add_signed(added);
         return true;
     }
-    if queue.unread.len() >= LAG_LIMIT {
+    if queue.unread.len() >= LAG_LIMIT || queue.bytes >= LAG_LIMIT_BYTES {
         queue.lagged = true;
         return false;
     }
+    queue.bytes += text_bytes(&event.event);
     queue.unread.push_back(event.clone());
     queue.peak = queue.peak.max(queue.unread.len());
     let waker = queue.waker.take();
@@ -210,22 +246,34 @@ fn push(shared: &Shared, event: &Arc<Envelope>) -> bool {
     true
 }
 
-/// Into the last delta of the same block since the last event that is no delta. The very last
-/// event alone would not do: two tools that stream in turn are never neighbours.
-fn merge(unread: &mut VecDeque<Arc<Envelope>>, new: &AgentEvent) -> bool {
+/// Merges a delta into the last one of the same block since the last event that is no delta, and
+/// returns by how many bytes that grew. The very last event alone would not do: two tools that
+/// stream in turn are never neighbours.
+fn merge(unread: &mut VecDeque<Arc<Envelope>>, new: &AgentEvent) -> Option<isize> {
     if !is_delta(new) {
-        return false;
+        return None;
     }
-    for old in unread.iter_mut().rev() {
-        if !is_delta(&old.event) {
-            return false;
-        }
-        if same_block(&old.event, new) {
-            append(&mut Arc::make_mut(old).event, new);
-            return true;
-        }
+    let same = |old: &&mut Arc<Envelope>| same_block(&old.event, new);
+    let old = unread.iter_mut().rev().take_while(|old| is_delta(&old.event)).find(same)?;
+    let before = text_bytes(&old.event);
+    append(&mut Arc::make_mut(old).event, new);
+    Some(text_bytes(&old.event) as isize - before as isize)
+}
+
+/// Returns the bytes of text that only this event holds. What it shares with the log is not
+/// counted.
+fn text_bytes(event: &AgentEvent) -> usize {
+    use AgentEvent::{MessageUpdate, QueueUpdate, ToolExecutionUpdate};
+    use Update::{Text, Thinking, ToolCall};
+    match event {
+        MessageUpdate {
+            update: Text { delta, .. } | Thinking { delta, .. } | ToolCall { delta, .. },
+            ..
+        } => delta.len(),
+        ToolExecutionUpdate { update: ToolUpdate::Output(text), .. } => text.len(),
+        QueueUpdate { added, .. } => added.as_ref().map_or(0, |added| added.text.len()),
+        _ => 0,
     }
-    false
 }
 
 fn is_delta(event: &AgentEvent) -> bool {
@@ -277,11 +325,22 @@ fn append(old: &mut AgentEvent, new: &AgentEvent) {
         }
         (ToolExecutionUpdate { update: old, .. }, ToolExecutionUpdate { update: new, .. }) => {
             match (old, new) {
-                (ToolUpdate::Output(text), ToolUpdate::Output(more)) => text.push_str(more),
+                (ToolUpdate::Output(text), ToolUpdate::Output(more)) => {
+                    text.push_str(more);
+                    keep_end(text, KEPT_OUTPUT_BYTES);
+                }
                 (old, new) => *old = new.clone(), // the last word on progress is enough
             }
         }
         _ => {}
+    }
+}
+
+/// Drops the start of a text of more than twice `bytes`, so that the last `bytes` remain.
+pub(crate) fn keep_end(text: &mut String, bytes: usize) {
+    if text.len() > 2 * bytes {
+        let from = text.ceil_char_boundary(text.len() - bytes);
+        text.drain(..from);
     }
 }
 
@@ -321,6 +380,54 @@ mod tests {
             }
         }
         assert_eq!(text, 100_000);
+    }
+
+    fn output(call: &str, text: &str) -> AgentEvent {
+        AgentEvent::ToolExecutionUpdate {
+            call: call.into(),
+            update: ToolUpdate::Output(text.into()),
+        }
+    }
+
+    fn bytes(stream: &mut EventStream) -> usize {
+        std::iter::from_fn(|| stream.try_next()).map(|event| text_bytes(&event.event)).sum()
+    }
+
+    #[test]
+    fn the_end_of_unread_output_is_kept() {
+        let (mut hub, mut stream) = hub();
+        let chunk = "é".repeat(50_000);
+        for n in 0..2_000 {
+            hub.emit_transient(output(if n % 2 == 0 { "a" } else { "b" }, &chunk));
+        }
+        hub.emit_transient(output("a", "the end"));
+        let held = stream.0.queue().bytes;
+        assert!(held < 3 * CAPACITY_BYTES, "{held}");
+        assert!(!stream.lagged());
+        let last = stream.0.queue().unread.iter().rev().find_map(|event| match &event.event {
+            AgentEvent::ToolExecutionUpdate { call, update: ToolUpdate::Output(text) }
+                if **call == *"a" =>
+            {
+                Some(text.clone())
+            }
+            _ => None,
+        });
+        let last = last.unwrap();
+        assert!(last.ends_with("the end") && last.len() >= KEPT_OUTPUT_BYTES, "{}", last.len());
+        assert_eq!((bytes(&mut stream), stream.0.queue().bytes), (held, 0));
+    }
+
+    #[test]
+    fn a_reader_with_too_much_unread_text_is_disconnected() {
+        let (mut hub, mut stream) = hub();
+        let chunk = "x".repeat(100_000);
+        for _ in 0..1_000 {
+            hub.emit_transient(delta(1, &chunk));
+            hub.emit(AgentEvent::Reset); // so that deltas cannot be merged
+        }
+        assert!(stream.lagged() && hub.subscribers.is_empty());
+        let read = bytes(&mut stream);
+        assert!((LAG_LIMIT_BYTES..LAG_LIMIT_BYTES + 200_000).contains(&read), "{read}");
     }
 
     #[test]

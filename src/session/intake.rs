@@ -15,9 +15,11 @@ use crate::extensions::Extensions;
 use crate::log::calls::Phase;
 use crate::log::compaction::Compaction;
 use crate::log::entry::LogEntry;
-use crate::log::input::{ActionResult, Decision, InputEvent, Prompt, Provided, QueueKind, Urgency};
+use crate::log::input::{
+    AbortRequest, ActionResult, Decision, InputEvent, Prompt, Provided, QueueKind, Urgency,
+};
 use crate::log::outcome::RunOutcome;
-use crate::message::InputId;
+use crate::message::{InputId, RunId};
 use crate::session::config::Config;
 use crate::session::hub::Subscriber;
 use crate::session::journal::Journal;
@@ -27,6 +29,10 @@ use crate::tool::schema::Schema;
 
 /// How many requests can wait for a run.
 pub(crate) const MAX_QUEUED_REQUESTS: usize = 32;
+
+/// How many steers and follow-ups can wait, and from how many bytes of content on no more can.
+const MAX_QUEUED_MESSAGES: usize = 1_000;
+const MAX_QUEUED_BYTES: usize = 1024 * 1024;
 
 pub(crate) type Ack<T> = oneshot::Sender<T>;
 
@@ -75,6 +81,22 @@ impl Receipt {
 }
 
 impl Input {
+    /// Returns whether the input is an abort that names another run than this one.
+    pub(crate) fn aborts_other_than(&self, run: Option<RunId>) -> bool {
+        let InputEvent::Abort(AbortRequest { run: Some(named), .. }) = &self.event else {
+            return false;
+        };
+        run != Some(*named)
+    }
+
+    /// Returns the client's id of an abort.
+    pub(crate) fn abort_id(&self) -> Option<InputId> {
+        match &self.event {
+            InputEvent::Abort(abort) => abort.id.clone(),
+            _ => None,
+        }
+    }
+
     /// Answers the sender that the input changed nothing.
     pub(crate) fn refuse(self, error: InputError) {
         let _ = self.ack.send(Err(error));
@@ -95,7 +117,7 @@ impl Command {
     pub(crate) fn sort(self) -> Sorted {
         match self {
             Command::Input(input) => match &input.event {
-                InputEvent::Abort | InputEvent::Reset => Sorted::Stop(input),
+                InputEvent::Abort(_) | InputEvent::Reset => Sorted::Stop(input),
                 InputEvent::Continue(_) => Sorted::Continue(input),
                 _ => Sorted::Other(Command::Input(input)),
             },
@@ -180,7 +202,7 @@ impl Intake {
                 queue(journal, prompt, QueueKind::FollowUp, Urgency::default())
                     .map(|receipt| (receipt, Accepted::Other))
             }
-            InputEvent::ExternalActionResult(result) => resolve(journal, tools, result),
+            InputEvent::ExternalActionResult(result) => resolve(journal, config, tools, result),
             InputEvent::ClearQueues => Ok((clear_queues(journal), Accepted::Other)),
             InputEvent::Compact(_) if config.compaction.is_none() => Err(InputError::NoCompaction),
             InputEvent::Compact(instructions) => {
@@ -189,8 +211,9 @@ impl Intake {
                 self.compactions.push_back(CompactionRequest { instructions, ack });
                 return Accepted::Other;
             }
+            InputEvent::Abort(AbortRequest { run: Some(run), id }) => late_abort(journal, run, id),
             // `Command::sort` has separated these.
-            InputEvent::Continue(_) | InputEvent::Abort | InputEvent::Reset => {
+            InputEvent::Continue(_) | InputEvent::Abort(_) | InputEvent::Reset => {
                 Err(InputError::Busy)
             }
         };
@@ -239,6 +262,18 @@ impl Intake {
     }
 }
 
+/// Answers an abort of a run that has ended. It changes nothing.
+pub(crate) fn late_abort(
+    journal: &Journal,
+    run: RunId,
+    id: Option<InputId>,
+) -> Result<(Receipt, Accepted), InputError> {
+    match id.filter(|id| journal.fold.has_seen(id)) {
+        Some(id) => Ok((Receipt::new(id), Accepted::Other)),
+        None => Err(InputError::NothingToAbort(run)),
+    }
+}
+
 /// Stages a message for a queue. One that was queued before changes nothing.
 pub(crate) fn queue(
     journal: &mut Journal,
@@ -251,16 +286,33 @@ pub(crate) fn queue(
     if journal.fold.has_seen(&input) {
         return Ok(receipt);
     }
-    let queued = || journal.fold.queue.of(QueueKind::Request).count();
-    if kind == QueueKind::Request && queued() >= MAX_QUEUED_REQUESTS {
-        return Err(InputError::Full(MAX_QUEUED_REQUESTS));
-    }
+    check_room(journal, kind)?;
     if let Some(output) = &prompt.output {
         Schema::compile_output(&output.schema).map_err(InputError::OutputSchema)?;
     }
     let message = journal.message(prompt.message);
     journal.stage(LogEntry::Queued { input, kind, urgency, message, output: prompt.output });
     Ok(receipt)
+}
+
+/// Fails if no more messages of this kind can wait.
+fn check_room(journal: &Journal, kind: QueueKind) -> Result<(), InputError> {
+    let queue = &journal.fold.queue;
+    if kind == QueueKind::Request {
+        return match queue.of(kind).count() {
+            MAX_QUEUED_REQUESTS.. => Err(InputError::Full(MAX_QUEUED_REQUESTS)),
+            _ => Ok(()),
+        };
+    }
+    let (mut messages, mut bytes) = (0, 0);
+    for queued in queue.iter().filter(|w| w.kind != QueueKind::Request) {
+        messages += 1;
+        bytes += queued.message.content_bytes();
+    }
+    if messages >= MAX_QUEUED_MESSAGES || bytes >= MAX_QUEUED_BYTES {
+        return Err(InputError::QueueFull { messages, bytes });
+    }
+    Ok(())
 }
 
 /// Stages the withdrawal of both queues of messages.
@@ -277,6 +329,7 @@ fn clear_queues(journal: &mut Journal) -> Receipt {
 /// Checks a decision and stages it.
 fn resolve(
     journal: &mut Journal,
+    config: &Config,
     tools: &Toolbox,
     result: ActionResult,
 ) -> Result<(Receipt, Accepted), InputError> {
@@ -287,7 +340,8 @@ fn resolve(
     }
     let decision = Arc::new(check_decision(journal, tools, &result)?);
     let ActionResult { call, by, .. } = result;
-    journal.stage(LogEntry::Decided { input, call, decision, by });
+    let time = config.environment.now();
+    journal.stage(LogEntry::Decided { input, call, decision, by, time });
     Ok((receipt, Accepted::Decision))
 }
 

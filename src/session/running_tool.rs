@@ -16,6 +16,7 @@ use crate::error::ToolError;
 use crate::limits::deadline;
 use crate::message::{Content, ResultStatus, ToolResult};
 use crate::session::hooks::ToolCallInfo;
+use crate::session::hub::keep_end;
 use crate::session::layers::HookLayers;
 use crate::session::panics::panic_text;
 use crate::tool::{Outcome, Progress, Report, Tool, ToolContext, ToolOutput, ToolUpdate};
@@ -156,10 +157,7 @@ impl OutputBuffer {
         match update {
             ToolUpdate::Output(more) => {
                 self.text.push_str(more);
-                if self.text.len() > 2 * KEPT_OUTPUT_BYTES {
-                    let from = self.text.ceil_char_boundary(self.text.len() - KEPT_OUTPUT_BYTES);
-                    self.text.drain(..from);
-                }
+                keep_end(&mut self.text, KEPT_OUTPUT_BYTES);
             }
             ToolUpdate::Progress(progress) => self.progress = Some(progress.clone()),
         }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::log::action::ExternalAction;
+use crate::log::event::QueuedText;
 use crate::log::input::QueueMode;
-use crate::message::{AssistantMessage, CallId, History, Message, RunId};
+use crate::message::{AssistantMessage, CallId, History, RunId};
 use crate::model::ThinkingLevel;
 use crate::tool::ToolSpec;
 
@@ -42,11 +43,11 @@ pub struct AgentState {
     /// The error of the last run.
     pub error: Option<Arc<str>>,
     /// The steering messages that wait.
-    pub steering_queue: Vec<Arc<Message>>,
+    pub steering_queue: Vec<QueuedText>,
     /// How many of them the pattern takes at a time.
     pub steering_mode: QueueMode,
     /// The follow-ups that wait.
-    pub follow_up_queue: Vec<Arc<Message>>,
+    pub follow_up_queue: Vec<QueuedText>,
     /// How many of them the pattern takes at a time.
     pub follow_up_mode: QueueMode,
     /// A sentence that says what was repaired when the session was opened; see

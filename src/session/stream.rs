@@ -6,7 +6,7 @@ use std::task::Poll;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 
-use crate::error::{MemoryError, ModelError};
+use crate::error::{MemoryError, ModelError, ModelErrorKind};
 use crate::log::input::Urgency;
 use crate::message::{StopReason, Usage};
 use crate::model::ModelEvent;
@@ -33,13 +33,40 @@ impl Streamed {
     }
 }
 
-/// Passes each event of the stream to `take` until the stream ends, `take` fails, or a steer
-/// interrupts it.
+/// The bytes of a reply so far, against their limit.
+struct ReplySize {
+    bytes: usize,
+    limit: usize,
+}
+
+impl ReplySize {
+    /// Counts an event. Fails if the reply is longer than the limit.
+    fn count(&mut self, event: &ModelEvent) -> Result<(), ModelError> {
+        match event {
+            ModelEvent::Delta { delta, .. } => self.bytes += delta.len(),
+            ModelEvent::Withdrawn => self.bytes = 0,
+            _ => {}
+        }
+        if self.bytes <= self.limit {
+            return Ok(());
+        }
+        let why = format!(
+            "the reply was cut off because it is longer than {} bytes: raise `Limits::reply_bytes` \
+             if such a reply is expected",
+            self.limit
+        );
+        Err(ModelError::new(ModelErrorKind::Protocol, why))
+    }
+}
+
+/// Passes each event of the stream to `take` until the stream ends, `take` fails, a steer
+/// interrupts it, or the reply is too long.
 pub(crate) async fn read(
     session: &mut Session,
     mut stream: BoxStream<'_, ModelEvent>,
     mut take: impl FnMut(&mut Session, ModelEvent) -> Result<(), ModelError>,
 ) -> Result<Streamed, MemoryError> {
+    let mut size = ReplySize { bytes: 0, limit: session.config.limits.reply_bytes };
     loop {
         let commands = &mut session.intake.commands;
         let next = match commands.try_recv() {
@@ -71,7 +98,8 @@ pub(crate) async fn read(
             }
             Next::Event(ModelEvent::Error(error)) => return Ok(Streamed::failed(error)),
             Next::Event(event) => {
-                if let Err(error) = take(session, event) {
+                let counted = size.count(&event);
+                if let Err(error) = counted.and_then(|()| take(session, event)) {
                     return Ok(Streamed::failed(error));
                 }
             }

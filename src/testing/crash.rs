@@ -26,7 +26,7 @@ use crate::log::memory::InMemory;
 use crate::log::session_log::SessionLog;
 use crate::session::handle::AgentHandle;
 use crate::tool::{Effect, Tool};
-use checks::{RecordedCalls, check_calls, check_numbers};
+use checks::{RecordedCalls, check_calls, check_due, check_numbers};
 use input_queue::{InputQueue, SentInput};
 use scenario::ScenarioInput;
 
@@ -205,6 +205,7 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
             return Err(format!("the calls {:?} have no result", state.pending_tool_calls));
         }
         check_log(&entries)?;
+        check_due(&entries)?;
         check_transcript(&state.messages)?;
         if let Some(why) = model.refused().first() {
             return Err(format!("a malformed request was sent: {why}"));

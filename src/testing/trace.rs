@@ -64,8 +64,10 @@ fn describe(event: &AgentEvent) -> String {
         AgentEvent::ExternalActionEnd { call, decision, .. } => {
             format!("external_action_end {call} {}", decision.name())
         }
-        AgentEvent::QueueUpdate { steering, follow_up } => {
-            format!("queue_update {steering:?} {follow_up:?}")
+        AgentEvent::QueueUpdate { added, removed } => {
+            let added = added.as_ref().map(|a| format!(" +{} {:?} {:?}", a.input, a.queue, a.text));
+            let removed = removed.iter().map(|input| format!(" -{input}"));
+            format!("queue_update{}", added.into_iter().chain(removed).collect::<String>())
         }
         AgentEvent::Compaction(done) => {
             let how = if done.summarised { "summarised" } else { "left out" };

@@ -27,6 +27,17 @@ pub struct Resolution {
     pub by: Option<String>,
 }
 
+/// Says who allowed a call to run, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ApprovalRecord {
+    /// Who decided, if known: what the host set with
+    /// [`ActionResult::by`](crate::event::ActionResult::by).
+    pub by: Option<Arc<str>>,
+    /// When the decision was received, in milliseconds since 1970.
+    pub time: u64,
+}
+
 /// Represents what a running tool reports to its session. Updates and the end use one channel, so
 /// no update follows the end.
 pub(crate) enum Report {
@@ -85,6 +96,7 @@ pub struct ToolContext {
     pub(crate) reports: mpsc::Sender<Report>,
     pub(crate) extensions: Extensions,
     pub(crate) resolution: Option<Resolution>,
+    pub(crate) approval: Option<Arc<ApprovalRecord>>,
 }
 
 impl ToolContext {
@@ -98,6 +110,7 @@ impl ToolContext {
             reports: mpsc::channel(1).0,
             extensions: Extensions::new(),
             resolution: None,
+            approval: None,
         }
     }
 
@@ -116,7 +129,7 @@ impl ToolContext {
     /// service.
     ///
     /// It is the same whenever this call runs again: after a crash, and after a decision. Calls of
-    /// other sessions and of branches have other keys, and so has a session that is created anew
+    /// other sessions and of branches have other keys, and so has a session that is created again
     /// under the same id. It consists of 32 hexadecimal digits.
     ///
     /// ```
@@ -156,6 +169,11 @@ impl ToolContext {
     /// again.
     pub fn decision(&self) -> Option<&Resolution> {
         self.resolution.as_ref()
+    }
+
+    /// Returns who allowed the call to run, and when. `None` if no decision was needed.
+    pub fn approval(&self) -> Option<&ApprovalRecord> {
+        self.approval.as_deref()
     }
 
     /// Sends a fragment of output to subscribers. Waits while the session has not received earlier

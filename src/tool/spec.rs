@@ -36,6 +36,9 @@ pub enum Approval {
     Always,
     /// If the predicate returns `true` for the arguments, or panics.
     When(ApprovalPredicate),
+    /// Always, regardless of the agent's rules, if the predicate returns `true` for the arguments,
+    /// or panics. Otherwise the agent's rules decide.
+    AlwaysIf(ApprovalPredicate),
 }
 
 /// Returns whether a call with these validated arguments needs approval.

@@ -281,7 +281,10 @@ impl AutoRules {
             Approval::Never => true,
             Approval::Always => false,
             Approval::When(predicate) => !holds(&|| predicate(arguments, extensions), true),
-            Approval::ByEffect => {
+            Approval::AlwaysIf(predicate) if holds(&|| predicate(arguments, extensions), true) => {
+                false
+            }
+            Approval::ByEffect | Approval::AlwaysIf(_) => {
                 spec.effect == Effect::ReadOnly
                     || self.all
                     || self.names.contains(&*spec.name)
@@ -361,6 +364,19 @@ mod tests {
         let one = Toolbox::new().with_source("", vec![source.clone()], &Toolbox::new()).unwrap();
         let two = Toolbox::new().with_source("", vec![source], &one).unwrap();
         assert!(Arc::ptr_eq(&one.entries["a_b"].schema, &two.entries["a_b"].schema));
+    }
+
+    #[test]
+    fn a_predicate_of_a_tool_overrides_the_rules_for_the_calls_that_it_selects() {
+        let selects = |arguments: &Value, _: &Extensions| arguments["big"] == true;
+        let always_if = Approval::AlwaysIf(Arc::new(selects));
+        let spec = ToolSpec::new::<Nothing>("t", "").needs_approval(always_if);
+        let free = AutoRules { all: true, ..AutoRules::default() };
+        let runs = |rules: &AutoRules, big: bool| {
+            rules.can_auto_call(&spec, &serde_json::json!({ "big": big }), &Extensions::new())
+        };
+        assert!(runs(&free, false) && !runs(&free, true));
+        assert!(!runs(&AutoRules::default(), false) && !runs(&AutoRules::default(), true));
     }
 
     #[test]

@@ -69,8 +69,11 @@ impl Fixture {
     }
 }
 
+/// How long a fork bomb may live.
+const MAX_BOMB_TIME: Duration = Duration::from_secs(5);
+
 /// Every process starts two more, down to a limited depth: 1,023 of them, and as many `sleep`s, if
-/// they are not killed.
+/// they are not killed. Root has no limit but the one that is tested.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fork_bombs() {
     let mut fixture = Fixture::new(Commands::new()).await;
@@ -81,7 +84,9 @@ async fn fork_bombs() {
             "[ $1 = 0 ] || for n in 1 2; do {starts} {script} $(($1-1)) & done\nsleep 1000\n"
         );
         fs::write(fixture.dir.path().join(&script), text).unwrap();
+        let start = Instant::now();
         let result = fixture.run(&format!("{starts} {script} 9; wait"), 20, &script).await;
+        assert!(start.elapsed() < MAX_BOMB_TIME, "{name}: {:?}", start.elapsed());
         assert_eq!(result.status, ResultStatus::Error);
         assert!(
             result.text().contains("had too many processes at the same time"),

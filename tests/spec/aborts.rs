@@ -403,3 +403,65 @@ async fn wall_time_continues_in_resumed_runs() {
         Some("the time limit is reached")
     );
 }
+
+fn abort_of(run: u64) -> AbortRequest {
+    AbortRequest::new().run(RunId(run))
+}
+
+/// C43: An abort names its run: one that arrives late is refused and does not stop the next run.
+#[tokio::test(start_paused = true)]
+async fn a_late_abort_does_not_stop_the_next_run() {
+    let gate = Gate::new();
+    let replies = [Script::text("one"), Script::new().gate(&gate).say("two")];
+    let harness = pi(replies, &[]).await;
+    harness.handle.prompt("first").await.unwrap();
+    send(&harness, "second").await;
+    assert_eq!(harness.handle.abort_run(RunId(1)).await, Err(InputError::NothingToAbort(RunId(1))));
+    gate.open();
+    harness.handle.wait_for_idle().await;
+    assert_eq!(harness.transcript().await, ["U:first", "A:one/Stop", "U:second", "A:two/Stop"]);
+    assert_eq!(harness.handle.abort_run(RunId(2)).await, Err(InputError::NothingToAbort(RunId(2))));
+    harness.check().await;
+}
+
+/// C43, C40: An abort that arrives again is acknowledged and changes nothing, during the next run,
+/// while idle and after a restart.
+#[tokio::test(start_paused = true)]
+async fn an_abort_that_arrives_twice_counts_once() {
+    let gate = Gate::new();
+    let replies = [Script::new().hang(), Script::new().gate(&gate).say("two")];
+    let mut harness = pi(replies, &[]).await;
+    send(&harness, "first").await;
+    harness.until(|e| matches!(e, AgentEvent::MessageStart { role: Role::Assistant, .. })).await;
+    let abort = || InputEvent::Abort(abort_of(1).id("stop-1"));
+    assert_eq!(harness.handle.send(abort()).await, Ok("stop-1".into()));
+    assert_eq!(end_of(&harness.run_end().await), RunStatus::Aborted);
+    send(&harness, "second").await;
+    assert_eq!(harness.handle.send(abort()).await, Ok("stop-1".into()));
+    gate.open();
+    assert_eq!(end_of(&harness.run_end().await), RunStatus::Done);
+    assert_eq!(harness.handle.send(abort()).await, Ok("stop-1".into()));
+    let harness = harness.restart().await;
+    let entries = harness.memory.entries().len();
+    assert_eq!(harness.handle.send(abort()).await, Ok("stop-1".into()));
+    assert_eq!(harness.memory.entries().len(), entries);
+    harness.check().await;
+}
+
+/// C45: An abort of a run whose calls wait for decisions closes them, once.
+#[tokio::test(start_paused = true)]
+async fn an_abort_names_the_run_whose_calls_wait() {
+    let pay = TestTool::new("pay").effect(Effect::AtMostOnce);
+    let mut harness = pi([calls(&["pay"]), calls(&["pay"])], &[pay]).await;
+    harness.handle.prompt("go").await.unwrap();
+    harness.drain_events();
+    assert_eq!(harness.handle.abort_run(RunId(7)).await, Err(InputError::NothingToAbort(RunId(7))));
+    assert_eq!(harness.pending().await.len(), 1);
+    let abort = || InputEvent::Abort(abort_of(1).id("stop-1"));
+    assert_eq!(harness.handle.send(abort()).await, Ok("stop-1".into()));
+    assert_eq!(statuses(&harness).await, [ResultStatus::Aborted]);
+    harness.handle.prompt("again").await.unwrap();
+    assert_eq!(harness.handle.send(abort()).await, Ok("stop-1".into()));
+    assert_eq!(harness.pending().await.len(), 1, "the calls of another run still wait");
+    harness.check().await;
+}

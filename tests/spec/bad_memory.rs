@@ -1,6 +1,7 @@
-//! Memories that fail, panic, or fail once: callers get an error, and the session continues.
+//! Memories that fail, panic, or fail once: callers get an error, and the session continues. And a
+//! clock that panics, which ends the session.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::kit::*;
 
@@ -148,4 +149,49 @@ impl Memory for FailsOnce {
     async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         self.0.load(from).await
     }
+}
+
+/// A clock that panics when it is read for the last time.
+struct Clock(AtomicUsize);
+
+impl Environment for Clock {
+    fn now(&self) -> u64 {
+        assert!(self.0.fetch_sub(1, Ordering::SeqCst) != 1, "no time");
+        7
+    }
+
+    fn random(&self) -> u64 {
+        0
+    }
+}
+
+/// C48: a panic between two awaits ends the session, not without the end of its run: no reader
+/// waits for an `agent_end` that never comes.
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_the_clock_ends_the_run_before_the_session() {
+    let (mut gone, mut reads) = (0, 2);
+    loop {
+        let replies = [calls(&["x"]), Script::text("ok")];
+        let agent = GenericAgent::builder(ScriptedModel::new(replies), PiPattern)
+            .tool(TestTool::new("x"))
+            .environment(Clock(reads.into()))
+            .build()
+            .unwrap();
+        let (handle, mut events) = agent.run(RunContext::new()).await.unwrap();
+        let ended = handle.prompt("go").await;
+        let (mut starts, mut ends) = (0, 0);
+        let is_gone = ended == Err(InputError::Gone);
+        drop(handle);
+        while let Some(event) = events.next().await {
+            starts += usize::from(matches!(event.event, AgentEvent::AgentStart { .. }));
+            ends += usize::from(matches!(event.event, AgentEvent::AgentEnd(_)));
+        }
+        assert_eq!(starts, ends, "the clock panics at the read {reads}: {ended:?}");
+        gone += usize::from(is_gone);
+        if !is_gone && ended.is_ok_and(|outcome| outcome.end == RunStatus::Done) {
+            break; // it was read less often
+        }
+        reads += 1;
+    }
+    assert!(gone > 3, "{gone}");
 }

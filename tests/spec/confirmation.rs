@@ -335,3 +335,81 @@ async fn the_agents_rules_can_let_everything_run() {
         assert_eq!(harness.pending().await.len(), open);
     }
 }
+
+/// Who allowed a call, and the key that it got.
+type Audit = (Option<ApprovalRecord>, String);
+
+/// Records who allowed its calls, and when, and its keys for services that act once.
+#[derive(Clone)]
+struct Audited {
+    spec: Arc<ToolSpec>,
+    seen: Arc<std::sync::Mutex<Vec<Audit>>>,
+}
+
+#[async_trait::async_trait]
+impl Tool for Audited {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.spec
+    }
+
+    async fn call(&self, _: &serde_json::Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
+        let key = cx.idempotency_key();
+        self.seen.lock().unwrap().push((cx.approval().cloned(), key));
+        Ok(ToolOutput::text("paid"))
+    }
+}
+
+/// C28: A decision has a time and a principal. The tool sees both, also in another process, and has
+/// the same key there; in a branch it has another one.
+#[tokio::test(start_paused = true)]
+async fn a_tool_sees_who_approved_its_call_and_when() {
+    let spec = ToolSpec::with_schema("pay", "Pays.", json!({ "type": "object" })).into();
+    let audited = Audited { spec, seen: Arc::default() };
+    let replies = || [calls(&["pay"]), Script::text("ok")];
+    let options = |agent: AgentBuilder| agent.tool(audited.clone()).environment(SystemEnvironment);
+    let harness = pi_with(replies(), &[], options).await;
+    harness.handle.prompt("go").await.unwrap();
+    let waiting = harness.memory.entries();
+    let action = harness.pending().await.remove(0);
+    let approve = || ActionResult::new("a", action.digest.clone(), Decision::Approve).by("Ann");
+    harness.handle.send(InputEvent::ExternalActionResult(approve())).await.unwrap();
+    harness.handle.wait_for_idle().await;
+    let decided = harness.memory.entries().iter().find_map(|entry| match entry {
+        LogEntry::Decided { by, time, .. } => Some((by.clone(), *time)),
+        _ => None,
+    });
+    let (by, time) = decided.unwrap();
+    assert_eq!((by.as_deref(), time > 0), (Some("Ann"), true));
+
+    // The process ends after the decision, and another one carries it out.
+    let entries = harness.memory.entries();
+    let at = entries.iter().position(|entry| matches!(entry, LogEntry::Decided { .. })).unwrap();
+    let next = pi_with(replies(), &[], |agent| agent.tool(audited.clone())).await;
+    let next = next.restart_from(entries[..=at].to_vec()).await;
+    next.handle.wait_for_idle().await;
+
+    // A branch that begins with the same call.
+    let store = InMemoryStore::new();
+    let memory = store.open("s").await.unwrap();
+    memory.append(0, waiting.into()).await.unwrap();
+    drop(memory);
+    let model = ScriptedModel::new(replies());
+    let agent = GenericAgent::builder(model, PiPattern).tool(audited.clone()).build().unwrap();
+    let other = RunContext::new()
+        .session("other")
+        .memory(InMemory::from_entries(store.read("s", 0).await.unwrap()));
+    let (handle, _events) = agent.run(other).await.unwrap();
+    handle.send(InputEvent::ExternalActionResult(approve().by("Bob"))).await.unwrap();
+    handle.wait_for_idle().await;
+
+    let seen = audited.seen.lock().unwrap();
+    let [(first, key), (second, same_key), (third, other_key)] = &seen[..] else {
+        panic!("{seen:?}");
+    };
+    assert_eq!(first, second);
+    let (first, third) = (first.as_ref().unwrap(), third.as_ref().unwrap());
+    assert_eq!((first.by.as_deref(), first.time), (Some("Ann"), time));
+    assert_eq!(third.by.as_deref(), Some("Bob"));
+    assert_eq!(key, same_key);
+    assert_ne!(key, other_key);
+}

@@ -14,6 +14,7 @@ mod answering;
 mod bad_memory;
 mod batches;
 mod behaviours;
+mod bounds;
 mod compaction;
 mod confirmation;
 mod crash;

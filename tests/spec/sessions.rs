@@ -232,6 +232,74 @@ async fn the_time_of_an_opening_is_in_the_log() {
     assert_eq!(Some(last.time), opened);
 }
 
+/// Returns what each prefix of a log is due to, without repetitions.
+fn dues(entries: &[LogEntry]) -> Vec<Option<Due>> {
+    let mut info = SessionInfo::new("s");
+    let mut dues = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        info.apply(entry);
+        assert_eq!(info.due, SessionLog::of(&entries[..=at]).due(), "after {entry:?}");
+        dues.push(info.due);
+    }
+    dues.dedup();
+    dues
+}
+
+/// C76: `due` says what a session does next when it is opened: nothing, a queued request, a
+/// decision, or an interrupted run that waits for the user.
+#[tokio::test(start_paused = true)]
+async fn a_description_says_what_the_session_does_next() {
+    use Due::{Decision as Decided, Interrupted, Request};
+    let pay = TestTool::new("pay").effect(Effect::AtMostOnce);
+    let mut harness = pi([calls(&["pay"]), Script::text("paid")], &[pay]).await;
+    harness.handle.prompt("go").await.unwrap();
+    harness.resolve(0, Decision::Approve).await.unwrap();
+    harness.run_end().await;
+    let entries = harness.memory.entries();
+    let expected =
+        [None, Some(Request), Some(Interrupted), None, Some(Decided), Some(Interrupted), None];
+    assert_eq!(dues(&entries), expected);
+
+    // A steer and then a request instead of a decision.
+    let mut harness =
+        pi([calls(&["pay"])], &[TestTool::new("pay").effect(Effect::AtMostOnce)]).await;
+    harness.handle.prompt("go").await.unwrap();
+    harness.drain_events();
+    harness.handle.steer("not so").await.unwrap();
+    harness.run_end().await;
+    let entries = harness.memory.entries();
+    let expected =
+        [None, Some(Request), Some(Interrupted), None, Some(Due::Steer), Some(Interrupted), None];
+    assert_eq!(dues(&entries), expected);
+}
+
+/// C76, C53: A request that was acknowledged before the process was killed is due, and runs as soon
+/// as the session is opened.
+#[tokio::test(start_paused = true)]
+async fn an_acknowledged_request_is_due_and_runs() {
+    let harness = pi([Script::text("ok")], &[]).await;
+    harness.handle.prompt("go").await.unwrap();
+    let entries = harness.memory.entries();
+    let queued = entries.iter().position(|entry| matches!(entry, LogEntry::Queued { .. })).unwrap();
+    let cut = entries[..=queued].to_vec();
+    assert_eq!(SessionInfo::of("s", &cut).due, Some(Due::Request));
+    let harness = pi([Script::text("ok")], &[]).await.restart_from(cut).await;
+    harness.handle.wait_for_idle().await;
+    assert_eq!(harness.transcript().await, ["U:go", "A:ok/Stop"]);
+}
+
+/// C76: A store says whether a session is open, without opening it.
+#[tokio::test(start_paused = true)]
+async fn a_store_says_whether_a_session_is_open() {
+    let store = InMemoryStore::new();
+    let (handle, events) = open(&agent([Script::text("ok")], &[]), &store, "s").await;
+    assert_eq!(store.in_use("s").await, Ok(Some(true)));
+    drop((handle, events));
+    tokio::task::yield_now().await;
+    assert_eq!(store.in_use("s").await, Ok(Some(false)));
+    assert_eq!(store.in_use("missing").await, Ok(Some(false)));
+}
+
 /// A store whose list contains a session that was deleted.
 struct Late(InMemoryStore);
 

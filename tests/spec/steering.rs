@@ -239,7 +239,7 @@ async fn accounted(harness: &mut Harness, text: &str) -> bool {
     let delivered =
         harness.transcript().await.iter().filter(|line| **line == format!("U:{text}")).count();
     let state = harness.handle.state().await.unwrap();
-    let queued = state.steering_queue.iter().filter(|m| m.text() == text).count();
+    let queued = state.steering_queue.iter().filter(|queued| queued.text == text).count();
     let back = harness
         .memory
         .entries()

@@ -256,7 +256,7 @@ async fn an_abort_while_a_steer_is_written_has_a_different_id() {
     let handle = harness.handle.clone();
     let steer = tokio::spawn(async move { handle.steer("S").await });
     sleep(ms(5)).await; // the steer is being written
-    let abort = harness.handle.send(InputEvent::Abort).await;
+    let abort = harness.handle.send(InputEvent::Abort(AbortRequest::new())).await;
     assert_ne!(steer.await.unwrap().unwrap(), abort.unwrap());
     harness.handle.wait_for_idle().await;
     harness.check().await;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 /// Configures how [`execute_command`](crate::execute_command) runs commands.
 ///
-/// By default commands are confined, have no network access, and run for at most ten minutes with
-/// at most 512 processes each.
+/// By default commands are confined, have no network access, and run for at most ten minutes. Each
+/// may have 512 processes, three quarters of the machine's memory, and 32 GiB of new data on disk.
 ///
 /// ```
 /// use std::time::Duration;
@@ -24,6 +24,10 @@ pub struct Commands {
     pub(crate) unconfined: bool,
     pub(crate) max_timeout: Duration,
     pub(crate) max_processes: usize,
+    /// `None` for a part of the machine's memory.
+    pub(crate) max_memory: Option<u64>,
+    /// `None` for the default.
+    pub(crate) max_disk: Option<u64>,
     pub(crate) max_output: u64,
     pub(crate) readable: Vec<PathBuf>,
     pub(crate) writable: Vec<PathBuf>,
@@ -37,6 +41,8 @@ impl Default for Commands {
             unconfined: false,
             max_timeout: Duration::from_secs(600),
             max_processes: 512,
+            max_memory: None,
+            max_disk: None,
             max_output: 64 * 1024 * 1024,
             readable: Vec::new(),
             writable: Vec::new(),
@@ -81,6 +87,28 @@ impl Commands {
     /// A command that exceeds the limit is killed with all its processes.
     pub fn max_processes(mut self, count: usize) -> Self {
         self.max_processes = count;
+        self
+    }
+
+    /// Sets how many bytes of memory the processes of a command may have together; defaults to
+    /// three quarters of the machine's memory, or of the limit of this process's control group.
+    ///
+    /// A command that exceeds the limit is killed with all its processes. `u64::MAX` means no
+    /// limit. Applies on Linux only.
+    pub fn max_memory(mut self, bytes: u64) -> Self {
+        self.max_memory = Some(bytes);
+        self
+    }
+
+    /// Sets by how many bytes the free space of a disk may shrink while a command runs; defaults to
+    /// 32 GiB, and is at most nine tenths of the free space.
+    ///
+    /// A command that exceeds the limit is killed with all its processes. The disks are those of
+    /// the workspace, of the directories that it may also write, and of its temporary directory;
+    /// what other programs write counts too. No single file may be larger than the limit.
+    /// `u64::MAX` means no limit. Applies on Linux only.
+    pub fn max_disk(mut self, bytes: u64) -> Self {
+        self.max_disk = Some(bytes);
         self
     }
 

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use self::apply::{Edited, apply};
 use self::view::normalized;
 use crate::error::printable;
+use crate::protection;
 use crate::schema::strict;
 use crate::text::{FileChange, MAX_FILE_BYTES, Text, UnifiedDiff};
 use crate::workspace::{Stamp, Workspace};
@@ -42,7 +43,10 @@ struct Args {
 }
 
 /// Creates the tool `edit_file`, which replaces text in a file of the workspace.
+///
+/// [Protected files](Workspace::unprotected) need approval whatever the agent's rules say.
 pub fn edit_file(workspace: Workspace) -> impl Tool {
+    let approval = protection::approval(&workspace);
     tool_with(
         workspace,
         NAME,
@@ -52,6 +56,7 @@ pub fn edit_file(workspace: Workspace) -> impl Tool {
         },
     )
     .effect(Effect::Idempotent)
+    .needs_approval(approval)
     .spec(|spec| strict(spec).title("Edit a file").sequential().uninterruptible())
 }
 

@@ -64,6 +64,19 @@ pub enum WorkspaceError {
         /// The time that the change came after, such as "it was last read".
         since: &'static str,
     },
+    /// Reports a path that leads through a symbolic link to a protected file.
+    #[error(
+        "`{path}` leads to `{file}`, which is protected ({why}), and was left unchanged: name \
+         `{file}` itself, so that the user is asked"
+    )]
+    Protected {
+        /// The requested path.
+        path: String,
+        /// The protected file.
+        file: String,
+        /// Why it is protected.
+        why: &'static str,
+    },
     /// Reports a file that is too large to be held in memory.
     #[error(
         "`{path}` has {bytes} bytes, but this tool works on at most {max_bytes}: use a command \

@@ -11,16 +11,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::commands::Commands;
-use crate::process::{CommandOutput, Exit, Finished, MAX_SHOWN_BYTES, OUTPUT_DIR, Shell};
+use crate::error::printable;
+use crate::process::{CommandOutput, Exit, Finished, MAX_SHOWN_BYTES, OUTPUT_DIR, Shell, size};
 use crate::schema::strict;
 use crate::workspace::{Retention, Workspace};
 
 const NAME: &str = "execute_command";
 const DESCRIPTION: &str = "Runs a command with `sh -c` in the workspace, and returns its exit code \
-    and its output: standard output and standard error, interleaved. It has no input and no \
-    terminal. Processes that it leaves in the background are killed when it ends, so a server must \
-    be started and used in one command. The middle of long output is left out, and the result \
-    names a file with all of it.";
+    and its output (standard output and error, interleaved). It has no input and no terminal. \
+    Processes in the background are killed when it ends, so start and use a server in one command. \
+    The middle of long output is left out; the result names a file with all of it.";
 
 /// The timeout of a call that sets none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -77,11 +77,10 @@ pub fn execute_command(workspace: Workspace, commands: Commands) -> impl Tool {
 fn tool(state: State) -> impl Tool {
     let max_timeout = state.shell.commands().max_timeout;
     let description = format!(
-        "{DESCRIPTION} A command is killed after {} seconds unless `timeout` is set, which can be \
-         up to {}. {}",
+        "{DESCRIPTION} It is killed after {} seconds, or after `timeout`, which is at most {}. {}",
         DEFAULT_TIMEOUT.min(max_timeout).as_secs(),
         max_timeout.as_secs(),
-        state.shell.confinement().description(state.shell.commands()),
+        state.shell.description(),
     );
     tool_with(state, NAME, &description, execute).effect(Effect::AtMostOnce).spec(|spec| {
         strict(spec).title("Run a command").sequential().timeout(max_timeout + CLEANUP_TIMEOUT)
@@ -110,9 +109,10 @@ async fn execute(state: State, args: Args, cx: ToolContext) -> Result<ToolOutput
     let details = details(&state, &args, &finished, saved);
     match finished.exit {
         Exit::Code(_) | Exit::Signal(_) => Ok(ToolOutput::text(text).details(details)),
-        Exit::TimedOut | Exit::TooManyProcesses(_) => {
-            Err(ToolError::FailedWith { why: text, details })
-        }
+        Exit::TimedOut
+        | Exit::TooManyProcesses(_)
+        | Exit::TooMuchMemory(_)
+        | Exit::TooMuchDisk(_) => Err(ToolError::FailedWith { why: text, details }),
         Exit::Stopped => Err(ToolError::Cancelled),
     }
 }
@@ -201,6 +201,16 @@ fn report(finished: &Finished, saved: Option<&SavedOutput>, timeout: Duration) -
             "The command was killed because it had too many processes at the same time: {count}. \
              Make it start fewer."
         ),
+        Exit::TooMuchMemory(limit) => format!(
+            "The command was killed because its processes had more than {} of memory, its limit. \
+             Make it use less, for example with fewer processes at the same time.",
+            size(limit)
+        ),
+        Exit::TooMuchDisk(limit) => format!(
+            "The command was killed because the free space of a disk shrank by more than {} while \
+             it ran, its limit. Remove what it wrote and is not needed.",
+            size(limit)
+        ),
         Exit::Stopped => "The command was killed.".into(),
     };
     // Writing to a String cannot fail.
@@ -214,6 +224,13 @@ fn report(finished: &Finished, saved: Option<&SavedOutput>, timeout: Duration) -
             text,
             " {} of its processes could not be killed and may still run.",
             finished.unkillable_processes
+        );
+    }
+    if !finished.changed_files.is_empty() {
+        let _ = write!(
+            text,
+            " While it ran, files changed that the user's own tools run: {}. Tell the user.",
+            changed_files(finished).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ")
         );
     }
     let excerpt = finished.output.excerpt(MAX_SHOWN_BYTES);
@@ -242,6 +259,11 @@ fn report(finished: &Finished, saved: Option<&SavedOutput>, timeout: Duration) -
     text
 }
 
+/// Returns the protected files that changed, as text.
+fn changed_files(finished: &Finished) -> impl Iterator<Item = String> {
+    finished.changed_files.iter().map(|path| printable(&path.display().to_string()))
+}
+
 /// Describes the end of the command for a user interface.
 fn details(state: &State, args: &Args, finished: &Finished, saved: Option<SavedOutput>) -> Value {
     let (exit_code, signal) = match finished.exit {
@@ -262,7 +284,8 @@ fn details(state: &State, args: &Args, finished: &Finished, saved: Option<SavedO
         "output_file": output_file,
         "output_file_left_out": lost,
         "processes_ended": finished.background_processes,
-        "confinement": state.shell.confinement().details(state.shell.commands()),
+        "protected_files_changed": changed_files(finished).collect::<Vec<_>>(),
+        "confinement": state.shell.details(),
     })
 }
 
@@ -278,6 +301,7 @@ fn signal_name(signal: i32) -> &'static str {
         11 => " (SIGSEGV)",
         13 => " (SIGPIPE)",
         15 => " (SIGTERM)",
+        25 => " (SIGXFSZ: it wrote a file larger than the limit)",
         31 => {
             " (SIGSYS: a system call was refused, by the confinement or because it is a 32-bit \
              program)"

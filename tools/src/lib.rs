@@ -33,6 +33,7 @@ mod path_pattern;
 mod preview;
 #[cfg(feature = "commands")]
 mod process;
+mod protection;
 mod read_file;
 mod schema;
 #[cfg(feature = "search")]
@@ -62,10 +63,11 @@ pub use execute_command::execute_command;
 pub use glob_files::glob_files;
 pub use list_directory::list_directory;
 pub use preview::preview;
+pub use protection::protected_file;
 pub use read_file::read_file;
 #[cfg(feature = "search")]
 pub use search_files::search_files;
-pub use workspace::Workspace;
+pub use workspace::{Workspace, protected_paths};
 pub use write_file::write_file;
 
 /// Returns all coding tools that are compiled in, for `workspace`.

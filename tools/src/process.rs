@@ -8,17 +8,26 @@ mod environment;
 mod exit;
 mod live_output;
 mod output;
+#[cfg(target_os = "linux")]
+mod priority;
 mod private_dir;
 mod shell;
 
 #[cfg(target_os = "linux")]
 mod bubblewrap;
 #[cfg(target_os = "linux")]
+mod cgroup;
+#[cfg(target_os = "linux")]
 mod landlock;
+#[cfg(target_os = "linux")]
+mod limits;
 #[cfg(all(unix, not(target_os = "linux")))]
 mod portable;
 #[cfg(target_os = "linux")]
 mod process_set;
+#[cfg(target_os = "linux")]
+mod protect;
+mod random;
 #[cfg(target_os = "linux")]
 mod supervise;
 #[cfg(target_os = "linux")]
@@ -30,6 +39,6 @@ mod watchdog;
 
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) use confinement::Confinement;
-pub(crate) use exit::{Exit, Finished};
+pub(crate) use exit::{Exit, Finished, size};
 pub(crate) use output::{CommandOutput, MAX_SHOWN_BYTES, OUTPUT_DIR};
 pub(crate) use shell::Shell;

@@ -14,6 +14,7 @@ mod ignore_rules;
 mod listing;
 #[cfg(feature = "commands")]
 mod numbered;
+mod protected;
 mod read;
 mod root;
 mod stamp;
@@ -27,6 +28,8 @@ pub(crate) use self::directory::stable_path;
 pub(crate) use self::listing::{Entry, EntryKind, Listing};
 #[cfg(feature = "commands")]
 pub(crate) use self::numbered::Retention;
+pub use self::protected::protected_paths;
+pub(crate) use self::protected::protection;
 pub(crate) use self::read::OpenFile;
 pub use self::root::Workspace;
 pub(crate) use self::stamp::Stamp;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::printable;
+use crate::protection;
 use crate::schema::strict;
 use crate::text::{FileChange, MAX_FILE_BYTES, Text};
 use crate::workspace::Workspace;
@@ -25,7 +26,10 @@ struct Args {
 }
 
 /// Creates the tool `write_file`, which creates or replaces a file of the workspace.
+///
+/// [Protected files](Workspace::unprotected) need approval whatever the agent's rules say.
 pub fn write_file(workspace: Workspace) -> impl Tool {
+    let approval = protection::approval(&workspace);
     tool_with(
         workspace,
         NAME,
@@ -35,6 +39,7 @@ pub fn write_file(workspace: Workspace) -> impl Tool {
         },
     )
     .effect(Effect::Idempotent)
+    .needs_approval(approval)
     .spec(|spec| strict(spec).title("Write a file").sequential().uninterruptible())
 }
 
@@ -193,7 +198,7 @@ mod tests {
         let tool = write_file(Workspace::open(dir.path()).unwrap());
         let spec = tool.spec();
         assert_eq!((spec.effect, spec.sequential), (Effect::Idempotent, true));
-        assert!(matches!(spec.needs_approval, Approval::ByEffect));
+        assert!(matches!(spec.needs_approval, Approval::AlwaysIf(_)));
         assert!(
             spec.schema["properties"]
                 .as_object()

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::sessions::StoreArgs;
-use crate::options::{CommandOptions, MODELS_HELP};
+use crate::options::{CommandOptions, MODELS_HELP, protected_path};
 
 /// The default of `--addr`.
 pub(crate) const DEFAULT_ADDR: &str = "127.0.0.1:7777";
@@ -56,6 +56,10 @@ pub(crate) struct ServeArgs {
     pub(crate) no_agents_md: Option<bool>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    /// A protected file or directory that tools and commands may change, relative to a session's
+    /// directory; `.` for all. May be repeated.
+    #[arg(long, value_name = "PATH", value_parser = protected_path)]
+    pub(crate) unprotected: Vec<String>,
     #[command(flatten)]
     pub(crate) commands: CommandOptions,
 }

@@ -93,7 +93,7 @@ fn default_value(name: &str) -> Value {
         "pattern" => json!(Pattern::default()),
         "max_turns" => json!(Limits::default().turns),
         "approve" => json!(["read-only"]),
-        "readable" | "writable" | "serve.host" => json!([]),
+        "readable" | "writable" | "unprotected" | "serve.host" => json!([]),
         "models" => json!(default_models_file()),
         "store" => json!(default_store()),
         "serve.addr" => json!(DEFAULT_ADDR),

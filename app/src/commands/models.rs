@@ -24,8 +24,10 @@ pub(crate) fn models(args: &ModelsArgs, config: &Config) -> Result<u8, StartErro
         ));
         return Ok(EMPTY);
     }
-    let text = if args.json { json_lines(&models) } else { table(&models) };
-    output::after_write(output::text(&text))
+    output::after_write(match args.json {
+        true => output::data(&json_lines(&models)),
+        false => output::text(&table(&models)),
+    })
 }
 
 /// Returns an object per line, with null for unknown values.

@@ -69,6 +69,7 @@ fn server(args: &ServeArgs) -> Result<Server, StartError> {
     }
     let mut agents = CodingAgents::builder(models).commands(args.commands.commands());
     agents = args.root.iter().fold(agents, |agents, root| agents.root(root));
+    agents = args.unprotected.iter().fold(agents, |agents, path| agents.unprotected(path));
     if args.no_agents_md.unwrap_or_default() {
         agents = agents.no_agents_md();
     }

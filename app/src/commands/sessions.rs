@@ -6,7 +6,7 @@ use std::path::Path;
 
 use loopwright_core::SessionStore;
 use loopwright_core::event::Role;
-use loopwright_core::log::{SearchHit, SessionInfo};
+use loopwright_core::log::{Due, SearchHit, SessionInfo};
 use loopwright_core::message::MessageId;
 use loopwright_memory::{import, to_jsonl, to_markdown};
 
@@ -31,11 +31,16 @@ pub(crate) async fn sessions(args: &Sessions, config: &Config) -> Result<u8, Sta
     let store = &*open_store(config.store(args.store()))?;
     match args {
         Sessions::List { json, .. } => {
-            let print = |info: &SessionInfo| match json {
+            let mut listed = Vec::new();
+            for info in store.sessions().await? {
+                let in_use = info.run.is_some() && store.in_use(&info.id).await? == Some(true);
+                listed.push((info, in_use));
+            }
+            let print = |(info, in_use): &(SessionInfo, bool)| match json {
                 true => output::json_line(info),
-                false => print_session(info),
+                false => print_session(info, *in_use),
             };
-            after_write(store.sessions().await?.iter().try_for_each(print))
+            after_write(listed.iter().try_for_each(print))
         }
         Sessions::Show { session, json, .. } => {
             let info = existing(store, session).await?;
@@ -130,11 +135,19 @@ async fn fork(
     Ok(0)
 }
 
-fn print_session(info: &SessionInfo) -> io::Result<()> {
+/// Prints a line about a session. `in_use` says whether a process has the session open, if it has a
+/// run without an end.
+fn print_session(info: &SessionInfo, in_use: bool) -> io::Result<()> {
     let mut notes = Vec::new();
     notes.extend(wording::waiting(info.pending.len()));
-    if let Some(run) = info.run {
-        notes.push(format!("run {run} is in progress or was interrupted"));
+    match (info.due, info.run) {
+        (Some(Due::Interrupted), Some(run)) if in_use => {
+            notes.push(format!("run {run} is in progress"));
+        }
+        (Some(Due::Interrupted), Some(run)) => notes.push(format!("run {run} was interrupted")),
+        (Some(Due::Decision), _) => notes.push("a decision was not carried out yet".to_owned()),
+        (Some(_), _) => notes.push("a message was not answered yet".to_owned()),
+        _ => {}
     }
     if let Some((parent, entries)) = &info.parent {
         notes.push(format!("forked from {parent} at {entries}"));

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::environment::PREFIX;
-use crate::options::{Approve, Pattern, Thinking};
+use crate::options::{Approve, Pattern, Thinking, protected_path};
 
 /// Describes a setting. Its name is that of its flag, with `_` for `-`.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     Path,
     Paths,
     Names,
+    /// Paths in the directory to work in.
+    Protected,
     Address,
 }
 
@@ -64,6 +66,9 @@ pub(crate) const KEYS: &[Key] = &[
     own("unconfined", Kind::Switch, "whether commands are confined"),
     own("readable", Kind::Paths, "what commands can read"),
     own("writable", Kind::Paths, "what commands can write"),
+    own("unprotected", Kind::Protected, "which files that your own tools run can be changed"),
+    own("max_memory", Kind::Count, "how much memory commands use"),
+    own("max_disk", Kind::Count, "how much disk commands use"),
     own("store", Kind::Path, "where conversations are stored"),
     own("serve.addr", Kind::Address, SERVER_RISK),
     own("serve.root", Kind::Paths, SERVER_RISK),
@@ -98,6 +103,9 @@ impl Kind {
             Kind::Path => "a path in quotes".into(),
             Kind::Paths => "a list of paths, such as [\"/opt/tool\"]".into(),
             Kind::Names => "a list of names, such as [\"my.host\"]".into(),
+            Kind::Protected => {
+                "a list of protected paths, such as [\".vscode\"], or \".\" for all".into()
+            }
             Kind::Address => "an address and a port, such as \"127.0.0.1:7777\"".into(),
         }
     }
@@ -119,6 +127,11 @@ impl Kind {
             Kind::Approvals => list(value, |tool| json!(Approve::of(tool)))?,
             Kind::Paths => list(value, path)?,
             Kind::Names => list(value, |name| json!(name))?,
+            Kind::Protected => {
+                let all = list(value, |path| json!(protected_path(path).ok()))?;
+                Some(all)
+                    .filter(|all| all.as_array().is_some_and(|all| !all.contains(&json!(null))))?
+            }
         })
     }
 
@@ -133,7 +146,7 @@ impl Kind {
             },
             Kind::Count => text.parse::<u64>().map_or_else(|_| json!(text), |count| json!(count)),
             Kind::Paths => json!(std::env::split_paths(text).collect::<Vec<_>>()),
-            Kind::Approvals | Kind::Names => {
+            Kind::Approvals | Kind::Names | Kind::Protected => {
                 json!(text.split(',').map(str::trim).collect::<Vec<_>>())
             }
             _ => json!(text),
@@ -198,6 +211,10 @@ mod tests {
         assert_eq!(read(Kind::Paths, json!(["/a", 1])), None);
         assert_eq!(read(Kind::Paths, json!("/a")), Some(json!(["/a"])));
         assert_eq!(read(Kind::Approvals, json!("all")), Some(json!(["all"])));
+        assert_eq!(read(Kind::Protected, json!([".vscode", "src"])), None);
+        for path in [".vscode", ".git", "./.git/hooks/", "."] {
+            assert_eq!(read(Kind::Protected, json!(path)), Some(json!([path])));
+        }
         assert_eq!(Kind::Count.read(&Kind::Count.of_variable("many"), None), None);
         assert_eq!(Kind::Switch.read(&Kind::Switch.of_variable("0"), None), Some(json!(false)));
         let paths = std::env::join_paths(["/a", "b"]).unwrap();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use loopwright_tools::{Commands, Workspace, WorkspaceError};
+use loopwright_tools::{Commands, Workspace, WorkspaceError, protected_paths};
 use serde::{Deserialize, Serialize};
 
 /// Describes the directory that tools work in.
@@ -22,6 +22,14 @@ pub(crate) struct WorkspaceOptions {
     #[arg(default_missing_value = "true")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) guard: Option<bool>,
+    /// A protected file or directory that tools and commands may change; `.` for all. May be
+    /// repeated.
+    ///
+    /// Protected are files that your own tools run or obey without asking you, such as `.git/hooks`
+    /// and `.envrc`: commands cannot change them, and file tools ask you whatever is approved.
+    #[arg(long, value_name = "PATH", value_parser = protected_path)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unprotected: Vec<String>,
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) commands: CommandOptions,
@@ -49,12 +57,32 @@ pub(crate) struct CommandOptions {
     #[arg(long, value_name = "PATH")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) writable: Vec<PathBuf>,
+    /// How many GiB of memory a command may use; three quarters of this machine's by default.
+    #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u32).range(1..))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_memory: Option<u32>,
+    /// By how many GiB the free space of a disk may shrink while a command runs; 32 by default.
+    #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u32).range(1..))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_disk: Option<u32>,
+}
+
+/// Returns a path whose protection can be lifted: one that is protected, or above such a path.
+pub(crate) fn protected_path(path: &str) -> Result<String, String> {
+    let wanted = path.trim_start_matches("./").trim_end_matches('/');
+    let is_at_or_above = |protected: &str| Path::new(protected).starts_with(wanted);
+    if path == "." || (!wanted.is_empty() && protected_paths().any(is_at_or_above)) {
+        return Ok(path.to_owned());
+    }
+    let all: Vec<&str> = protected_paths().collect();
+    Err(format!("it is not protected; give `.` for all, or one of: {}", all.join(", ")))
 }
 
 impl WorkspaceOptions {
     /// Opens the workspace.
     pub(crate) fn workspace(&self) -> Result<Workspace, WorkspaceError> {
         let workspace = Workspace::open(self.root.as_deref().unwrap_or(Path::new(".")))?;
+        let workspace = self.unprotected.iter().fold(workspace, Workspace::unprotected);
         Ok(if self.guard.unwrap_or_default() { workspace.guarded() } else { workspace })
     }
 
@@ -73,6 +101,10 @@ impl WorkspaceOptions {
         WorkspaceOptions {
             root: self.root.or(lower.root),
             guard: self.guard.or(lower.guard),
+            unprotected: match self.unprotected.is_empty() {
+                true => lower.unprotected,
+                false => self.unprotected,
+            },
             commands: self.commands.over(lower.commands),
         }
     }
@@ -88,6 +120,13 @@ impl CommandOptions {
         if self.unconfined.unwrap_or_default() {
             commands = commands.unconfined();
         }
+        let bytes = |gib: u32| u64::from(gib) << 30;
+        if let Some(gib) = self.max_memory {
+            commands = commands.max_memory(bytes(gib));
+        }
+        if let Some(gib) = self.max_disk {
+            commands = commands.max_disk(bytes(gib));
+        }
         let commands = self.readable.iter().fold(commands, Commands::readable);
         self.writable.iter().fold(commands, Commands::writable)
     }
@@ -102,6 +141,8 @@ impl CommandOptions {
             unconfined: self.unconfined.or(inherited),
             readable: if self.readable.is_empty() { lower.readable } else { self.readable },
             writable: if self.writable.is_empty() { lower.writable } else { self.writable },
+            max_memory: self.max_memory.or(lower.max_memory),
+            max_disk: self.max_disk.or(lower.max_disk),
         }
     }
 }

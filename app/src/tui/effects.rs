@@ -151,7 +151,15 @@ pub(crate) async fn send_input(
             Ok(texts) => Some(Outcome::TakenBack(texts)),
             Err(why) => Some(undelivered(String::new(), false)(why)),
         },
-        Effect::Abort => handle.abort().await.err().map(undelivered(String::new(), false)),
+        Effect::Abort(run) => {
+            let aborted = match run {
+                Some(run) => handle.abort_run(run).await,
+                None => handle.abort().await,
+            };
+            // A run that has ended needs no abort.
+            let failed = aborted.err().filter(|why| !matches!(why, InputError::NothingToAbort(_)));
+            failed.map(undelivered(String::new(), false))
+        }
         Effect::Decide { call, digest, decision } => {
             let why = handle.resolve(call.clone(), digest, decision).await.err()?.to_string();
             Some(Outcome::Refused { call, why })

@@ -134,7 +134,7 @@ impl Stage {
                 | Effect::Steer(_)
                 | Effect::FollowUp(_)
                 | Effect::TakeBack
-                | Effect::Abort
+                | Effect::Abort(_)
                 | Effect::Continue
                 | Effect::Compact(_)
                 | Effect::Decide { .. } => {

@@ -131,8 +131,7 @@ fn an_interrupted_run_goes_on_or_is_ended_by_a_prompt() {
         drop(request);
         let list = loopwright(&project, &["sessions", "list"]);
         assert!(
-            list.out.contains("run r1 is in progress or was interrupted")
-                && list.out.contains("Think"),
+            list.out.contains("(run r1 was interrupted)") && list.out.contains("Think"),
             "{list:?}"
         );
         let rest = if resume {

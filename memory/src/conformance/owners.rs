@@ -18,6 +18,7 @@ async fn exclusive(store: &dyn SessionStore) -> Checked {
     let rule = "while a session is open, opening it again returns InUse";
     let first = open_session(store, "owned").await?;
     expect_in_use(store.open("owned").await, rule)?;
+    expect_known_use(store, "owned", true).await?;
     append(&*first, 0, &[samples::remembered("first")]).await?;
     expect_in_use(store.open("owned").await, rule)?;
     expect_in_use(
@@ -36,6 +37,8 @@ async fn exclusive(store: &dyn SessionStore) -> Checked {
         "a session stays open until the last handle of its memory is dropped",
     )?;
     drop(clone);
+    expect_known_use(store, "owned", false).await?;
+    expect_known_use(store, "missing", false).await?;
     let next = open_session(store, "owned").await?;
     expect_eq_entries(
         &load(&*next, 0).await?,
@@ -43,6 +46,15 @@ async fn exclusive(store: &dyn SessionStore) -> Checked {
         "the next owner of a session loads all its entries",
     )?;
     append(&*next, 2, &[samples::remembered("third")]).await
+}
+
+async fn expect_known_use(store: &dyn SessionStore, session: &str, in_use: bool) -> Checked {
+    let rule = "`in_use` says whether a session is open, or that the store does not know it";
+    match store.in_use(session).await {
+        Ok(None) => Ok(()),
+        Ok(Some(known)) if known == in_use => Ok(()),
+        other => Err(broken(rule, format!("`{session}`: {other:?}"))),
+    }
 }
 
 async fn racing(store: &dyn SessionStore) -> Checked {

@@ -100,7 +100,8 @@ pub(super) fn awaiting(call: &str, tool: &str, time: u64) -> LogEntry {
 /// Returns the approval of a call.
 pub(super) fn approved(call: &str) -> LogEntry {
     let input = format!("approval of {call}").into();
-    LogEntry::Decided { input, call: call.into(), decision: Arc::new(Decision::Approve), by: None }
+    let decision = Arc::new(Decision::Approve);
+    LogEntry::Decided { input, call: call.into(), decision, by: None, time: 3 }
 }
 
 /// Returns the result of a call.
@@ -242,6 +243,7 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
         call: "c".into(),
         decision: Arc::new(decision),
         by: Some(ODD.into()),
+        time: u64::MAX,
     }));
     entries
 }

@@ -79,6 +79,17 @@ impl Folder {
         }
     }
 
+    /// Returns whether a session's file is locked.
+    pub(super) fn is_locked(&self, session: &str) -> Result<bool, MemoryError> {
+        // An opening must not fail because of the lock that is tried here.
+        let _changes = self.lock_changes()?;
+        match self.lock(session, false) {
+            Ok(_) | Err(MemoryError::NoSession(_)) => Ok(false),
+            Err(MemoryError::InUse(_)) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Flushes the list of files to disk.
     pub(super) fn sync(&self) -> Result<(), MemoryError> {
         private::sync_folder(&self.0).map_err(|e| failed("cannot be flushed to disk", &self.0, e))

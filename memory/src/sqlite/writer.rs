@@ -44,6 +44,9 @@ pub(super) enum Write {
     Fork { parent: i64, info: Box<SessionInfo>, json: Vec<String> },
     /// Deletes the session.
     Delete,
+    /// Changes nothing. Fails if the session has an owner that is alive. It is a job, so that
+    /// releases that were sent before it come first.
+    CheckFree,
 }
 
 /// Writes jobs until the channel is closed.
@@ -193,6 +196,7 @@ impl<'c> Writer<'c> {
                 self.fork(session, &job.session, *parent, (info, json))
             }
             Write::Delete => self.delete(&job.session),
+            Write::CheckFree => session.map_or(Ok(()), |session| self.ensure_free(&session)),
         }
     }
 

@@ -337,7 +337,7 @@ fn input(extra: &ExtraInput) -> InputEvent {
         InputKind::Steer(urgency) => InputEvent::Steer(prompt.urgency(urgency)),
         InputKind::FollowUp => InputEvent::FollowUp(prompt),
         InputKind::Request => InputEvent::UserRequest(prompt),
-        InputKind::Abort => InputEvent::Abort,
+        InputKind::Abort => InputEvent::Abort(AbortRequest::new()),
         InputKind::Compact => InputEvent::Compact(None),
     }
 }

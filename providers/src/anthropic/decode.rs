@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use loopwright_core::message::{StopReason, Usage};
 use loopwright_core::model::{BlockKind, ModelEvent};
+use serde_json::value::RawValue;
 
 use super::paused_turn::Transcript;
 use super::wire::REDACTED;
-use super::wire::{Block, Delta, Event};
+use super::wire::{Block, Counts, Delta, Event};
 use crate::answer_tool::is_answer;
 use crate::codec::{Decode, Progress};
 use crate::endpoint::Endpoint;
@@ -20,9 +21,10 @@ use crate::json::replace_lone_surrogates;
 /// Reads one Messages stream.
 ///
 /// The provider's own tools, their results and compactions are not part of the reply. A second
-/// `message_start` withdraws the first. Whether the model wants tools follows from the calls, not
-/// from the `stop_reason`. A turn that the provider paused continues with [`Decode::resume`], or
-/// else ends.
+/// `message_start` withdraws the first; blocks that it contains come before those of the stream,
+/// unless the stream repeats them. Whether the model wants tools follows from the calls, not from
+/// the `stop_reason`. A turn that the provider paused continues with [`Decode::resume`], or else
+/// ends.
 #[derive(Debug)]
 pub struct Decoder {
     writer: EventWriter,
@@ -30,6 +32,8 @@ pub struct Decoder {
     /// The index of the block in the frame.
     framed: u64,
     open: Vec<OpenBlock>,
+    /// The blocks of the `message_start`, as JSON, until it is known that no event repeats them.
+    held: Vec<String>,
     calls: bool,
     /// The raw blocks, for a turn that is paused.
     transcript: Transcript,
@@ -38,9 +42,11 @@ pub struct Decoder {
     /// The turn continues after a pause: the next `message_start` withdraws nothing.
     continues: bool,
     stop: String,
-    usage: Usage,
+    counts: Counts,
     /// The usage before a pause.
     used: Usage,
+    /// The tokens of the largest request before a pause.
+    max_total: u64,
 }
 
 /// An open block.
@@ -80,7 +86,7 @@ impl Decode for Decoder {
         }
         let body = self.transcript.resume(sent)?;
         (self.paused, self.continues) = (false, true);
-        self.used += take(&mut self.usage);
+        self.count();
         Some(body)
     }
 
@@ -107,13 +113,15 @@ impl Decoder {
             frame: EventTemplate::default(),
             framed: 0,
             open: Vec::new(),
+            held: Vec::new(),
             calls: false,
             transcript: Transcript::default(),
             paused: false,
             continues: false,
             stop: String::new(),
-            usage: Usage::default(),
+            counts: Counts::default(),
             used: Usage::default(),
+            max_total: 0,
         }
     }
 
@@ -134,12 +142,18 @@ impl Decoder {
 
     fn event(&mut self, event: Event<'_>, delta: Option<Delta<'_>>, data: &str, out: &mut Events) {
         let raw = event.delta.filter(|_| event.is_delta());
-        let usage = event.usage.map(|usage| *usage).or(event.message.and_then(|start| start.usage));
+        let (content, first_usage) =
+            event.message.map_or((None, None), |start| (start.content, start.usage));
+        let usage = event.usage.map(|usage| *usage).or(first_usage);
         match &*event.kind.0 {
-            "message_start" => self.begin(out),
+            "message_start" => self.begin(content, out),
             "content_block_start" => {
                 if let Some(block) = event.content_block {
-                    if self.transcript.len() == MAX_PARTS {
+                    if event.index.0 < self.held.len() as u64 {
+                        self.held.clear();
+                    }
+                    self.release(out);
+                    if self.transcript.len() >= MAX_PARTS {
                         return self.writer.fail_too_many("blocks", out);
                     }
                     self.transcript.begin(event.index.0, data);
@@ -157,6 +171,7 @@ impl Decoder {
             }
             "content_block_stop" => self.close(event.index.0, out),
             "message_delta" => {
+                self.release(out);
                 if let Some(delta) = delta.filter(|delta| !delta.stop_reason.0.is_empty()) {
                     self.stop = delta.stop_reason.0.into_owned();
                 }
@@ -168,7 +183,7 @@ impl Decoder {
                 }
                 self.stop = event.stop_reason.0.into_owned();
             }
-            "message_stop" => {}
+            "message_stop" => self.release(out),
             "error" => {
                 return self.writer.fail_with_payload(data, out);
             }
@@ -178,28 +193,41 @@ impl Decoder {
             _ => {}
         }
         if let Some(usage) = usage {
-            usage.merge_into(&mut self.usage);
+            self.counts.update(&usage);
         }
         match &*event.kind.0 {
-            "message_stop" if self.stop == "pause_turn" => self.pause(out),
+            "message_stop" if matches!(&*self.stop, "pause_turn" | "compaction") => self.pause(out),
             "message" | "message_stop" => self.end(out),
             _ => {}
         }
     }
 
     /// Starts the message; withdraws an earlier one, unless the turn continues.
-    fn begin(&mut self, out: &mut Events) {
+    fn begin(&mut self, content: Option<&RawValue>, out: &mut Events) {
         self.open.clear();
         self.transcript.clear();
         self.stop.clear();
+        let blocks = content.and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
+        self.held = blocks.into_iter().flatten().map(|block| block.get().to_owned()).collect();
         if take(&mut self.continues) {
             return;
         }
-        if self.writer.blocks > 0 {
-            out.push_back(ModelEvent::Withdrawn);
+        self.writer.withdraw(out);
+        (self.calls, self.counts, self.paused) = (false, Counts::default(), false);
+    }
+
+    /// Adds the blocks of the `message_start`.
+    fn release(&mut self, out: &mut Events) {
+        for (index, raw) in (0..).zip(take(&mut self.held)) {
+            if self.transcript.len() >= MAX_PARTS {
+                return self.writer.fail_too_many("blocks", out);
+            }
+            self.transcript.begin(index, &format!("{{\"content_block\":{raw}}}"));
+            if let Ok(block) = serde_json::from_str::<Block<'_>>(&raw) {
+                self.start(index, block, out);
+                self.close(index, out);
+            }
         }
-        (self.writer.blocks, self.calls, self.usage, self.paused) =
-            (0, false, Usage::default(), false);
     }
 
     fn start(&mut self, index: u64, opening: Block<'_>, out: &mut Events) {
@@ -211,7 +239,7 @@ impl Decoder {
                 id: opening.id.0.into_owned(),
                 name: opening.name.0.into_owned(),
             },
-            _ => return,
+            other => return self.writer.omit(other, false),
         };
         self.calls |= matches!(kind, BlockKind::ToolCall { .. });
         let redacted = if opening.data.0.is_empty() {
@@ -274,8 +302,16 @@ impl Decoder {
             _ => StopReason::Stop,
         };
         take(&mut self.open).into_iter().for_each(|open| open.end(out));
-        self.used += self.usage;
-        self.writer.done(stop, self.used, out);
+        self.count();
+        let outside = self.used.total().saturating_sub(self.max_total);
+        self.writer.done(stop, self.used.outside_context(outside), out);
+    }
+
+    /// Adds the usage of a message that has ended.
+    fn count(&mut self) {
+        let usage = take(&mut self.counts).usage();
+        self.used += usage;
+        self.max_total = self.max_total.max(usage.context());
     }
 }
 
@@ -294,138 +330,4 @@ fn push_delta(block: u32, text: &str, out: &mut Events) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn decode(payloads: &[&str]) -> Vec<String> {
-        let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
-        for payload in payloads {
-            decoder.decode(payload, &mut out);
-        }
-        decoder.finish(&mut out);
-        let short = |event| match event {
-            ModelEvent::BlockStart { block, kind: BlockKind::ToolCall { id, name } } => {
-                format!("{block}: {id} {name}")
-            }
-            ModelEvent::BlockStart { block, kind } => format!("{block}: {kind:?}"),
-            ModelEvent::Delta { block, delta } => format!("{block}+{delta}"),
-            ModelEvent::BlockEnd { block, signature } => {
-                format!("{block}.{}", signature.unwrap_or_default())
-            }
-            ModelEvent::Done { stop, .. } => format!("{stop:?}"),
-            ModelEvent::Error(error) => format!("{:?}", error.kind),
-            other => format!("{other:?}"),
-        };
-        out.into_iter().map(short).collect()
-    }
-
-    const BEGIN: &str =
-        r#"{"type":"message_start","message":{"content":[],"usage":{"input_tokens":3}}}"#;
-    const END: &str = r#"{"type":"message_stop"}"#;
-
-    fn start(index: u32, block: &str) -> String {
-        format!(r#"{{"type":"content_block_start","index":{index},"content_block":{block}}}"#)
-    }
-
-    fn delta(index: u32, delta: &str) -> String {
-        format!(r#"{{"type":"content_block_delta","index":{index},"delta":{delta}}}"#)
-    }
-
-    fn stop(index: u32) -> String {
-        format!(r#"{{"type":"content_block_stop","index":{index}}}"#)
-    }
-
-    fn finish(reason: &str) -> String {
-        format!(
-            r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}},
-                "usage":{{"output_tokens":2}}}}"#
-        )
-    }
-
-    #[test]
-    fn thinking_keeps_its_signature_and_what_the_provider_runs_is_left_out() {
-        let payloads = [
-            start(0, r#"{"type":"thinking","thinking":"","signature":""}"#),
-            delta(0, r#"{"type":"thinking_delta","thinking":"hm"}"#),
-            delta(0, r#"{"type":"signature_delta","signature":"s1"}"#),
-            delta(0, r#"{"type":"signature_delta","signature":"s2"}"#),
-            stop(0),
-            start(1, r#"{"type":"redacted_thinking","data":"d"}"#),
-            stop(1),
-            start(2, r#"{"type":"server_tool_use","id":"x","name":"web_search","input":{}}"#),
-            delta(2, r#"{"type":"input_json_delta","partial_json":"{}"}"#),
-            stop(2),
-            start(3, r#"{"type":"tool_use","id":"a","name":"f","input":{}}"#),
-            delta(3, r#"{"type":"input_json_delta","partial_json":""}"#),
-            stop(3),
-            finish("end_turn"),
-        ];
-        let all: Vec<&str> =
-            [BEGIN].into_iter().chain(payloads.iter().map(String::as_str)).chain([END]).collect();
-        let events = [
-            "0: Thinking",
-            "0+hm",
-            "0.s1s2",
-            "1: Thinking",
-            "1.redacted:d",
-            "2: a f",
-            "2+{}",
-            "2.",
-            "ToolCalls",
-        ];
-        assert_eq!(decode(&all), events);
-    }
-
-    #[test]
-    fn only_the_last_event_ends_a_reply() {
-        let text = start(0, r#"{"type":"text","text":"a"}"#);
-        assert_eq!(
-            decode(&[BEGIN, &text, &stop(0), &finish("end_turn")]).last().unwrap(),
-            "Network"
-        );
-        assert_eq!(
-            decode(&[BEGIN, &text, &finish("max_tokens"), END]),
-            ["0: Text", "0+a", "0.", "Length"]
-        );
-        assert_eq!(decode(&[BEGIN, &finish("refusal"), END]), ["ContentFilter"]);
-        assert_eq!(decode(&[BEGIN, END]), ["Protocol"]);
-        assert_eq!(
-            decode(&[BEGIN, &text, BEGIN, &text, &finish("end_turn"), END])[2..5],
-            ["Withdrawn", "0: Text", "0+a"]
-        );
-        let error =
-            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-        assert_eq!(decode(&[BEGIN, error, END]), ["Overloaded"]);
-        let whole =
-            r#"{"type":"message","content":[{"type":"text","text":"a"}],"stop_reason":"end_turn"}"#;
-        assert_eq!(decode(&[whole]), ["0: Text", "0+a", "0.", "Stop"]);
-    }
-
-    #[test]
-    fn more_blocks_than_any_model_writes_are_refused() {
-        let many: Vec<String> =
-            (0..=MAX_PARTS as u32).map(|at| start(at, r#"{"type":"text"}"#)).collect();
-        let all: Vec<&str> =
-            [BEGIN].into_iter().chain(many.iter().map(String::as_str)).chain([END]).collect();
-        let events = decode(&all);
-        assert_eq!((events.len(), events.last().unwrap().as_str()), (MAX_PARTS + 1, "Protocol"));
-    }
-
-    #[test]
-    fn only_a_paused_turn_goes_on() {
-        let (mut decoder, sent) = (Decoder::new(Endpoint::default()), br#"{"messages": [{}]}"#);
-        assert_eq!(decoder.resume(sent), None);
-        assert_eq!(decoder.transcript.pauses, 0, "nothing was made of it");
-        for payload in [BEGIN, &finish("pause_turn"), END] {
-            decoder.decode(payload, &mut Events::new());
-        }
-        assert!(decoder.resume(sent).is_some());
-    }
-
-    #[test]
-    fn a_ping_is_no_progress() {
-        let mut decoder = Decoder::new(Endpoint::default());
-        assert_eq!(decoder.decode(r#"{"type": "ping"}"#, &mut Events::new()), Progress::Waiting);
-        assert_eq!(decoder.decode(BEGIN, &mut Events::new()), Progress::Open);
-    }
-}
+mod tests;

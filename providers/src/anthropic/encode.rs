@@ -14,8 +14,10 @@ use serde_json::{Map, Value, json};
 use super::profile::Settings;
 use super::structured_output::Answer;
 use super::thinking::{Thinking, forces_tool, keeps_thinking, thought};
+use crate::attachment::{Attachment, instead_of};
 use crate::call_id::CallIds;
-use crate::json::{Fields, bytes, field, is_object, put};
+use crate::fields::Fields;
+use crate::json::{bytes, field, is_object, put};
 use crate::schema::{in_words, parameters};
 use crate::turns::{Names, write_turns};
 
@@ -48,16 +50,20 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     let ours = (!request.tools.is_empty())
         .then(|| request.tools.encode_once(CODEC, || tools(&request.tools)));
     fields.add_list("tools", answer.beside(ours));
-    match (&request.tool_choice, &answer) {
-        (_, Answer::Tool(_)) => fields.add("tool_choice", &json!({"type": "any"})),
-        _ if request.tools.is_empty() => {}
-        (ToolChoice::None, _) => fields.add("tool_choice", &json!({"type": "none"})),
-        _ if !settings.profile.forces => {}
-        (ToolChoice::Required, _) => fields.add("tool_choice", &json!({"type": "any"})),
-        (ToolChoice::Tool(name), _) => {
-            fields.add("tool_choice", &json!({"type": "tool", "name": name}))
+    let mut choice = tool_choice(request, settings, &answer);
+    if settings.has_part("tool_choice") {
+        let has_tools = !request.tools.is_empty() || settings.options.contains_key("tools");
+        match &choice {
+            None if has_tools => choice = Some(json!({"type": "auto"})),
+            Some(choice) if choice["type"] != "none" => {}
+            _ => fields.omit("tool_choice"),
         }
-        _ => {}
+    }
+    if let Some(choice) = choice {
+        fields.add("tool_choice", &choice);
+    }
+    if thinking == Thinking::Off && settings.has_part("thinking") {
+        fields.omit("thinking");
     }
     if let Some(field) = thinking.field(settings) {
         fields.add("thinking", &field);
@@ -76,9 +82,23 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     {
         fields.add("temperature", &temperature.clamp(0.0, 1.0));
     }
-    fields.add_options(&["model", "messages", "tools", "stream"]);
+    ["model", "messages", "stream"].into_iter().for_each(|name| fields.omit(name));
+    fields.add_options();
     body.extend_from_slice(b",\"stream\":true}");
     body
+}
+
+/// Returns the value of `tool_choice`; `None` if the model decides, or has no tools.
+fn tool_choice(request: &ChatRequest, settings: &Settings, answer: &Answer) -> Option<Value> {
+    let forces = settings.profile.forces;
+    match &request.tool_choice {
+        _ if matches!(answer, Answer::Tool(_)) => Some(json!({"type": "any"})),
+        _ if request.tools.is_empty() => None,
+        ToolChoice::None => Some(json!({"type": "none"})),
+        ToolChoice::Required if forces => Some(json!({"type": "any"})),
+        ToolChoice::Tool(name) if forces => Some(json!({"type": "tool", "name": name})),
+        _ => None,
+    }
 }
 
 fn system(request: &ChatRequest, cache: bool, answer: &Answer) -> Vec<Value> {
@@ -120,7 +140,7 @@ fn messages(body: &mut Vec<u8>, request: &ChatRequest, settings: &Settings) {
 fn forced_tool_instruction(request: &ChatRequest, settings: &Settings) -> Option<String> {
     let asked = !settings.profile.forces
         && forces_tool(request)
-        && !settings.options.contains_key("tool_choice");
+        && settings.option("tool_choice", "type").is_none();
     match &request.tool_choice {
         ToolChoice::Tool(name) if asked => {
             Some(format!("(Answer with a call of the tool `{name}`.)"))
@@ -153,13 +173,18 @@ fn joined(blocks: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     blocks.collect::<Vec<_>>().join(&b',')
 }
 
-/// Encodes a text or an image; `None` for blank text, which the API refuses.
+/// Encodes a text, an image or a document; `None` for blank text, which the API refuses.
 fn content_block(part: &Content) -> Option<Value> {
     match part {
         Content::Text { text } => text_block(text),
         Content::Image { media_type, data } => {
-            Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type,
-                "data": data}}))
+            let (kind, media_type) = match Attachment::of(media_type) {
+                Attachment::Image => ("image", &**media_type),
+                Attachment::Pdf => ("document", "application/pdf"),
+                Attachment::Other => return text_block(&instead_of(media_type)),
+            };
+            let source = json!({"type": "base64", "media_type": media_type, "data": data});
+            Some(json!({"type": kind, "source": source}))
         }
         _ => None,
     }

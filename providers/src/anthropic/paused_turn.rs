@@ -1,5 +1,5 @@
-//! A turn that the provider pauses while it runs its own tools: the blocks so far are sent back,
-//! and the turn continues.
+//! A turn that the provider pauses while it runs its own tools, or after it has compacted the
+//! conversation: the blocks so far are sent back, and the turn continues.
 
 use std::collections::BTreeMap;
 
@@ -105,8 +105,9 @@ impl Block {
             content_block: Map<String, Value>,
         }
         let Start { content_block: mut block } = serde_json::from_str(&self.start).ok()?;
+        let text = if block.get("type")? == "compaction" { "content" } else { "text" };
         for (key, more) in
-            [("text", self.text), ("thinking", self.thinking), ("signature", self.signature)]
+            [(text, self.text), ("thinking", self.thinking), ("signature", self.signature)]
         {
             match block.get_mut(key) {
                 Some(Value::String(start)) => start.push_str(&more),

@@ -30,16 +30,17 @@ impl Answer {
         let Some(output) = &request.output else {
             return Answer::Free;
         };
-        let own = |name| settings.options.contains_key(name);
         if settings.profile.answers == Answers::Schema
-            && !own("output_config")
+            && settings.option("output_config", "format").is_none()
             && let Some(schema) = closed(&output.schema)
         {
             return Answer::Schema(schema);
         }
         // A forced tool excludes thinking, and the arguments of a tool are an object.
         let free = settings.profile.forces && request.tool_choice == ToolChoice::Auto;
-        let free = free && !own("tool_choice") && !own("thinking");
+        let free = free
+            && settings.option("tool_choice", "type").is_none()
+            && settings.option("thinking", "type").is_none();
         tool(output, "input_schema").filter(|_| free && !thinks).map_or(Answer::Words, Answer::Tool)
     }
 

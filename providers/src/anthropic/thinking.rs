@@ -29,13 +29,21 @@ pub(super) fn forces_tool(request: &ChatRequest) -> bool {
 impl Thinking {
     /// Returns what the request asks for, as far as the provider allows it: a forced tool excludes
     /// thinking; with a budget, so does a turn that this model did not start with thinking. The
-    /// user's own option takes precedence.
+    /// user's own option takes precedence if it asks for another kind of thinking.
     pub(super) fn of(request: &ChatRequest, settings: &Settings) -> Thinking {
-        if settings.profile.forces && forces_tool(request)
-            || settings.options.contains_key("thinking")
-        {
+        if settings.profile.forces && forces_tool(request) {
             return Thinking::Off;
         }
+        let thinking = Thinking::of_level(request, settings);
+        match settings.options.get("thinking") {
+            Some(own) if !settings.has_part("thinking") && own["type"] != thinking.kind() => {
+                Thinking::Off
+            }
+            _ => thinking,
+        }
+    }
+
+    fn of_level(request: &ChatRequest, settings: &Settings) -> Thinking {
         let (tokens, effort) = match request.thinking {
             ThinkingLevel::Off => return Thinking::Off,
             ThinkingLevel::Minimal => (MIN_BUDGET_TOKENS, "low"),
@@ -60,12 +68,22 @@ impl Thinking {
         }
     }
 
+    /// Returns the type of the `thinking` field; empty for none.
+    fn kind(self) -> &'static str {
+        match self {
+            Thinking::Off => "",
+            Thinking::Budget(_) => "enabled",
+            Thinking::Effort(_) => "adaptive",
+        }
+    }
+
     /// Returns the value of the `thinking` field.
     pub(super) fn field(self, settings: &Settings) -> Option<Value> {
+        let kind = self.kind();
         match self {
             Thinking::Off => settings.profile.off.map(|off| json!({"type": off})),
-            Thinking::Budget(tokens) => Some(json!({"type": "enabled", "budget_tokens": tokens})),
-            Thinking::Effort(_) => Some(json!({"type": "adaptive", "display": "summarized"})),
+            Thinking::Budget(tokens) => Some(json!({"type": kind, "budget_tokens": tokens})),
+            Thinking::Effort(_) => Some(json!({"type": kind, "display": "summarized"})),
         }
     }
 

@@ -16,8 +16,8 @@ pub(super) struct Event<'a> {
     pub(super) kind: Text<'a>,
     #[serde(default)]
     pub(super) index: Count,
-    #[serde(default)]
-    pub(super) message: Option<Box<Start>>,
+    #[serde(borrow, default)]
+    pub(super) message: Option<Box<Start<'a>>>,
     #[serde(borrow, default)]
     pub(super) content_block: Option<Box<Block<'a>>>,
     #[serde(borrow, default)]
@@ -46,7 +46,10 @@ impl Event<'_> {
 
 /// The start of a message.
 #[derive(Deserialize)]
-pub(super) struct Start {
+pub(super) struct Start<'a> {
+    /// Blocks that are complete already.
+    #[serde(borrow, default)]
+    pub(super) content: Option<&'a RawValue>,
     #[serde(default)]
     pub(super) usage: Option<RawUsage>,
 }
@@ -76,7 +79,8 @@ pub(super) struct Block<'a> {
 /// A fragment of a block, or an update of the message.
 #[derive(Deserialize)]
 pub(super) struct Delta<'a> {
-    #[serde(borrow, default)]
+    /// The text, or the summary of a compaction.
+    #[serde(borrow, default, alias = "content")]
     pub(super) text: Text<'a>,
     #[serde(borrow, default)]
     pub(super) thinking: Text<'a>,
@@ -92,7 +96,7 @@ pub(super) struct Delta<'a> {
 }
 
 /// Token counts so far, as reported; a missing field has not changed.
-#[derive(Deserialize, Default, Clone, Copy)]
+#[derive(Deserialize, Default)]
 pub(super) struct RawUsage {
     #[serde(default)]
     input_tokens: Option<Count>,
@@ -103,7 +107,21 @@ pub(super) struct RawUsage {
     #[serde(default)]
     cache_creation_input_tokens: Option<Count>,
     #[serde(default)]
+    cache_creation: Option<CacheCreation>,
+    #[serde(default)]
     output_tokens_details: Option<OutputDetails>,
+    /// The requests that the provider made for the reply, if it made several: to compact the
+    /// conversation, or to ask an adviser or a second model. The other counts are those of the
+    /// reply itself, and each of these is charged.
+    #[serde(default)]
+    iterations: Option<Vec<RawUsage>>,
+}
+
+/// The breakdown of the tokens written to the cache.
+#[derive(Deserialize, Default, Clone, Copy)]
+struct CacheCreation {
+    #[serde(default)]
+    ephemeral_1h_input_tokens: Count,
 }
 
 /// The breakdown of the output tokens.
@@ -114,8 +132,8 @@ struct OutputDetails {
 }
 
 impl RawUsage {
-    /// Updates `usage` with these counts.
-    pub(super) fn merge_into(self, usage: &mut Usage) {
+    /// Updates `usage` with the counts of the reply itself.
+    fn update(&self, usage: &mut Usage) {
         let put = |into: &mut u64, count: Option<Count>| {
             if let Some(Count(count)) = count {
                 *into = count;
@@ -125,10 +143,96 @@ impl RawUsage {
         put(&mut usage.output, self.output_tokens);
         put(&mut usage.cache_read, self.cache_read_input_tokens);
         put(&mut usage.cache_write, self.cache_creation_input_tokens);
-        put(
-            &mut usage.reasoning,
-            self.output_tokens_details.map(|details| details.thinking_tokens),
-        );
+        let cache_write_1h = self.cache_creation.map(|creation| creation.ephemeral_1h_input_tokens);
+        put(&mut usage.cache_write_1h, cache_write_1h);
+        let reasoning = self.output_tokens_details.map(|details| details.thinking_tokens);
+        put(&mut usage.reasoning, reasoning);
+        usage.cache_write_1h = usage.cache_write_1h.min(usage.cache_write);
         usage.reasoning = usage.reasoning.min(usage.output);
+    }
+}
+
+/// The counts of a message so far.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Counts {
+    /// Those of the reply itself.
+    reply: Usage,
+    /// The sum of all requests, if the provider made several.
+    all: Usage,
+    /// The tokens of the one with the most.
+    max_total: u64,
+}
+
+impl Counts {
+    pub(super) fn update(&mut self, raw: &RawUsage) {
+        raw.update(&mut self.reply);
+        let Some(iterations) = &raw.iterations else {
+            return;
+        };
+        (self.all, self.max_total) = Default::default();
+        for iteration in iterations {
+            let mut usage = Usage::default();
+            iteration.update(&mut usage);
+            self.all += usage;
+            self.max_total = self.max_total.max(usage.total());
+        }
+    }
+
+    /// Returns the tokens of all requests, and no less than those of the reply.
+    pub(super) fn usage(&self) -> Usage {
+        let Counts { reply, all, .. } = self;
+        let usage = Usage::new(all.input.max(reply.input), all.output.max(reply.output))
+            .cache(all.cache_read.max(reply.cache_read), all.cache_write.max(reply.cache_write))
+            .cache_write_1h(all.cache_write_1h.max(reply.cache_write_1h))
+            .reasoning(all.reasoning.max(reply.reasoning));
+        let max_total = self.max_total.max(reply.total());
+        usage.outside_context(usage.total().saturating_sub(max_total))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(reports: &[&str]) -> Usage {
+        let mut counts = Counts::default();
+        for report in reports {
+            counts.update(&serde_json::from_str(report).unwrap());
+        }
+        counts.usage()
+    }
+
+    #[test]
+    fn each_request_that_the_provider_made_for_a_reply_is_counted() {
+        let compacted = r#"{"input_tokens": 612, "output_tokens": 2819, "iterations": [
+            {"type": "compaction", "input_tokens": 60385, "output_tokens": 522},
+            {"type": "message", "input_tokens": 612, "output_tokens": 2819}]}"#;
+        let sum = Usage::new(60_997, 3341).outside_context(612 + 2819);
+        assert_eq!(usage(&[r#"{"input_tokens": 9, "output_tokens": 1}"#, compacted]), sum);
+        assert_eq!(sum.context(), 60_385 + 522);
+        let later = r#"{"output_tokens": 2819}"#;
+        assert_eq!(usage(&[compacted, later]), sum, "a later report does not hide them");
+        let advised = r#"{"input_tokens": 10, "output_tokens": 30, "cache_read_input_tokens": 5,
+            "iterations": [
+            {"type": "message", "input_tokens": 10, "output_tokens": 20,
+             "cache_read_input_tokens": 5},
+            {"type": "advisor_message", "model": "other", "input_tokens": 40, "output_tokens": 9},
+            {"type": "message", "input_tokens": 40, "output_tokens": 10}]}"#;
+        let sum = Usage::new(90, 39).cache(5, 0).outside_context(84);
+        assert_eq!(usage(&[advised]), sum);
+        let fewer = r#"{"input_tokens": 10, "output_tokens": 30, "iterations": [
+            {"input_tokens": 1, "output_tokens": 1}]}"#;
+        assert_eq!(usage(&[fewer]), Usage::new(10, 30), "never less than the reply itself");
+        let none = r#"{"input_tokens": 10, "output_tokens": 30, "iterations": []}"#;
+        assert_eq!(usage(&[none]), Usage::new(10, 30));
+    }
+
+    #[test]
+    fn what_the_cache_keeps_for_an_hour_is_counted() {
+        let written = r#"{"input_tokens": 1, "output_tokens": 2, "cache_creation_input_tokens": 9,
+            "cache_creation": {"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 7}}"#;
+        let counted = Usage::new(1, 2).cache(0, 9).cache_write_1h(7);
+        assert_eq!(usage(&[written]), counted);
+        assert_eq!(usage(&[written, r#"{"output_tokens": 3}"#]).cache_write_1h, 7);
     }
 }

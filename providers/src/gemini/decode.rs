@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::arguments::Arguments;
 use super::wire::SYNTHETIC_ID;
-use super::wire::{Chunk, Feedback, FunctionCall, Part, RawUsage};
+use super::wire::{Chunk, Feedback, FunctionCall, Media, Part, RawUsage};
 use crate::answer_tool::is_answer;
 use crate::codec::{Decode, Progress};
 use crate::endpoint::Endpoint;
@@ -131,13 +131,23 @@ impl Decoder {
     }
 
     fn part(&mut self, part: Part<'_>, response: &str, out: &mut Events) {
-        self.answered |= part.inline_data.is_some();
+        if let Some(raw) = part.inline_data {
+            self.media(raw);
+        }
         let kind = if part.is_thought() { BlockKind::Thinking } else { BlockKind::Text };
         if let Some(call) = part.function_call {
             self.call(*call, &part.thought_signature.0, response, out);
         } else if let Some(text) = part.text {
             self.prose(kind, text.0.into_owned(), &part.thought_signature.0, out);
         }
+    }
+
+    /// Records an image or another file, which is not part of the reply.
+    fn media(&mut self, raw: &RawValue) {
+        let media: Media<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
+        let name = if media.mime_type.0.is_empty() { "a file" } else { &media.mime_type.0 };
+        self.writer.omit(name, true);
+        self.answered = true;
     }
 
     /// Appends text or thinking: to the open block if it is of this kind, else to a new one. A

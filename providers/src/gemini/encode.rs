@@ -8,14 +8,15 @@ use loopwright_core::message::{
 };
 use loopwright_core::model::{ChatRequest, ThinkingLevel, ToolChoice};
 use loopwright_core::tool::ToolList;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::profile::Settings;
 use super::profile::Thinks;
 use super::wire::SYNTHETIC_ID;
 use crate::answer_tool::{tool, with};
 use crate::call_id::CallIds;
-use crate::json::{Fields, bytes, field, is_object, put};
+use crate::fields::Fields;
+use crate::json::{bytes, decimal, field, is_object, put};
 use crate::schema::{in_words, parameters};
 use crate::turns::{Names, write_turns};
 
@@ -25,8 +26,6 @@ const NAMES: Names =
     Names { model: "model", parts: "parts", first: r#"{"text":"(the conversation goes on)"}"# };
 /// Replaces the signature of a call that another model wrote, as documented for Gemini 3.
 const PLACEHOLDER: &str = "skip_thought_signature_validator";
-/// The field in which the user's options are merged with the request's.
-const CONFIG: &str = "generationConfig";
 
 /// Returns the body of `request` as JSON.
 pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
@@ -41,8 +40,8 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     let asked = request.output.as_ref().filter(|_| !by_schema);
     // If the schema field is refused together with tools, an additional tool takes the answer,
     // unless the request forces a tool.
-    let free =
-        request.tool_choice == ToolChoice::Auto && !settings.options.contains_key("toolConfig");
+    let free = request.tool_choice == ToolChoice::Auto
+        && settings.option("toolConfig", "functionCallingConfig").is_none();
     let by_tool = asked.filter(|_| free).and_then(|output| tool(output, "parametersJsonSchema"));
     let words = asked.filter(|_| by_tool.is_none()).map(|output| in_words(&output.schema));
     let texts = [Some(&*request.system).filter(|text| !text.trim().is_empty()), words.as_deref()];
@@ -71,43 +70,30 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         fields.add("toolConfig", &json!({"functionCallingConfig": mode}));
     }
     let config = config(request, settings, by_schema);
-    if let Some((_comma, fields)) = config.split_first() {
-        body.extend_from_slice(b",\"generationConfig\":{");
-        body.extend_from_slice(fields);
-        body.push(b'}');
+    if !config.is_empty() {
+        fields.add("generationConfig", &config);
     }
-    Fields::new(&mut body, &settings.options).add_options(&["contents", "tools", CONFIG]);
+    fields.omit("contents");
+    fields.add_options();
     body.push(b'}');
     body
 }
 
-/// Encodes the fields of the `generationConfig`, each after a comma. The user's own take
-/// precedence.
-fn config(request: &ChatRequest, settings: &Settings, by_schema: bool) -> Vec<u8> {
-    let mut config = Vec::new();
-    let own = settings.options.get(CONFIG).and_then(Value::as_object);
-    let ours = |name| own.is_none_or(|own| !own.contains_key(name));
-    if let Some(max_tokens) = request.max_tokens.filter(|_| ours("maxOutputTokens")) {
-        field(&mut config, "maxOutputTokens", &max_tokens);
+/// Returns the fields of the `generationConfig`.
+fn config(request: &ChatRequest, settings: &Settings, by_schema: bool) -> Map<String, Value> {
+    let mut config = Map::new();
+    if let Some(max_tokens) = request.max_tokens {
+        config.insert("maxOutputTokens".into(), max_tokens.into());
     }
-    if let Some(temperature) = request.temperature.filter(|_| ours("temperature")) {
-        field(&mut config, "temperature", &temperature);
+    if let Some(temperature) = request.temperature {
+        config.insert("temperature".into(), decimal(temperature));
     }
-    if let Some(thinking) =
-        thinking(request, settings.profile.thinks).filter(|_| ours("thinkingConfig"))
-    {
-        field(&mut config, "thinkingConfig", &thinking);
+    if let Some(thinking) = thinking(request, settings.profile.thinks) {
+        config.insert("thinkingConfig".into(), thinking);
     }
-    if let Some(output) =
-        request.output.as_ref().filter(|_| by_schema && ours("responseJsonSchema"))
-    {
-        if ours("responseMimeType") {
-            field(&mut config, "responseMimeType", "application/json");
-        }
-        field(&mut config, "responseJsonSchema", &output.schema);
-    }
-    for (name, value) in own.into_iter().flatten() {
-        field(&mut config, name, value);
+    if let Some(output) = request.output.as_ref().filter(|_| by_schema) {
+        config.insert("responseMimeType".into(), "application/json".into());
+        config.insert("responseJsonSchema".into(), output.schema.clone());
     }
     config
 }

@@ -82,8 +82,18 @@ pub(super) struct Part<'a> {
     pub(super) thought_signature: Text<'a>,
     #[serde(borrow, default)]
     pub(super) function_call: Option<Box<FunctionCall<'a>>>,
-    #[serde(default)]
-    pub(super) inline_data: Option<IgnoredAny>,
+    /// An image or another file, inline or by its address: parsed in a second step, because most
+    /// parts have none.
+    #[serde(borrow, default, alias = "fileData")]
+    pub(super) inline_data: Option<&'a RawValue>,
+}
+
+/// An image or another file. Its data is skipped.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Media<'a> {
+    #[serde(borrow, default)]
+    pub(super) mime_type: Text<'a>,
 }
 
 impl Part<'_> {

@@ -14,8 +14,10 @@ use serde_json::{Value, json};
 use super::details;
 use super::profile::Settings;
 use super::profile::{Answers, Asks, Profile, Replay, Temperature};
+use crate::attachment::{Attachment, PDF_NAME, instead_of};
 use crate::call_id::CallIds;
-use crate::json::{Fields, bytes, field, is_object, put};
+use crate::fields::Fields;
+use crate::json::{bytes, field, is_object, put};
 use crate::schema::{in_words, parameters};
 use crate::strict::strict_parameters;
 use crate::tool_result_pairing::pair_tool_results;
@@ -73,7 +75,8 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     if settings.profile.ask_usage {
         fields.add("stream_options", &json!({"include_usage": true}));
     }
-    fields.add_options(&["model", "messages", "tools", "stream"]);
+    ["model", "messages", "stream"].into_iter().for_each(|name| fields.omit(name));
+    fields.add_options();
     body.extend_from_slice(b",\"stream\":true}");
     body
 }
@@ -258,8 +261,17 @@ fn user_message(user: &UserMessage) -> Vec<u8> {
 fn content_part(part: &Content) -> Option<Value> {
     match part {
         Content::Text { text } => Some(json!({"type": "text", "text": text})),
-        Content::Image { media_type, data } => Some(json!({"type": "image_url",
-                "image_url": {"url": format!("data:{media_type};base64,{data}")}})),
+        Content::Image { media_type, data } => Some(match Attachment::of(media_type) {
+            Attachment::Image => {
+                let url = format!("data:{media_type};base64,{data}");
+                json!({"type": "image_url", "image_url": {"url": url}})
+            }
+            Attachment::Pdf => {
+                let url = format!("data:application/pdf;base64,{data}");
+                json!({"type": "file", "file": {"filename": PDF_NAME, "file_data": url}})
+            }
+            Attachment::Other => json!({"type": "text", "text": instead_of(media_type)}),
+        }),
         _ => None,
     }
 }

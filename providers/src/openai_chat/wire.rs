@@ -86,6 +86,24 @@ pub(super) struct Delta<'a> {
     pub(super) refusal: Rare<'a>,
     #[serde(borrow, default)]
     pub(super) tool_calls: Option<Box<[CallDelta<'a>]>>,
+    /// The only call, in the form that preceded `tool_calls`.
+    #[serde(borrow, default)]
+    pub(super) function_call: Option<Box<Function<'a>>>,
+    #[serde(borrow, default)]
+    pub(super) images: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) audio: Option<&'a RawValue>,
+}
+
+impl Delta<'_> {
+    /// Returns the names of the media that the delta contains.
+    pub(super) fn media(&self) -> impl Iterator<Item = &'static str> {
+        let has = |raw: Option<&RawValue>| {
+            raw.is_some_and(|raw| !matches!(raw.get(), "null" | "[]" | "{}" | "\"\""))
+        };
+        let all = [("image", has(self.images)), ("audio", has(self.audio))];
+        all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name)
+    }
 }
 
 /// Signed or encrypted reasoning, which most servers lack: parsed in a second step.
@@ -186,10 +204,19 @@ pub(super) enum Content<'a> {
 /// A part of the content.
 #[derive(Deserialize)]
 pub(super) struct Part<'a> {
+    #[serde(borrow, rename = "type", default)]
+    pub(super) kind: Text<'a>,
     #[serde(borrow, default)]
     pub(super) text: Text<'a>,
     #[serde(borrow, default)]
     pub(super) thinking: Content<'a>,
+}
+
+impl Part<'_> {
+    /// Returns whether the part is an image or another file.
+    pub(super) fn is_media(&self) -> bool {
+        ["image", "audio", "video", "file"].iter().any(|media| self.kind.0.contains(media))
+    }
 }
 
 impl Content<'_> {

@@ -110,8 +110,8 @@ impl Decoder {
                 self.writer.fail_with_payload(data, out);
             }
             "response.created" if !self.items.is_empty() => {
-                out.push_back(ModelEvent::Withdrawn);
-                (self.writer.blocks, self.usage) = (0, Usage::default());
+                self.writer.withdraw(out);
+                self.usage = Usage::default();
                 self.items.clear();
             }
             "response.output_item.added" => {
@@ -166,7 +166,11 @@ impl Decoder {
                 BlockKind::ToolCall { id: id.to_string(), name: item.name.0.to_string() }
             }
             // A text starts with its first delta: some messages have no text.
-            ItemKind::Text | ItemKind::Other => return at,
+            ItemKind::Text => return at,
+            ItemKind::Other => {
+                self.writer.omit(&item.kind.0, item.kind.0 == "image_generation_call");
+                return at;
+            }
         };
         self.start(at, block_kind, out);
         at

@@ -17,8 +17,10 @@ use super::profile::Reasons;
 use super::profile::Settings;
 use super::wire::Item;
 use super::wire::PHASE;
+use crate::attachment::{Attachment, PDF_NAME, instead_of};
 use crate::call_id::CallIds;
-use crate::json::{Fields, bytes, field, is_object, put};
+use crate::fields::Fields;
+use crate::json::{bytes, is_object, put};
 use crate::schema::parameters;
 use crate::strict::strict_parameters;
 use crate::tool_result_pairing::pair_tool_results;
@@ -37,13 +39,13 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     let mut body = Vec::with_capacity(4096);
     body.extend_from_slice(b"{\"model\":");
     put(&mut body, &settings.model);
-    if !request.system.is_empty() {
-        field(&mut body, "instructions", &request.system);
-    }
     body.extend_from_slice(b",\"input\":[");
     input(&mut body, request, settings);
     body.push(b']');
     let mut fields = Fields::new(&mut body, &settings.options);
+    if !request.system.is_empty() {
+        fields.add("instructions", &request.system);
+    }
     tools(&mut fields, request);
     match profile.effort(request.thinking) {
         Some(effort) if request.thinking == ThinkingLevel::Off => {
@@ -63,8 +65,8 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         fields.add("max_output_tokens", &max.max(MIN_OUTPUT_TOKENS));
     }
     // It is not known whether a user's own effort allows a temperature.
-    let takes =
-        profile.takes_temperature(request.thinking) && !settings.options.contains_key("reasoning");
+    let takes = profile.takes_temperature(request.thinking)
+        && settings.option("reasoning", "effort").is_none();
     if let Some(temperature) = request.temperature.filter(|_| takes) {
         fields.add("temperature", &temperature);
     }
@@ -72,7 +74,8 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
         fields.add("prompt_cache_key", &request.session);
     }
     fields.add("store", &false);
-    fields.add_options(&["model", "input", "tools", "stream"]);
+    ["model", "input", "stream"].into_iter().for_each(|name| fields.omit(name));
+    fields.add_options();
     body.extend_from_slice(b",\"stream\":true}");
     body
 }
@@ -120,9 +123,17 @@ fn content(content: &[Content]) -> Vec<Value> {
         Content::Text { text } => {
             (!text.is_empty()).then(|| json!({"type": "input_text", "text": text}))
         }
-        Content::Image { media_type, data } => Some(
-            json!({"type": "input_image", "image_url": format!("data:{media_type};base64,{data}")}),
-        ),
+        Content::Image { media_type, data } => Some(match Attachment::of(media_type) {
+            Attachment::Image => {
+                let url = format!("data:{media_type};base64,{data}");
+                json!({"type": "input_image", "image_url": url})
+            }
+            Attachment::Pdf => {
+                let url = format!("data:application/pdf;base64,{data}");
+                json!({"type": "input_file", "filename": PDF_NAME, "file_data": url})
+            }
+            Attachment::Other => json!({"type": "input_text", "text": instead_of(media_type)}),
+        }),
         _ => None,
     });
     parts.collect()

@@ -204,7 +204,7 @@ fn open_turn_begins_with_a_thought(messages: &[Value]) -> bool {
 fn content_block(wrong: &mut Wrong, path: &str, block: &Value, role: &str) {
     let kind = block["type"].as_str().unwrap_or_default();
     let says = match kind {
-        "image" | "tool_result" => "user",
+        "image" | "document" | "tool_result" => "user",
         "thinking" | "redacted_thinking" | "tool_use" | "server_tool_use" => "assistant",
         _ => role,
     };
@@ -215,6 +215,13 @@ fn content_block(wrong: &mut Wrong, path: &str, block: &Value, role: &str) {
             wrong.object(path, block, &["type", "source"], &["cache_control"]);
             wrong.object(path, &block["source"], &["type", "media_type", "data"], &[]);
             wrong.media_type(path, &block["source"]["media_type"]);
+            wrong.base64(path, &block["source"]["data"]);
+            cache_control(wrong, path, block);
+        }
+        "document" => {
+            wrong.object(path, block, &["type", "source"], &["cache_control"]);
+            wrong.object(path, &block["source"], &["type", "media_type", "data"], &[]);
+            wrong.one_of(path, &block["source"]["media_type"], &["application/pdf"]);
             wrong.base64(path, &block["source"]["data"]);
             cache_control(wrong, path, block);
         }
@@ -232,7 +239,9 @@ fn content_block(wrong: &mut Wrong, path: &str, block: &Value, role: &str) {
                 &["is_error", "cache_control"],
             );
             let content = wrong.list(path, &block["content"]);
-            let legal = |part: &Value| part["type"] == "text" || part["type"] == "image";
+            let legal = |part: &Value| {
+                ["text", "image", "document"].iter().any(|kind| part["type"] == *kind)
+            };
             wrong.unless(content.iter().all(legal), path, "holds what is neither text nor image");
             content.iter().for_each(|part| content_block(wrong, path, part, "user"));
             cache_control(wrong, path, block);

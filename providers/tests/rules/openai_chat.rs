@@ -340,6 +340,12 @@ fn content(wrong: &mut Wrong, path: &str, content: &Value) {
                 wrong.object(path, &part["image_url"], &["url"], &["detail"]);
                 wrong.data_url(path, &part["image_url"]["url"]);
             }
+            Some("file") => {
+                wrong.object(path, part, &["type", "file"], &[]);
+                wrong.object(path, &part["file"], &["filename", "file_data"], &[]);
+                wrong.text(path, &part["file"]["filename"]);
+                wrong.pdf_url(path, &part["file"]["file_data"]);
+            }
             _ => wrong.at(path, "has a part of an unknown type"),
         }
     }

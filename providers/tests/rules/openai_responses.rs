@@ -205,6 +205,11 @@ fn part(wrong: &mut Wrong, path: &str, part: &Value, text: &str) {
             wrong.object(path, part, &["type", "image_url"], &["detail"]);
             wrong.data_url(path, &part["image_url"]);
         }
+        Some("input_file") if text == "input_text" => {
+            wrong.object(path, part, &["type", "filename", "file_data"], &[]);
+            wrong.text(path, &part["filename"]);
+            wrong.pdf_url(path, &part["file_data"]);
+        }
         kind => {
             wrong.object(path, part, &["type", "text"], &[]);
             wrong.unless(kind == Some(text), path, format!("has a part of type {kind:?}"));

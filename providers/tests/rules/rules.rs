@@ -127,6 +127,13 @@ impl Wrong {
         self.one_of(path, value, &["image/png", "image/jpeg", "image/gif", "image/webp"]);
     }
 
+    /// Checks a PDF as a `data:` URL.
+    fn pdf_url(&mut self, path: &str, value: &Value) {
+        let url = value.as_str().and_then(|url| url.strip_prefix("data:application/pdf;base64,"));
+        self.unless(url.is_some(), path, format!("is no data URL of a PDF: {value}"));
+        self.base64(path, &url.unwrap_or_default().into());
+    }
+
     /// Checks an image as a `data:` URL.
     fn data_url(&mut self, path: &str, value: &Value) {
         let parts =

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use loopwright_core::message::{MessageId, StopReason, Usage, UserMessage};
-use loopwright_core::model::{BlockKind, ChatRequest, ModelEvent, ToolChoice};
+use loopwright_core::model::{BlockKind, ChatRequest, ModelEvent, Prices, ToolChoice};
 use loopwright_core::tool::{ToolList, ToolSpec};
 use loopwright_core::{ChatModel, Message};
 use loopwright_providers::Anthropic;
 use serde_json::json;
 
+use crate::quirks::kit;
 use crate::server::Server;
 
 #[tokio::test]
@@ -106,4 +107,31 @@ async fn what_was_thought_after_words_that_do_not_stay_is_not_signed() {
         [signatures(ToolChoice::Auto).await, signatures(ToolChoice::Required).await],
         [1, 0]
     );
+}
+
+#[tokio::test]
+async fn the_cost_of_a_run_has_each_request_that_the_provider_made_for_a_reply() {
+    let usage = json!({"input_tokens": 612, "output_tokens": 2819,
+    "cache_creation_input_tokens": 1000,
+    "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 1000},
+    "iterations": [
+        {"type": "compaction", "input_tokens": 60_385, "output_tokens": 522},
+        {"type": "message", "input_tokens": 612, "output_tokens": 2819,
+         "cache_creation_input_tokens": 1000,
+         "cache_creation": {"ephemeral_1h_input_tokens": 1000}},
+    ]});
+    let reply = kit::stream(&[
+        &json!({"type": "content_block_start", "index": 0,
+            "content_block": {"type": "text", "text": "Hi."}})
+        .to_string(),
+        &json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage})
+            .to_string(),
+        r#"{"type":"message_stop"}"#,
+    ]);
+    let prices = Prices::new(5.0, 25.0).cache(0.5, 6.25);
+    let model = |url: &str| Anthropic::builder("m").base_url(url).prices(prices).build().unwrap();
+    let run = kit::run_with(model, |agent| agent, &[reply]).await;
+    let dollars = (60_997.0 * 5.0 + 3341.0 * 25.0 + 1000.0 * 10.0) / 1e6;
+    assert!((run.outcome.cost - dollars).abs() < 1e-9, "{} is not {dollars}", run.outcome.cost);
+    assert_eq!((run.outcome.usage.input, run.outcome.usage.output), (60_997, 3341));
 }

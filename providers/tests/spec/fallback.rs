@@ -32,9 +32,17 @@ async fn the_first_model_answers_if_it_can() {
 #[tokio::test]
 async fn the_next_model_is_asked_after_what_it_may_do_better() {
     use ModelErrorKind::*;
-    for kind in
-        [Auth, RateLimited, QuotaExhausted, Overloaded, Network, Timeout, Protocol, Malformed]
-    {
+    for kind in [
+        Auth,
+        RateLimited,
+        QuotaExhausted,
+        PaymentRequired,
+        Overloaded,
+        Network,
+        Timeout,
+        Protocol,
+        Malformed,
+    ] {
         let model = Fallback::new(scripted("a/1", [fails(kind)]))
             .or(scripted("b/2", [Script::text("yes")]));
         assert_eq!(transcript(&model).await, "@a/1 @b/2 +yes.$", "{kind:?}");

@@ -19,3 +19,4 @@ mod recorded;
 #[path = "../rules/rules.rs"]
 mod rules;
 mod server;
+mod unshown;

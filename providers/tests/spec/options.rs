@@ -1,6 +1,7 @@
 //! The options of a request, in every format: each combination follows the rules of its API, and
 //! each option reaches the server.
 
+mod merge;
 mod models;
 
 use std::sync::Arc;
@@ -17,13 +18,11 @@ use loopwright_providers::anthropic::{Answers, Messages};
 use loopwright_providers::gemini::GenerateContent;
 use loopwright_providers::openai_chat::ChatCompletions;
 use loopwright_providers::openai_responses::Responses;
-use loopwright_providers::{Provider, Settings, Wire, WireFormat};
+use loopwright_providers::{Provider, Wire, WireFormat};
 use serde_json::{Value, json};
 
 use self::models::{body, models};
 use crate::quirks::kit::{decode, events};
-use crate::rules;
-use crate::rules::openai_chat::Server;
 
 const LEVELS: [ThinkingLevel; 6] = [Off, Minimal, Low, Medium, High, XHigh];
 
@@ -195,6 +194,32 @@ fn images_of_the_user_and_of_results_arrive_at_every_model() {
 }
 
 #[test]
+fn a_pdf_is_sent_as_a_document_and_what_cannot_be_sent_is_named() {
+    let attached =
+        || vec![Content::image("application/pdf", "AAAA"), Content::image("audio/wav", "BBBB")];
+    let call = ContentPart::ToolCall(ToolCall::new("a", "f", "{}"));
+    let result = MessageKind::ToolResult(ToolResult::new("a", "f", ResultStatus::Ok, attached()));
+    let request = with_tools(asks(vec![
+        UserMessage::new(attached()).into(),
+        loopwright_core::message::AssistantMessage::new(vec![call]).into(),
+        result,
+    ]));
+    for model in models() {
+        let body = body(&request, model).to_string();
+        let of = |words: &str| body.matches(words).count();
+        let (kind, missing) = match model.0 {
+            "chat" => (r#""type":"file""#, 2),
+            "responses" => (r#""type":"input_file""#, 2),
+            "anthropic" => (r#""type":"document""#, 2),
+            _ => (r#""mimeType":"application/pdf""#, 0),
+        };
+        assert_eq!((of(kind), of("AAAA")), (2, 2), "{model:?}: {body}");
+        assert_eq!(of("of the type audio/wav is missing"), missing, "{model:?}: {body}");
+        assert!(of("image_url") + of("input_image") + of(r#""type":"image""#) == 0, "{body}");
+    }
+}
+
+#[test]
 fn the_user_may_speak_directly_after_results_at_every_model() {
     let call = ToolCall::new("a", "f", "{}");
     let assistant =
@@ -358,35 +383,6 @@ fn a_forced_tool_is_forced_and_goes_before_thinking_where_they_exclude_each_othe
         assert_eq!(anthropic["tool_choice"], json!({"type": "tool", "name": "g"}));
         assert!(anthropic.get("thinking").is_none(), "{model}");
     }
-}
-
-#[test]
-fn the_users_own_options_replace_ours_and_join_our_lists() {
-    let mut request = with_tools(hi());
-    request.temperature = Some(0.5);
-    let mut settings = Settings::new("m");
-    settings.options.insert("temperature".into(), json!(0.25));
-    settings
-        .options
-        .insert("tools".into(), json!([{"type": "web_search_20250305", "name": "web_search"}]));
-    let bytes = loopwright_providers::anthropic::encode(&request, &settings);
-    rules::anthropic::check(&bytes).unwrap();
-    let body: Value = serde_json::from_slice(&bytes).unwrap();
-    assert_eq!(
-        (&body["temperature"], &body["tools"][2]["name"]),
-        (&json!(0.25), &json!("web_search"))
-    );
-    let mut settings = Settings::new("m");
-    settings.options.insert("temperature".into(), json!(0.25));
-    settings.options.insert("stream_options".into(), json!({"include_usage": false}));
-    let bytes = loopwright_providers::openai_chat::encode(&request, &settings);
-    rules::openai_chat::check(&bytes, Server::Compatible).unwrap();
-    let mut settings = Settings::new("m");
-    settings.options.insert("tools".into(), json!([{"googleSearch": {}}]));
-    let bytes = loopwright_providers::gemini::encode(&request, &settings);
-    rules::gemini::check(&bytes, "m").unwrap();
-    let body: Value = serde_json::from_slice(&bytes).unwrap();
-    assert_eq!(body["tools"][1], json!({"googleSearch": {}}));
 }
 
 #[test]

@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use crate::formats::{End, Format, Reported};
 
+/// The start of the text that reports content which is not in a reply.
+const NOTE: &str = "[The reply has content that cannot be shown: ";
+
 /// A reply, possibly incomplete.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reply {
@@ -121,7 +124,16 @@ impl Reply {
         };
         // A refusal is text of the model.
         let text = words(&expected["text"]) + &words(&expected["refusal"]);
-        check("text", format!("{:?}", self.texts(&BlockKind::Text)), format!("{text:?}"));
+        let all = self.texts(&BlockKind::Text);
+        let (shown, note) = all.split_once(NOTE).map_or((&*all, None), |(shown, note)| {
+            (
+                shown.strip_suffix("\n\n").unwrap_or(shown),
+                Some(note.trim_end_matches(".]").to_owned()),
+            )
+        });
+        check("text", format!("{shown:?}"), format!("{text:?}"));
+        let note_expected = if self.end.is_ok() { missing(expected) } else { None };
+        check("what cannot be shown", format!("{note:?}"), format!("{note_expected:?}"));
         let thinking = words(&expected["thinking"]);
         check(
             "thinking",
@@ -187,7 +199,8 @@ impl Reply {
         match (&self.end, expected_end(format, expected, !want.is_empty())) {
             (Ok((stop, usage)), Ok(End::Done(wanted))) => {
                 check("stop reason", format!("{stop:?}"), format!("{wanted:?}"));
-                let wanted = (format.usage)(&reported(&expected["usage"]));
+                let wanted = all_requests(expected)
+                    .unwrap_or_else(|| (format.usage)(&reported(&expected["usage"])));
                 check("usage", format!("{usage:?}"), format!("{wanted:?}"));
             }
             (Err(error), Ok(End::Fails(kind))) => {
@@ -268,6 +281,39 @@ fn detail(detail: &Value) -> String {
 fn item_id(signature: &str) -> String {
     let item: Value = serde_json::from_str(signature).unwrap_or_default();
     item["id"].as_str().unwrap_or(signature).to_owned()
+}
+
+/// Returns the names of the content that is reported as missing: media always, and all content that
+/// is neither text nor a call if there is nothing else.
+fn missing(expected: &Value) -> Option<String> {
+    let name = |tool: &Value| match &tool["type"] {
+        kind if kind == "inlineData" => words(&tool["name"]),
+        kind => words(kind),
+    };
+    let is_media = |tool: &&Value| {
+        ["inlineData", "image_generation_call"].iter().any(|media| tool["type"] == *media)
+    };
+    let all = list(expected, "server_tools");
+    let nothing_else = ["text", "refusal"].iter().all(|key| words(&expected[key]).is_empty())
+        && list(expected, "tool_calls").is_empty();
+    let names: Vec<String> =
+        all.iter().filter(|tool| nothing_else || is_media(tool)).map(name).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// Returns the sum of the requests that the provider made for the reply, if it lists them: the
+/// expected usage has only the last one.
+fn all_requests(expected: &Value) -> Option<Usage> {
+    let requests = expected["usage_raw"]["iterations"].as_array()?;
+    let sum = |key: &str| requests.iter().filter_map(|one| one[key].as_u64()).sum();
+    let usage = Usage::new(sum("input_tokens"), sum("output_tokens"))
+        .cache(sum("cache_read_input_tokens"), sum("cache_creation_input_tokens"));
+    let total = |one: &Value| -> u64 {
+        let kinds = ["input_tokens", "output_tokens", "cache_read_input_tokens"];
+        kinds.iter().filter_map(|kind| one[*kind].as_u64()).sum()
+    };
+    let max_total = requests.iter().map(total).max().unwrap_or(0);
+    Some(usage.outside_context(usage.total() - max_total))
 }
 
 pub(crate) fn reported(usage: &Value) -> Reported {

@@ -18,10 +18,18 @@ pub trait Models: Send + Sync {
     /// Returns the model of a live session: `PROVIDER/NAME`, or the server's default for `None`. It
     /// uses the server's keys.
     ///
+    /// `base_url` is the address that the session was started with, if it is not the server's to
+    /// choose. Requests must be sent there: a conversation with a model on this machine must not
+    /// reach another one.
+    ///
     /// # Errors
-    /// Returns an error if the model is unknown or the server has no key for it. Its message is
-    /// sent to the client.
-    fn named(&self, id: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError>;
+    /// Returns an error if the model is unknown, the server has no key for it, or it cannot send
+    /// requests to the address. Its message is sent to the client.
+    fn named(
+        &self,
+        id: Option<&str>,
+        base_url: Option<&str>,
+    ) -> Result<Box<dyn ChatModel>, ModelError>;
 
     /// Returns the model that a request to `/api/agent-chat` describes. It must use the client's
     /// key only: the client chooses the address, and no key of the server may be sent to it.
@@ -79,16 +87,18 @@ impl EnvModels {
 }
 
 impl Models for EnvModels {
-    fn named(&self, id: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError> {
-        let (id, base_url) = match (id, &self.default) {
-            (Some(id), _) => (id, None),
-            (None, Some(id)) => (id.as_str(), self.base_url.as_deref()),
-            (None, None) => {
-                let message = "The session names no model, and the server has no default model: \
-                               give `model`, such as `openai/gpt-4o-mini`.";
-                return Err(ModelError::new(ModelErrorKind::InvalidRequest, message));
-            }
+    fn named(
+        &self,
+        id: Option<&str>,
+        base_url: Option<&str>,
+    ) -> Result<Box<dyn ChatModel>, ModelError> {
+        let Some(id) = id.or(self.default.as_deref()) else {
+            let message = "The session names no model, and the server has no default model: give \
+                           `model`, such as `openai/gpt-4o-mini`.";
+            return Err(ModelError::new(ModelErrorKind::InvalidRequest, message));
         };
+        let is_default = self.default.as_deref() == Some(id);
+        let base_url = base_url.or(self.base_url.as_deref().filter(|_| is_default));
         if matches!(id, "offline" | "offline/rules") {
             return Ok(Box::new(Offline::new()));
         }

@@ -26,8 +26,9 @@ impl From<InputError> for ApiError {
     fn from(error: InputError) -> Self {
         let kind = match &error {
             InputError::Memory(memory) => return memory.clone().into(),
-            InputError::Full(_) => ErrorKind::TooMany,
+            InputError::Full(_) | InputError::QueueFull { .. } => ErrorKind::TooMany,
             InputError::Busy
+            | InputError::NothingToAbort(_)
             | InputError::NothingToContinue
             | InputError::Known(_)
             | InputError::NotPending(_)

@@ -5,20 +5,17 @@ mod actions;
 mod bodies;
 mod path;
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use loopwright_core::Message;
-use loopwright_core::event::{InputEvent, Prompt, QueueKind};
+use loopwright_core::event::{InputEvent, Prompt, QueueKind, QueuedText};
 use loopwright_core::log::SessionLog;
 
 pub(crate) use self::actions::{Actions, DecisionBody};
 pub(crate) use self::bodies::{
-    AcceptedInput, CompactBody, Compacted, CreatedSession, EmptyBody, MessageBody, Messages,
-    SessionList, SessionStatus, SteerBody,
+    AbortBody, AcceptedInput, CompactBody, Compacted, CreatedSession, EmptyBody, MessageBody,
+    Messages, SessionList, SessionStatus, SteerBody,
 };
 use self::bodies::{Queue, SessionListEntry};
 pub(crate) use self::path::SessionId;
@@ -58,7 +55,7 @@ async fn list(State(server): State<Server>) -> Result<Json<SessionList>, ApiErro
     let shared = server.shared();
     let mut sessions = Vec::new();
     for session in shared.store.sessions().await? {
-        let interrupted = session.run.is_some() && !shared.live.is_running(&session.id).await;
+        let interrupted = session.run.is_some() && !shared.live.is_running(&session.id).await?;
         sessions.push(SessionListEntry { session, interrupted });
     }
     Ok(Json(SessionList { sessions }))
@@ -72,14 +69,14 @@ async fn status(
     let session = shared.store.session(&id).await?;
     if let Some(handle) = shared.live.peek(&id).await {
         let state = handle.state().await?;
-        let texts = |queue: &[Arc<Message>]| queue.iter().map(|message| message.text()).collect();
+        let texts = |queue: Vec<QueuedText>| queue.into_iter().map(|queued| queued.text).collect();
         return Ok(Json(SessionStatus {
             session,
             running: state.is_running,
             interrupted: state.interrupted_run.is_some(),
             queue: Queue {
-                steering: texts(&state.steering_queue),
-                follow_up: texts(&state.follow_up_queue),
+                steering: texts(state.steering_queue),
+                follow_up: texts(state.follow_up_queue),
             },
         }));
     }
@@ -90,8 +87,9 @@ async fn status(
     };
     let queue =
         Queue { steering: texts(QueueKind::Steering), follow_up: texts(QueueKind::FollowUp) };
-    let interrupted = log.run().is_some();
-    Ok(Json(SessionStatus { session, running: false, interrupted, queue }))
+    let running = log.run().is_some() && shared.live.is_running(&id).await?;
+    let interrupted = log.run().is_some() && !running;
+    Ok(Json(SessionStatus { session, running, interrupted, queue }))
 }
 
 async fn delete(
@@ -152,9 +150,9 @@ async fn continue_run(
 async fn abort(
     State(server): State<Server>,
     SessionId(id): SessionId,
-    JsonBody(EmptyBody {}): JsonBody<EmptyBody>,
+    JsonBody(body): JsonBody<AbortBody>,
 ) -> Accepted {
-    send(&server, &id, None, InputEvent::Abort).await
+    send(&server, &id, None, InputEvent::Abort(body.request()?)).await
 }
 
 async fn compact(

@@ -35,7 +35,7 @@ pub(crate) struct Api {
 struct Scripted(ScriptedModel);
 
 impl Models for Scripted {
-    fn named(&self, _: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError> {
+    fn named(&self, _: Option<&str>, _: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError> {
         Ok(Box::new(self.0.clone()))
     }
 
@@ -90,6 +90,10 @@ impl Api {
         let (items, store) = (self.store.read(session, 0).await.unwrap(), InMemoryStore::new());
         store.open(session).await.unwrap().append(0, items.into()).await.unwrap();
         Api::over(Arc::new(store), replies)
+    }
+
+    pub(crate) async fn run_due(&self) {
+        self.server.run_due().await
     }
 
     pub(crate) async fn drain(&self, grace: Duration) {

@@ -19,12 +19,12 @@ use tokio::net::{TcpListener, TcpStream};
 struct OneReply(&'static str);
 
 impl Models for OneReply {
-    fn named(&self, _: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError> {
+    fn named(&self, _: Option<&str>, _: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError> {
         Ok(Box::new(ScriptedModel::new([Script::text(self.0)])))
     }
 
     fn configured(&self, _: &LlmConfig) -> Result<Box<dyn ChatModel>, ModelError> {
-        self.named(None)
+        self.named(None, None)
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use loopwright_core::log::InMemoryStore;
+use loopwright_core::SessionStore;
+use loopwright_core::log::{InMemoryStore, LogEntry};
 use loopwright_core::model::ModelErrorKind;
 use loopwright_core::testing::{Gate, Script};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::{Api, Faulty, Frame, Screen, numbered};
 
@@ -118,6 +119,46 @@ async fn after_a_kill_the_reply_is_withdrawn_and_the_run_continues() {
     assert_eq!(messages["seq"], screen.seq);
     assert_eq!(screen.messages.last().unwrap()["parts"][0]["text"], "Nine.");
     assert_eq!(next.get(&format!("/api/sessions/{id}")).await["interrupted"], false);
+}
+
+/// C101: a run that another process executes is not interrupted, and neither is its session.
+#[tokio::test(start_paused = true)]
+async fn a_run_in_another_process_is_running() {
+    let api = Api::new([slow()]);
+    let id = api.session(json!({})).await;
+    let mut events = api.events(&id, None).await;
+    api.say(&id, "How many?").await;
+    events.until("message_update").await;
+    let other = Api::over(api.store.clone(), []);
+    let listed = other.get("/api/sessions").await["sessions"][0].clone();
+    assert_eq!((&listed["run"], &listed["interrupted"]), (&json!("r1"), &json!(false)));
+    let session = other.get(&format!("/api/sessions/{id}")).await;
+    assert_eq!((&session["running"], &session["interrupted"]), (&json!(true), &json!(false)));
+    events.until("agent_end").await;
+    assert_eq!(other.get(&format!("/api/sessions/{id}")).await["running"], false);
+}
+
+/// C101: a request that was acknowledged before a kill is listed as due; the next server runs it
+/// without being asked to.
+#[tokio::test(start_paused = true)]
+async fn an_acknowledged_request_runs_after_a_restart() {
+    let api = Api::new([slow()]);
+    let id = api.session(json!({})).await;
+    let mut events = api.events(&id, None).await;
+    api.say(&id, "How many?").await;
+    events.until("agent_end").await;
+    let entries = api.store.read(&id, 0).await.unwrap();
+    let queued = entries.iter().position(|entry| matches!(entry, LogEntry::Queued { .. })).unwrap();
+    let store = Arc::new(InMemoryStore::new());
+    let log = store.open(&id).await.unwrap();
+    log.append(0, entries[..=queued].into()).await.unwrap();
+    drop(log);
+    let next = Api::over(store, [Script::text("Nine.")]);
+    assert_eq!(next.get("/api/sessions").await["sessions"][0]["due"], "request");
+    next.run_due().await;
+    let messages = next.get(&format!("/api/sessions/{id}/messages")).await;
+    assert_eq!(messages["messages"][1]["parts"][0]["text"], "Nine.");
+    assert_eq!(next.get("/api/sessions").await["sessions"][0]["due"], Value::Null);
 }
 
 /// A silent stream sends a comment every 15 seconds.

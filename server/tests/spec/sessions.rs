@@ -282,6 +282,8 @@ async fn settings_that_make_no_session_are_refused() {
     let api = Api::new([]);
     let cases = [
         (json!({ "workDir": "/etc" }), "/workDir"),
+        (json!({ "baseUrl": "http://127.0.0.1:1/v1" }), "/baseUrl"),
+        (json!({ "base_url": "http://127.0.0.1:1/v1" }), "/baseUrl"),
         (json!({ "workDir": "missing" }), "/workDir"),
         (json!({ "autoApprove": ["read_file", "sudo"] }), "/autoApprove/1"),
         (json!({ "model": 7 }), "/model"),
@@ -354,4 +356,24 @@ async fn a_message_may_be_nearly_as_large_as_a_body() {
     assert_eq!(status, 202, "{answer}");
     let (status, answer) = api.post(&path, json!({ "message": "a".repeat(4 * 1024 * 1024) })).await;
     assert_eq!((status, &answer["error"]["kind"]), (413, &json!("too_large")), "{answer}");
+}
+
+/// C43: an abort that names a run that has ended is refused and stops nothing.
+#[tokio::test(start_paused = true)]
+async fn an_abort_names_its_run() {
+    let gate = Gate::new();
+    let api = Api::new([Script::text("One."), Script::new().gate(&gate).say("Two.")]);
+    let id = api.session(json!({})).await;
+    let mut events = api.events(&id, None).await;
+    api.say(&id, "First").await;
+    events.until("agent_end").await;
+    api.say(&id, "Second").await;
+    events.until("agent_start").await;
+    let abort = format!("/api/sessions/{id}/abort");
+    let (status, error) = api.post(&abort, json!({ "run": "r1" })).await;
+    assert_eq!(status, 409, "{error}");
+    assert!(error["error"]["message"].as_str().unwrap().contains("run r1 has ended"), "{error}");
+    assert_eq!(api.post(&abort, json!({ "run": "1" })).await.0, 400);
+    gate.open();
+    assert_eq!(events.until("agent_end").await.last().unwrap().data["text"], "Two.");
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::log::action::ExternalAction;
 use crate::log::calls::{Batch, Call, Phase};
 use crate::log::compaction::{Compaction, ContextSize};
-use crate::log::input::Decision;
+use crate::log::input::{Decision, QueueKind, Urgency};
 use crate::log::outcome::{RunCause, RunOutcome};
 use crate::log::queue::{Queue, QueuedMessage};
 use crate::log::turn::{Spent, Turn};
@@ -151,6 +151,28 @@ impl Fold {
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Arc<ExternalAction>> {
         self.calls().iter().filter_map(|c| {
             if let Phase::Awaiting(action) = &c.phase { Some(action) } else { None }
+        })
+    }
+
+    /// Returns what starts the next run while no run is in progress. `holds` says that messages
+    /// wait while an action is pending.
+    pub(crate) fn next_run(&self, holds: bool) -> Option<RunCause> {
+        let request = |w: &QueuedMessage| RunCause::UserRequest(w.input.clone());
+        if self.batch.is_none() {
+            return self.queue.of(QueueKind::Request).next().map(request);
+        }
+        let mut calls = self.calls().iter();
+        if let Some(decided) = calls.find(|c| matches!(c.phase, Phase::Decided { .. })) {
+            return Some(RunCause::ActionResult(decided.call.id.clone()));
+        }
+        if holds && self.pending().next().is_some() {
+            return None;
+        }
+        let mut instead = self.queue.iter().filter(|w| self.is_after_question(w));
+        instead.find_map(|w| match w.kind {
+            QueueKind::Request => Some(request(w)),
+            QueueKind::Steering if w.urgency >= Urgency::SkipPending => Some(RunCause::Steer),
+            _ => None,
         })
     }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::error::ToolError;
 use crate::log::entry::LogEntry;
 use crate::log::event::Envelope;
+use crate::log::session_info::SessionInfo;
 use crate::log::session_log::SessionLog;
 use crate::message::{CallId, ResultStatus};
 use crate::testing::check::ensure;
@@ -106,6 +107,23 @@ pub(super) fn check_calls(
                      its result is {status:?}"
                 ));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Checks on every prefix of the log that its description says what the session does next.
+pub(super) fn check_due(entries: &[LogEntry]) -> Result<(), String> {
+    let mut info = SessionInfo::new("s");
+    for (at, entry) in entries.iter().enumerate() {
+        info.apply(entry);
+        let due = SessionLog::of(&entries[..=at]).due();
+        if info.due != due {
+            return Err(format!(
+                "after entry {at}, {entry:?}, the session is due for {due:?}, and its \
+                 description says {:?}",
+                info.due
+            ));
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::log::action::ExternalAction;
 use crate::log::compaction::CompactionCause;
 use crate::log::entry::LogEntry;
-use crate::log::input::{Decision, InputEvent, Prompt, Provided};
+use crate::log::input::{AbortRequest, Decision, InputEvent, Prompt, Provided};
 use crate::log::outcome::RunCause;
 use crate::testing::script::Script;
 
@@ -79,7 +79,7 @@ impl Scenario {
 
     /// Appends an abort.
     pub fn abort(self) -> Self {
-        self.input(|_| InputEvent::Abort)
+        self.input(|id| InputEvent::Abort(AbortRequest::new().id(id)))
     }
 
     /// Appends a reset.
@@ -123,7 +123,7 @@ impl ScenarioInput {
     /// Returns whether `entry` can be the first one that this input leads to.
     pub(super) fn leads_to(&self, entry: &LogEntry) -> bool {
         match &self.event {
-            InputEvent::Abort => matches!(
+            InputEvent::Abort(_) => matches!(
                 entry,
                 LogEntry::AbortRequested { .. }
                     | LogEntry::RunStarted { cause: RunCause::Abort, .. }

@@ -9,7 +9,7 @@ use crate::error::StepError;
 use crate::log::compaction::CompactionCause;
 use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
-use crate::log::input::{ActionResult, InputEvent, Prompt, QueueKind};
+use crate::log::input::{AbortRequest, ActionResult, InputEvent, Prompt, QueueKind};
 use crate::log::outcome::{RunCause, RunStatus};
 use crate::message::MessageKind;
 
@@ -283,7 +283,7 @@ impl EpochReader<'_> {
                     }
                 }
             }
-            LogEntry::Decided { input, call, decision, by } => {
+            LogEntry::Decided { input, call, decision, by, .. } => {
                 let digest = self.log[..at].iter().rev().find_map(|entry| match entry {
                     LogEntry::CallAwaiting { call: id, digest, .. } if id == call => {
                         Some(digest.clone())
@@ -302,7 +302,9 @@ impl EpochReader<'_> {
                 (InputEvent::Compact(instructions.as_deref().map(str::to_owned)), true)
             }
             LogEntry::RunStarted { cause: RunCause::Abort, .. } => (self.stop(at, resets), true),
-            LogEntry::AbortRequested { .. } => (self.stop(at, resets), false),
+            LogEntry::AbortRequested { .. } if !resets.contains(&at) => {
+                (self.stop(at, resets), false)
+            }
             LogEntry::Withdrawn { .. } => (InputEvent::ClearQueues, false),
             LogEntry::Reset if !resets.contains(&at) => (InputEvent::Reset, false),
             _ => return None,
@@ -315,13 +317,20 @@ impl EpochReader<'_> {
 
     /// Returns an abort, or a reset if the end of the run is followed by one.
     fn stop(&self, at: usize, resets: &mut HashSet<usize>) -> InputEvent {
+        let mut abort = AbortRequest::new();
+        if let (LogEntry::RunStarted { .. }, Some(LogEntry::AbortRequested { input })) =
+            (&self.log[at], self.log[..self.end].get(at + 1))
+        {
+            resets.insert(at + 1); // the same input
+            abort = abort.id(input.clone());
+        }
         let reset = self.end_of_run(at).map(|end| end + 1).filter(|next| *next < self.end);
         match reset.filter(|next| self.log[*next] == LogEntry::Reset) {
             Some(reset) => {
                 resets.insert(reset);
                 InputEvent::Reset
             }
-            None => InputEvent::Abort,
+            None => InputEvent::Abort(abort),
         }
     }
 }

@@ -118,7 +118,7 @@ impl LoggedReply {
 fn prices(cost: f64, reply: &AssistantMessage) -> Prices {
     let tokens = reply.usage.total() as f64;
     let each = if tokens > 0.0 { cost * 1e6 / tokens } else { 0.0 };
-    Prices { input: each, output: each, cache_read: each, cache_write: each, long: None }
+    Prices::new(each, each).cache(each, each).cache_write_1h(each)
 }
 
 fn block_events(block: u32, part: &ContentPart) -> [ModelEvent; 3] {

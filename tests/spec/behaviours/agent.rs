@@ -79,7 +79,7 @@ async fn a_steer_at_rest_is_queued() {
     let harness = pi([], &[]).await;
     harness.handle.steer("s").await.unwrap();
     let state = harness.handle.state().await.unwrap();
-    assert_eq!((state.steering_queue[0].text().as_str(), state.messages.len()), ("s", 0));
+    assert_eq!((&*state.steering_queue[0].text, state.messages.len()), ("s", 0));
 }
 
 /// B15: a follow-up at rest is queued and not yet in the conversation.
@@ -88,7 +88,7 @@ async fn a_follow_up_at_rest_is_queued() {
     let harness = pi([], &[]).await;
     harness.handle.follow_up("f").await.unwrap();
     let state = harness.handle.state().await.unwrap();
-    assert_eq!((state.follow_up_queue[0].text().as_str(), state.messages.len()), ("f", 0));
+    assert_eq!((&*state.follow_up_queue[0].text, state.messages.len()), ("f", 0));
 }
 
 /// B16: an abort at rest is no error, starts no run, and hurts nothing.

@@ -3,7 +3,10 @@
 #![allow(clippy::disallowed_methods, reason = "the tests inspect files and processes from outside")]
 
 mod confined;
+mod limits;
 mod long_output;
+mod protected;
+mod user;
 
 use std::fs;
 use std::path::Path;
@@ -27,19 +30,23 @@ impl Fixture {
         Self::with(Commands::new())
     }
 
+    /// By Landlock unless unconfined, also for a user for whom bubblewrap can do more.
     fn with(commands: Commands) -> Self {
-        let outer = outer();
-        let tool = Box::new(execute_command(
-            Workspace::open(&outer.path().join("root")).unwrap(),
-            commands,
-        ));
-        Fixture { outer, tool }
+        let confinement = match commands.unconfined {
+            true => Confinement::Unconfined,
+            false => Confinement::landlock().unwrap(),
+        };
+        Self::new_with(commands, confinement)
     }
 
     fn confined_by(confinement: Confinement) -> Self {
+        Self::new_with(Commands::new(), confinement)
+    }
+
+    fn new_with(commands: Commands, confinement: Confinement) -> Self {
         let outer = outer();
         let workspace = Workspace::open(&outer.path().join("root")).unwrap();
-        let shell = Shell::with_confinement(&workspace, Commands::new(), confinement);
+        let shell = Shell::with_confinement(&workspace, commands, confinement);
         Fixture { outer, tool: Box::new(tool(State { workspace, shell })) }
     }
 

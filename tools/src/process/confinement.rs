@@ -13,6 +13,15 @@ use super::landlock::Landlock;
 use super::process_set::Membership;
 use crate::commands::Commands;
 
+/// What is said where protected files are read-only.
+const READ_ONLY: &str = " Files that the user's own tools run, such as `.git/config`, \
+    `.git/hooks`, `.envrc`, `.vscode`, are read-only; the file tools ask the user.";
+/// What is not covered there.
+const CREATABLE: &str = "such files can be created";
+/// What is not covered elsewhere.
+const WRITABLE: &str = "files that the user's own tools run, such as `.git/config` and \
+    `.git/hooks`, can be changed, which is reported";
+
 /// How commands are confined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Confinement {
@@ -31,18 +40,25 @@ pub(crate) enum Confinement {
 impl Confinement {
     /// Returns the best confinement that the system offers.
     #[cfg(target_os = "linux")]
-    pub(crate) fn detect(commands: &Commands) -> Self {
+    ///
+    /// Landlock is preferred, except where only bubblewrap can make the protected files read-only,
+    /// if there are any.
+    pub(crate) fn detect(commands: &Commands, protects: bool) -> Self {
         if commands.unconfined {
             return Confinement::Unconfined;
         }
-        match Landlock::detect() {
-            Ok(landlock) => Confinement::Landlock(landlock),
-            Err(no_landlock) => match bubblewrap::find_program() {
-                Ok(program) => Confinement::Bubblewrap(program),
-                Err(no_bubblewrap) => {
-                    Confinement::Unavailable(format!("{no_landlock}, and {no_bubblewrap}"))
-                }
-            },
+        let landlock = Landlock::detect();
+        if let Ok(landlock) = landlock
+            && (landlock.has_mounts() || !protects)
+        {
+            return Confinement::Landlock(landlock);
+        }
+        match (bubblewrap::find_program(), landlock) {
+            (Ok(program), _) => Confinement::Bubblewrap(program),
+            (Err(_), Ok(landlock)) => Confinement::Landlock(landlock),
+            (Err(no_bubblewrap), Err(no_landlock)) => {
+                Confinement::Unavailable(format!("{no_landlock}, and {no_bubblewrap}"))
+            }
         }
     }
 
@@ -50,6 +66,12 @@ impl Confinement {
     #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn old_landlock() -> Self {
         Confinement::Landlock(Landlock::old())
+    }
+
+    /// Returns the confinement by Landlock, if it works here.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(crate) fn landlock() -> Result<Self, String> {
+        Landlock::detect().map(Confinement::Landlock)
     }
 
     /// Returns the confinement of a kernel without Landlock, if bubblewrap works here.
@@ -60,7 +82,7 @@ impl Confinement {
 
     /// Only Linux can confine commands.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn detect(commands: &Commands) -> Self {
+    pub(crate) fn detect(commands: &Commands, _: bool) -> Self {
         match commands.unconfined && cfg!(unix) {
             true => Confinement::Unconfined,
             false => Confinement::Unavailable("only Linux can confine commands".into()),
@@ -78,7 +100,8 @@ impl Confinement {
     }
 
     /// Describes for the model, in sentences, what commands can do.
-    pub(crate) fn description(&self, commands: &Commands) -> String {
+    /// `protects` says whether there are protected files.
+    pub(crate) fn description(&self, commands: &Commands, protects: bool) -> String {
         let Some(name) = self.name() else {
             return match self {
                 Confinement::Unavailable(why) => {
@@ -90,25 +113,29 @@ impl Confinement {
         let network =
             if commands.network { "have the network of this machine" } else { "have no network" };
         let mut text = format!(
-            "Commands are confined by {name}: they can write only in the workspace and below \
-             $TMPDIR and $HOME, which are temporary; read only there and in the system's \
-             directories; and {network}. Everything else fails with `Permission denied`."
+            "Commands are confined by {name}: they can write only in the workspace and below the \
+             temporary $TMPDIR and $HOME; read only there and in the system's directories; and \
+             {network}. {}",
+            self.otherwise()
         );
-        let gaps = self.gaps(commands);
+        if protects && self.makes_read_only() {
+            text.push_str(READ_ONLY);
+        }
+        let gaps = self.gaps(commands, protects);
         if !gaps.is_empty() {
-            text.push_str(&format!(" Not covered by this system: {}.", gaps.join("; ")));
+            text.push_str(&format!(" Not covered here: {}.", gaps.join("; ")));
         }
         text
     }
 
     /// Describes the same for a user interface.
-    pub(crate) fn details(&self, commands: &Commands) -> Value {
+    pub(crate) fn details(&self, commands: &Commands, protects: bool) -> Value {
         match self.name() {
             None => json!({ "by": null }),
             Some(name) => json!({
                 "by": name.to_lowercase(),
                 "network": commands.network,
-                "not_covered": self.gaps(commands),
+                "not_covered": self.gaps(commands, protects),
             }),
         }
     }
@@ -124,20 +151,37 @@ impl Confinement {
         }
     }
 
-    /// Lists what the mechanism does not cover on this system.
-    #[cfg_attr(not(target_os = "linux"), allow(unused_variables, reason = "used on Linux only"))]
-    fn gaps(&self, commands: &Commands) -> Vec<&'static str> {
+    /// Says what becomes of everything else.
+    fn otherwise(&self) -> &'static str {
         match self {
             #[cfg(target_os = "linux")]
-            Confinement::Landlock(landlock) => landlock.gaps(commands.network),
+            Confinement::Bubblewrap(_) => "They see no other files.",
+            _ => "Everything else fails with `Permission denied`.",
+        }
+    }
+
+    /// Lists what the mechanism does not cover on this system.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables, reason = "used on Linux only"))]
+    fn gaps(&self, commands: &Commands, protects: bool) -> Vec<&'static str> {
+        let mut gaps = match self {
             #[cfg(target_os = "linux")]
-            Confinement::Bubblewrap(_) => {
-                vec![
-                    "keys of the session's kernel keyring can be read",
-                    "namespaces can be created",
-                ]
-            }
+            Confinement::Landlock(landlock) => landlock.gaps(commands.network),
             _ => Vec::new(),
+        };
+        if protects {
+            gaps.push(if self.makes_read_only() { CREATABLE } else { WRITABLE });
+        }
+        gaps
+    }
+
+    /// Returns whether protected files that exist are read-only.
+    pub(crate) fn makes_read_only(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Confinement::Landlock(landlock) => landlock.has_mounts(),
+            #[cfg(target_os = "linux")]
+            Confinement::Bubblewrap(_) => true,
+            Confinement::Unconfined | Confinement::Unavailable(_) => false,
         }
     }
 }

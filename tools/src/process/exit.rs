@@ -1,5 +1,6 @@
 //! [`Finished`]: a command that has ended, and how.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::output::CommandOutput;
@@ -13,6 +14,8 @@ pub(crate) struct Finished {
     pub(crate) background_processes: usize,
     /// Processes that could not be killed.
     pub(crate) unkillable_processes: usize,
+    /// Protected files that changed while it ran.
+    pub(crate) changed_files: Vec<PathBuf>,
     pub(crate) duration: Duration,
 }
 
@@ -31,6 +34,18 @@ pub(crate) enum Exit {
         allow(dead_code, reason = "processes are counted on Linux only")
     )]
     TooManyProcesses(usize),
+    /// It was killed because its processes had more than this many bytes of memory.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        allow(dead_code, reason = "memory is measured on Linux only")
+    )]
+    TooMuchMemory(u64),
+    /// It was killed because the free space of a disk shrank by more than this many bytes.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        allow(dead_code, reason = "disks are measured on Linux only")
+    )]
+    TooMuchDisk(u64),
     /// It was killed because the call was cancelled.
     Stopped,
 }
@@ -43,5 +58,26 @@ impl From<std::process::ExitStatus> for Exit {
             (Some(code), _) => Exit::Code(code),
             (None, signal) => Exit::Signal(signal.unwrap_or_default()),
         }
+    }
+}
+
+/// Formats a number of bytes, such as `18 GiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        _ if bytes >= 10 << 30 => format!("{} GiB", bytes >> 30),
+        _ if bytes >= 1 << 30 => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
+        _ if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        let sizes = [18 << 30, (3 << 30) / 2, 700 << 20, 12].map(size);
+        assert_eq!(sizes, ["18 GiB", "1.5 GiB", "700 MiB", "12 bytes"]);
     }
 }

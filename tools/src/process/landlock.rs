@@ -16,6 +16,8 @@ use landlock::{
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::BpfProgram;
 
+use super::priority;
+use super::protect;
 use super::system_calls;
 use super::system_paths;
 use super::watchdog::Watchdog;
@@ -25,8 +27,6 @@ const RULES: ABI = ABI::V9;
 /// Devices that commands may read and write.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// The niceness of a supervisor thread.
-const HIGHEST_PRIORITY: i32 = -20;
 /// How long a thread may take to end.
 const THREAD_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -36,6 +36,8 @@ pub(crate) struct Landlock {
     abi: ABI,
     /// Whether seccomp can refuse system calls.
     seccomp: bool,
+    /// Whether files can be made read-only by mounts, for which this process needs rights.
+    mounts: bool,
 }
 
 /// The rules for the commands of one workspace, created once and applied by the thread of each
@@ -56,20 +58,21 @@ impl Landlock {
     /// nothing.
     pub(crate) fn detect() -> Result<Self, String> {
         let trial = std::thread::Builder::new().name("landlock".into()).spawn(|| {
+            let mounts = protect::can_mount(); // not possible in a domain
             let rules = Ruleset::default().handle_access(AccessFs::from_all(RULES))?.create()?;
             let landlock = rules.restrict_self()?.landlock;
             let seccomp = system_calls::filters(true).is_ok_and(|filters| apply(&filters).is_ok());
-            Ok((landlock, seccomp))
+            Ok((landlock, seccomp, mounts))
         });
         let trial = trial.map_err(|e| format!("no thread could be started: {e}"))?;
         match trial.join() {
-            Ok(Ok((LandlockStatus::Available { effective_abi: abi, .. }, seccomp))) => {
-                Ok(Landlock { abi, seccomp })
+            Ok(Ok((LandlockStatus::Available { effective_abi: abi, .. }, seccomp, mounts))) => {
+                Ok(Landlock { abi, seccomp, mounts })
             }
-            Ok(Ok((LandlockStatus::NotEnabled, _))) => {
+            Ok(Ok((LandlockStatus::NotEnabled, ..))) => {
                 Err("this kernel has Landlock, but it is not enabled".into())
             }
-            Ok(Ok((LandlockStatus::NotImplemented, _))) => {
+            Ok(Ok((LandlockStatus::NotImplemented, ..))) => {
                 Err("this kernel has no Landlock".into())
             }
             Ok(Err::<_, RulesetError>(why)) => Err(format!("Landlock does not work here: {why}")),
@@ -77,10 +80,15 @@ impl Landlock {
         }
     }
 
-    /// Returns the support of Linux 6.10.
+    /// Returns the support of Linux 6.10 for an ordinary user.
     #[cfg(test)]
     pub(super) fn old() -> Self {
-        Landlock { abi: ABI::V5, seccomp: true }
+        Landlock { abi: ABI::V5, seccomp: true, mounts: false }
+    }
+
+    /// Returns whether files can be made read-only by mounts.
+    pub(super) fn has_mounts(self) -> bool {
+        self.mounts
     }
 
     /// Returns whether processes of a command can signal each other only. Then the processes of a
@@ -133,13 +141,21 @@ impl Sandbox {
         Ok(Sandbox { rules, landlock, filters, priority, temporary: temporary.to_owned() })
     }
 
+    /// Returns whether files can be made read-only by mounts.
+    pub(super) fn has_mounts(&self) -> bool {
+        self.landlock.mounts
+    }
+
     /// Restricts the calling thread, permanently, to signalling and tracing the processes that it
     /// starts from now on. If signals can be scoped, starts a watchdog that kills these processes
-    /// when this process dies.
-    pub(super) fn enter_supervisor_domain(&self) -> io::Result<Option<Watchdog>> {
+    /// when this process dies, and removes the directories of their control group, `groups`.
+    pub(super) fn enter_supervisor_domain(
+        &self,
+        groups: &[PathBuf],
+    ) -> io::Result<Option<Watchdog>> {
         rustix::thread::set_no_new_privs(true)?;
         // Runs before its command, if permitted: a fork bomb leaves little time to others.
-        let _ = rustix::process::setpriority_process(None, HIGHEST_PRIORITY);
+        let _ = rustix::process::setpriority_process(None, priority::HIGHEST);
         // Any rule creates a domain; this one allows everywhere what it handles. `Refer` must be
         // handled, since a domain that does not refuses links and renames between directories.
         let rights = AccessFs::Refer | AccessFs::MakeBlock;
@@ -150,7 +166,7 @@ impl Sandbox {
             .and_then(|rules| allow(rules, Path::new("/"), rights))
             .and_then(RulesetCreated::restrict_self)
             .map_err(io::Error::other)?;
-        self.landlock.scopes_signals().then(|| Watchdog::start(&self.temporary)).transpose()
+        self.landlock.scopes_signals().then(|| Watchdog::start(&self.temporary, groups)).transpose()
     }
 
     /// Starts a confined command from a supervisor thread. The command must wait for a signal to

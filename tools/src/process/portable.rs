@@ -82,6 +82,7 @@ pub(super) fn supervise(
         output,
         background_processes: 0,
         unkillable_processes: 0,
+        changed_files: Vec::new(),
         duration: started.elapsed(),
     })
 }

@@ -10,6 +10,8 @@ use rustix::process::{
     test_kill_process,
 };
 
+use super::cgroup::Cgroup;
+
 /// Pauses between two attempts to kill all processes.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 const MAX_PAUSE: Duration = Duration::from_millis(50);
@@ -40,6 +42,8 @@ pub(super) struct ProcessSet {
     /// When the first process was started.
     start_time: u64,
     membership: Membership,
+    /// The group of the processes, if one could be created.
+    cgroup: Option<Cgroup>,
 }
 
 /// A line of `/proc/PID/stat`.
@@ -53,20 +57,47 @@ struct Stat {
 impl ProcessSet {
     /// Creates the set of the command whose first process is `first`: a child that has not been
     /// reaped, with its own process group.
-    pub(super) fn of(first: Pid, watchdog: Option<Pid>, membership: Membership) -> Self {
+    pub(super) fn of(
+        first: Pid,
+        watchdog: Option<Pid>,
+        membership: Membership,
+        cgroup: Option<Cgroup>,
+    ) -> Self {
         // All other processes are younger. If the time is unknown, no process is a member.
         let start_time = Stat::read(first.as_raw_pid()).map_or(u64::MAX, |stat| stat.start_time);
-        ProcessSet { first, watchdog, start_time, membership }
+        ProcessSet { first, watchdog, start_time, membership, cgroup }
     }
 
-    /// Returns the running processes.
-    pub(super) fn running(&self) -> Vec<Pid> {
+    /// Returns the control group of the processes.
+    pub(super) fn cgroup(&self) -> Option<&Cgroup> {
+        self.cgroup.as_ref()
+    }
+
+    /// Returns the number of running processes.
+    pub(super) fn count_running(&self) -> usize {
+        let runs = |pid: &i32| Stat::read(*pid).is_some_and(|stat| stat.runs());
+        self.running_or_ended().iter().filter(|pid| runs(pid)).count()
+    }
+
+    /// Returns the running processes, and perhaps some that have ended. Cheap with a control group.
+    pub(super) fn running_or_ended(&self) -> Vec<i32> {
+        match &self.cgroup {
+            Some(cgroup) => cgroup.processes(),
+            None => self.scan().into_iter().map(Pid::as_raw_pid).collect(),
+        }
+    }
+
+    /// Finds the running processes by their membership.
+    fn scan(&self) -> Vec<Pid> {
         let Ok(entries) = std::fs::read_dir("/proc") else {
             return Vec::new();
         };
-        let names =
-            entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-        names.filter_map(Pid::from_raw).filter(|pid| self.contains(*pid)).collect()
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        // Each is read once: looking for the ancestors of each would take the square of the time.
+        let all: BTreeMap<i32, Stat> =
+            names.filter_map(|pid: i32| Some((pid, Stat::read(pid)?))).collect();
+        let pids = all.keys().filter_map(|pid| Pid::from_raw(*pid));
+        pids.filter(|pid| self.contains(*pid, &all)).collect()
     }
 
     /// Kills all processes. Returns how many are left when the timeout expires; normally 0.
@@ -76,6 +107,9 @@ impl ProcessSet {
         let mut known = BTreeMap::new();
         if matches!(self.membership, Membership::Descent(_)) {
             self.add_running(&mut known); // before their parents end and descent is lost
+        }
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
         }
         // Kills the group in one step, so that its processes cannot fork in between. The first
         // process has not been reaped, so the group id is still its own.
@@ -102,7 +136,8 @@ impl ProcessSet {
     /// Adds the running processes, each with its start time, which distinguishes it from a later
     /// process with the same id.
     fn add_running(&self, known: &mut BTreeMap<i32, u64>) {
-        let running = self.running().into_iter().map(Pid::as_raw_pid);
+        let in_group = self.cgroup.iter().flat_map(Cgroup::processes);
+        let running = self.scan().into_iter().map(Pid::as_raw_pid).chain(in_group);
         known.extend(running.filter_map(|pid| Some((pid, Stat::read(pid)?.start_time))));
     }
 
@@ -125,28 +160,29 @@ impl ProcessSet {
         }
     }
 
-    fn contains(&self, pid: Pid) -> bool {
+    /// Returns whether a running process of the system is a member.
+    fn contains(&self, pid: Pid, all: &BTreeMap<i32, Stat>) -> bool {
         let raw = pid.as_raw_pid();
         // A thread may always signal and trace its own process.
         if raw.unsigned_abs() == std::process::id() || self.watchdog == Some(pid) {
             return false;
         }
-        let is_member = match &self.membership {
-            Membership::Signals => test_kill_process(pid).is_ok(),
-            Membership::Traces => std::fs::read_link(format!("/proc/{raw}/root")).is_ok(),
-            Membership::Descent(tag) => self.descends(raw) || is_tagged(raw, tag),
-        };
-        is_member
-            && Stat::read(raw).is_some_and(|stat| stat.runs() && stat.start_time >= self.start_time)
+        let is_candidate = |stat: &Stat| stat.runs() && stat.start_time >= self.start_time;
+        all.get(&raw).is_some_and(is_candidate)
+            && match &self.membership {
+                Membership::Signals => test_kill_process(pid).is_ok(),
+                Membership::Traces => std::fs::read_link(format!("/proc/{raw}/root")).is_ok(),
+                Membership::Descent(tag) => self.descends(raw, all) || is_tagged(raw, tag),
+            }
     }
 
-    fn descends(&self, mut pid: i32) -> bool {
+    fn descends(&self, mut pid: i32, all: &BTreeMap<i32, Stat>) -> bool {
         let first = self.first.as_raw_pid();
         for _ in 0..MAX_GENERATIONS {
             if pid == first {
                 return true;
             }
-            match Stat::read(pid) {
+            match all.get(&pid) {
                 Some(stat) if stat.parent > 1 => pid = stat.parent,
                 _ => return false,
             }
@@ -190,6 +226,11 @@ fn sleep(time: Duration) {
 mod tests {
     use super::*;
 
+    fn known(pid: Pid) -> BTreeMap<i32, Stat> {
+        let pid = pid.as_raw_pid();
+        BTreeMap::from([(pid, Stat::read(pid).unwrap())])
+    }
+
     #[test]
     fn a_name_cannot_forge_its_line() {
         let rest = "R 7 7 7 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 12345 0 0";
@@ -207,8 +248,9 @@ mod tests {
         for membership in
             [Membership::Signals, Membership::Traces, Membership::Descent("A=1".into())]
         {
-            let set = ProcessSet { first: own, watchdog: None, start_time: 0, membership };
-            assert!(!set.contains(own));
+            let set =
+                ProcessSet { first: own, watchdog: None, start_time: 0, membership, cgroup: None };
+            assert!(!set.contains(own, &known(own)));
         }
     }
 
@@ -216,8 +258,9 @@ mod tests {
     fn a_process_older_than_the_command_is_not_a_member() {
         let parent = rustix::process::getppid().unwrap();
         let membership = Membership::Descent("A=1".into());
-        let all = ProcessSet { first: parent, watchdog: None, start_time: 0, membership };
-        assert!(all.contains(parent));
-        assert!(!ProcessSet { start_time: u64::MAX, ..all }.contains(parent));
+        let all =
+            ProcessSet { first: parent, watchdog: None, start_time: 0, membership, cgroup: None };
+        assert!(all.contains(parent, &known(parent)));
+        assert!(!ProcessSet { start_time: u64::MAX, ..all }.contains(parent, &known(parent)));
     }
 }

@@ -8,19 +8,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use loopwright_core::ToolError;
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 #[cfg(target_os = "linux")]
-use super::bubblewrap;
+use super::bubblewrap::{self, Filters, View};
+#[cfg(target_os = "linux")]
+use super::cgroup::Cgroups;
 use super::confinement::{Confinement, refusal};
 use super::environment;
 use super::exit::Finished;
 #[cfg(target_os = "linux")]
 use super::landlock::Sandbox;
+#[cfg(target_os = "linux")]
+use super::limits::Limits;
 use super::output::CommandOutput;
 #[cfg(all(unix, not(target_os = "linux")))]
 use super::portable;
 use super::private_dir::PrivateDir;
+#[cfg(target_os = "linux")]
+use super::protect::ProtectedFiles;
+use super::random::random;
 #[cfg(target_os = "linux")]
 use super::supervise;
 use crate::commands::Commands;
@@ -43,6 +51,11 @@ struct Inner {
     workspace: Workspace,
     commands: Commands,
     confinement: Confinement,
+    #[cfg(target_os = "linux")]
+    limits: Limits,
+    /// Where control groups can be created, or why they cannot.
+    #[cfg(target_os = "linux")]
+    cgroups: Result<Cgroups, String>,
     setup: Mutex<Option<Arc<Setup>>>,
 }
 
@@ -52,6 +65,9 @@ struct Setup {
     dir: PrivateDir,
     #[cfg(target_os = "linux")]
     sandbox: Option<Sandbox>,
+    /// For bubblewrap.
+    #[cfg(target_os = "linux")]
+    filters: Option<Filters>,
 }
 
 /// A command in progress. Dropping it kills the command with all its processes.
@@ -65,7 +81,8 @@ pub(crate) struct RunningCommand {
 impl Shell {
     /// Creates a shell with the best confinement that the system offers.
     pub(crate) fn new(workspace: &Workspace, commands: Commands) -> Self {
-        let confinement = Confinement::detect(&commands);
+        let protects = !workspace.protected_patterns().is_empty();
+        let confinement = Confinement::detect(&commands, protects);
         Self::with_confinement(workspace, commands, confinement)
     }
 
@@ -77,8 +94,26 @@ impl Shell {
     ) -> Self {
         Shell(Arc::new(Inner {
             workspace: workspace.clone(),
+            #[cfg(target_os = "linux")]
+            limits: Limits::of(&commands),
+            #[cfg(target_os = "linux")]
+            cgroups: Cgroups::detect(),
             commands,
             confinement,
+            setup: Mutex::default(),
+        }))
+    }
+
+    /// Creates a shell as on a system where no control groups can be created.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(crate) fn without_cgroups(workspace: &Workspace, commands: Commands) -> Self {
+        let protects = !workspace.protected_patterns().is_empty();
+        Shell(Arc::new(Inner {
+            workspace: workspace.clone(),
+            limits: Limits::of(&commands),
+            cgroups: Err("this is a test".into()),
+            confinement: Confinement::detect(&commands, protects),
+            commands,
             setup: Mutex::default(),
         }))
     }
@@ -87,8 +122,26 @@ impl Shell {
         &self.0.commands
     }
 
-    pub(crate) fn confinement(&self) -> &Confinement {
-        &self.0.confinement
+    /// Describes for the model, in sentences, what commands can do.
+    pub(crate) fn description(&self) -> String {
+        #[allow(unused_mut, reason = "there are no limits on other systems")]
+        let mut text = self.0.confinement.description(&self.0.commands, self.0.protects());
+        #[cfg(target_os = "linux")]
+        if !matches!(self.0.confinement, Confinement::Unavailable(_)) {
+            text.push_str(&self.0.limits.description(&self.0.cgroups));
+        }
+        text
+    }
+
+    /// Describes the same for a user interface.
+    pub(crate) fn details(&self) -> Value {
+        #[allow(unused_mut, reason = "there are no limits on other systems")]
+        let mut details = self.0.confinement.details(&self.0.commands, self.0.protects());
+        #[cfg(target_os = "linux")]
+        if let Some(details) = details.as_object_mut() {
+            details.insert("limits".into(), self.0.limits.details(&self.0.cgroups));
+        }
+        details
     }
 
     /// Starts a command in a directory of the workspace.
@@ -135,6 +188,11 @@ impl RunningCommand {
 }
 
 impl Inner {
+    /// Returns whether the workspace has protected files.
+    fn protects(&self) -> bool {
+        !self.workspace.protected_patterns().is_empty()
+    }
+
     /// Runs a command on this thread, which must not be used for anything else.
     fn run(
         &self,
@@ -151,15 +209,32 @@ impl Inner {
         let (cwd, path) = self.workspace.open_dir(cwd.unwrap_or_default())?;
         let output = CommandOutput::new(&self.workspace, self.commands.max_output);
         let tag = format!("LOOPWRIGHT_COMMAND={:016x}", random());
-        let mut shell = self.shell(&setup, &tag);
-        shell.args(["sh", command]).current_dir(stable_path(&cwd, &path));
+        #[cfg(target_os = "linux")]
+        let mut protected = self.protected().map_err(fail)?;
+        let mut shell = self.shell(
+            &setup,
+            &tag,
+            #[cfg(target_os = "linux")]
+            &mut protected,
+        );
+        let path = stable_path(&cwd, &path);
+        shell.args(["sh", command]).current_dir(&path);
         #[cfg(target_os = "linux")]
         return supervise::supervise(supervise::Job {
             command: shell,
             sandbox: setup.sandbox.as_ref(),
+            cwd: (cwd, path),
+            protected,
             membership: self.confinement.membership(tag),
+            ends_together: matches!(self.confinement, Confinement::Bubblewrap(_)),
             timeout,
-            max_processes: self.commands.max_processes,
+            limits: self.limits,
+            cgroups: self.cgroups.as_ref().ok(),
+            directories: self
+                .writable(self.workspace.real_root().to_owned())
+                .into_iter()
+                .chain([setup.dir.path().to_owned()])
+                .collect(),
             stop,
             live,
             output,
@@ -174,18 +249,29 @@ impl Inner {
     }
 
     /// Returns the shell's program and environment; only the command is missing.
-    fn shell(&self, setup: &Setup, tag: &str) -> Command {
+    fn shell(
+        &self,
+        setup: &Setup,
+        tag: &str,
+        #[cfg(target_os = "linux")] protected: &mut ProtectedFiles,
+    ) -> Command {
         let temporary = setup.dir.path().join("tmp");
         let confined = !matches!(self.confinement, Confinement::Unconfined);
         let home = confined.then(|| setup.dir.path().join("home"));
         let mut words: Vec<OsString> = Vec::new();
         #[cfg(target_os = "linux")]
-        if let Confinement::Bubblewrap(program) = &self.confinement {
-            let root = self.workspace.real_root().to_owned();
-            let writable: Vec<PathBuf> =
-                self.writable(root).into_iter().chain([setup.dir.path().to_owned()]).collect();
-            words.push(program.into());
-            words.extend(bubblewrap::arguments(&self.readable(), &writable, self.commands.network));
+        if let (Confinement::Bubblewrap(program), Some(filters)) =
+            (&self.confinement, &setup.filters)
+        {
+            let stable = self.workspace.stable_root();
+            let root = std::fs::canonicalize(&stable).unwrap_or(stable);
+            let mut writable = self.writable(root);
+            // Not the directory itself: commands must not write the filters in it.
+            writable.extend(["tmp", "home"].map(|name| setup.dir.path().join(name)));
+            let (fixed, read_only) = protected.show_read_only();
+            let view = View { readable: self.readable(), writable, fixed, read_only };
+            words.extend(filters.start(program));
+            words.extend(bubblewrap::arguments(&view, self.commands.network));
             words.push("--".into());
         }
         words.extend(["/bin/sh", "-c", START_SCRIPT].map(OsString::from));
@@ -194,6 +280,25 @@ impl Inner {
         command.envs(environment::variables(&self.commands.env, home.as_deref(), &temporary));
         command.envs(tag.split_once('='));
         command
+    }
+
+    /// Returns the protected files of the directories that a command can write. There are none if
+    /// commands are not confined.
+    #[cfg(target_os = "linux")]
+    fn protected(&self) -> io::Result<ProtectedFiles> {
+        let mut protected = ProtectedFiles::default();
+        if matches!(self.confinement, Confinement::Unconfined) {
+            return Ok(protected);
+        }
+        for dir in self.writable(self.workspace.stable_root()) {
+            let patterns = self.workspace.protected_patterns();
+            // A directory that does not exist is not writable either.
+            let added = protected.add(&dir, patterns, &self.commands.writable);
+            if added.is_err_and(|e| e.kind() != io::ErrorKind::NotFound) {
+                return Err(io::Error::other(format!("{} cannot be looked at", dir.display())));
+            }
+        }
+        Ok(protected)
     }
 
     /// Returns what all commands share, preparing it for the first command.
@@ -218,10 +323,17 @@ impl Inner {
             }
             _ => None,
         };
+        #[cfg(target_os = "linux")]
+        let filters = match &self.confinement {
+            Confinement::Bubblewrap(_) => Some(Filters::create(dir.path(), self.commands.network)?),
+            _ => None,
+        };
         let new = Arc::new(Setup {
             dir,
             #[cfg(target_os = "linux")]
             sandbox,
+            #[cfg(target_os = "linux")]
+            filters,
         });
         *setup = Some(new.clone());
         Ok(new)
@@ -246,9 +358,4 @@ impl Inner {
 fn close_descriptors_on_exec() {
     #[cfg(unix)]
     close_fds::set_fds_cloexec_threadsafe(3, &[]);
-}
-
-fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
 }

@@ -3,19 +3,25 @@
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use cap_std::fs::Dir;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, pidfd_open, prlimit};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
+use super::cgroup::{Cgroup, Cgroups};
 use super::exit::{Exit, Finished};
 use super::landlock::Sandbox;
+use super::limits::{Limits, Usage};
 use super::live_output::LiveOutput;
 use super::output::CommandOutput;
+use super::priority;
 use super::process_set::{Membership, ProcessSet};
+use super::protect::{self, ProtectedFiles};
 use super::watchdog::Watchdog;
 
 /// How long the output of a command that has exited is still read while a background process holds
@@ -34,6 +40,8 @@ const REAP_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How often the processes of the command are counted, however many the system has.
 const COUNT_INTERVAL: Duration = Duration::from_millis(500);
+/// How much more likely a command is killed than other programs if memory runs out, of 1,000.
+const OOM_SCORE: &str = "500";
 /// How many blocks of output are read before other events are handled.
 const MAX_BLOCKS_PER_READ: usize = 16;
 
@@ -45,9 +53,17 @@ pub(super) struct Job<'a> {
     /// A shell that runs [`START_SCRIPT`].
     pub(super) command: Command,
     pub(super) sandbox: Option<&'a Sandbox>,
+    /// Its working directory, and a path to it.
+    pub(super) cwd: (Dir, PathBuf),
+    pub(super) protected: ProtectedFiles,
     pub(super) membership: Membership,
+    /// Whether the kernel kills all its processes with the first one, so none is left behind.
+    pub(super) ends_together: bool,
     pub(super) timeout: Duration,
-    pub(super) max_processes: usize,
+    pub(super) limits: Limits,
+    pub(super) cgroups: Option<&'a Cgroups>,
+    /// The directories that the command can write, whose disks are measured.
+    pub(super) directories: Vec<PathBuf>,
     /// The command is stopped when the other end of this pipe is closed.
     pub(super) stop: PipeReader,
     pub(super) live: mpsc::Sender<String>,
@@ -55,22 +71,38 @@ pub(super) struct Job<'a> {
 }
 
 /// Runs the command on this thread, which must not be used for anything else afterwards.
-pub(super) fn supervise(job: Job<'_>) -> io::Result<Finished> {
-    let watchdog = job.sandbox.map(Sandbox::enter_supervisor_domain).transpose()?.flatten();
-    let finished = run(job, watchdog.as_ref().map(Watchdog::pid));
+pub(super) fn supervise(mut job: Job<'_>) -> io::Result<Finished> {
+    let mut reopened = None;
+    if job.sandbox.is_some_and(Sandbox::has_mounts) && job.protected.exist() {
+        let fail =
+            |e| io::Error::other(format!("the protected files cannot be made read-only: {e}"));
+        job.protected.make_read_only().map_err(fail)?;
+        reopened = Some(protect::reopen(&job.cwd.0).map_err(fail)?);
+    }
+    match &reopened {
+        Some(cwd) => job.command.current_dir(protect::link(cwd)),
+        None => job.command.current_dir(&job.cwd.1),
+    };
+    job.protected.record();
+    // Without a group, which is not created if another process removes the place, the limits are
+    // measured.
+    let create = |cgroups: &Cgroups| cgroups.create(job.limits.tasks(), job.limits.memory).ok();
+    let cgroup = job.cgroups.and_then(create);
+    let groups: Vec<PathBuf> = cgroup.iter().flat_map(Cgroup::dirs).map(Path::to_owned).collect();
+    let enter = |sandbox: &Sandbox| sandbox.enter_supervisor_domain(&groups);
+    let watchdog = job.sandbox.map(enter).transpose()?.flatten();
+    let finished = run(job, watchdog.as_ref().map(Watchdog::pid), cgroup);
     if let Some(watchdog) = watchdog {
         watchdog.dismiss();
     }
     finished
 }
 
-fn run(mut job: Job<'_>, watchdog: Option<Pid>) -> io::Result<Finished> {
+fn run(mut job: Job<'_>, watchdog: Option<Pid>, cgroup: Option<Cgroup>) -> io::Result<Finished> {
     let started = Instant::now();
     let deadline = started + job.timeout.min(MAX_TIMEOUT);
-    let limits = ProcessLimits {
-        command: job.max_processes,
-        system: system_process_count() + job.max_processes,
-    };
+    let usage = Usage::start(std::mem::take(&mut job.directories));
+    let max_system_processes = system_process_count() + job.limits.processes;
     let (out, writer) = io::pipe()?;
     rustix::io::ioctl_fionbio(&out, true)?;
     job.command.stdin(Stdio::piped()).stdout(writer.try_clone()?).stderr(writer).process_group(0);
@@ -84,9 +116,12 @@ fn run(mut job: Job<'_>, watchdog: Option<Pid>) -> io::Result<Finished> {
         let _ = child.kill(); // it still waits in START_SCRIPT, so it has started no process
         let _ = child.wait();
     })?;
-    let processes = ProcessSet::of(pid, watchdog, job.membership.clone());
+    let cgroup = cgroup.filter(|cgroup| cgroup.add(pid.as_raw_pid()).is_ok());
+    let processes = ProcessSet::of(pid, watchdog, job.membership.clone(), cgroup);
     // The limit does not apply to root, so processes are counted as well.
-    limit_processes(pid, limits.system);
+    limit(pid, Resource::Nproc, max_system_processes as u64);
+    limit(pid, Resource::Fsize, job.limits.disk);
+    prefer_when_memory_runs_out(pid);
     if let Some(mut stdin) = child.stdin.take() {
         let _ = stdin.write_all(b"\n"); // starts the command; its exit shows if it is already dead
     }
@@ -97,16 +132,23 @@ fn run(mut job: Job<'_>, watchdog: Option<Pid>) -> io::Result<Finished> {
         live: &job.live,
         stop: &job.stop,
         exit,
+        limits: job.limits,
+        max_system_processes,
+        realtime: false,
+        usage,
     };
-    let end = supervisor.wait_for_end(deadline, limits, &processes);
+    let end = supervisor.wait_for_end(deadline, &processes);
     let exited = matches!(end, Ok(End::Exited));
-    let background_processes = if exited { processes.running().len() } else { 0 };
+    let left_behind = exited && !job.ends_together;
+    let background_processes = if left_behind { processes.count_running() } else { 0 };
     let time_left = deadline.saturating_duration_since(Instant::now());
     let unkillable_processes = processes.kill(KILL_TIMEOUT + time_left.min(MAX_EXTRA_KILL_TIME));
     let status = reap(&mut child, supervisor.exit.as_fd())?;
     supervisor.read_output()?; // what is left in the pipe
     supervisor.offer_live_output();
     let exit = match end? {
+        // The kernel may have enforced a limit since the last look.
+        End::Exited if let Some(exit) = supervisor.enforced_limit(&processes) => exit,
         End::Exited => status.map_or(Exit::Signal(9), Exit::from),
         End::MustBeKilled(exit) => exit,
     };
@@ -115,6 +157,7 @@ fn run(mut job: Job<'_>, watchdog: Option<Pid>) -> io::Result<Finished> {
         output: supervisor.output,
         background_processes,
         unkillable_processes,
+        changed_files: job.protected.changed(),
         duration: started.elapsed(),
     })
 }
@@ -125,14 +168,6 @@ enum End {
     MustBeKilled(Exit),
 }
 
-/// How many processes there may be.
-struct ProcessLimits {
-    /// Of the command.
-    command: usize,
-    /// In the whole system, before those of the command are counted.
-    system: usize,
-}
-
 struct Supervisor<'a> {
     /// Both outputs of the command, until they are closed.
     out: Option<PipeReader>,
@@ -141,15 +176,16 @@ struct Supervisor<'a> {
     live: &'a mpsc::Sender<String>,
     stop: &'a PipeReader,
     exit: OwnedFd,
+    limits: Limits,
+    /// How many processes the system may have before those of the command are counted.
+    max_system_processes: usize,
+    /// Whether this thread runs before all ordinary ones.
+    realtime: bool,
+    usage: Usage,
 }
 
 impl Supervisor<'_> {
-    fn wait_for_end(
-        &mut self,
-        deadline: Instant,
-        limits: ProcessLimits,
-        processes: &ProcessSet,
-    ) -> io::Result<End> {
+    fn wait_for_end(&mut self, deadline: Instant, processes: &ProcessSet) -> io::Result<End> {
         let mut next_poll = Instant::now() + POLL_INTERVAL;
         let mut next_count = Instant::now() + COUNT_INTERVAL;
         let mut exited: Option<Instant> = None;
@@ -165,10 +201,16 @@ impl Supervisor<'_> {
             }
             if now >= next_poll {
                 self.offer_live_output();
-                if now >= next_count || system_process_count() > limits.system {
-                    let running = processes.running().len();
-                    if running > limits.command {
-                        return Ok(End::MustBeKilled(Exit::TooManyProcesses(running)));
+                let crowded = system_process_count() > self.max_system_processes;
+                // Not for each check only: an ordinary thread wakes up late in a crowd. It stays so
+                // until all processes are killed, if a limit is exceeded.
+                if crowded != self.realtime {
+                    priority::set_realtime(crowded);
+                    self.realtime = crowded;
+                }
+                if now >= next_count || crowded || self.usage.should_check(self.limits.memory) {
+                    if let Some(exit) = self.exceeded_limit(processes) {
+                        return Ok(End::MustBeKilled(exit));
                     }
                     next_count = Instant::now() + COUNT_INTERVAL;
                 }
@@ -188,6 +230,32 @@ impl Supervisor<'_> {
                 exited = Some(Instant::now());
             }
         }
+    }
+
+    /// Returns the limit that the command exceeds.
+    fn exceeded_limit(&mut self, processes: &ProcessSet) -> Option<Exit> {
+        self.usage.checked();
+        if let Some(exit) = self.enforced_limit(processes) {
+            return Some(exit);
+        }
+        let running = processes.running_or_ended();
+        if running.len() > self.limits.processes {
+            return Some(Exit::TooManyProcesses(running.len()));
+        }
+        let is_limited = processes.cgroup().is_some_and(Cgroup::limits_memory);
+        if !is_limited && self.usage.measure(running) > self.limits.memory {
+            return Some(Exit::TooMuchMemory(self.limits.memory));
+        }
+        self.usage.exceeded_disk(self.limits.disk).map(Exit::TooMuchDisk)
+    }
+
+    /// Returns the limit that the kernel has enforced. The one on processes counts threads too.
+    fn enforced_limit(&self, processes: &ProcessSet) -> Option<Exit> {
+        let cgroup = processes.cgroup()?;
+        if cgroup.ran_out_of_memory() {
+            return Some(Exit::TooMuchMemory(self.limits.memory));
+        }
+        cgroup.refused_processes().then(|| Exit::TooManyProcesses(self.limits.tasks()))
     }
 
     fn wait_for_event(&self, time: Duration, running: bool) -> io::Result<Ready> {
@@ -253,10 +321,19 @@ fn system_process_count() -> usize {
     rustix::system::sysinfo().procs.into()
 }
 
-/// Sets the kernel's limit on all processes of the user. Has no effect if a lower one is set.
-fn limit_processes(pid: Pid, max: usize) {
-    let max = Some(max as u64);
-    let _ = prlimit(Some(pid), Resource::Nproc, Rlimit { current: max, maximum: max });
+/// Sets a limit of the kernel, which processes that the command starts inherit. Has no effect if a
+/// lower one is set.
+fn limit(pid: Pid, resource: Resource, max: u64) {
+    if max < u64::MAX {
+        let max = Some(max);
+        let _ = prlimit(Some(pid), resource, Rlimit { current: max, maximum: max });
+    }
+}
+
+/// Makes the kernel kill the command before this process if the machine's memory runs out.
+fn prefer_when_memory_runs_out(pid: Pid) {
+    let score = format!("/proc/{}/oom_score_adj", pid.as_raw_pid());
+    let _ = std::fs::write(score, OOM_SCORE); // may be forbidden, and is not essential
 }
 
 /// Returns the exit status of the first process, or `None` if the process hangs in the kernel.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Pid;
@@ -10,10 +10,16 @@ use rustix::process::Pid;
 /// Waits for a line on its input, which means that the command has ended. If the input is closed
 /// instead, this process is dead: the script kills every process that it may signal and that has
 /// `no_new_privs`, and removes the temporary directory. Landlock restricts its signals to the
-/// processes of its command; the second condition is a safeguard.
+/// processes of its command; the second condition is a safeguard. The arguments after the
+/// temporary directory are those of the control group, which first gets no new processes.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 read -r _ && exit
+temporary=$1
+shift
+for group in "$@"; do
+    echo 0 >"$group"/pids.max
+done 2>/dev/null
 for round in 1 2 3 4 5 6 7 8 9 10; do
     for signal in STOP KILL; do
         for process in /proc/[0-9]*; do
@@ -26,7 +32,8 @@ for round in 1 2 3 4 5 6 7 8 9 10; do
         done
     done
 done 2>/dev/null
-rm -rf "$1"
+rm -rf "$temporary"
+[ $# = 0 ] || rmdir "$@" 2>/dev/null
 "#;
 
 /// A process that kills the command of its thread if this process is killed.
@@ -35,11 +42,12 @@ pub(super) struct Watchdog(Child);
 impl Watchdog {
     /// Starts the watchdog from a thread in a Landlock domain that scopes signals, outside of the
     /// command's own domain.
-    pub(super) fn start(temporary: &Path) -> io::Result<Self> {
+    pub(super) fn start(temporary: &Path, groups: &[PathBuf]) -> io::Result<Self> {
         let mut shell = Command::new("/bin/sh");
         shell
             .args(["-c", SCRIPT, "sh"])
             .arg(temporary)
+            .args(groups)
             .env_clear()
             .process_group(0)
             .current_dir("/")

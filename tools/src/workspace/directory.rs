@@ -27,7 +27,8 @@ impl Workspace {
             why: Failure::new(e.to_string()).with_source(e),
         };
         let real = std::fs::canonicalize(stable_path(&dir, &path)).map_err(fail)?;
-        Ok(Workspace { root: Arc::new(Root { dir, path: real.clone(), real }), stamps: None })
+        let root = Arc::new(Root { dir, path: real.clone(), real });
+        Ok(Workspace { root, stamps: None, unprotected: self.unprotected.clone() })
     }
 
     /// Opens a directory. Returns the handle, which stays valid if the path is replaced, and the

@@ -39,6 +39,8 @@ pub struct Workspace {
     pub(super) root: Arc<Root>,
     /// The files as they were last read, if the workspace is guarded.
     pub(super) stamps: Option<Arc<ReadStamps>>,
+    /// The paths whose protection is lifted, as names in lower case.
+    pub(super) unprotected: Arc<[Vec<String>]>,
 }
 
 /// The open root directory and its two paths.
@@ -62,7 +64,8 @@ impl Workspace {
         let path = std::path::absolute(root).map_err(fail)?;
         let real = std::fs::canonicalize(root).map_err(fail)?;
         let dir = Dir::open_ambient_dir(&real, ambient_authority()).map_err(fail)?;
-        Ok(Workspace { root: Arc::new(Root { dir, path, real }), stamps: None })
+        let root = Arc::new(Root { dir, path, real });
+        Ok(Workspace { root, stamps: None, unprotected: Arc::default() })
     }
 
     /// Returns the absolute path of the root.
@@ -84,7 +87,7 @@ impl Workspace {
     /// Returns the same directory without the guard, for files that the tools manage themselves.
     #[cfg(feature = "commands")]
     pub(crate) fn unguarded(&self) -> Self {
-        Workspace { root: self.root.clone(), stamps: None }
+        Workspace { stamps: None, ..self.clone() }
     }
 
     /// Runs file work on a thread that may block. A panic in it is resumed in the caller.

@@ -38,11 +38,13 @@ impl Workspace {
             });
         };
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        self.refuse_hidden(path, &target)?;
         // With `..` in the path, a part of it could be created before the rest is refused.
         if old.is_none() && !has_parent_component(parent) {
             self.root.dir.create_dir_all(parent).map_err(fail)?;
         }
         let dir = self.root.dir.open_dir(parent).map_err(fail)?;
+        self.refuse_hidden_in(&dir, path, &target)?;
         let new = TempFile::create(&dir, old.as_ref()).map_err(fail)?;
         new.fill(content, old.as_ref()).map_err(fail)?;
         // Compared as late as possible, to keep the time for other writers until the rename short.
@@ -72,6 +74,7 @@ impl Workspace {
     pub(crate) fn check_write(&self, path: &str) -> Result<bool> {
         let fail = |e: io::Error| self.error(path, "written", &e);
         let (target, old) = self.write_target(path)?;
+        self.refuse_hidden(path, &target)?;
         let parent = target.parent().unwrap_or(Path::new(""));
         let creatable = old.is_none() && !has_parent_component(parent);
         for ancestor in parent.ancestors().filter(|ancestor| !ancestor.as_os_str().is_empty()) {

@@ -2,6 +2,7 @@
 
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{Decision, ExternalAction};
+use loopwright_tools::protected_file;
 use serde_json::Value;
 
 use super::state::{Chat, Done, State};
@@ -14,12 +15,17 @@ e [JSON]      run it with these arguments instead
 a             run it, and this tool without approval from now on";
 
 impl Chat {
-    /// Asks for a decision on a call, unless the user has just allowed its tool.
+    /// Asks for a decision on a call, unless the user has just allowed its tool. A call that
+    /// changes a protected file is asked for all the same.
     pub(super) async fn ask(&mut self, action: ExternalAction) -> Done {
-        if action.request.is_none() && self.allowed.has(&action.name) {
+        let protected = protected_file(&action.name, &action.arguments);
+        if action.request.is_none() && protected.is_none() && self.allowed.has(&action.name) {
             return self.decide(action, Decision::Approve).await;
         }
         output::notice(&format!("? {}", output::call(&action)));
+        if let Some(protected) = protected {
+            output::info(&protected);
+        }
         self.state = State::Deciding(action);
         if self.input_ended {
             self.leave_pending();

@@ -75,3 +75,12 @@ async fn a_refusal_is_wrapped_and_every_answer_is_visible() {
         assert!(words.contains("Esc later"), "{screen}");
     }
 }
+
+#[tokio::test]
+async fn a_protected_file_is_named_with_the_reason() {
+    let arguments = json!({ "path": "a/../.git/hooks/pre-commit", "content": "" });
+    let (mut stage, _) = asked(USUAL, "write_file", arguments, None).await;
+    let screen = stage.screen();
+    assert!(screen.contains("is a protected file: git runs the files in it"), "{screen}");
+    assert!(screen.contains("path: a/../.git/hooks/pre-commit"), "{screen}");
+}

@@ -1,6 +1,7 @@
 //! [`State`]: everything that is shown, and the transitions that several inputs share.
 
-use loopwright_core::event::RunStatus;
+use loopwright_core::event::{QueueKind, QueuedText, RunStatus};
+use loopwright_core::message::{InputId, RunId};
 
 use super::dialog::Dialog;
 use super::effect::{Effect, Scroll, Tone};
@@ -22,6 +23,8 @@ pub(crate) struct State {
     pub(crate) popup: Option<Popup>,
     pub(crate) status: Status,
     pub(crate) run: Run,
+    /// The run of the last event.
+    pub(crate) last_run: Option<RunId>,
     pub(crate) queues: Queues,
     /// Results are open unless the user has closed them individually.
     pub(crate) open_results: bool,
@@ -50,17 +53,30 @@ pub(crate) struct State {
     pub(super) submit_on_open: bool,
 }
 
-/// Texts of the queued messages.
+/// Texts of the queued messages, in order of arrival.
 #[derive(Debug, Default)]
-pub(crate) struct Queues {
-    pub(crate) steering: Vec<String>,
-    pub(crate) follow_up: Vec<String>,
-}
+pub(crate) struct Queues(Vec<QueuedText>);
 
 impl Queues {
+    /// Holds the messages of both queues.
+    pub(crate) fn new(steering: &[QueuedText], follow_up: &[QueuedText]) -> Self {
+        Queues([steering, follow_up].concat())
+    }
+
+    /// Applies a change.
+    pub(crate) fn update(&mut self, added: Option<&QueuedText>, removed: &[InputId]) {
+        self.0.retain(|queued| !removed.contains(&queued.input));
+        self.0.extend(added.cloned());
+    }
+
+    /// Returns the texts of a queue.
+    pub(crate) fn texts(&self, queue: QueueKind) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |queued| queued.queue == queue).map(|queued| &*queued.text)
+    }
+
     /// Returns whether no message is queued.
     pub(crate) fn is_empty(&self) -> bool {
-        self.steering.is_empty() && self.follow_up.is_empty()
+        self.0.is_empty()
     }
 }
 
@@ -136,6 +152,7 @@ impl State {
     /// Starts a run with a request.
     pub(super) fn request(&mut self, text: String) -> Vec<Effect> {
         self.start_working();
+        self.last_run = None; // its run has no number yet
         self.has_user_message = true;
         vec![Effect::Prompt(text)]
     }
@@ -145,6 +162,7 @@ impl State {
         let ended = self.last_end == Some(RunStatus::Done) && matches!(self.run, Run::Idle);
         if !self.queues.is_empty() && ended && self.dialog.waiting() == 0 {
             self.start_working();
+            self.last_run = None;
             return vec![Effect::Continue];
         }
         Vec::new()

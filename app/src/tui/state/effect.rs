@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loopwright_core::agent::AgentState;
 use loopwright_core::event::{Decision, ExternalAction};
-use loopwright_core::message::{CallId, MessageId, Usage};
+use loopwright_core::message::{CallId, MessageId, RunId, Usage};
 use loopwright_core::model::{ModelInfo, ThinkingLevel};
 use serde_json::Value;
 
@@ -21,8 +21,8 @@ pub(crate) enum Effect {
     FollowUp(String),
     /// Take the queued messages back: [`Outcome::TakenBack`].
     TakeBack,
-    /// Abort the run.
-    Abort,
+    /// Abort this run, or the one in progress if none has been seen.
+    Abort(Option<RunId>),
     /// Resolve a pending call.
     Decide { call: CallId, digest: Arc<str>, decision: Decision },
     /// Allow all calls of a tool in this session.

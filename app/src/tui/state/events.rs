@@ -4,7 +4,7 @@ use loopwright_core::AgentEvent;
 use loopwright_core::event::{Envelope, RunCause, RunOutcome, Update};
 use loopwright_core::message::MessageKind;
 
-use super::core::{Queues, State};
+use super::core::State;
 use super::effect::{Effect, Tone};
 use super::entry::user_text;
 use super::status::{Activity, Run};
@@ -16,6 +16,7 @@ impl State {
         if envelope.parent.is_some() {
             return Vec::new();
         }
+        self.last_run = Some(envelope.run_id);
         self.transcript.event(envelope);
         self.status.event(&envelope.event);
         match &envelope.event {
@@ -48,8 +49,8 @@ impl State {
                 return self.dialog.open(action, self.now, !self.prompt.is_empty());
             }
             AgentEvent::ExternalActionEnd { call, .. } => return self.dialog.close(call, self.now),
-            AgentEvent::QueueUpdate { steering, follow_up } => {
-                self.queues = Queues { steering: steering.clone(), follow_up: follow_up.clone() };
+            AgentEvent::QueueUpdate { added, removed } => {
+                self.queues.update(added.as_deref(), removed);
                 return self.continue_queued();
             }
             AgentEvent::AgentEnd(outcome) => return self.run_ended(outcome),

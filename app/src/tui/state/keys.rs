@@ -80,7 +80,7 @@ impl State {
         match &mut self.run {
             Run::Working { stopping, .. } if !*stopping => {
                 *stopping = true;
-                vec![Effect::Abort]
+                vec![Effect::Abort(self.last_run)]
             }
             _ => Vec::new(),
         }

@@ -1,8 +1,5 @@
 //! Folds the outcomes of effects into the state.
 
-use std::sync::Arc;
-
-use loopwright_core::Message;
 use loopwright_core::event::Role;
 
 use super::core::{Queues, State};
@@ -67,6 +64,7 @@ impl State {
             self.has_user_message = !state.messages.is_empty();
         }
         self.known.clear();
+        self.last_run = None;
         self.dialog.clear();
         self.last_end = None;
         self.status.opened(&opened);
@@ -74,12 +72,7 @@ impl State {
         if state.is_running {
             self.start_working();
         }
-        let texts =
-            |queue: &[Arc<Message>]| queue.iter().map(|message| user_text(message)).collect();
-        self.queues = Queues {
-            steering: texts(&state.steering_queue),
-            follow_up: texts(&state.follow_up_queue),
-        };
+        self.queues = Queues::new(&state.steering_queue, &state.follow_up_queue);
         if let Some(repair) = &state.repaired {
             self.transcript.notice(Tone::Loud, sentence(repair));
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use loopwright_core::event::{Decision, ExternalAction, Provided};
+use loopwright_core::event::{Decision, ExternalAction, Provided, QueueKind, QueuedText};
 use loopwright_core::model::ThinkingLevel;
 use loopwright_core::tool::ActionRequest;
 use serde_json::json;
@@ -80,11 +80,12 @@ fn while_it_works_keys_steer_queue_take_back_and_interrupt() {
         &Effect::FollowUp("then rest".into())
     );
     assert_eq!(key(&mut state, KeyCode::Up), []); // the queue and the history are empty
-    state.queues.steering.push("not so".into());
+    let added = QueuedText::new("input-1", QueueKind::Steering, "not so");
+    state.queues.update(Some(&added), &[]);
     assert_eq!(key(&mut state, KeyCode::Up), [Effect::TakeBack]);
     state.outcome(Outcome::TakenBack(vec!["not so".into(), "then rest".into()]));
     assert_eq!(state.prompt.text(), "not so\nthen rest");
-    assert_eq!(key(&mut state, KeyCode::Esc), [Effect::Abort]);
+    assert_eq!(key(&mut state, KeyCode::Esc), [Effect::Abort(state.last_run)]);
     assert_eq!(key(&mut state, KeyCode::Esc), []);
 }
 
@@ -98,7 +99,7 @@ fn control_c_clears_interrupts_and_leaves() {
     assert!(state.prompt.is_empty());
     assert_eq!(control(&mut state, 'c'), [Effect::Quit]);
     let mut state = working();
-    assert_eq!(control(&mut state, 'c'), [Effect::Abort]);
+    assert_eq!(control(&mut state, 'c'), [Effect::Abort(state.last_run)]);
     assert!(state.tick(state.now + 2_000));
     assert_eq!(control(&mut state, 'c'), []);
     assert_eq!(control(&mut state, 'c'), [Effect::Quit]);

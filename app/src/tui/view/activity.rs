@@ -1,5 +1,6 @@
 //! The lines above the prompt: the current activity and the queued messages.
 
+use loopwright_core::event::QueueKind;
 use ratatui::text::{Line, Span};
 
 use crate::tui::paint::{Theme, wrap};
@@ -16,13 +17,9 @@ const MAX_QUEUED_LINES: usize = 4;
 pub(super) fn lines(state: &State, theme: &Theme, width: u16) -> Vec<Line<'static>> {
     let mut lines = vec![Line::default()];
     lines.extend(working(state, theme, width));
-    let queued: Vec<(&str, &String)> = state
-        .queues
-        .steering
-        .iter()
-        .map(|text| ("next", text))
-        .chain(state.queues.follow_up.iter().map(|text| ("later", text)))
-        .collect();
+    let next = state.queues.texts(QueueKind::Steering).map(|text| ("next", text));
+    let later = state.queues.texts(QueueKind::FollowUp).map(|text| ("later", text));
+    let queued: Vec<(&str, &str)> = next.chain(later).collect();
     let more = queued.len().saturating_sub(MAX_QUEUED_LINES);
     for (when, text) in queued.into_iter().take(MAX_QUEUED_LINES) {
         let room = width.saturating_sub(12).max(8);

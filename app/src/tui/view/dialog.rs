@@ -2,6 +2,7 @@
 
 use loopwright_core::event::ExternalAction;
 use loopwright_core::message::CallId;
+use loopwright_tools::protected_file;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
@@ -193,6 +194,9 @@ fn body(dialog: &Dialog, action: &ExternalAction, width: u16, theme: &Theme) -> 
         }
         lines.extend(all);
         return lines;
+    }
+    if let Some(note) = protected_file(&action.name, &action.arguments) {
+        lines.extend(wrap(&note, width, theme.warning));
     }
     match dialog.preview() {
         Some(Ok(diff)) if diff.is_empty() => {

@@ -7,6 +7,25 @@ use super::Served;
 use super::attacks::SECRET;
 use crate::server::Server;
 
+/// Nobody can approve a call of `/api/agent-chat`.
+#[test]
+fn a_protected_file_is_changed_only_if_the_operator_allows_it() {
+    let call = ("write_file", json!({ "path": ".git/hooks/pre-commit", "content": "x" }));
+    for (more, written) in [(&[][..], false), (&["--unprotected", ".git/hooks"], true)] {
+        let served = Served::start(more);
+        let work = served.dir.path().join("work");
+        std::fs::create_dir(&work).unwrap();
+        let mut connection = served.ask("Add a hook", &json!({ "workDir": work }));
+        served.model.request().call(std::slice::from_ref(&call));
+        served.model.request().say("Done.");
+        let events = connection.events();
+        let result = events.iter().find(|event| event["type"] == "tool_result").unwrap();
+        let output = result["content"].as_str().unwrap();
+        assert_eq!(output.contains("this file is protected"), !written, "{output}");
+        assert_eq!(work.join(".git/hooks/pre-commit").exists(), written);
+    }
+}
+
 #[test]
 fn tools_stay_in_the_directory_of_their_request() {
     let served = Served::start(&[]);

@@ -148,6 +148,32 @@ fn a_server_that_is_killed_in_a_reply_loses_and_doubles_nothing() {
     assert_eq!((fresh.seq, fresh.messages), (screen.seq, screen.messages));
 }
 
+/// C99: a conversation that was started in the terminal with a model on this machine reaches no
+/// other model when it is continued in the browser.
+#[test]
+fn a_conversation_stays_with_the_server_of_its_model() {
+    let (dir, local, hosted) = (project(), Server::start(), Server::start());
+    let args =
+        ["run", "--session", "mine", "--model", "custom/own", "--base-url", &local.url, "Hello"];
+    let run = Process::start(&dir, &args);
+    local.request().say("Hello to you.");
+    assert_eq!(run.end().code, 0);
+
+    let live = Live::start(&dir, &hosted);
+    let (mut screen, mut events) = (Screen::default(), live.events("mine", 0));
+    live.post("/api/sessions/mine/prompt", &json!({ "message": "Is this still you?" }));
+    local.request().say("It is.");
+    while screen.messages.len() < 4 {
+        screen.read(&mut events).unwrap();
+    }
+    assert_eq!(screen.messages[3]["parts"][0]["text"], "It is.");
+
+    let id = live.post("/api/sessions", &json!({ "model": "custom/test" }))["id"].clone();
+    let path = format!("/api/sessions/{}/prompt", id.as_str().unwrap());
+    live.post(&path, &json!({ "message": "And you?" }));
+    hosted.request().say("I am the server's own model.");
+}
+
 /// C101: the server is killed while a command runs. The command's outcome is unknown, it is not run
 /// again, and the sequence numbers continue.
 #[test]

@@ -237,10 +237,11 @@ fn options_go_before_what_the_request_says() {
     (request.thinking, request.temperature) = (ThinkingLevel::High, Some(0.5));
     let mut settings = settings(OLD);
     let own = json!({"thinkingConfig": {"thinkingBudget": 7}, "topP": 0.9});
-    settings.options.insert(CONFIG.into(), own);
+    settings.options.insert("generationConfig".into(), own);
     settings.options.insert("safetySettings".into(), json!([]));
     let body: Value = serde_json::from_slice(&encode(&request, &settings)).unwrap();
-    let config = json!({"temperature": 0.5, "thinkingConfig": {"thinkingBudget": 7}, "topP": 0.9});
+    let config = json!({"temperature": 0.5, "topP": 0.9,
+        "thinkingConfig": {"thinkingBudget": 7, "includeThoughts": true}});
     assert_eq!((&body["generationConfig"], &body["safetySettings"]), (&config, &json!([])));
 }
 

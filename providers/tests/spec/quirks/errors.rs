@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
-use loopwright_providers::{Anthropic, Endpoint, OpenAiChat, Retry};
+use loopwright_providers::{Anthropic, Endpoint, OpenAiChat, OpenAiResponses, Retry};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::kit::*;
@@ -61,6 +61,48 @@ async fn quirk_18_an_overload_inside_a_stream_is_retried_and_streamed_output_is_
             withdrawn
         );
         assert!(matches!(events.last(), Some(ModelEvent::Done { .. })), "{events:?}");
+    }
+}
+
+/// C66: what the provider refuses is asked once.
+#[tokio::test]
+async fn an_error_that_cannot_pass_is_not_retried() {
+    let failed = |code: &str| {
+        let error = json!({"code": code, "message": "The prompt was flagged."});
+        stream(&[&json!({"type": "response.failed",
+            "response": {"status": "failed", "error": error}})
+        .to_string()])
+    };
+    let ok = "200 OK";
+    for (status, headers, body, kind) in [
+        (ok, "", failed("invalid_prompt"), ModelErrorKind::ContentFiltered),
+        (ok, "", failed("something_new"), ModelErrorKind::ContentFiltered),
+        (
+            ok,
+            "",
+            failed("invalid_image").replace("flagged", "read"),
+            ModelErrorKind::InvalidRequest,
+        ),
+        ("402 No", "", "{}".into(), ModelErrorKind::PaymentRequired),
+        ("500 No", "x-should-retry: false\r\n", "{}".into(), ModelErrorKind::Overloaded),
+    ] {
+        let server = Server::start().await;
+        let model = OpenAiResponses::builder("m").base_url(server.url()).build().unwrap();
+        let model = Retry::new(model).base_delay(Duration::ZERO);
+        let asked = model.stream(request(vec![user("hi")])).collect::<Vec<_>>();
+        let serve = async {
+            let headers = format!("connection: close\r\n{headers}");
+            server.accept().await.answer(status, &headers, &body).await;
+            server.accept().await
+        };
+        let events = tokio::select! {
+            events = asked => events,
+            _ = serve => panic!("asked again after {kind:?}"),
+        };
+        assert!(
+            matches!(&events[..], [ModelEvent::Error(error)] if error.kind == kind),
+            "{events:?} is not {kind:?}"
+        );
     }
 }
 
@@ -132,6 +174,61 @@ fn quirk_24_a_page_or_json_without_an_error_is_classified_by_its_status_and_exce
     assert_eq!(refused(401, &[], r#"["no"]"#).kind, ModelErrorKind::Auth);
 }
 
+/// Returns the error of a request whose response has this status, headers and body.
+async fn error_of(status: &str, headers: &str, body: &str) -> ModelError {
+    let server = Server::start().await;
+    let model = Retry::new(OpenAiChat::builder("m").base_url(server.url()).build().unwrap());
+    let asked = model.stream(request(vec![user("hi")])).collect::<Vec<_>>();
+    let serve = async {
+        let headers = format!("connection: close\r\n{headers}");
+        server.accept().await.answer(status, &headers, body).await;
+        server.accept().await
+    };
+    let events = tokio::select! {
+        events = asked => events,
+        _ = serve => panic!("asked again"),
+    };
+    let [ModelEvent::Error(error)] = &events[..] else { panic!("{events:?}") };
+    error.clone()
+}
+
+#[tokio::test]
+async fn a_web_page_instead_of_a_reply_is_an_error_that_says_so() {
+    let page = "\n<!DOCTYPE html><html><head><title>Sign in</title></head><p>to the network</html>";
+    let html = "content-type: text/html\r\n";
+    for (headers, body) in [(html, page), ("", &page[1..]), (html, "<")] {
+        let error = error_of("200 OK", headers, body).await;
+        assert_eq!((error.kind, error.status), (ModelErrorKind::Protocol, Some(200)));
+        assert!(error.message.contains("a web page (HTML)"), "{error}");
+        assert_eq!(error.message.contains("Sign in to the network"), body.len() > 1, "{error}");
+    }
+    let stream = chat(r#"{"content":"a"}"#, "stop");
+    let server = Server::start().await;
+    let model = OpenAiChat::builder("m").base_url(server.url()).build().unwrap();
+    let (events, ()) =
+        tokio::join!(model.stream(request(vec![user("hi")])).collect::<Vec<_>>(), async {
+            server.accept().await.answer("200 OK", html, &stream).await
+        });
+    assert!(matches!(events.last(), Some(ModelEvent::Done { .. })), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_compressed_body_is_an_error_that_names_the_encoding() {
+    for (status, kind) in
+        [("200 OK", ModelErrorKind::Protocol), ("400 No", ModelErrorKind::InvalidRequest)]
+    {
+        let error = error_of(status, "content-encoding: br\r\n", "xyz").await;
+        assert_eq!(error.kind, kind, "{error}");
+        assert!(error.message.contains("compressed with br"), "{error}");
+    }
+    let error = refused(400, &[], "");
+    assert_eq!(error.kind, ModelErrorKind::ContextOverflow, "an empty body is another matter");
+    let bytes = [0x1f, 0x8b, 8, 0, 0xff];
+    let error = Endpoint::default().refused(503, &HeaderMap::new(), &bytes, SystemTime::UNIX_EPOCH);
+    assert!(error.message.contains("compressed with gzip"), "{error}");
+    assert!(!error.message.contains('\u{fffd}'), "{error}");
+}
+
 #[test]
 fn quirk_25_an_error_may_have_any_shape() {
     for (status, body, kind, words) in [
@@ -144,7 +241,7 @@ fn quirk_25_an_error_may_have_any_shape() {
         (
             402,
             r#"{"error":{"message":"No credits","code":402}}"#,
-            ModelErrorKind::Auth,
+            ModelErrorKind::PaymentRequired,
             "No credits",
         ),
         (401, r#"{"detail":"Unauthorized"}"#, ModelErrorKind::Auth, "Unauthorized"),

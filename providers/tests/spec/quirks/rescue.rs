@@ -41,12 +41,12 @@ async fn quirk_39_a_call_that_gemini_could_not_read_is_requested_once_more_and_t
 
 #[tokio::test]
 async fn a_reply_that_the_model_did_not_write_is_retried_without_a_message_to_it() {
-    let page = "HTTP/1.1 200 OK\n<html>Welcome</html>";
+    let garbage = "HTTP/1.1 200 OK\ndata: Welcome\n\n";
     let model = |url: &str| {
         let model = of::<ChatCompletions>("", "m", url);
         Retry::new(RetryMalformedCalls::new(model)).base_delay(Duration::ZERO)
     };
-    let run = run_with(model, |agent| agent, &[page, page, page].map(str::to_owned)).await;
+    let run = run_with(model, |agent| agent, &[garbage; 3].map(str::to_owned)).await;
     assert_eq!(
         (run.outcome.end, run.requests.len()),
         (RunStatus::Error, 3),

@@ -8,8 +8,8 @@ use crate::frames::Frame;
 use crate::routes::agent_chat::ChatRequest;
 use crate::routes::health::Health;
 use crate::routes::sessions::{
-    AcceptedInput, Actions, CompactBody, Compacted, CreatedSession, DecisionBody, EmptyBody,
-    MessageBody, Messages, SessionList, SessionStatus, SteerBody,
+    AbortBody, AcceptedInput, Actions, CompactBody, Compacted, CreatedSession, DecisionBody,
+    EmptyBody, MessageBody, Messages, SessionList, SessionStatus, SteerBody,
 };
 use crate::settings::SessionSettings;
 
@@ -166,9 +166,14 @@ fn inputs(document: &mut Document) {
         .add();
     document
         .operation("post", "/api/sessions/{id}/abort", "Aborts the run in progress.")
-        .request::<EmptyBody>()
+        .request::<AbortBody>()
         .response::<AcceptedInput>(202, "The run is being aborted.")
-        .errors(&[NO_SESSION, IN_USE, BUSY])
+        .errors(&[
+            BAD_BODY,
+            NO_SESSION,
+            (409, "The run has ended, or another process has the session open."),
+            BUSY,
+        ])
         .add();
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use loopwright_core::compaction::Compaction;
-use loopwright_core::event::{Prompt, Urgency};
+use loopwright_core::event::{AbortRequest, Prompt, Urgency};
 use loopwright_core::log::SessionInfo;
-use loopwright_core::message::{History, InputId};
+use loopwright_core::message::{History, InputId, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ pub(crate) struct SessionList {
 pub(crate) struct SessionListEntry {
     #[serde(flatten)]
     pub(crate) session: SessionInfo,
-    /// Whether its run was interrupted: it is not in progress in this server.
+    /// Whether its run was interrupted: neither this process nor another one executes it.
     pub(crate) interrupted: bool,
 }
 
@@ -39,9 +39,9 @@ pub(crate) struct SessionListEntry {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct SessionStatus {
     pub(crate) session: SessionInfo,
-    /// Whether a run is in progress.
+    /// Whether a run is in progress, in this process or in another one that has the session open.
     pub(crate) running: bool,
-    /// Whether a run was interrupted by the end of a server; `continue` resumes it.
+    /// Whether a run was interrupted by the end of a process; `continue` resumes it.
     pub(crate) interrupted: bool,
     pub(crate) queue: Queue,
 }
@@ -84,9 +84,32 @@ pub(crate) struct SteerBody {
     urgency: Option<Urgency>,
 }
 
+/// Which run is to be stopped.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct AbortBody {
+    /// The run; by default the one in progress, or the calls that wait for decisions. With it, an
+    /// abort that arrives late does not stop the next run.
+    #[serde(default)]
+    run: Option<RunId>,
+    /// The client's id of this input. An abort with an id that the session knows is accepted and
+    /// changes nothing.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 200))]
+    id: Option<String>,
+}
+
+impl AbortBody {
+    pub(crate) fn request(self) -> Result<AbortRequest, ApiError> {
+        let mut request = AbortRequest::new();
+        (request.run, request.id) = (self.run, input_id(self.id)?);
+        Ok(request)
+    }
+}
+
 impl MessageBody {
     pub(crate) fn prompt(self) -> Result<Prompt, ApiError> {
-        if self.message.trim().is_empty() {
+        // As the schema's `\S` says: U+0085 is no white space there.
+        if self.message.chars().all(|c| c.is_whitespace() && c != '\u{85}') {
             return Err(ApiError::at(
                 "/message",
                 "The message is empty: write what is to be done.",

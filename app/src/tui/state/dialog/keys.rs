@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use loopwright_core::event::{Decision, ExternalAction, Provided};
+use loopwright_tools::protected_file;
 use serde_json::Value;
 
 use super::{Dialog, IGNORE_KEYS_MS, Mode};
@@ -124,13 +125,19 @@ impl Dialog {
         }
     }
 
-    /// Allows the tool from now on and approves all of its pending calls.
+    /// Allows the tool from now on and approves all of its pending calls, except others that change
+    /// a protected file.
     fn always(&mut self) -> Vec<Effect> {
-        let Some(name) = self.current().map(|action| action.name.clone()) else {
+        let Some((call, name)) = self.current().map(|a| (a.call.clone(), a.name.clone())) else {
             return Vec::new();
         };
-        let same =
-            self.actions.iter().filter(|action| action.name == name && action.request.is_none());
+        let was_seen = |action: &ExternalAction| {
+            action.call == call || protected_file(&action.name, &action.arguments).is_none()
+        };
+        let same = self
+            .actions
+            .iter()
+            .filter(|action| action.name == name && action.request.is_none() && was_seen(action));
         let run = same.map(|action| decide_effect(action, self.approval(action)));
         let effects = std::iter::once(Effect::Allow(name.clone())).chain(run).collect();
         self.sent = true;

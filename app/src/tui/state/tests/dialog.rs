@@ -141,7 +141,7 @@ fn control_c_clears_the_visible_input() {
         (String::new(), "draft".into())
     );
     key(&mut state, KeyCode::Esc);
-    assert_eq!(control(&mut state, 'c'), [Effect::Abort]);
+    assert_eq!(control(&mut state, 'c'), [Effect::Abort(state.last_run)]);
     assert_eq!(state.prompt.text(), "draft");
     state.tick(state.now + 2_000);
     key(&mut state, KeyCode::Esc);
@@ -183,7 +183,7 @@ fn escape_closes_a_popup_without_choices() {
     assert!(state.popup.as_ref().unwrap().is_visible());
     assert_eq!(key(&mut state, KeyCode::Esc), []);
     assert!(state.popup.is_none());
-    assert_eq!(key(&mut state, KeyCode::Esc), [Effect::Abort]);
+    assert_eq!(key(&mut state, KeyCode::Esc), [Effect::Abort(state.last_run)]);
 }
 
 #[test]
@@ -202,4 +202,24 @@ fn an_unknown_command_stays_in_the_prompt() {
         sent(&key(&mut state, KeyCode::Enter)),
         &Effect::Prompt("/tmp is full, clean it".into())
     );
+}
+
+/// C130: "always" does not decide about a protected file that the user has not seen.
+#[test]
+fn always_leaves_calls_open_that_change_a_protected_file() {
+    let edit = |call: &str, path: &str| {
+        ExternalAction::new(call, "write_file", json!({ "path": path, "content": "" }), "d")
+    };
+    let hook = ".git/hooks/pre-commit";
+    let mut state = working();
+    asked(&mut state, &[edit("c1", "a"), edit("c2", hook), edit("c3", "b")]);
+    let effects = key(&mut state, KeyCode::Char('a'));
+    assert_eq!(effects.len(), 3, "{effects:?}");
+    for call in ["c1", "c3"] {
+        state.dialog.close(&call.into(), state.now);
+    }
+    state.now += 700;
+    assert_eq!(state.dialog.current().unwrap().call, "c2".into());
+    let effects = key(&mut state, KeyCode::Char('a'));
+    assert_eq!(effects.len(), 2, "it is the one that is shown: {effects:?}");
 }

@@ -1,0 +1,166 @@
+//! Tests of the decoder.
+
+use super::*;
+
+/// Returns the events of these payloads in short form; `EOF` ends the stream.
+fn decode(payloads: &[&str]) -> Vec<String> {
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
+    for payload in payloads {
+        match *payload {
+            "EOF" => decoder.finish(&mut out),
+            payload => drop(decoder.decode(payload, &mut out)),
+        }
+    }
+    let short = |event| match event {
+        ModelEvent::BlockStart { block, kind: BlockKind::ToolCall { id, name } } => {
+            format!("{block}: {id} {name}")
+        }
+        ModelEvent::BlockStart { block, kind } => format!("{block}: {kind:?}"),
+        ModelEvent::Delta { block, delta } => format!("{block}+{delta}"),
+        ModelEvent::BlockEnd { block, .. } => format!("{block}."),
+        ModelEvent::Done { stop, .. } => format!("{stop:?}"),
+        ModelEvent::Error(error) => format!("{:?}", error.kind),
+        other => format!("{other:?}"),
+    };
+    out.into_iter().map(short).collect()
+}
+
+fn delta(delta: &str) -> String {
+    format!("{{\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}")
+}
+
+fn calls(calls: &str) -> String {
+    delta(&format!("{{\"tool_calls\":[{calls}]}}"))
+}
+
+fn finish(reason: &str) -> String {
+    format!("{{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"{reason}\"}}]}}")
+}
+
+#[test]
+fn thinking_and_text_are_blocks_of_their_own() {
+    let payloads = [
+        delta(r#"{"role":"assistant","content":"","reasoning_content":"h"}"#),
+        delta(r#"{"content":null,"reasoning":"m"}"#),
+        delta(r#"{"content":"o"}"#),
+        delta(r#"{"content":[{"type":"text","text":"k"}]}"#),
+        finish("stop"),
+    ];
+    let payloads: Vec<&str> =
+        payloads.iter().map(String::as_str).chain([": ping", "[DONE]"]).collect();
+    assert_eq!(
+        decode(&payloads),
+        ["0: Thinking", "0+h", "0+m", "0.", "1: Text", "1+o", "1+k", "1.", "Stop"]
+    );
+}
+
+#[test]
+fn a_call_in_the_older_form_is_a_call() {
+    let payloads = [
+        delta(r#"{"content":null,"function_call":{"name":"f","arguments":""}}"#),
+        delta(r#"{"function_call":{"arguments":"{\"n\":"}}"#),
+        delta(r#"{"function_call":{"arguments":"1}"}}"#),
+        finish("function_call"),
+        "[DONE]".into(),
+    ];
+    let payloads: Vec<&str> = payloads.iter().map(String::as_str).collect();
+    assert_eq!(decode(&payloads), ["0:  f", "0+{\"n\":", "0+1}", "0.", "ToolCalls"]);
+    let both = delta(r#"{"tool_calls":null,"function_call":null,"content":"a"}"#);
+    assert_eq!(decode(&[&both, "[DONE]"]), ["0: Text", "0+a", "0.", "Stop"]);
+}
+
+#[test]
+fn calls_are_distinguished_by_index_id_or_name() {
+    let one = r#"{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}"#;
+    let cases = [
+        (
+            "by index from 1",
+            [one.replace(":0", ":1"), one.replace(":0", ":2").replace("\"a\"", "\"b\"")],
+        ),
+        ("index always 0", [one.to_owned(), one.replace("\"a\"", "\"b\"")]),
+        (
+            "no index",
+            [
+                one.replace("\"index\":0,", ""),
+                one.replace("\"index\":0,\"id\":\"a\"", "\"id\":\"b\""),
+            ],
+        ),
+    ];
+    for (case, [a, b]) in cases {
+        let events = decode(&[&calls(&a), &calls(&b), &finish("stop"), "EOF"]);
+        assert_eq!(events, ["0: a f", "0+{}", "1: b f", "1+{}", "0.", "1.", "ToolCalls"], "{case}");
+    }
+    let bare = r#"{"function":{"name":"f","arguments":{"x":1}}}"#;
+    let events = decode(&[&calls(bare), &calls(bare), "[DONE]"]);
+    assert_eq!(events, ["0:  f", "0+{\"x\":1}", "1:  f", "1+{\"x\":1}", "0.", "1.", "ToolCalls"]);
+}
+
+#[test]
+fn interleaved_fragments_are_assigned_to_their_calls() {
+    let part = |index, arguments: &str| {
+        calls(&format!(r#"{{"index":{index},"function":{{"arguments":"{arguments}"}}}}"#))
+    };
+    let begin = |index, id| {
+        calls(&format!(
+            r#"{{"index":{index},"id":"{id}","function":{{"name":"f","arguments":""}}}}"#
+        ))
+    };
+    let payloads = [
+        begin(0, "a"),
+        begin(1, "b"),
+        part(0, "{"),
+        part(1, "["),
+        part(0, "}"),
+        finish("tool_calls"),
+    ];
+    let payloads: Vec<&str> = payloads.iter().map(String::as_str).chain(["EOF"]).collect();
+    assert_eq!(
+        decode(&payloads),
+        ["0: a f", "1: b f", "0+{", "1+[", "0+}", "0.", "1.", "ToolCalls"]
+    );
+}
+
+#[test]
+fn the_reply_decides_how_it_ended() {
+    let call = calls(r#"{"index":0,"id":"a","function":{"name":"f","arguments":""}}"#);
+    assert_eq!(decode(&[&call, &finish("stop"), "EOF"]), ["0: a f", "0+{}", "0.", "ToolCalls"]);
+    assert_eq!(decode(&[&finish("tool_calls"), "[DONE]"]), ["Stop"]);
+    assert_eq!(decode(&[&finish("length"), "EOF"]), ["Length"]);
+    assert_eq!(decode(&[&finish("content_filter"), "EOF"]), ["ContentFilter"]);
+    assert_eq!(decode(&[&call, "EOF"]).last().unwrap(), "Network");
+    assert_eq!(decode(&["[DONE]"]), ["Protocol"]);
+    assert_eq!(decode(&["{\"choices\":"]), ["Protocol"]);
+    assert_eq!(decode(&[&finish("stop"), r#"{"error":"boom"}"#, "[DONE]", "EOF"]), ["Overloaded"]);
+    assert_eq!(decode(&[r#"{"error":{"message":"no","code":401}}"#]), ["Auth"]);
+}
+
+#[test]
+fn more_calls_than_any_model_writes_are_refused() {
+    let call = |id: usize| format!(r#"{{"index":0,"id":"c{id}","function":{{"name":"f"}}}}"#);
+    let max: Vec<String> = (0..MAX_PARTS).map(call).collect();
+    let events = decode(&[&calls(&max.join(",")), &finish("stop"), "EOF"]);
+    assert_eq!((events.len(), events.last().unwrap().as_str()), (3 * MAX_PARTS + 1, "ToolCalls"));
+    let many = [max, vec![call(MAX_PARTS), call(0)]].concat();
+    let events = decode(&[&calls(&many.join(",")), &finish("stop"), "EOF"]);
+    assert_eq!((events.len(), events.last().unwrap().as_str()), (MAX_PARTS + 1, "Protocol"));
+}
+
+#[test]
+fn the_last_usage_counts() {
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
+    let payloads = [
+        r#"{"choices":null,"usage":{"prompt_tokens":1,"completion_tokens":1}}"#,
+        concat!(
+            r#"{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],"#,
+            r#""x_groq":{"usage":{"prompt_tokens":7}}}"#,
+        ),
+        r#"{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":17,
+            "prompt_tokens_details":{"cached_tokens":4},
+            "completion_tokens_details":{"reasoning_tokens":2}}}"#,
+        "[DONE]",
+    ];
+    let progress: Vec<Progress> = payloads.iter().map(|p| decoder.decode(p, &mut out)).collect();
+    assert_eq!(progress, [Progress::Open, Progress::Complete, Progress::Complete, Progress::Ended]);
+    let usage = Usage::new(6, 7).cache(4, 0).reasoning(2);
+    assert_eq!(out.pop_back(), Some(ModelEvent::Done { stop: StopReason::Stop, usage }));
+}

@@ -1,0 +1,152 @@
+//! What a session does next when it is opened, as a part of its description.
+
+use std::collections::VecDeque;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::log::entry::LogEntry;
+use crate::log::input::{QueueKind, Urgency};
+use crate::log::outcome::RunCause;
+use crate::message::{CallId, InputId};
+
+/// Says what a session does next when it is opened; see
+/// [`SessionInfo::due`](crate::log::SessionInfo::due).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Due {
+    /// It waits: a run was interrupted, or is in progress in the process that has the session
+    /// open. `Continue` or a decision resumes the run, and another request ends it. Opening the
+    /// session completes an abort that was interrupted.
+    Interrupted,
+    /// It starts a run that carries out a decision.
+    Decision,
+    /// It starts a run for the first queued request.
+    Request,
+    /// It starts a run for a steer, which denies the calls that wait for a decision.
+    Steer,
+}
+
+impl Due {
+    /// Returns what a run with this cause is due to, or `None` if it is not due to the log.
+    pub(crate) fn of(cause: &RunCause) -> Option<Self> {
+        match cause {
+            RunCause::ActionResult(_) => Some(Due::Decision),
+            RunCause::UserRequest(_) => Some(Due::Request),
+            RunCause::Steer => Some(Due::Steer),
+            RunCause::Continue(_) | RunCause::Abort | RunCause::Compact { .. } => None,
+        }
+    }
+}
+
+/// What is queued and decided while no run is in progress: as much of the log's state as the next
+/// run depends on. Pending actions and the run in progress are part of the description itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Agenda {
+    /// Requests, and steers that can replace a decision, in order of arrival.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    queued: VecDeque<Queued>,
+    /// The request of the current run, until it is in the conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    undelivered: Option<Queued>,
+    /// Calls whose decision has not been carried out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    decided: Vec<CallId>,
+    /// The position in the log of the last action that became pending; zero if none waits.
+    #[serde(default)]
+    asked_at: u64,
+}
+
+/// A queued message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+struct Queued {
+    input: InputId,
+    due: Due,
+    /// The length of the log after it was queued.
+    at: u64,
+}
+
+impl Agenda {
+    /// Returns whether nothing is queued, decided or pending.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the start of the next run.
+    pub(crate) fn due(&self, has_pending: bool) -> Option<Due> {
+        if !self.decided.is_empty() {
+            return Some(Due::Decision);
+        }
+        let can_start = |queued: &&Queued| match has_pending {
+            true => queued.at > self.asked_at,
+            false => queued.due == Due::Request,
+        };
+        self.queued.iter().find(can_start).map(|queued| queued.due)
+    }
+
+    /// Updates the agenda for an entry at this position, counted from one. `has_pending` says
+    /// whether an action is pending after the entry.
+    pub(crate) fn apply(&mut self, entry: &LogEntry, at: u64, has_pending: bool) {
+        match entry {
+            LogEntry::Queued { input, kind, urgency, .. } => {
+                let is_open = has_pending || !self.decided.is_empty();
+                let due = match kind {
+                    QueueKind::Request => Due::Request,
+                    QueueKind::Steering if is_open && *urgency >= Urgency::SkipPending => {
+                        Due::Steer
+                    }
+                    _ => return,
+                };
+                self.queued.push_back(Queued { input: input.clone(), due, at });
+            }
+            LogEntry::RunStarted { cause, .. } => {
+                self.undelivered = match cause {
+                    RunCause::UserRequest(input) | RunCause::Continue(Some(input)) => {
+                        self.take(input)
+                    }
+                    _ => None,
+                }
+            }
+            LogEntry::Delivered { input } => {
+                let own = self.undelivered.take_if(|request| request.input == *input);
+                drop(own.or_else(|| self.take(input)));
+            }
+            LogEntry::Withdrawn { inputs } => {
+                self.undelivered.take_if(|request| inputs.contains(&request.input));
+                self.remove(inputs);
+            }
+            LogEntry::RunEnded { handed_back, .. } => {
+                self.remove(handed_back);
+                if let Some(request) = self.undelivered.take() {
+                    self.queued.push_front(request);
+                }
+            }
+            LogEntry::CallAwaiting { call, .. } => {
+                self.asked_at = at;
+                self.decided.retain(|decided| decided != call);
+            }
+            LogEntry::Decided { call, .. } => self.decided.push(call.clone()),
+            LogEntry::CallStarted { call, .. } => self.decided.retain(|decided| decided != call),
+            LogEntry::CallFinished { result } => {
+                let result = result.as_tool_result();
+                self.decided.retain(|decided| result.is_none_or(|result| result.call != *decided));
+            }
+            LogEntry::Reset => *self = Self::default(),
+            _ => {}
+        }
+        if !has_pending && self.decided.is_empty() {
+            self.asked_at = 0;
+            self.queued.retain(|queued| queued.due == Due::Request);
+        }
+    }
+
+    fn take(&mut self, input: &InputId) -> Option<Queued> {
+        let at = self.queued.iter().position(|queued| queued.input == *input)?;
+        self.queued.remove(at)
+    }
+
+    fn remove(&mut self, inputs: &[InputId]) {
+        self.queued.retain(|queued| !inputs.contains(&queued.input));
+    }
+}
