@@ -101,7 +101,7 @@ pub mod event {
         Urgency,
     };
     pub use crate::log::outcome::{RunCause, RunOutcome, RunStatus};
-    pub use crate::model::Update;
+    pub use crate::model::{RetryNotice, Update};
     pub use crate::session::hub::EventStream;
 }
 

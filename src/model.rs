@@ -3,11 +3,13 @@
 pub(crate) mod assemble;
 pub(crate) mod info;
 pub(crate) mod partial;
+pub(crate) mod retry_notice;
 pub(crate) mod update;
 
 pub use crate::error::{ModelError, ModelErrorKind};
 pub use info::{LongPrices, ModelInfo, Prices};
 pub use partial::PartialJson;
+pub use retry_notice::RetryNotice;
 pub use update::Update;
 
 pub use futures_util::stream::BoxStream;
@@ -35,6 +37,8 @@ use crate::tool::ToolList;
 /// - [`info`](ChatModel::info) must return the same value each time.
 /// - `stream` should do no work before the stream is polled, and must not block its thread.
 /// - The stream may send [`ModelEvent::Withdrawn`] and start the reply again.
+/// - A decorator that waits before it sends the request again must announce that with
+///   [`ModelEvent::Retry`], after it has withdrawn what it has sent.
 ///
 /// # Cancellation
 ///
@@ -231,6 +235,8 @@ pub enum ModelEvent {
     },
     /// The attempt is retried: all events since the start of the reply are void.
     Withdrawn,
+    /// The request failed and will be sent again. It is no part of the reply.
+    Retry(Arc<RetryNotice>),
     /// The reply is complete.
     Done {
         /// Why it ended.

@@ -222,6 +222,8 @@ impl Session {
             events.push(AgentEvent::MessageStart { message_id, role: Role::Assistant });
             let update = |update: Update| AgentEvent::MessageUpdate { message_id, update };
             events.extend(updates.into_iter().map(update));
+            let now = self.config.environment.now();
+            events.extend(self.reply.retry(now).map(AgentEvent::Retry));
         }
         events.extend(self.executor.updates_so_far());
         events

@@ -2,6 +2,7 @@
 
 mod address;
 mod choices;
+mod retries;
 mod workspace;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::address::{address_in_environment, without_credentials};
 pub(crate) use self::choices::{Approve, Pattern, Thinking};
+pub(crate) use self::retries::RetryOptions;
 pub(crate) use self::workspace::{CommandOptions, WorkspaceOptions, protected_path};
 
 /// The help text of `--models`.
@@ -80,6 +82,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_turns: Option<u32>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) retries: RetryOptions,
     /// What runs without approval: a tool's name, `read-only` (always included), or `all`. May be
     /// repeated.
     #[arg(long, value_name = "TOOL|read-only|all", value_parser = Approve::read)]
@@ -104,6 +109,7 @@ impl Options {
             pattern: self.pattern.or(lower.pattern),
             tool_choice: self.tool_choice.or(lower.tool_choice),
             max_turns: self.max_turns.or(lower.max_turns),
+            retries: self.retries.over(lower.retries),
             approve: if self.approve.is_empty() { lower.approve } else { self.approve },
         }
     }

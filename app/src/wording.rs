@@ -2,7 +2,7 @@
 
 use loopwright_core::agent::Limit;
 use loopwright_core::compaction::Compaction;
-use loopwright_core::event::{RunOutcome, RunStatus};
+use loopwright_core::event::{RetryNotice, RunOutcome, RunStatus};
 
 /// Returns the text with a full stop, unless it ends with a punctuation mark.
 pub(crate) fn ended(text: &str) -> String {
@@ -51,6 +51,13 @@ pub(crate) fn compaction(done: &Compaction) -> String {
         "{messages} older message{s} {how}: about {tokens_before} tokens before, {tokens_after} \
          now."
     )
+}
+
+/// Describes a request that will be sent again after this many seconds.
+pub(crate) fn retry(notice: &RetryNotice, seconds: u64) -> String {
+    let RetryNotice { attempt, max_attempts, reason, .. } = notice;
+    let when = if seconds == 0 { "now".into() } else { format!("in {}", time(seconds)) };
+    format!("{} Trying again {when} (attempt {attempt} of {max_attempts})", sentence(reason))
 }
 
 /// Describes why a run did not complete.

@@ -10,7 +10,7 @@ impl Emitted {
     /// Records that `event` is emitted.
     pub(crate) fn note(&mut self, event: &ModelEvent) {
         match event {
-            ModelEvent::AnsweredBy(_) => {}
+            ModelEvent::AnsweredBy(_) | ModelEvent::Retry(_) => {}
             ModelEvent::Withdrawn => self.0 = false,
             _ => self.0 = true,
         }

@@ -82,7 +82,7 @@ pub use rate_limit::{RateLimit, RateLimiter};
 pub use reasoning_effort::ReasoningEfforts;
 pub use recorded::Recorded;
 pub use reply_body::ReplyBody;
-pub use retry::Retry;
+pub use retry::{MAX_ATTEMPTS, MAX_RETRY_DELAY, Retry};
 pub use retry_malformed_calls::RetryMalformedCalls;
 pub use sse::{SseEvent, SseParser};
 pub use text_tool_calls::parse_text_tool_calls;

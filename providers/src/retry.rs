@@ -1,17 +1,24 @@
 //! `Retry`: asks again when a request failed in a way that may pass.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::stream::{BoxStream, Stream, StreamExt};
 use loopwright_core::ChatModel;
-use loopwright_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
+use loopwright_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo, RetryNotice};
 use tokio::time::Sleep;
 
 use crate::emitted::Emitted;
 use crate::endpoint::cut_short;
+
+/// Is the default of [`Retry::attempts`].
+pub const MAX_ATTEMPTS: u32 = 10;
+/// Is the default of [`Retry::max_delay`].
+pub const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// Wraps a model and retries requests after a
 /// [retryable](loopwright_core::model::ModelError::is_retryable) error: a rate limit, an
@@ -30,58 +37,53 @@ use crate::endpoint::cut_short;
 ///
 /// use loopwright_providers::{Offline, Retry};
 ///
-/// let model = Retry::new(Offline::new()).attempts(5).max_wait(Duration::from_secs(20));
+/// let model = Retry::new(Offline::new()).attempts(5).max_delay(Duration::from_secs(20));
 /// ```
 ///
 /// The delay before the second attempt is random, from half of [`Retry::base_delay`] to all of it;
-/// before each further attempt both bounds double. A wait that the provider requests is added to
-/// the delay. If it is longer than [`Retry::max_wait`], the error is returned at once. An attempt
-/// that had begun to stream is [withdrawn](ModelEvent::Withdrawn) at once.
+/// before each further attempt both bounds double, until [`Retry::max_delay`]. A wait that the
+/// provider requests is added to the delay, up to the same maximum; if the provider requests a
+/// longer one, the error is returned at once.
+///
+/// An attempt that had begun to stream is [withdrawn](ModelEvent::Withdrawn) at once, and
+/// [`ModelEvent::Retry`] says how long the delay is and why.
 #[derive(Debug)]
 pub struct Retry<M> {
     model: M,
     attempts: u32,
     base: Duration,
     max_delay: Duration,
-    max_wait: Duration,
     seed: Option<u64>,
 }
 
 impl<M: ChatModel> Retry<M> {
-    /// Wraps `model` with three attempts, delays of at most 0.5 s, 1 s, 2 s, … 30 s, and waits of
-    /// at most 60 s.
+    /// Wraps `model` with ten attempts and delays of at most 0.5 s, 1 s, 2 s, … 60 s.
     pub fn new(model: M) -> Self {
         Retry {
             model,
-            attempts: 3,
+            attempts: MAX_ATTEMPTS,
             base: Duration::from_millis(500),
-            max_delay: Duration::from_secs(30),
-            max_wait: Duration::from_secs(60),
+            max_delay: MAX_RETRY_DELAY,
             seed: None,
         }
     }
 
-    /// Sets the maximum number of attempts, including the first.
+    /// Sets the maximum number of attempts, including the first. Defaults to [`MAX_ATTEMPTS`].
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
         self
     }
 
-    /// Sets the maximum delay before the second attempt.
+    /// Sets the maximum delay before the second attempt. Defaults to half a second.
     pub fn base_delay(mut self, delay: Duration) -> Self {
         self.base = delay;
         self
     }
 
-    /// Sets the maximum delay before any attempt, not counting waits that the provider requests.
+    /// Sets the maximum delay before any attempt, also if the provider requests to wait. Defaults
+    /// to [`MAX_RETRY_DELAY`].
     pub fn max_delay(mut self, delay: Duration) -> Self {
         self.max_delay = delay;
-        self
-    }
-
-    /// Sets the maximum wait that a provider may request.
-    pub fn max_wait(mut self, wait: Duration) -> Self {
-        self.max_wait = wait;
         self
     }
 
@@ -105,10 +107,10 @@ impl<M: ChatModel> Retry<M> {
     /// Returns how long to wait after this error, or `None` to give up.
     fn delay(&self, delays: &mut Delays, error: &ModelError) -> Option<Duration> {
         let wait = error.retry_after.unwrap_or_default();
-        if !error.is_retryable() || wait > self.max_wait {
+        if !error.is_retryable() || wait > self.max_delay {
             return None;
         }
-        Some(wait.saturating_add(delays.next()?))
+        Some(wait.saturating_add(delays.next()?).min(self.max_delay))
     }
 }
 
@@ -119,8 +121,8 @@ impl<M: ChatModel> ChatModel for Retry<M> {
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         let state = State::Attempt(self.model.stream(request.clone()));
-        let (emitted, delays) = (Emitted::default(), self.delays());
-        Attempts { retry: self, request, number: 1, delays, emitted, state }.boxed()
+        let (emitted, ready, delays) = (Emitted::default(), VecDeque::new(), self.delays());
+        Attempts { retry: self, request, number: 1, delays, emitted, ready, state }.boxed()
     }
 }
 
@@ -133,6 +135,8 @@ struct Attempts<'a, M> {
     number: u32,
     delays: Delays,
     emitted: Emitted,
+    /// Events to return first.
+    ready: VecDeque<ModelEvent>,
     state: State<'a>,
 }
 
@@ -148,6 +152,9 @@ impl<M: ChatModel> Stream for Attempts<'_, M> {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ModelEvent>> {
         let this = &mut *self;
         loop {
+            if let Some(event) = this.ready.pop_front() {
+                return Poll::Ready(Some(event));
+            }
             match &mut this.state {
                 State::Over => return Poll::Ready(None),
                 State::Waiting(sleep) => {
@@ -172,9 +179,10 @@ impl<M: ChatModel> Stream for Attempts<'_, M> {
                                 "retrying a request"
                             );
                             this.state = State::Waiting(Box::pin(tokio::time::sleep(delay)));
-                            if let Some(withdrawn) = this.emitted.withdraw() {
-                                return Poll::Ready(Some(withdrawn));
-                            }
+                            this.ready.extend(this.emitted.withdraw());
+                            let (next, all) = (this.number + 1, this.retry.attempts);
+                            let notice = RetryNotice::new(next, all, delay, &error);
+                            this.ready.push_back(ModelEvent::Retry(Arc::new(notice)));
                         }
                         event => {
                             this.emitted.note(&event);
@@ -231,8 +239,47 @@ mod tests {
         ModelEvent::Done { stop: StopReason::Stop, usage: Usage::default() }
     }
 
-    async fn events(model: &Retry<Script>) -> Vec<ModelEvent> {
+    async fn all_events(model: &Retry<Script>) -> Vec<ModelEvent> {
         model.stream(ChatRequest::default()).collect().await
+    }
+
+    /// Returns the events without the notices.
+    async fn events(model: &Retry<Script>) -> Vec<ModelEvent> {
+        let mut events = all_events(model).await;
+        events.retain(|event| !matches!(event, ModelEvent::Retry(_)));
+        events
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_retry_is_announced_before_its_delay() {
+        let failed = |wait| error(ModelErrorKind::RateLimited, wait);
+        let attempts = vec![vec![failed(None)], vec![started(), failed(Some(20))], vec![done()]];
+        let model = retry(attempts).attempts(4);
+        let mut stream = model.stream(ChatRequest::default());
+        let mut notices = Vec::new();
+        while let Some(event) = stream.next().await {
+            if let ModelEvent::Retry(notice) = event {
+                notices.push((notice, Instant::now()));
+            }
+        }
+        let [(first, at), (second, then)] = &notices[..] else { panic!("{notices:?}") };
+        assert_eq!((first.attempt, first.max_attempts), (2, 4));
+        assert_eq!((first.kind, &*first.reason), (ModelErrorKind::RateLimited, "no"));
+        let delay = |notice: &RetryNotice| Duration::from_millis(notice.delay_ms);
+        assert!(*then - *at >= delay(first));
+        assert_eq!(second.attempt, 3);
+        assert!(delay(second) > Duration::from_secs(20), "{second:?}");
+        let waited = then.elapsed();
+        assert!(waited >= delay(second) && waited < delay(second) + Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_of_two_minutes_is_survived() {
+        let begin = Instant::now();
+        let model = retry(vec![vec![error(ModelErrorKind::Network, None)]; 10]);
+        events(&model).await;
+        let waited = begin.elapsed().as_secs();
+        assert!((90..=184).contains(&waited), "{waited}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -244,7 +291,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_last_error_is_given_out() {
-        let model = retry(vec![vec![error(ModelErrorKind::Overloaded, None)]; 3]);
+        let model = retry(vec![vec![error(ModelErrorKind::Overloaded, None)]; 10]);
         assert_eq!(events(&model).await, [error(ModelErrorKind::Overloaded, None)]);
         assert!(model.model.1.lock().unwrap().is_empty());
     }
@@ -295,7 +342,7 @@ mod tests {
         assert_eq!(events(&model).await, std::slice::from_ref(&last));
         assert_eq!(begin.elapsed(), Duration::ZERO);
         let waiting =
-            retry(vec![vec![last], vec![done()]]).max_wait(Duration::from_secs(115 * 3600));
+            retry(vec![vec![last], vec![done()]]).max_delay(Duration::from_secs(115 * 3600));
         assert_eq!(events(&waiting).await, [done()]);
     }
 

@@ -102,6 +102,24 @@ class Reply {
   }
 }
 
+/** Counts down to the next attempt of a request that failed. */
+class Retry {
+  constructor({ attempt, max_attempts: max, delay_ms: delay, reason, time }) {
+    const until = time + delay;
+    this.node = el('div', { class: 'notice', role: 'status' });
+    this.draw = () => {
+      const left = Math.max(0, Math.ceil((until - Date.now()) / 1000));
+      this.node.textContent = `${reason} Trying again ${left ? `in ${left} s` : 'now'} (attempt ${attempt} of ${max}).`;
+    };
+    this.timer = setInterval(this.draw, 1000);
+    this.draw();
+  }
+  end() {
+    clearInterval(this.timer);
+    this.node.remove();
+  }
+}
+
 /**
  * Folds events into `root`. `on.changed()`: the state around it has changed; `on.replied(text)`: the model has just completed
  * this reply; `on.ended(outcome)`: a run has ended; `on.decide(call, body)` sends a decision; `on.continue()` continues a run.
@@ -120,6 +138,8 @@ export class Conversation {
 
   clear() {
     this.root.replaceChildren();
+    this.waiting?.end();
+    this.waiting = null; // the notice that a request will be sent again
     for (const map of [this.calls, this.open, this.actions]) map.clear();
     this.run = null; // the id of the run in progress
     this.interruption = null; // the notice that a crash has interrupted it
@@ -180,7 +200,14 @@ export class Conversation {
     if (role === 'assistant') this.reply(id).clear();
   }
 
+  retry(event) {
+    this.waiting?.end();
+    this.waiting = new Retry(event);
+    this.add(this.waiting.node);
+  }
+
   message_update(event) {
+    if (event.kind !== 'withdrawn') this.waiting?.end();
     if (event.kind === 'withdrawn') this.open.get(event.message_id)?.clear();
     else this.reply(event.message_id).update(event);
     this.scheduleDraw();
@@ -260,6 +287,7 @@ export class Conversation {
 
   agent_end(end) {
     this.run = null;
+    this.waiting?.end();
     // A reply without content leaves no message.
     for (const reply of this.open.values()) reply.node.remove();
     this.open.clear();

@@ -27,6 +27,8 @@ pub(crate) enum Frame {
     Content { content: String },
     /// This reply no longer counts: the model's server failed, and the request is repeated.
     Withdrawn,
+    /// The request to the model failed, and will be sent again after a delay.
+    Retry { attempt: u32, max_attempts: u32, delay_ms: u64, reason: String },
     /// The reply is complete.
     ThinkingEnd,
     /// A tool begins.
@@ -88,6 +90,12 @@ impl Frames {
                 to.push_back(Frame::ThinkingStart);
             }
             AgentEvent::MessageUpdate { update, .. } => self.update(update, to),
+            AgentEvent::Retry(notice) => to.push_back(Frame::Retry {
+                attempt: notice.attempt,
+                max_attempts: notice.max_attempts,
+                delay_ms: notice.delay_ms,
+                reason: notice.reason.clone(),
+            }),
             AgentEvent::MessageEnd { message } if message.role() == Role::Assistant => {
                 to.push_back(Frame::ThinkingEnd)
             }

@@ -11,7 +11,7 @@ use crate::log::compaction::Compaction;
 use crate::log::input::{Decision, QueueKind};
 use crate::log::outcome::{RunCause, RunOutcome};
 use crate::message::{CallId, InputId, Message, MessageId, ResultStatus, RunId};
-use crate::model::Update;
+use crate::model::{RetryNotice, Update};
 use crate::tool::ToolUpdate;
 
 /// Holds an event with its number, session, run and time. Serialised as one flat object with the
@@ -20,8 +20,8 @@ use crate::tool::ToolUpdate;
 #[non_exhaustive]
 pub struct Envelope {
     /// The number of the event. Events that come from the log are numbered without gaps, and keep
-    /// their numbers after a restart. Deltas, progress and the start of a message that still
-    /// streams have the number of the last such event.
+    /// their numbers after a restart. Deltas, progress, retries and the start of a message that
+    /// still streams have the number of the last such event.
     pub seq: u64,
     /// The session.
     pub session_id: Arc<str>,
@@ -98,6 +98,8 @@ pub enum AgentEvent {
         #[serde(flatten)]
         update: Update,
     },
+    /// A request to the model failed and will be sent again after a delay.
+    Retry(Arc<RetryNotice>),
     /// A message was added to the conversation.
     MessageEnd {
         /// The whole message.
@@ -188,6 +190,7 @@ impl AgentEvent {
             AgentEvent::TurnStart { .. } => "turn_start",
             AgentEvent::MessageStart { .. } => "message_start",
             AgentEvent::MessageUpdate { .. } => "message_update",
+            AgentEvent::Retry(_) => "retry",
             AgentEvent::MessageEnd { .. } => "message_end",
             AgentEvent::ToolExecutionStart { .. } => "tool_execution_start",
             AgentEvent::ToolExecutionUpdate { .. } => "tool_execution_update",
@@ -253,13 +256,18 @@ impl Message {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::error::{ModelError, ModelErrorKind};
     use crate::log::outcome::RunStatus;
     use crate::message::{Usage, UserMessage};
 
     /// Returns one event of each kind.
-    fn all() -> [AgentEvent; 16] {
+    fn all() -> [AgentEvent; 17] {
         let message = || Arc::new(Message::new(MessageId(1), UserMessage::from("Hello")));
+        let failed = ModelError::new(ModelErrorKind::Overloaded, "Busy.");
+        let retry = RetryNotice::new(2, 10, Duration::from_secs(1), &failed);
         let (message_id, call) = (MessageId(1), CallId::from("c"));
         let action = ExternalAction {
             call: call.clone(),
@@ -296,6 +304,7 @@ mod tests {
             AgentEvent::TurnStart { turn: 1 },
             AgentEvent::MessageStart { message_id, role: Role::User },
             AgentEvent::MessageUpdate { message_id, update: Update::Withdrawn },
+            AgentEvent::Retry(Arc::new(retry)),
             AgentEvent::MessageEnd { message: message() },
             AgentEvent::ToolExecutionStart {
                 call: call.clone(),

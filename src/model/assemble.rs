@@ -35,7 +35,10 @@ impl Assembler {
                 *self = Assembler::default();
                 Some(Update::Withdrawn)
             }
-            ModelEvent::AnsweredBy(_) | ModelEvent::Done { .. } | ModelEvent::Error(_) => None,
+            ModelEvent::AnsweredBy(_)
+            | ModelEvent::Retry(_)
+            | ModelEvent::Done { .. }
+            | ModelEvent::Error(_) => None,
         })
     }
 

@@ -12,7 +12,7 @@ use crate::log::entry::LogEntry;
 use crate::log::event::AgentEvent;
 use crate::message::{AssistantMessage, ContentPart, Message, MessageId, StopReason, Usage};
 use crate::model::assemble::Assembler;
-use crate::model::{ModelEvent, ModelInfo, Update};
+use crate::model::{ModelEvent, ModelInfo, RetryNotice, Update};
 use crate::session::hooks::{TextAction, TextPart};
 use crate::session::hub::Hub;
 use crate::session::journal::Journal;
@@ -100,13 +100,15 @@ struct Partial {
     model: Arc<ModelInfo>,
     assembler: Assembler,
     held: HeldText,
+    /// Set while the request waits to be sent again: until when, in milliseconds since 1970.
+    retry: Option<(Arc<RetryNotice>, u64)>,
 }
 
 impl StreamingReply {
     /// Starts a reply.
     pub(crate) fn start(&mut self, id: MessageId, model: Arc<ModelInfo>) {
         let assembler = Assembler::default();
-        self.partial = Some(Partial { id, model, assembler, held: BTreeMap::new() });
+        self.partial = Some(Partial { id, model, assembler, held: BTreeMap::new(), retry: None });
     }
 
     pub(crate) fn is_streaming(&self) -> bool {
@@ -125,6 +127,22 @@ impl StreamingReply {
         Some((partial.id, partial.assembler.updates_so_far()))
     }
 
+    /// Returns the last notice with the delay that is left, while the request waits to be sent
+    /// again.
+    pub(crate) fn retry(&self, now: u64) -> Option<Arc<RetryNotice>> {
+        let (notice, until) = self.partial.as_ref()?.retry.as_ref()?;
+        let delay_ms = until.saturating_sub(now);
+        Some(Arc::new(RetryNotice { delay_ms, ..RetryNotice::clone(notice) }))
+    }
+
+    /// Notes that the request waits to be sent again.
+    pub(crate) fn note_retry(&mut self, notice: Arc<RetryNotice>, now: u64) {
+        if let Some(partial) = &mut self.partial {
+            let until = now.saturating_add(notice.delay_ms);
+            partial.retry = Some((notice, until));
+        }
+    }
+
     /// Folds an event of the model into the reply and emits what it adds.
     pub(crate) fn take_event(
         &mut self,
@@ -132,9 +150,10 @@ impl StreamingReply {
         hooks: &TextHooks,
         hub: &mut Hub,
     ) -> Result<(), ModelError> {
-        let Some(Partial { id, model, assembler, held }) = &mut self.partial else {
+        let Some(Partial { id, model, assembler, held, retry }) = &mut self.partial else {
             return Ok(());
         };
+        *retry = None;
         let message_id = *id;
         let mut emit =
             |update| hub.emit_transient(AgentEvent::MessageUpdate { message_id, update });
@@ -161,7 +180,7 @@ impl StreamingReply {
         stop: StopReason,
         usage: Usage,
     ) -> Option<(Arc<Message>, Option<f64>)> {
-        let Partial { id, model, mut assembler, held } = self.partial.take()?;
+        let Partial { id, model, mut assembler, held, .. } = self.partial.take()?;
         let emit = |journal: &mut Journal, update| {
             journal.emit_transient(AgentEvent::MessageUpdate { message_id: id, update });
         };

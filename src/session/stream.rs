@@ -7,6 +7,7 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 
 use crate::error::{MemoryError, ModelError, ModelErrorKind};
+use crate::log::event::AgentEvent;
 use crate::log::input::Urgency;
 use crate::message::{StopReason, Usage};
 use crate::model::ModelEvent;
@@ -95,6 +96,10 @@ pub(crate) async fn read(
             }
             Next::Event(ModelEvent::Done { stop, usage }) => {
                 return Ok(Streamed { stop, usage, error: None });
+            }
+            Next::Event(ModelEvent::Retry(notice)) => {
+                session.reply.note_retry(notice.clone(), session.config.environment.now());
+                session.journal.emit_transient(AgentEvent::Retry(notice));
             }
             Next::Event(ModelEvent::Error(error)) => return Ok(Streamed::failed(error)),
             Next::Event(event) => {

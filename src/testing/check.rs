@@ -162,6 +162,7 @@ impl Nesting {
                 }
                 Ok(())
             }
+            AgentEvent::Retry(_) => ensure(self.run, "a retry outside of a run"),
             AgentEvent::MessageEnd { message } => {
                 ensure(
                     self.message.take() == Some(message.id),

@@ -49,6 +49,9 @@ fn describe(event: &AgentEvent) -> String {
         AgentEvent::MessageEnd { message } => {
             format!("message_end {} {}", message.id, line(message))
         }
+        AgentEvent::Retry(notice) => {
+            format!("retry {}/{} {:?}", notice.attempt, notice.max_attempts, notice.kind)
+        }
         AgentEvent::ToolExecutionStart { call, name, arguments } => {
             format!("tool_execution_start {call} {name} {arguments}")
         }

@@ -376,23 +376,13 @@ async fn requests_during_a_run_are_queued() {
 /// C49 C51: wall time continues in runs that a decision resumes.
 #[tokio::test(start_paused = true)]
 async fn wall_time_continues_in_resumed_runs() {
-    /// The time of the paused clock.
-    struct Paused(Instant);
-    impl Environment for Paused {
-        fn now(&self) -> u64 {
-            self.0.elapsed().as_millis() as u64
-        }
-
-        fn random(&self) -> u64 {
-            0
-        }
-    }
     let tools =
         [TestTool::new("work").takes(ms(200)), TestTool::new("ask").effect(Effect::AtMostOnce)];
     let replies = [calls(&["work", "ask"]), calls(&["work"]), Script::text("ok")];
     let limits = Limits::default().wall_time(ms(300));
     let harness =
-        pi_with(replies, &tools, |a| a.limits(limits).environment(Paused(Instant::now()))).await;
+        pi_with(replies, &tools, |a| a.limits(limits).environment(PausedClock(Instant::now())))
+            .await;
     assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::AwaitingAction);
     let t = Instant::now();
     harness.resolve(0, Decision::Approve).await.unwrap();

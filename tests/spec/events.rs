@@ -154,6 +154,41 @@ async fn the_events_of_a_session_rebuild_its_messages() {
     assert_eq!(replayed, **harness.handle.state().await.unwrap().messages);
 }
 
+/// C66: a retry is an event with the number of the attempt, the delay and the reason. Who joins
+/// during the delay gets it with the delay that is left.
+#[tokio::test(start_paused = true)]
+async fn a_retry_is_reported_also_to_those_who_join_later() {
+    let failed = ModelError::new(ModelErrorKind::RateLimited, "Too many requests.");
+    let notice = RetryNotice::new(2, 10, Duration::from_secs(20), &failed);
+    let gate = Gate::new();
+    let retried = Script::new()
+        .event(ModelEvent::Retry(Arc::new(notice.clone())))
+        .wait(Duration::from_secs(8))
+        .gate(&gate)
+        .say("done");
+    let mut harness =
+        pi_with([retried], &[], |agent| agent.environment(PausedClock(Instant::now()))).await;
+    send(&harness, "go").await;
+    let is_retry = |event: &AgentEvent| matches!(event, AgentEvent::Retry(_));
+    let mut events = harness.until(is_retry).await;
+    assert_eq!(events.last().unwrap().event, AgentEvent::Retry(Arc::new(notice)));
+    tokio::time::advance(Duration::from_secs(8)).await;
+    let (_, mut late) = harness.handle.join().await.unwrap();
+    let joined = std::iter::from_fn(|| late.try_next());
+    let left: Vec<_> = joined
+        .filter_map(|e| match &e.event {
+            AgentEvent::Retry(notice) => Some(notice.delay_ms),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(left, [12_000]);
+    gate.open();
+    events.extend(harness.run_end().await);
+    check_events(&events).unwrap();
+    let (_, mut after) = harness.handle.join().await.unwrap();
+    assert!(after.try_next().is_none(), "nothing waits any more");
+}
+
 /// C65: a retried attempt is withdrawn: its deltas are no part of the message, and an event says
 /// so.
 #[tokio::test(start_paused = true)]

@@ -13,6 +13,19 @@ pub(crate) use loopwright_patterns::PiPattern;
 pub(crate) use serde_json::json;
 pub(crate) use tokio::time::{Instant, sleep};
 
+/// An environment with the time of the paused clock, from 0.
+pub(crate) struct PausedClock(pub(crate) Instant);
+
+impl Environment for PausedClock {
+    fn now(&self) -> u64 {
+        self.0.elapsed().as_millis() as u64
+    }
+
+    fn random(&self) -> u64 {
+        0
+    }
+}
+
 pub(crate) const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }

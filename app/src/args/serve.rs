@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::sessions::StoreArgs;
-use crate::options::{CommandOptions, MODELS_HELP, protected_path};
+use crate::options::{CommandOptions, MODELS_HELP, RetryOptions, protected_path};
 
 /// The default of `--addr`.
 pub(crate) const DEFAULT_ADDR: &str = "127.0.0.1:7777";
@@ -54,6 +54,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true")]
     pub(crate) no_agents_md: Option<bool>,
+    #[command(flatten)]
+    pub(crate) retries: RetryOptions,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// A protected file or directory that tools and commands may change, relative to a session's

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::args::{ConfigArgs, DEFAULT_ADDR};
 use crate::config::{Config, FILE_NAME, KEYS, Layer, Origin};
 use crate::error::StartError;
-use crate::options::{Options, Pattern, Thinking, without_credentials};
+use crate::options::{Options, Pattern, RetryOptions, Thinking, without_credentials};
 use crate::output;
 use crate::session::{default_models_file, default_store, existing, open_store, stored_options};
 
@@ -92,6 +92,8 @@ fn default_value(name: &str) -> Value {
         "thinking" => json!(Thinking::from(ThinkingLevel::default())),
         "pattern" => json!(Pattern::default()),
         "max_turns" => json!(Limits::default().turns),
+        "max_attempts" => json!(RetryOptions::default().attempts()),
+        "max_retry_delay" => json!(RetryOptions::default().delay().as_secs()),
         "approve" => json!(["read-only"]),
         "readable" | "writable" | "unprotected" | "serve.host" => json!([]),
         "models" => json!(default_models_file()),

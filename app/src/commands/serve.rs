@@ -63,7 +63,9 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<u8, StartError> {
 }
 
 fn server(args: &ServeArgs) -> Result<Server, StartError> {
-    let mut models = EnvModels::default().catalogue(catalogue(args.models.as_ref())?);
+    let mut models = EnvModels::default()
+        .catalogue(catalogue(args.models.as_ref())?)
+        .retries(args.retries.attempts(), args.retries.delay());
     if let Some(model) = &args.model {
         models = models.default_model(model, args.base_url.clone());
     }

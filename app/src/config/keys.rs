@@ -60,6 +60,8 @@ pub(crate) const KEYS: &[Key] = &[
     key("pattern", Kind::Word(words::<Pattern>)),
     key("tool_choice", Kind::Text),
     key("max_turns", Kind::Count),
+    own("max_attempts", Kind::Count, "how often failed requests are sent again"),
+    own("max_retry_delay", Kind::Count, "how late failed requests are sent again"),
     own("approve", Kind::Approvals, "what runs on your machine without approval"),
     key("guard", Kind::Switch),
     own("network", Kind::Switch, "whether commands reach the network"),

@@ -76,6 +76,10 @@ impl Printer {
                 };
                 self.note_line(&text)?;
             }
+            AgentEvent::Retry(notice) => {
+                let seconds = notice.delay_ms.div_ceil(1000);
+                self.note_line(&format!("({})", wording::retry(notice, seconds)))?
+            }
             AgentEvent::Compaction(done) => {
                 self.note_line(&format!("({})", wording::compaction(done)))?
             }

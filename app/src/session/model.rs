@@ -4,9 +4,7 @@ use std::env;
 
 use loopwright_core::ChatModel;
 use loopwright_core::model::{ModelError, ModelErrorKind};
-use loopwright_providers::{
-    Catalogue, Http, Offline, Retry, RetryMalformedCalls, first_model, from_env, resolve_with,
-};
+use loopwright_providers::{Catalogue, Http, Offline, first_model, from_env, resolve_with};
 
 use super::catalogue::catalogue;
 use crate::error::StartError;
@@ -37,9 +35,7 @@ pub(super) async fn choose(options: &Options) -> Result<Choice, StartError> {
     let catalogue = catalogue(options.models.as_ref())?;
     match (&options.model, base_url) {
         (Some(id), _) => Ok(Choice {
-            model: Box::new(Retry::new(RetryMalformedCalls::new(resolve(
-                id, base_url, &catalogue,
-            )?))),
+            model: options.retries.wrap(resolve(id, base_url, &catalogue)?),
             note: None,
         }),
         (None, Some(url)) => {
@@ -47,11 +43,12 @@ pub(super) async fn choose(options: &Options) -> Result<Choice, StartError> {
             let Some(name) = first_model(&Http::new(), url, key.as_deref()).await else {
                 return Err(no_models(url).into());
             };
-            Ok(detected(resolve(&format!("custom/{name}"), base_url, &catalogue)?))
+            let model = resolve(&format!("custom/{name}"), base_url, &catalogue)?;
+            Ok(detected(model, options))
         }
         (None, None) => {
             let model = from_env(&Http::new(), &catalogue).await?;
-            Ok(model.map_or_else(|| offline(NO_MODEL), detected))
+            Ok(model.map_or_else(|| offline(NO_MODEL), |model| detected(model, options)))
         }
     }
 }
@@ -64,10 +61,10 @@ fn resolve(
     resolve_with(id, base_url, catalogue, |name| env::var(name).ok())?.build()
 }
 
-fn detected(model: impl ChatModel + 'static) -> Choice {
+fn detected(model: impl ChatModel + 'static, options: &Options) -> Choice {
     let note =
         format!("The model is {}. Choose another with --model PROVIDER/NAME.", model.info().id);
-    Choice { model: Box::new(Retry::new(RetryMalformedCalls::new(model))), note: Some(note) }
+    Choice { model: options.retries.wrap(model), note: Some(note) }
 }
 
 fn offline(note: &str) -> Choice {

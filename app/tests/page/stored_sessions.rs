@@ -145,6 +145,15 @@ fn a_conversation_is_compacted_on_request() {
     reply.say("Goats.");
     tab.until_text("#log", "Goats.");
     tab.until("document.querySelector('#problem').hidden");
+    tab.say("And then?");
+    let busy = json!({ "error": { "message": "Too many sheep" } });
+    fixture.request().answer("503 Service Unavailable\r\nretry-after: 1", &busy);
+    tab.until_text("#log", "Too many sheep");
+    tab.until_text("#log", "Trying again");
+    tab.until_text("#log", "(attempt 2 of 10).");
+    fixture.request().say("Pigs.");
+    tab.until_text("#log", "Pigs.");
+    tab.until("!document.querySelector('#log').textContent.includes('Trying again')");
     tab.click("#compact");
     fixture.request().answer("400 Bad Request", &json!({ "error": { "message": "out of sheep" } }));
     tab.until_text("#problem", "out of sheep");

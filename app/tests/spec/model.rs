@@ -97,3 +97,34 @@ fn a_base_url_without_a_model_takes_the_first_that_the_server_lists() {
     let exit = run.end();
     assert!(exit.code == 0 && exit.err.contains("The model is custom/org/first."), "{exit:?}");
 }
+
+/// C66: a request that failed is sent again, and standard error says when and why.
+#[test]
+fn a_failed_request_is_retried_and_the_wait_is_reported() {
+    let (server, project) = (Server::start(), project());
+    let args = |more: &'static [&'static str]| {
+        [&["run", "--model", "openai/x", "--base-url", &server.url, "Hello"], more].concat()
+    };
+    let busy = json!({ "error": { "message": "Too many sheep" } });
+    let mut run = Process::start(&project, &args(&["--max-attempts", "3"]));
+    server.request().answer("503 Service Unavailable", &busy);
+    run.err.until("(attempt 2 of 3)");
+    server.request().say("Hi.");
+    let exit = run.end();
+    assert_eq!((exit.code, exit.out.as_str()), (0, "Hi.\n"), "{exit:?}");
+    assert!(exit.err.contains("Too many sheep"), "{exit:?}");
+    assert!(exit.err.contains("Trying again in 1s (attempt 2 of 3)"), "{exit:?}");
+
+    let run = Process::start(&project, &args(&["--max-attempts", "2"]));
+    for _ in 0..2 {
+        server.request().answer("503 Service Unavailable", &busy);
+    }
+    let exit = run.end();
+    assert_eq!((exit.code, exit.err.matches("Trying again").count()), (5, 1), "{exit:?}");
+
+    // A server that asks to wait longer than the user allows.
+    let run = Process::start(&project, &args(&["--max-retry-delay", "30"]));
+    server.request().answer("429 Too Many Requests\r\nretry-after: 40", &busy);
+    let exit = run.end();
+    assert!(exit.code == 5 && !exit.err.contains("Trying again"), "{exit:?}");
+}

@@ -97,7 +97,7 @@ async fn each_model_may_be_retried_before_the_next_one_is_asked() {
     let first = scripted("a/1", [broken.clone(), broken]);
     let second = scripted("b/2", [fails(ModelErrorKind::Overloaded), Script::text("whole")]);
     let model = Fallback::new(Retry::new(first).attempts(2)).or(Retry::new(second));
-    assert_eq!(transcript(&model).await, "@a/1 +half.<+half.<@b/2 +whole.$");
+    assert_eq!(transcript(&model).await, "@a/1 +half.<~+half.<@b/2 ~+whole.$");
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,7 +105,7 @@ async fn all_models_can_be_tried_in_turn_before_any_is_retried() {
     let first = scripted("a/1", [fails(ModelErrorKind::Overloaded), Script::text("yes")]);
     let second = scripted("b/2", [Script::text("half").fail(ModelErrorKind::Timeout, "late")]);
     let model = Retry::new(Fallback::new(first).or(second));
-    assert_eq!(transcript(&model).await, "@a/1 @b/2 +half.<@a/1 +yes.$");
+    assert_eq!(transcript(&model).await, "@a/1 @b/2 +half.<~@a/1 +yes.$");
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,13 +114,13 @@ async fn only_streamed_output_is_withdrawn_and_only_once() {
     let first =
         Retry::new(scripted("a/1", [broken, fails(ModelErrorKind::Overloaded)])).attempts(2);
     let model = Fallback::new(first).or(scripted("b/2", [Script::text("yes")]));
-    assert_eq!(transcript(&model).await, "@a/1 +half.<@b/2 +yes.$");
+    assert_eq!(transcript(&model).await, "@a/1 +half.<~@b/2 +yes.$");
     let first = scripted("a/1", [fails(ModelErrorKind::Overloaded), Script::text("yes")]);
     let model =
         Retry::new(Fallback::new(first).or(scripted("b/2", [fails(ModelErrorKind::Timeout)])));
     assert_eq!(
         transcript(&model).await,
-        "@a/1 @b/2 @a/1 +yes.$",
+        "@a/1 @b/2 ~@a/1 +yes.$",
         "who answers is nothing that was said"
     );
 }

@@ -25,14 +25,15 @@ pub(crate) async fn events(model: &impl ChatModel) -> Vec<ModelEvent> {
     model.stream(request("Hello")).collect().await
 }
 
-/// Returns the events in short form: `+` a block, its deltas, `.` its end, `<` withdrawn, `@id` the
-/// replying model, `!` an error, `$` done.
+/// Returns the events in short form: `+` a block, its deltas, `.` its end, `<` withdrawn, `~` a
+/// retry, `@id` the replying model, `!` an error, `$` done.
 pub(crate) async fn transcript(model: &impl ChatModel) -> String {
     let short = |event: &ModelEvent| match event {
         ModelEvent::BlockStart { .. } => "+".to_owned(),
         ModelEvent::Delta { delta, .. } => delta.clone(),
         ModelEvent::BlockEnd { .. } => ".".to_owned(),
         ModelEvent::Withdrawn => "<".to_owned(),
+        ModelEvent::Retry(_) => "~".to_owned(),
         ModelEvent::AnsweredBy(info) => format!("@{} ", info.id),
         ModelEvent::Error(_) => "!".to_owned(),
         ModelEvent::Done { .. } => "$".to_owned(),

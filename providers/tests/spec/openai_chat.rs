@@ -199,7 +199,8 @@ async fn a_retried_attempt_is_withdrawn() {
     let (events, ()) = tokio::join!(model.stream(request()).collect::<Vec<_>>(), serve);
     let withdrawn = events.iter().position(|event| *event == ModelEvent::Withdrawn).unwrap();
     assert_eq!(events[withdrawn - 1], ModelEvent::Delta { block: 0, delta: "half".into() });
-    assert_eq!(events[withdrawn + 2], ModelEvent::Delta { block: 0, delta: "whole".into() });
+    assert!(matches!(&events[withdrawn + 1], ModelEvent::Retry(notice) if notice.attempt == 2));
+    assert_eq!(events[withdrawn + 3], ModelEvent::Delta { block: 0, delta: "whole".into() });
     assert!(matches!(events.last(), Some(ModelEvent::Done { .. })));
 }
 

@@ -1,5 +1,7 @@
 //! Where coding agents get their models from: the model that a request describes, or the server's.
 
+use std::time::Duration;
+
 use loopwright_core::ChatModel;
 use loopwright_core::model::{ModelError, ModelErrorKind};
 use loopwright_providers::anthropic::Messages;
@@ -7,8 +9,8 @@ use loopwright_providers::gemini::GenerateContent;
 use loopwright_providers::openai_chat::ChatCompletions;
 use loopwright_providers::openai_responses::Responses;
 use loopwright_providers::{
-    Catalogue, Http, Model, Offline, Resolved, Retry, RetryMalformedCalls, Wire, WireFormat,
-    resolve_with,
+    Catalogue, Http, MAX_ATTEMPTS, MAX_RETRY_DELAY, Model, Offline, Resolved, Retry,
+    RetryMalformedCalls, Wire, WireFormat, resolve_with,
 };
 
 use crate::settings::LlmConfig;
@@ -48,6 +50,8 @@ pub struct EnvModels {
     base_url: Option<String>,
     catalogue: Catalogue,
     http: Http,
+    max_attempts: u32,
+    max_retry_delay: Duration,
 }
 
 impl Default for EnvModels {
@@ -57,6 +61,8 @@ impl Default for EnvModels {
             base_url: None,
             catalogue: Catalogue::built_in(),
             http: Http::new(),
+            max_attempts: MAX_ATTEMPTS,
+            max_retry_delay: MAX_RETRY_DELAY,
         }
     }
 }
@@ -74,6 +80,35 @@ impl EnvModels {
     pub fn catalogue(mut self, catalogue: Catalogue) -> Self {
         self.catalogue = catalogue;
         self
+    }
+
+    /// Sets how often a request is sent at most, and the longest delay before it is sent again.
+    /// Defaults to [`MAX_ATTEMPTS`] and [`MAX_RETRY_DELAY`]. See [`Retry`].
+    pub fn retries(mut self, max_attempts: u32, max_delay: Duration) -> Self {
+        (self.max_attempts, self.max_retry_delay) = (max_attempts, max_delay);
+        self
+    }
+
+    /// Wraps a model so that its failed requests are retried.
+    fn retried(&self, model: impl ChatModel + 'static) -> Box<dyn ChatModel> {
+        let retry = Retry::new(RetryMalformedCalls::new(model));
+        Box::new(retry.attempts(self.max_attempts).max_delay(self.max_retry_delay))
+    }
+
+    fn with_headers<F>(
+        &self,
+        resolved: Resolved,
+        config: &LlmConfig,
+    ) -> Result<Box<dyn ChatModel>, ModelError>
+    where
+        F: WireFormat,
+        Model<F>: ChatModel + 'static,
+    {
+        let mut builder = resolved.builder::<F>();
+        for (name, value) in &config.headers {
+            builder = builder.header(name, value);
+        }
+        Ok(self.retried(builder.build()?))
     }
 
     fn resolve(
@@ -103,7 +138,7 @@ impl Models for EnvModels {
             return Ok(Box::new(Offline::new()));
         }
         let model = self.resolve(id, base_url, |name| std::env::var(name).ok())?.build()?;
-        Ok(Box::new(Retry::new(RetryMalformedCalls::new(model))))
+        Ok(self.retried(model))
     }
 
     fn configured(&self, config: &LlmConfig) -> Result<Box<dyn ChatModel>, ModelError> {
@@ -126,21 +161,10 @@ impl Models for EnvModels {
         let var = |name: &str| key.clone().filter(|_| name.ends_with("_KEY"));
         let resolved = self.resolve(&id, base_url.as_deref(), var)?;
         match resolved.wire() {
-            Wire::Anthropic => with_headers::<Messages>(resolved, config),
-            Wire::Gemini => with_headers::<GenerateContent>(resolved, config),
-            Wire::OpenAiResponses => with_headers::<Responses>(resolved, config),
-            _ => with_headers::<ChatCompletions>(resolved, config),
+            Wire::Anthropic => self.with_headers::<Messages>(resolved, config),
+            Wire::Gemini => self.with_headers::<GenerateContent>(resolved, config),
+            Wire::OpenAiResponses => self.with_headers::<Responses>(resolved, config),
+            _ => self.with_headers::<ChatCompletions>(resolved, config),
         }
     }
-}
-
-fn with_headers<F>(resolved: Resolved, config: &LlmConfig) -> Result<Box<dyn ChatModel>, ModelError>
-where
-    F: WireFormat,
-    Model<F>: ChatModel + 'static,
-{
-    let builder = resolved.builder::<F>();
-    let builder =
-        config.headers.iter().fold(builder, |builder, (name, value)| builder.header(name, value));
-    Ok(Box::new(Retry::new(RetryMalformedCalls::new(builder.build()?))))
 }

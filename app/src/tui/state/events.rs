@@ -28,6 +28,10 @@ impl State {
                 Update::Withdrawn => Activity::Requesting,
                 _ => Activity::Writing,
             }),
+            AgentEvent::Retry(notice) => {
+                let until = envelope.time.saturating_add(notice.delay_ms);
+                self.set_activity(Activity::Retrying(notice.clone(), until));
+            }
             AgentEvent::MessageEnd { message } => match &message.body {
                 MessageKind::User(_) => {
                     self.has_user_message = true;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use loopwright_core::AgentEvent;
+use loopwright_core::event::RetryNotice;
 use loopwright_core::message::{MessageKind, Usage};
 use loopwright_core::model::{ModelInfo, ThinkingLevel};
 
@@ -34,6 +35,8 @@ pub(crate) enum Run {
 pub(crate) enum Activity {
     /// Waiting for the model.
     Requesting,
+    /// Waiting until the request is sent again, at this time in milliseconds since 1970.
+    Retrying(Arc<RetryNotice>, u64),
     Thinking,
     Writing,
     /// The model is writing a call.

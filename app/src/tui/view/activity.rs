@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 
 use crate::tui::paint::{Theme, wrap};
 use crate::tui::state::{Activity, Run, State};
-use crate::wording::{time, waiting};
+use crate::wording::{retry, time, waiting};
 
 const SPINNER_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 /// The first hint that fits is shown.
@@ -50,7 +50,7 @@ fn working(state: &State, theme: &Theme, width: u16) -> Option<Line<'static>> {
                 Span::styled(" · Tab", theme.dim),
             ]));
         }
-        Run::Working { since, activity, .. } => (describe(activity), Some(*since)),
+        Run::Working { since, activity, .. } => (describe(activity, state.now), Some(*since)),
         Run::Opening => ("Opening".to_owned(), None),
         Run::Closed | Run::Idle => return None,
     };
@@ -66,13 +66,43 @@ fn working(state: &State, theme: &Theme, width: u16) -> Option<Line<'static>> {
     Some(Line::from(line))
 }
 
-fn describe(activity: &Activity) -> String {
+fn describe(activity: &Activity, now: u64) -> String {
     match activity {
         Activity::Requesting => "Waiting for the model".into(),
+        Activity::Retrying(notice, until) if *until > now => {
+            retry(notice, (until - now).div_ceil(1000))
+        }
+        Activity::Retrying(..) => "Waiting for the model".into(),
         Activity::Thinking => "Thinking".into(),
         Activity::Writing => "Writing".into(),
         Activity::Calling => "Preparing a call".into(),
         Activity::Running(name) => format!("Running {name}"),
         Activity::Compacting => "Summarising".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use loopwright_core::event::RetryNotice;
+    use loopwright_core::model::{ModelError, ModelErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn a_retry_is_counted_down() {
+        let failed = ModelError::new(ModelErrorKind::Overloaded, "the server is busy");
+        let notice = RetryNotice::new(2, 10, Duration::from_secs(70), &failed);
+        let waiting = Activity::Retrying(Arc::new(notice), 100_000);
+        let text = |now| describe(&waiting, now);
+        assert_eq!(
+            [30_000, 99_001].map(text),
+            ["1m 10s", "1s"].map(|left| {
+                format!("The server is busy. Trying again in {left} (attempt 2 of 10)")
+            })
+        );
+        assert_eq!(text(100_000), "Waiting for the model");
     }
 }

@@ -44,7 +44,7 @@ async fn a_reply_that_the_model_did_not_write_is_retried_without_a_message_to_it
     let garbage = "HTTP/1.1 200 OK\ndata: Welcome\n\n";
     let model = |url: &str| {
         let model = of::<ChatCompletions>("", "m", url);
-        Retry::new(RetryMalformedCalls::new(model)).base_delay(Duration::ZERO)
+        Retry::new(RetryMalformedCalls::new(model)).attempts(3).base_delay(Duration::ZERO)
     };
     let run = run_with(model, |agent| agent, &[garbage; 3].map(str::to_owned)).await;
     assert_eq!(
