@@ -183,6 +183,9 @@ pub enum InputError {
     /// The session's memory failed; the input was not accepted.
     #[error("the input could not be recorded: {0}")]
     Memory(#[from] MemoryError),
+    /// Another process has taken over the session.
+    #[error("another process has taken over the session: open it again, or send the input there")]
+    Moved,
     /// The session has ended.
     #[error("the session has ended")]
     Gone,

@@ -33,7 +33,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{Failure, MemoryError, StepError};
+use crate::error::{Failure, InputError, MemoryError, StepError};
 use crate::extensions::Extensions;
 use crate::log::entry::LogEntry;
 use crate::log::event::{AgentEvent, QueuedText, Role};
@@ -48,7 +48,7 @@ use crate::session::config::Config;
 use crate::session::executor::Executor;
 use crate::session::hooks::HookContext;
 use crate::session::hub::Hub;
-use crate::session::intake::{Accepted, Command, Intake};
+use crate::session::intake::{Accepted, Ack, Command, Intake, Receipt};
 use crate::session::journal::Journal;
 use crate::session::reply::StreamingReply;
 use crate::session::state::AgentState;
@@ -118,6 +118,17 @@ impl Session {
             }
         }
         Ok(Accepted::Other)
+    }
+
+    /// Answers that an input changed nothing, once it is confirmed that the state is not out of
+    /// date.
+    pub(crate) async fn refuse(
+        &mut self,
+        ack: Ack<Result<Receipt, InputError>>,
+        error: InputError,
+    ) {
+        intake::refuse(ack, error, &mut self.journal);
+        let _ = self.journal.flush().await; // a failure is the answer
     }
 
     /// Handles all commands that have arrived. After a failure the rest are still answered.

@@ -247,14 +247,17 @@ impl Ui {
     ) -> Vec<Effect> {
         self.changed();
         let Some(first) = first else {
-            if events.take().is_some_and(|events| events.lagged()) {
+            let ended = events.take();
+            if ended.as_ref().is_some_and(EventStream::lagged) {
                 runner.rejoin();
                 return Vec::new(); // the reader was too slow; the run continues
             }
             if self.state.run == Run::Opening {
                 return Vec::new(); // another session is being opened
             }
-            let why = "The session has ended: `/sessions` reopens it.".to_owned();
+            let moved = ended.is_some_and(|events| events.moved());
+            let what = if moved { "was taken over by another process" } else { "has ended" };
+            let why = format!("The session {what}: `/sessions` reopens it.");
             return self.state.outcome(Outcome::NotOpened { why, closed: true });
         };
         let mut effects = self.state.event(&first);

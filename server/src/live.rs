@@ -180,7 +180,12 @@ impl LiveSessions {
             None => None,
         };
         let result = work(&lease.handle).await;
-        if let Err(InputError::Gone | InputError::Memory(MemoryError::Conflict { .. })) = &result {
+        let has_ended = match &result {
+            Err(InputError::Gone | InputError::Moved) => true,
+            Err(InputError::Memory(error)) => error.is_lost(),
+            _ => false,
+        };
+        if has_ended {
             self.close_now(id).await;
         }
         Ok(result?)

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use tokio::sync::mpsc;
@@ -13,6 +14,7 @@ use crate::limits::{Limit, deadline};
 use crate::log::calls::Phase;
 use crate::log::entry::LogEntry;
 use crate::log::input::{InputEvent, QueueKind, Urgency};
+use crate::log::memory::Memory;
 use crate::log::outcome::{RunCause, RunOutcome, RunStatus};
 use crate::log::queue::QueuedMessage;
 use crate::message::{RunId, UserMessage};
@@ -35,6 +37,23 @@ enum PassEnd {
     Returned(Result<Option<StepEnd>, StepError>),
     Panicked(String),
     TimeUp,
+    /// Another process has taken over the session.
+    Lost,
+}
+
+/// What a run's task knows of the session while the pattern has it.
+struct Current {
+    run: Option<RunId>,
+    memory: Arc<dyn Memory>,
+    /// The length of the log when the pattern got the session.
+    from: u64,
+}
+
+impl Current {
+    fn of(session: &Session) -> Self {
+        let journal = &session.journal;
+        Current { run: journal.fold.run, memory: journal.memory().clone(), from: journal.fold.len }
+    }
 }
 
 /// The channels of a session's task.
@@ -70,8 +89,7 @@ pub(crate) async fn run(
     if let Some(cause) = cause
         && let Err(error) = begin(session, cause).await
     {
-        let outcome = close::emit_unwritten_end(session, &StepError::Memory(error));
-        answer(caller, &outcome);
+        answer(caller, close::emit_unwritten_end(session, &StepError::Memory(error)));
         return AfterRun { log_failed: true, ..AfterRun::default() };
     }
     let (ending, stop) = drive(session, pattern, channels).await;
@@ -110,6 +128,10 @@ pub(crate) async fn end(
     caller: Option<Caller>,
 ) -> AfterRun {
     let answers_steers = matches!(ending.status, RunStatus::Done | RunStatus::AwaitingAction);
+    if session.journal.is_lost() {
+        answer(caller, Err(InputError::Moved));
+        return AfterRun::default();
+    }
     let staged = close::stage_end(session, ending).await;
     let written = if staged.is_ok() { session.journal.write().await } else { Ok(()) };
     let mut after = AfterRun::default();
@@ -119,7 +141,7 @@ pub(crate) async fn end(
         after.commands.push_back(command);
     }
     let outcome = match staged.and_then(|()| session.journal.apply_written(written)) {
-        Ok(()) => session.journal.fold.outcome.clone(),
+        Ok(()) => session.journal.fold.outcome.clone().map(Ok),
         Err(error) => {
             let id = &*session.id;
             tracing::error!(session = id, %error, "the end of a run could not be written");
@@ -128,12 +150,14 @@ pub(crate) async fn end(
             Some(close::emit_unwritten_end(session, &StepError::Memory(error)))
         }
     };
-    if let Some(outcome) = outcome {
-        let RunOutcome { end, error, usage, .. } = &*outcome;
+    if let Some(Ok(outcome)) = &outcome {
+        let RunOutcome { end, error, usage, .. } = &**outcome;
         let error = error.as_deref();
         let tokens = usage.total();
         tracing::debug!(session = &*session.id, ?end, error, tokens, "a run ended");
-        answer(caller, &outcome);
+    }
+    if let Some(outcome) = outcome {
+        answer(caller, outcome);
     }
     after
 }
@@ -151,14 +175,14 @@ pub(crate) async fn finish_stop(session: &mut Session, input: Input, withdrawn: 
     let done = session.journal.flush().await;
     for caller in session.intake.take_dropped(&session.journal) {
         let outcome = close::outcome_without_end(session, RunStatus::Aborted, None);
-        answer(Some(caller), &outcome);
+        answer(Some(caller), Ok(Arc::new(outcome)));
     }
     let _ = input.ack.send(done.map(|()| receipt).map_err(InputError::Memory));
 }
 
-fn answer(caller: Option<Caller>, outcome: &RunOutcome) {
+fn answer(caller: Option<Caller>, outcome: Result<Arc<RunOutcome>, InputError>) {
     if let Some(caller) = caller {
-        let _ = caller.outcome.send(outcome.clone());
+        let _ = caller.outcome.send(outcome.map(Arc::unwrap_or_clone));
     }
 }
 
@@ -186,11 +210,15 @@ async fn drive(
         is_first = false;
         let before = session.journal.fold.len;
         while let Ok(command) = channels.commands.try_recv() {
-            if let Some(stop) = route(command, channels, session.journal.fold.run) {
+            if let Some(stop) = route(command, channels, &Current::of(session)) {
                 return (RunStatus::Aborted.into(), Some(stop));
             }
         }
         let end = match ended {
+            PassEnd::Lost => {
+                session.journal.note_loss();
+                return (StepError::Memory(MemoryError::Lost).into(), None);
+            }
             PassEnd::TimeUp => return (StepError::Limit(Limit::WallTime).into(), None),
             PassEnd::Panicked(panic) => return (StepError::Panicked(panic).into(), None),
             PassEnd::Returned(Err(error)) => return (error.into(), None),
@@ -272,7 +300,7 @@ async fn pass(
     deadline: Option<Instant>,
     is_first: bool,
 ) -> Result<PassEnd, Box<Input>> {
-    let run = session.journal.fold.run;
+    let current = Current::of(session);
     let step = AssertUnwindSafe(step(session, pattern, is_first)).catch_unwind();
     let mut step = std::pin::pin!(step);
     let mut time_up = std::pin::pin!(async {
@@ -281,14 +309,16 @@ async fn pass(
             None => std::future::pending().await,
         }
     });
+    let mut lost = current.memory.lost();
     loop {
         tokio::select! { biased;
             Some(command) = channels.commands.recv() => {
-                if let Some(stop) = route(command, channels, run) {
+                if let Some(stop) = route(command, channels, &current) {
                     break Err(stop);
                 }
             }
             () = &mut time_up => break Ok(PassEnd::TimeUp),
+            () = &mut lost => break Ok(PassEnd::Lost),
             end = &mut step => break Ok(match end {
                 Ok(end) => PassEnd::Returned(end),
                 Err(panic) => PassEnd::Panicked(panic_text(&*panic)),
@@ -329,16 +359,15 @@ fn has_no_messages(session: &Session) -> bool {
 }
 
 /// Passes a command on to the session, or returns the abort or reset that ends this run.
-fn route(command: Command, channels: &Channels, run: Option<RunId>) -> Option<Box<Input>> {
+fn route(command: Command, channels: &Channels, current: &Current) -> Option<Box<Input>> {
+    let refuse = |input: Input| input.refuse_as_busy(current.memory.clone(), current.from);
     match command.sort() {
-        Sorted::Stop(input) if input.aborts_other_than(run) => {
+        Sorted::Stop(input) if input.aborts_other_than(current.run) => {
             drop(channels.to_session.send(Command::Input(input)));
         }
         Sorted::Stop(input) => return Some(input),
-        Sorted::Continue(input) => input.refuse(InputError::Busy),
-        Sorted::Other(Command::Input(input)) if input.caller.is_some() => {
-            input.refuse(InputError::Busy)
-        }
+        Sorted::Continue(input) => refuse(*input),
+        Sorted::Other(Command::Input(input)) if input.caller.is_some() => refuse(*input),
         Sorted::Other(command) => drop(channels.to_session.send(command)),
     }
     None

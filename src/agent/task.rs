@@ -63,12 +63,35 @@ impl Task {
     /// Runs until no handle is left. A panic that nothing else has caught (of the environment, for
     /// example) ends the session, and a run in progress with an error.
     pub(crate) async fn run_to_end(&mut self) {
-        let Err(panic) = AssertUnwindSafe(self.run()).catch_unwind().await else { return };
-        let (session, panic) = (&mut self.session, panic_text(&*panic));
-        tracing::error!(session = &*session.id, panic, "the session has ended because of a panic");
-        if session.journal.hub.run_is_open() {
-            let emit = || close::emit_unwritten_end(session, &StepError::Panicked(panic));
-            let _ = catch_unwind(AssertUnwindSafe(emit)); // if it panics, too, streams just end
+        let ended = AssertUnwindSafe(self.run()).catch_unwind().await;
+        let session = &mut self.session;
+        if let Err(panic) = ended {
+            let (id, panic) = (&*session.id, panic_text(&*panic));
+            tracing::error!(session = id, panic, "the session has ended because of a panic");
+            if session.journal.hub.run_is_open() {
+                let emit = || close::emit_unwritten_end(session, &StepError::Panicked(panic));
+                let _ = catch_unwind(AssertUnwindSafe(emit)); // if it panics, too, streams just end
+            }
+        }
+        if session.journal.is_lost() {
+            self.leave();
+        }
+        let memory = self.session.journal.memory().clone();
+        let close = AssertUnwindSafe(async move { memory.close().await }).catch_unwind();
+        let _ = Box::pin(close).await; // a panic cannot do more harm at the end
+    }
+
+    /// Leaves the session to the process that has taken it over.
+    fn leave(&mut self) {
+        let session = &mut self.session;
+        tracing::info!(session = &*session.id, "another process has taken over the session");
+        session.journal.hub.close_as_moved();
+        let Channels { commands, .. } = &mut self.channels;
+        commands.close();
+        self.late.drain(..).for_each(Command::answer_moved);
+        session.intake.leave();
+        while let Ok(command) = commands.try_recv() {
+            command.answer_moved();
         }
     }
 
@@ -77,7 +100,7 @@ impl Task {
         if self.session.interrupted && self.session.journal.fold.abort_requested {
             Box::pin(self.end_interrupted(RunStatus::Aborted.into())).await;
         }
-        loop {
+        while !self.session.journal.is_lost() {
             if let Some(command) = self.late.pop_front() {
                 Box::pin(self.handle(command)).await;
                 continue;
@@ -94,7 +117,15 @@ impl Task {
             for ack in self.session.intake.idle.drain(..) {
                 let _ = ack.send(());
             }
-            match self.channels.commands.recv().await {
+            let memory = self.session.journal.memory().clone();
+            let command = tokio::select! { biased;
+                command = self.channels.commands.recv() => command,
+                () = memory.lost() => {
+                    self.session.journal.note_loss();
+                    continue;
+                }
+            };
+            match command {
                 Some(command) => Box::pin(self.handle(command)).await,
                 None => return,
             }
@@ -187,13 +218,13 @@ impl Task {
         if let Some(id) = known.filter(|id| self.session.journal.fold.has_seen(id)) {
             return drop(ack.send(Ok(Receipt::new(id))));
         }
-        if prompt.is_none() && !self.can_continue() {
-            return drop(ack.send(Err(InputError::NothingToContinue)));
-        }
-        let queued = prompt.map(|prompt| self.queue_continuation(prompt)).transpose();
+        let queued = match prompt {
+            None if !self.can_continue() => Err(InputError::NothingToContinue),
+            prompt => prompt.map(|prompt| self.queue_continuation(prompt)).transpose(),
+        };
         let receipt = match queued {
             Ok(receipt) => receipt,
-            Err(error) => return drop(ack.send(Err(error))),
+            Err(error) => return self.session.refuse(ack, error).await,
         };
         if let Err(error) = self.session.journal.flush().await {
             return drop(ack.send(Err(InputError::Memory(error))));
@@ -267,8 +298,10 @@ impl Task {
         if let InputEvent::Abort(AbortRequest { run: Some(run), id }) = &input.event
             && self.open_run() != Some(*run)
         {
-            let late = intake::late_abort(&self.session.journal, *run, id.clone());
-            return drop(input.ack.send(late.map(|(receipt, _)| receipt)));
+            return match intake::late_abort(&self.session.journal, *run, id.clone()) {
+                Ok((receipt, _)) => drop(input.ack.send(Ok(receipt))),
+                Err(error) => self.session.refuse(input.ack, error).await,
+            };
         }
         if let Some(id) = input.abort_id().filter(|id| self.session.journal.fold.has_seen(id)) {
             return drop(input.ack.send(Ok(Receipt::new(id))));
@@ -279,7 +312,7 @@ impl Task {
             self.end_interrupted(RunStatus::Aborted.into()).await;
         } else if self.session.journal.fold.batch.is_some() {
             if let Err(error) = run::begin(&mut self.session, RunCause::Abort).await {
-                return input.refuse(InputError::Memory(error));
+                return drop(input.ack.send(Err(InputError::Memory(error))));
             }
             if let Some(input) = input.abort_id() {
                 self.session.journal.stage(LogEntry::AbortRequested { input });

@@ -21,6 +21,9 @@ pub enum MemoryError {
         /// The actual end.
         end: u64,
     },
+    /// Another process has taken over the session.
+    #[error("another process has taken over the session: open it again to continue")]
+    Lost,
     /// Another process, or another handle of this one, has the session open.
     #[error("the session `{0}` is in use: wait until it is closed, or close it there")]
     InUse(Arc<str>),
@@ -63,6 +66,12 @@ pub enum MemoryError {
 }
 
 impl MemoryError {
+    /// Returns whether the session belongs to another owner now, so that this one's state is out of
+    /// date.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, MemoryError::Lost | MemoryError::Conflict { .. })
+    }
+
     /// Builds a [`Failed`](MemoryError::Failed) from another error, whose text becomes the message.
     /// With a message alone it is `MemoryError::Failed("the disk is full".into())`.
     pub fn failed(error: impl Error + Send + Sync + 'static) -> Self {

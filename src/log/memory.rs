@@ -18,11 +18,16 @@ use crate::message::Message;
 ///
 /// - [`append`](Memory::append) must write all entries or none, and must fail with
 ///   [`MemoryError::Conflict`], changing nothing, unless the log has exactly `at` entries. An owner
-///   that another process has replaced therefore cannot write.
+///   that another process has replaced therefore cannot write; it may also get
+///   [`MemoryError::Lost`].
+/// - An append without entries must check the same and write nothing. The session makes one before
+///   it refuses an input, so that no input is refused because of a state that is out of date.
 /// - When it returns `Ok`, the entries must be durable up to the last one for which
 ///   [`LogEntry::must_be_durable`] is true. Later ones may be flushed with the next append.
-/// - After an error the log must be unchanged. The session ends its run with
-///   [`StepError::Memory`](crate::StepError::Memory) and writes again when the next input arrives.
+/// - After an error the log must be unchanged. If [`MemoryError::is_lost`] says that the session
+///   belongs to another owner now, the session ends without another append. After other errors it
+///   ends its run with [`StepError::Memory`](crate::StepError::Memory) and writes again when the
+///   next input arrives.
 /// - The session calls `append` one at a time. [`load`](Memory::load) and
 ///   [`recall`](Memory::recall) may be called at the same time as an append.
 /// - Methods may panic. The session reports a panic of `load` or `append` as an error; one of
@@ -99,6 +104,23 @@ pub trait Memory: Send + Sync {
             .filter(|message| message.has_words(&words));
         Ok(matching.take(limit).cloned().collect())
     }
+
+    /// Waits until another process has taken over the session. The session then ends without
+    /// another append: its event streams end as [moved](crate::EventStream::moved).
+    ///
+    /// A store in which a session can be taken away from its owner should implement it, so that
+    /// the owner does not work on until its next append. It must be safe to drop the future and to
+    /// call the method again. The default never resolves.
+    async fn lost(&self) {
+        std::future::pending().await
+    }
+
+    /// Releases the session, so that it can be opened again as soon as this returns. Nothing is
+    /// appended afterwards.
+    ///
+    /// The session calls it when it ends. A memory that is dropped without it must release the
+    /// session, too, but may take its time. The default does nothing.
+    async fn close(&self) {}
 
     /// Returns a sentence that says what was repaired when the log was opened, or `None` if it was
     /// intact.

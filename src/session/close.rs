@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::error::{MemoryError, ModelErrorKind, StepError};
+use crate::error::{InputError, MemoryError, ModelErrorKind, StepError};
 use crate::limits::Limit;
 use crate::log::entry::LogEntry;
 use crate::log::event::AgentEvent;
@@ -76,14 +76,21 @@ pub(crate) async fn stage_end(session: &mut Session, ending: Ending) -> Result<(
     Ok(())
 }
 
-/// Emits the end of a run whose end could not be written. The state stays equal to the log, where
-/// the run is interrupted.
-pub(crate) fn emit_unwritten_end(session: &mut Session, error: &StepError) -> Arc<RunOutcome> {
+/// Emits the end of a run whose end could not be written, and returns it. The state stays equal to
+/// the log, where the run is interrupted. If another process has taken over the session, the run
+/// goes on there: then nothing is emitted.
+pub(crate) fn emit_unwritten_end(
+    session: &mut Session,
+    error: &StepError,
+) -> Result<Arc<RunOutcome>, InputError> {
+    if session.journal.is_lost() {
+        return Err(InputError::Moved);
+    }
     session.interrupted = session.journal.fold.run.is_some();
     let error = error.to_string().into();
     let outcome = Arc::new(outcome_without_end(session, RunStatus::Error, Some(error)));
     session.journal.emit_transient(AgentEvent::AgentEnd(outcome.clone()));
-    outcome
+    Ok(outcome)
 }
 
 /// Builds the outcome of a run whose end is not in the log.

@@ -14,6 +14,8 @@ use crate::session::hub::{EventStream, Subscriber};
 use crate::session::intake::{Ack, Caller, Command, Input, Receipt};
 use crate::session::state::AgentState;
 
+type Outcome = Result<RunOutcome, InputError>;
+
 /// Sends inputs to a running session and reads its state.
 ///
 /// Clones refer to the same session. When the last one is dropped, the session ends after the run
@@ -24,7 +26,9 @@ use crate::session::state::AgentState;
 /// Inputs of one handle are handled in the order in which the methods were called. A method that
 /// changes something resolves when the change is durable; if it fails, nothing has changed. If its
 /// future is dropped, the input is sent all the same, and only its receipt is lost. After the
-/// session has ended, methods fail with [`InputError::Gone`].
+/// session has ended, methods fail with [`InputError::Gone`]. If another process takes over the
+/// session, what waits for an answer fails with [`InputError::Moved`], or with
+/// [`InputError::Memory`] if the loss was noticed because the input could not be recorded.
 ///
 /// ```
 /// use loopwright_core::testing::{Script, ScriptedModel};
@@ -241,15 +245,15 @@ impl AgentHandle {
     async fn run(&self, event: InputEvent) -> Result<RunOutcome, InputError> {
         let (receipt, outcome) = self.start(event, None);
         receipt.await.unwrap_or(Err(InputError::Gone))?;
-        outcome.await.map_err(|_| InputError::Gone)
+        outcome.await.unwrap_or(Err(InputError::Gone))
     }
 
     fn start(
         &self,
         event: InputEvent,
         stream: Option<Subscriber>,
-    ) -> (oneshot::Receiver<Result<Receipt, InputError>>, oneshot::Receiver<RunOutcome>) {
-        let (ack, outcome): (Ack<RunOutcome>, _) = oneshot::channel();
+    ) -> (oneshot::Receiver<Result<Receipt, InputError>>, oneshot::Receiver<Outcome>) {
+        let (ack, outcome): (Ack<Outcome>, _) = oneshot::channel();
         let caller = Caller { outcome: ack, stream };
         (self.post(event, Some(caller)), outcome)
     }

@@ -43,6 +43,7 @@ struct Queue {
     waker: Option<Waker>,
     closed: bool,
     lagged: bool,
+    moved: bool,
     peak: usize,
 }
 
@@ -86,6 +87,12 @@ impl EventStream {
     /// read from the session's log.
     pub fn lagged(&self) -> bool {
         self.0.queue().lagged
+    }
+
+    /// Returns whether the stream ended because another process has taken over the session, in the
+    /// middle of a run or between runs. The later events can be read from the session's log.
+    pub fn moved(&self) -> bool {
+        self.0.queue().moved
     }
 
     /// Returns the largest number of events that were unread at a time.
@@ -174,6 +181,13 @@ impl Hub {
             push(&subscriber.shared, &self.envelope(event));
         }
         self.subscribe(subscriber);
+    }
+
+    /// Ends all streams because another process has taken over the session.
+    pub(crate) fn close_as_moved(&mut self) {
+        for subscriber in self.subscribers.drain(..) {
+            subscriber.shared.queue().moved = true;
+        }
     }
 
     /// Returns whether subscribers wait for the end of a run.

@@ -18,11 +18,12 @@ use crate::log::entry::LogEntry;
 use crate::log::input::{
     AbortRequest, ActionResult, Decision, InputEvent, Prompt, Provided, QueueKind, Urgency,
 };
+use crate::log::memory::Memory;
 use crate::log::outcome::RunOutcome;
 use crate::message::{InputId, RunId};
 use crate::session::config::Config;
 use crate::session::hub::Subscriber;
-use crate::session::journal::Journal;
+use crate::session::journal::{Journal, without_panic};
 use crate::session::state::AgentState;
 use crate::tool::Toolbox;
 use crate::tool::schema::Schema;
@@ -59,7 +60,7 @@ pub(crate) struct Input {
 
 /// Waits for the outcome of a run.
 pub(crate) struct Caller {
-    pub(crate) outcome: Ack<RunOutcome>,
+    pub(crate) outcome: Ack<Result<RunOutcome, InputError>>,
     /// Gets the events of the run, from its start.
     pub(crate) stream: Option<Subscriber>,
 }
@@ -97,9 +98,19 @@ impl Input {
         }
     }
 
-    /// Answers the sender that the input changed nothing.
-    pub(crate) fn refuse(self, error: InputError) {
-        let _ = self.ack.send(Err(error));
+    /// Answers the sender that the input changed nothing, because a run is in progress. A pattern
+    /// may keep the session for long, so the log is read beside it: if another process has opened
+    /// the session since entry `from`, the run is not this one's any more.
+    pub(crate) fn refuse_as_busy(self, memory: Arc<dyn Memory>, from: u64) {
+        let is_opening = |entry: &LogEntry| matches!(entry, LogEntry::Opened { .. });
+        tokio::spawn(async move {
+            let error = match without_panic(memory.load(from)).await {
+                Ok(later) if later.iter().any(is_opening) => InputError::Moved,
+                Ok(_) => InputError::Busy,
+                Err(error) => InputError::Memory(error),
+            };
+            let _ = self.ack.send(Err(error));
+        });
     }
 }
 
@@ -114,6 +125,13 @@ pub(crate) enum Sorted {
 }
 
 impl Command {
+    /// Answers the sender of an input that another process has taken over the session.
+    pub(crate) fn answer_moved(self) {
+        if let Command::Input(input) = self {
+            let _ = input.ack.send(Err(InputError::Moved));
+        }
+    }
+
     pub(crate) fn sort(self) -> Sorted {
         match self {
             Command::Input(input) => match &input.event {
@@ -225,7 +243,7 @@ impl Intake {
                 accepted
             }
             Err(error) => {
-                let _ = ack.send(Err(error));
+                refuse(ack, error, journal);
                 Accepted::Other
             }
         }
@@ -254,12 +272,38 @@ impl Intake {
         self.requests.remove(input).unwrap_or_default()
     }
 
+    /// Answers all who wait that another process has taken over the session.
+    pub(crate) fn leave(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            command.answer_moved();
+        }
+        for request in self.compactions.drain(..) {
+            let _ = request.ack.send(Err(InputError::Moved));
+        }
+        for caller in self.requests.drain().filter_map(|(_, request)| request.caller) {
+            let _ = caller.outcome.send(Err(InputError::Moved));
+        }
+    }
+
     /// Removes the requests that a reset has dropped, and returns who waits for them.
     pub(crate) fn take_dropped(&mut self, journal: &Journal) -> Vec<Caller> {
         let is_dropped = |input: &InputId| journal.fold.waiting().all(|w| w.input != *input);
         let dropped = self.requests.extract_if(|input, _| is_dropped(input));
         dropped.filter_map(|(_, request)| request.caller).collect()
     }
+}
+
+/// Answers that an input changed nothing, when the next flush has confirmed that the state is not
+/// out of date.
+pub(crate) fn refuse(
+    ack: Ack<Result<Receipt, InputError>>,
+    error: InputError,
+    journal: &mut Journal,
+) {
+    journal.when_written(move |confirmed| {
+        let error = confirmed.err().map_or(error, InputError::Memory);
+        let _ = ack.send(Err(error));
+    });
 }
 
 /// Answers an abort of a run that has ended. It changes nothing.

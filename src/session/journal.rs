@@ -38,6 +38,8 @@ pub(crate) struct Journal {
     last_message: u64,
     staged: Vec<LogEntry>,
     callbacks: Vec<WriteCallback>,
+    /// Another process has taken over the session.
+    is_lost: bool,
 }
 
 impl Journal {
@@ -50,7 +52,19 @@ impl Journal {
             last_message: 0,
             staged: Vec::new(),
             callbacks: Vec::new(),
+            is_lost: false,
         }
+    }
+
+    /// Returns whether another process has taken over the session, so that the state is out of
+    /// date.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// Notes that another process has taken over the session.
+    pub(crate) fn note_loss(&mut self) {
+        self.is_lost = true;
     }
 
     pub(crate) fn memory(&self) -> &Arc<dyn Memory> {
@@ -84,7 +98,8 @@ impl Journal {
         self.staged.push(entry);
     }
 
-    /// Calls back when what has been staged is in the log, or could not be written.
+    /// Calls back when what has been staged is in the log, or could not be written. If nothing is
+    /// staged, it is confirmed that the log ends where this session expects it.
     pub(crate) fn when_written(
         &mut self,
         callback: impl FnOnce(Result<(), MemoryError>) + Send + 'static,
@@ -116,9 +131,7 @@ impl Journal {
             let memory = self.memory.clone();
             let at = self.fold.len;
             let appended = entries.clone();
-            let append = async move {
-                if appended.is_empty() { Ok(()) } else { memory.append(at, appended).await }
-            };
+            let append = async move { memory.append(at, appended).await };
             let callbacks = std::mem::take(&mut self.callbacks);
             // If the memory panics after its write took place, the next append finds out.
             Write { entries, callbacks, append: Box::pin(without_panic(append)) }
@@ -135,6 +148,7 @@ impl Journal {
         if result.is_ok() {
             write.entries.iter().for_each(|entry| self.apply(entry));
         }
+        self.is_lost |= result.as_ref().is_err_and(MemoryError::is_lost);
         write.callbacks.into_iter().for_each(|callback| callback(result.clone()));
         result
     }
@@ -165,7 +179,7 @@ impl Journal {
 }
 
 /// Returns an error if the memory panics.
-fn without_panic<T>(
+pub(crate) fn without_panic<T>(
     call: impl Future<Output = Result<T, MemoryError>>,
 ) -> impl Future<Output = Result<T, MemoryError>> {
     let panicked = |_| Err(MemoryError::Failed("the session's memory panicked".into()));

@@ -23,6 +23,7 @@ mod examples;
 mod first_call;
 mod hooks;
 mod kit;
+mod ownership;
 mod patterns;
 mod recorded;
 mod reentry;

@@ -124,6 +124,7 @@ impl Live {
             event = self.events.next() => match event {
                 Some(event) => Ok(Next::Event(event)),
                 None if self.run_ended => Ok(Next::Idle),
+                None if self.events.moved() => Err(InputError::Moved.into()),
                 None => Err(InputError::Gone.into()),
             },
             () = self.handle.wait_for_idle(), if self.run_ended => Ok(Next::Idle),

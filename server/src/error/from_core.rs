@@ -11,6 +11,7 @@ impl From<MemoryError> for ApiError {
             MemoryError::NoSession(_) => ErrorKind::NotFound,
             MemoryError::InUse(_)
             | MemoryError::Conflict { .. }
+            | MemoryError::Lost
             | MemoryError::Exists(_)
             | MemoryError::HasBranches { .. } => ErrorKind::Conflict,
             _ => {
@@ -36,6 +37,7 @@ impl From<InputError> for ApiError {
             | InputError::NoTool(_)
             | InputError::NoCompaction
             | InputError::NotCompacted(_)
+            | InputError::Moved
             | InputError::Gone => ErrorKind::Conflict,
             InputError::BadArguments(_) => return ApiError::at("/arguments", sentence(&error)),
             InputError::BadDecision(_) => return ApiError::at("/decision", sentence(&error)),
