@@ -55,8 +55,12 @@ fn turn(n: u64) -> [LogEntry; 10] {
         ResultStatus::Ok,
         vec![Content::text(words(n))],
     );
-    let request =
-        |k| LogEntry::RequestStarted { message: id(k), model: "offline/model".into(), tools: None };
+    let request = |k| LogEntry::RequestStarted {
+        message: id(k),
+        model: "offline/model".into(),
+        tools: None,
+        asked: None,
+    };
     [
         LogEntry::Queued {
             input: input.clone(),

@@ -207,7 +207,11 @@ impl Bench {
                 });
                 let select = || {
                     micros(1_000, || {
-                        floor.borrow_mut().insert(&[LogEntry::Opened { epoch: 1, time: 1 }]);
+                        floor.borrow_mut().insert(&[LogEntry::Opened {
+                            epoch: 1,
+                            time: 1,
+                            parent: None,
+                        }]);
                         assert!(floor.borrow().select() > count);
                     })
                 };

@@ -39,7 +39,8 @@ use writer::{Job, Write};
 /// let store = Sqlite::open(path)?;
 /// // An agent opens the session itself: `agent.run(RunContext::new().stored(&store, "s").await?)`.
 /// let memory = store.open("s").await?;
-/// memory.append(0, [LogEntry::Opened { epoch: 1, time: 1_700_000_000_000 }].into()).await?;
+/// let opened = LogEntry::Opened { epoch: 1, time: 1_700_000_000_000, parent: None };
+/// memory.append(0, [opened].into()).await?;
 /// assert_eq!(store.read("s", 0).await?.len(), 1);
 /// # Ok(()) }
 /// ```

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::error::{ActionRequest, ModelErrorKind};
 use crate::limits::Limit;
 use crate::log::compaction::CompactionCause;
+use crate::log::event::Parent;
 use crate::log::input::{Decision, QueueKind, Urgency};
 use crate::log::outcome::{RunCause, RunStatus};
 use crate::message::{CallId, InputId, Message, MessageId, RunId};
@@ -31,6 +32,9 @@ pub enum LogEntry {
         /// The time in milliseconds since 1970; zero if it is not known.
         #[serde(default)]
         time: u64,
+        /// The call that the session works for, if it is a sub-agent's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<Arc<Parent>>,
     },
     /// The host's settings for opening the session again, such as the model and the directory; see
     /// [`RunContext::settings`](crate::RunContext::settings). The last entry applies.
@@ -105,6 +109,9 @@ pub enum LogEntry {
         /// The names of the tools that it offers; `None` if it offers all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tools: Option<Arc<[Arc<str>]>>,
+        /// A digest of what was asked, if the request does not consist of the conversation alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        asked: Option<Arc<str>>,
     },
     /// The model's reply was added to the conversation.
     Replied {

@@ -29,8 +29,9 @@ impl Fold {
     pub(crate) fn apply(&mut self, entry: &LogEntry, emit: &mut dyn FnMut(AgentEvent)) {
         self.len += 1;
         match entry {
-            LogEntry::Opened { epoch, time } => {
+            LogEntry::Opened { epoch, time, parent } => {
                 (self.epoch, self.requested) = (*epoch, None);
+                self.parent = parent.clone();
                 self.created.get_or_insert(*time);
             }
             LogEntry::Settings { settings } => self.settings = Some(settings.clone()),
@@ -60,8 +61,9 @@ impl Fold {
                 self.undelivered.take_if(|request| inputs.contains(&request.input));
                 self.dequeue(inputs, emit);
             }
-            LogEntry::RequestStarted { message, tools, .. } => {
+            LogEntry::RequestStarted { message, tools, asked, .. } => {
                 (self.requested, self.offered) = (Some(*message), tools.clone());
+                self.asked = asked.clone();
                 self.messages = self.messages.max(message.0);
                 self.open_turn(emit);
             }

@@ -90,17 +90,21 @@ impl SessionLog {
         after: u64,
     ) -> (Self, Vec<Envelope>) {
         let session_id = session.into();
-        let envelope = |seq, (run_id, time), event| {
+        let envelope = |seq, (run_id, time), parent, event| {
             let session_id = session_id.clone();
-            Envelope { seq, session_id, run_id, parent: None, time, event }
+            Envelope { seq, session_id, run_id, parent, time, event }
         };
+        // As the session was opened last.
+        let mut parent = None;
         let (mut fold, mut seq, mut missed) = (Fold::default(), 0, Vec::new());
         let mut lost = LostReplies { seen_seq: after, streams: None, lost: Vec::new() };
         // Run and time of the events now, and of the last one that the reader has seen.
         let (mut now, mut seen) = ((RunId(0), 0), (RunId(0), 0));
         for entry in entries {
             match entry {
-                LogEntry::Opened { time, .. } => now.1 = now.1.max(*time),
+                LogEntry::Opened { time, parent: own, .. } => {
+                    (now.1, parent) = (now.1.max(*time), own.clone());
+                }
                 LogEntry::RunStarted { run, time, .. } => now = (*run, *time),
                 LogEntry::RunEnded { time, .. }
                 | LogEntry::CallAwaiting { time, .. }
@@ -111,7 +115,7 @@ impl SessionLog {
             fold.apply(entry, &mut |event| {
                 seq += 1;
                 match seq > after {
-                    true => missed.push(envelope(seq, now, event)),
+                    true => missed.push(envelope(seq, now, parent.clone(), event)),
                     false => seen = now,
                 }
             });
@@ -119,7 +123,7 @@ impl SessionLog {
         }
         let withdrawn = lost.end().into_iter().map(|message_id| {
             let event = AgentEvent::MessageUpdate { message_id, update: Update::Withdrawn };
-            envelope(after, seen, event)
+            envelope(after, seen, parent.clone(), event)
         });
         missed.splice(..0, withdrawn);
         (SessionLog { fold, last_seq: seq }, missed)

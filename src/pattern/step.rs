@@ -165,6 +165,10 @@ impl StepContext<'_> {
     }
 
     /// Asks like [`StepContext::ask`], with another model, prompt, tools, schema or hooks.
+    ///
+    /// A request with [`Ask::also`] or [`Ask::messages`] is sent whatever the conversation ends
+    /// with, except after a restart: if the conversation then ends with the reply to the same
+    /// request, that reply is returned.
     pub async fn ask_with(&mut self, ask: Ask) -> Result<Reply, StepError> {
         request::send(self.session, ask).await
     }

@@ -8,6 +8,7 @@ use crate::message::{Message, MessageKind};
 use crate::model::{OutputSchema, ThinkingLevel, ToolChoice};
 use crate::session::hooks::Hooks;
 use crate::session::layers::HookLayers;
+use crate::tool::toolbox::hex_digest;
 
 /// Describes a model request, where it differs from what the agent always asks for.
 ///
@@ -104,6 +105,16 @@ impl Ask {
     pub fn hook(mut self, hook: impl Hooks + 'static) -> Self {
         self.hooks.push(Arc::new(hook));
         self
+    }
+
+    /// Returns a digest of what is asked, or `None` if that is the conversation alone.
+    pub(crate) fn digest(&self) -> Option<Arc<str>> {
+        if self.messages.is_none() && self.also.is_empty() {
+            return None;
+        }
+        let asked = (&self.model, &self.system, &self.messages, &self.also, &self.tools);
+        let text = serde_json::to_string(&asked).unwrap_or_default();
+        Some(hex_digest(&text))
     }
 
     /// Estimates the tokens that the request adds to the conversation.

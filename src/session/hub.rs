@@ -190,6 +190,11 @@ impl Hub {
         }
     }
 
+    /// Returns the call that the session works for.
+    pub(crate) fn parent(&self) -> Option<&Arc<Parent>> {
+        self.parent.as_ref()
+    }
+
     /// Returns whether subscribers wait for the end of a run.
     pub(crate) fn run_is_open(&self) -> bool {
         self.run_is_open

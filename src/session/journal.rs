@@ -85,7 +85,8 @@ impl Journal {
             let hub = &mut self.hub;
             self.fold.apply(&entry, &mut |_| hub.skip_seq());
         }
-        self.stage(LogEntry::Opened { epoch: self.fold.epoch + 1, time });
+        let (epoch, parent) = (self.fold.epoch + 1, self.hub.parent().cloned());
+        self.stage(LogEntry::Opened { epoch, time, parent });
         if let Some(settings) = settings.filter(|new| self.fold.settings.as_ref() != Some(new)) {
             self.stage(LogEntry::Settings { settings });
         }

@@ -87,6 +87,8 @@ pub(crate) struct StreamingReply {
     partial: Option<Partial>,
     /// A complete reply that hooks still check: it is written together with their verdict.
     pending: Option<LogEntry>,
+    /// The last reply that a pattern has asked for since the session was opened.
+    pub(crate) returned: Option<MessageId>,
     /// The tools of the last request, so that the same list is encoded once.
     pub(crate) offered: Option<Arc<ToolList>>,
 }

@@ -35,6 +35,9 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
     if answers_conversation && session.tail() != Tail::Answerable {
         return existing_reply(session, &ask);
     }
+    if let Some(reply) = reply_before_restart(session, &ask) {
+        return Ok(reply);
+    }
     let model = session.config.model(ask.model.as_deref())?.clone();
     let compacts = ask.messages.is_none() && !ask.detached;
     let mut overflows = 0;
@@ -91,6 +94,19 @@ fn existing_reply(session: &Session, ask: &Ask) -> Result<Reply, StepError> {
         return Err(StepError::NothingToAnswer);
     }
     Ok(Reply { message: fold.context.last().cloned(), error: None, ended_by_hook: false })
+}
+
+/// Returns the reply to this request if it came before a restart. The digest of the request tells:
+/// since it has messages of its own, the end of the conversation does not.
+fn reply_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> {
+    let fold = &session.journal.fold;
+    let message = fold.context.last().filter(|_| fold.tail() == Tail::Replied)?;
+    let asked = fold.asked.as_ref().filter(|_| session.reply.returned != Some(message.id))?;
+    if ask.detached || ask.digest().as_ref() != Some(asked) {
+        return None;
+    }
+    session.reply.returned = Some(message.id);
+    Some(Reply { message: Some(message.clone()), error: None, ended_by_hook: false })
 }
 
 /// Returns whether the request ends with a message that a model can answer.
@@ -184,7 +200,7 @@ async fn stream_reply(
     request: ChatRequest,
 ) -> Result<Reply, StepError> {
     let hooks = session.config.hooks.and(&ask.hooks);
-    start_reply(session, model, &request).await?;
+    start_reply(session, model, &request, ask.digest()).await?;
     let text_hooks = TextHooks {
         layers: hooks.clone(),
         session_id: session.id.clone(),
@@ -230,6 +246,7 @@ async fn start_reply(
     session: &mut Session,
     model: &dyn ChatModel,
     request: &ChatRequest,
+    asked: Option<Arc<str>>,
 ) -> Result<(), StepError> {
     let Session { journal, reply, executor, .. } = session;
     reply.offered = Some(request.tools.clone());
@@ -237,7 +254,9 @@ async fn start_reply(
     let info = Arc::new(model.info().clone());
     let is_subset = !Arc::ptr_eq(&request.tools, executor.tools.list());
     let tools = is_subset.then(|| request.tools.iter().map(|spec| spec.name.clone()).collect());
-    journal.commit(LogEntry::RequestStarted { message: id, model: info.id.clone(), tools }).await?;
+    let model = info.id.clone();
+    journal.commit(LogEntry::RequestStarted { message: id, model, tools, asked }).await?;
+    reply.returned = Some(id);
     reply.start(id, info);
     journal.emit_transient(AgentEvent::MessageStart { message_id: id, role: Role::Assistant });
     Ok(())

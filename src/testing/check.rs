@@ -86,7 +86,8 @@ pub fn check_transcript(messages: &[Arc<Message>]) -> Result<(), String> {
 }
 
 /// Checks that events nest, that their sequence numbers have no gaps, that every tool call that
-/// started also ended, and that the deltas of a message add up to its text.
+/// started also ended, and that the deltas of a message add up to its text. A message that a
+/// pattern has written itself has no deltas.
 ///
 /// The events must begin with the first event of a session or with the start of a run.
 ///
@@ -107,6 +108,8 @@ struct Nesting {
     run: bool,
     turn: bool,
     message: Option<MessageId>,
+    /// Whether the message streams: its start has no number of its own.
+    streams: bool,
     /// Whether the streaming message was withdrawn: it may continue, or never end.
     is_withdrawn: bool,
     text: HashMap<u32, String>,
@@ -120,6 +123,7 @@ impl Nesting {
         if envelope.seq != next && Some(envelope.seq) != self.seq {
             return Err(format!("seq {} follows {:?}", envelope.seq, self.seq));
         }
+        let is_transient = Some(envelope.seq) == self.seq;
         self.seq = Some(envelope.seq);
         match &envelope.event {
             AgentEvent::AgentStart { .. } => {
@@ -145,7 +149,7 @@ impl Nesting {
                 ensure(self.turn, "a message outside of a turn")?;
                 let free = self.message.is_none() || self.is_withdrawn;
                 self.withdraw(false);
-                self.message = Some(*message_id);
+                (self.message, self.streams) = (Some(*message_id), is_transient);
                 ensure(free, "a message starts within a message")
             }
             AgentEvent::MessageUpdate { message_id, update } => {
@@ -170,7 +174,9 @@ impl Nesting {
                 )?;
                 let streamed: usize = self.text.values().map(String::len).sum();
                 ensure(
-                    message.role() != Role::Assistant || streamed == message.text().len(),
+                    message.role() != Role::Assistant
+                        || streamed == message.text().len()
+                        || !self.streams && streamed == 0,
                     "the deltas do not add up to the message",
                 )
             }

@@ -305,7 +305,12 @@ pub(crate) fn digest(
     request: Option<&crate::error::ActionRequest>,
 ) -> Arc<str> {
     let request = request.map(|r| format!("{}\0{}", r.kind, r.data)).unwrap_or_default();
-    let hash = Sha256::digest(format!("{name}\0{arguments}\0{request}"));
+    hex_digest(&format!("{name}\0{arguments}\0{request}"))
+}
+
+/// Returns the first 128 bits of the SHA-256 hash of a text, in hexadecimal digits.
+pub(crate) fn hex_digest(text: &str) -> Arc<str> {
+    let hash = Sha256::digest(text);
     hash[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
 }
 

@@ -370,3 +370,77 @@ async fn a_request_with_a_bad_schema_is_refused() {
     assert!(matches!(harness.handle.prompt(prompt).await, Err(InputError::OutputSchema(_))));
     assert_eq!(harness.handle.prompt("go").await.unwrap().text, "ok");
 }
+
+/// C4: a reply to a request with messages of its own is returned after a crash, as one to the
+/// conversation is: the request is not sent again. Asked once more in the same run, it is.
+#[tokio::test(start_paused = true)]
+async fn a_reply_to_other_messages_is_requested_once_despite_a_crash() {
+    for with_messages in [false, true] {
+        let rag = does(move |step| {
+            Box::pin(async move {
+                step.take_input().await?;
+                let found = UserMessage::from("Sheep eat grass.");
+                let ask = || match with_messages {
+                    false => Ask::new().also(found.clone()),
+                    true => Ask::new().messages([found.clone().into()]),
+                };
+                step.ask_with(ask()).await?;
+                step.ask_with(ask().system("Be brief.")).await?;
+                step.ask_with(ask().system("Be brief.")).await?.finish()
+            })
+        });
+        let replies = ["one", "two", "three", "four"].map(Script::text);
+        let mut harness = Harness::new(rag, replies, |a| a).await;
+        send(&harness, "What do sheep eat?").await;
+        harness.run_end().await;
+        assert_eq!(harness.model.requests().len(), 3);
+        // The crash comes after the first reply.
+        let mut log = harness.memory.entries();
+        let first = log.iter().position(|e| matches!(e, LogEntry::Replied { .. })).unwrap();
+        log.truncate(first + 1);
+        let harness = harness.restart_from(log).await;
+        harness.handle.continue_run().await.unwrap();
+        let transcript = harness.transcript().await;
+        assert_eq!(transcript[1..3], ["A:one/Stop", "A:four/Stop"], "{transcript:?}");
+        assert_eq!(harness.model.requests().len(), 5);
+    }
+}
+
+/// A message that a pattern has written itself needs no deltas.
+#[tokio::test(start_paused = true)]
+async fn a_remembered_reply_is_a_valid_sequence_of_events() {
+    let greeting = does(|step| {
+        Box::pin(async {
+            step.take_input().await?;
+            let mut reply = AssistantMessage::default();
+            reply.parts.push(ContentPart::Text { text: "Hello.".into(), signature: None });
+            step.remember(reply).await?;
+            Ok(StepEnd::Done)
+        })
+    });
+    let mut harness = Harness::new(greeting, [], |a| a).await;
+    send(&harness, "go").await;
+    check_events(&harness.run_end().await).unwrap();
+    assert_eq!(harness.transcript().await, ["U:go", "A:Hello./Stop"]);
+}
+
+/// The events of a sub-agent name its parent, live and from the log.
+#[tokio::test(start_paused = true)]
+async fn the_log_of_a_sub_agent_names_its_parent() {
+    let harness = pi([Script::text("one"), Script::text("two")], &[]).await;
+    let memory = InMemory::new();
+    let parent = Parent::new("top", "c1");
+    let open = || RunContext::new().session("sub").memory(memory.clone());
+    let (handle, mut events) = harness.agent.run(open().parent(parent.clone())).await.unwrap();
+    handle.prompt("go").await.unwrap();
+    let live: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
+    assert!(live.iter().all(|e| e.parent.as_deref() == Some(&parent)));
+    let logged = SessionLog::events("sub", &memory.entries());
+    assert!(!logged.is_empty() && logged.iter().all(|e| e.parent.as_deref() == Some(&parent)));
+    // Opened on its own, it is nobody's sub-agent any more.
+    drop((handle, events));
+    let (handle, _events) = harness.agent.run(open()).await.unwrap();
+    handle.prompt("more").await.unwrap();
+    let later = SessionLog::events_after("sub", &memory.entries(), logged.len() as u64);
+    assert!(!later.is_empty() && later.iter().all(|e| e.parent.is_none()));
+}

@@ -43,7 +43,7 @@ pub(super) async fn check(store: &dyn SessionStore) -> Checked {
 fn logs() -> Vec<(&'static str, Vec<LogEntry>)> {
     let done = [
         vec![
-            LogEntry::Opened { epoch: 1, time: 900 },
+            LogEntry::Opened { epoch: 1, time: 900, parent: None },
             LogEntry::Settings { settings: Arc::new(json!({"model": "m"})) },
         ],
         samples::run(1, 1000, "Grüße an alle\nZweite Zeile"),

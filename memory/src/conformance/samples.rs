@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loopwright_core::agent::Limit;
 use loopwright_core::compaction::CompactionCause;
-use loopwright_core::event::{Decision, Provided, QueueKind, RunCause, RunStatus, Urgency};
+use loopwright_core::event::{Decision, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency};
 use loopwright_core::log::LogEntry;
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, CustomMessage, MessageId, MessageKind, ResultStatus,
@@ -57,6 +57,7 @@ pub(super) fn run(number: u64, time: u64, text: &str) -> Vec<LogEntry> {
             message: MessageId(number * 10 + 1),
             model: "offline/m".into(),
             tools: None,
+            asked: None,
         },
     ]
 }
@@ -169,7 +170,8 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
         RunCause::Compact { instructions: Some(ODD.into()) },
     ];
     let mut entries = vec![
-        LogEntry::Opened { epoch: u64::MAX, time: u64::MAX },
+        LogEntry::Opened { epoch: u64::MAX, time: u64::MAX, parent: None },
+        LogEntry::Opened { epoch: 2, time: 0, parent: Some(Parent::new(ODD, ODD).into()) },
         LogEntry::Settings { settings: odd_json() },
         LogEntry::RunEnded {
             run: RunId(0),
@@ -194,11 +196,17 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
         LogEntry::Delivered { input: ODD.into() },
         LogEntry::Withdrawn { inputs: vec![] },
         LogEntry::Withdrawn { inputs: vec!["a".into(), ODD.into()] },
-        LogEntry::RequestStarted { message: MessageId(0), model: "m".into(), tools: None },
+        LogEntry::RequestStarted {
+            message: MessageId(0),
+            model: "m".into(),
+            tools: None,
+            asked: None,
+        },
         LogEntry::RequestStarted {
             message: MessageId(1),
             model: ODD.into(),
             tools: Some(["".into(), ODD.into()].into()),
+            asked: Some(ODD.into()),
         },
         LogEntry::Replied { message: message(3, reply.clone()), cost: Some(0.30000000000000004) },
         LogEntry::Replied { message: message(3, AssistantMessage::default()), cost: None },

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::log::action::ExternalAction;
 use crate::log::calls::{Batch, Call, Phase};
 use crate::log::compaction::{Compaction, ContextSize};
+use crate::log::event::Parent;
 use crate::log::input::{Decision, QueueKind, Urgency};
 use crate::log::outcome::{RunCause, RunOutcome};
 use crate::log::queue::{Queue, QueuedMessage};
@@ -21,6 +22,8 @@ pub(crate) struct Fold {
     /// The number of entries folded so far, at which the next append takes place.
     pub(crate) len: u64,
     pub(crate) epoch: u64,
+    /// The call that the session works for, as it was opened last.
+    pub(crate) parent: Option<Arc<Parent>>,
     /// When the session was opened for the first time, in milliseconds since 1970.
     pub(crate) created: Option<u64>,
     /// All messages of the conversation.
@@ -49,6 +52,8 @@ pub(crate) struct Fold {
     pub(crate) spent: Spent,
     /// The number of a reply whose request was sent and that is not in the log yet.
     pub(crate) requested: Option<MessageId>,
+    /// The digest of what the last request asked, if that was not the conversation alone.
+    pub(crate) asked: Option<Arc<str>>,
     /// The tools that the last request offered; `None` if it offered all.
     pub(crate) offered: Option<Arc<[Arc<str>]>>,
     /// The schema that the answer to the current request must fit.
