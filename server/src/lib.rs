@@ -34,6 +34,7 @@
 //!   providers nor tools, patterns and memory.
 
 mod agents;
+mod backlog;
 mod body_limit;
 #[cfg(feature = "coding-agent")]
 mod coding_agent;

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::agents::Agents;
+use crate::backlog::SharedBacklog;
 use crate::drain::Drain;
 use crate::error::{ApiError, ErrorKind};
 use crate::metrics::Metrics;
@@ -71,6 +72,7 @@ struct OpenSession {
     leases: Arc<()>,
     last_used: Instant,
     run: CurrentRun,
+    backlog: SharedBacklog,
     /// Ends when the session is closed.
     watcher: JoinHandle<()>,
     _capacity: OwnedSemaphorePermit,
@@ -83,6 +85,7 @@ type CurrentRun = Arc<tokio::sync::Mutex<Weak<Run>>>;
 pub(crate) struct Lease {
     pub(crate) handle: AgentHandle,
     pub(crate) guard: LeaseGuard,
+    pub(crate) backlog: SharedBacklog,
     run: CurrentRun,
 }
 
@@ -131,6 +134,7 @@ impl LiveSessions {
         Ok(Lease {
             handle: session.handle.clone(),
             guard: LeaseGuard(session.leases.clone()),
+            backlog: session.backlog.clone(),
             run: session.run.clone(),
         })
     }
@@ -237,6 +241,7 @@ impl LiveSessions {
             leases: Arc::new(()),
             last_used: Instant::now(),
             run: CurrentRun::default(),
+            backlog: SharedBacklog::default(),
             watcher,
             _capacity: capacity,
         })

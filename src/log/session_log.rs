@@ -11,9 +11,10 @@ use crate::log::due::Due;
 use crate::log::entry::LogEntry;
 use crate::log::event::{AgentEvent, Envelope};
 use crate::log::fold::Fold;
+use crate::log::follower::Follower;
 use crate::log::input::QueueKind;
 use crate::log::outcome::RunStatus;
-use crate::message::{History, InputId, Message, MessageId, RunId};
+use crate::message::{History, InputId, Message, RunId};
 use crate::model::Update;
 
 /// Reads a session's log without opening the session.
@@ -61,9 +62,8 @@ impl SessionLog {
         SessionLog { fold, last_seq }
     }
 
-    /// Returns the numbered events of a log, read from its first entry. They are the events that
-    /// the session emitted, with the same numbers. Deltas and progress are not stored. The time of
-    /// an event is the last one in the log before it.
+    /// Returns the numbered events of a log, read from its first entry, as a [`Follower`] derives
+    /// them.
     pub fn events(session: impl Into<Arc<str>>, entries: &[LogEntry]) -> Vec<Envelope> {
         Self::events_after(session, entries, 0)
     }
@@ -90,43 +90,21 @@ impl SessionLog {
         after: u64,
     ) -> (Self, Vec<Envelope>) {
         let session_id = session.into();
-        let envelope = |seq, (run_id, time), parent, event| {
-            let session_id = session_id.clone();
-            Envelope { seq, session_id, run_id, parent, time, event }
-        };
-        // As the session was opened last.
-        let mut parent = None;
-        let (mut fold, mut seq, mut missed) = (Fold::default(), 0, Vec::new());
-        let mut lost = LostReplies { seen_seq: after, streams: None, lost: Vec::new() };
-        // Run and time of the events now, and of the last one that the reader has seen.
-        let (mut now, mut seen) = ((RunId(0), 0), (RunId(0), 0));
-        for entry in entries {
-            match entry {
-                LogEntry::Opened { time, parent: own, .. } => {
-                    (now.1, parent) = (now.1.max(*time), own.clone());
-                }
-                LogEntry::RunStarted { run, time, .. } => now = (*run, *time),
-                LogEntry::RunEnded { time, .. }
-                | LogEntry::CallAwaiting { time, .. }
-                | LogEntry::Decided { time, .. } => now.1 = *time,
-                _ => {}
-            }
-            lost.before(entry, seq);
-            fold.apply(entry, &mut |event| {
-                seq += 1;
-                match seq > after {
-                    true => missed.push(envelope(seq, now, parent.clone(), event)),
-                    false => seen = now,
-                }
-            });
-            lost.after(entry, seq);
-        }
-        let withdrawn = lost.end().into_iter().map(|message_id| {
+        let mut follower = Follower::new(session_id.clone());
+        let mut missed = follower.take(entries);
+        let first = missed.partition_point(|event| event.seq <= after);
+        let seen = missed[..first].last().map(|event| (event.run_id, event.time));
+        let (run, time) = seen.unwrap_or((RunId(0), 0));
+        let withdrawn = follower.withdrawn(after).into_iter().map(|message_id| {
             let event = AgentEvent::MessageUpdate { message_id, update: Update::Withdrawn };
-            envelope(after, seen, parent.clone(), event)
+            let mut envelope = Envelope::new(after, session_id.clone(), run, time, event);
+            envelope.parent = missed.last().and_then(|event| event.parent.clone());
+            envelope
         });
-        missed.splice(..0, withdrawn);
-        (SessionLog { fold, last_seq: seq }, missed)
+        let withdrawn: Vec<Envelope> = withdrawn.collect();
+        missed.splice(..first, withdrawn);
+        let last_seq = follower.last_seq();
+        (SessionLog { fold: follower.into_fold(), last_seq }, missed)
     }
 
     /// Returns the number of the last event of this log, or 0 if it has no events.
@@ -220,47 +198,5 @@ impl SessionLog {
             None => {}
         }
         Branch { shared, entries: first }
-    }
-}
-
-/// Finds the replies that streamed when the reader saw its last event, and that are not in the log.
-struct LostReplies {
-    /// The number of the last event that the reader has seen.
-    seen_seq: u64,
-    /// The reply that streams, and the number of the last event before it.
-    streams: Option<(MessageId, u64)>,
-    lost: Vec<MessageId>,
-}
-
-impl LostReplies {
-    /// Handles an entry that comes after event number `seq`, before it is applied.
-    fn before(&mut self, entry: &LogEntry, seq: u64) {
-        match entry {
-            LogEntry::Opened { .. }
-            | LogEntry::RunEnded { .. }
-            | LogEntry::RequestStarted { .. } => {
-                let streamed = self.streams.take();
-                let lost = streamed.filter(|(_, from)| (*from..=seq).contains(&self.seen_seq));
-                self.lost.extend(lost.map(|(id, _)| id));
-            }
-            LogEntry::Replied { message, .. } => {
-                self.streams.take_if(|(id, _)| message.id == *id);
-            }
-            _ => {}
-        }
-    }
-
-    /// Handles an entry whose last event has number `seq`, after it was applied.
-    fn after(&mut self, entry: &LogEntry, seq: u64) {
-        if let LogEntry::RequestStarted { message, .. } = entry {
-            self.streams = Some((*message, seq));
-        }
-    }
-
-    /// Returns the lost replies, in the order of the log.
-    fn end(mut self) -> Vec<MessageId> {
-        let streams = self.streams.filter(|(_, from)| *from <= self.seen_seq);
-        self.lost.extend(streams.map(|(id, _)| id));
-        self.lost
     }
 }

@@ -154,6 +154,10 @@ impl Process {
         first
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// `kill -9`.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();

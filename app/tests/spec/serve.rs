@@ -5,6 +5,7 @@ mod attacks;
 mod errors;
 mod faults;
 mod jail;
+mod memory;
 mod route;
 pub(crate) mod sessions;
 mod shutdown;

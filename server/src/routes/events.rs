@@ -2,7 +2,8 @@
 //!
 //! Earlier events are derived from the session's log, later ones come from the session itself. The
 //! session returns the length of its log together with its stream, so no event is lost or doubled
-//! between them.
+//! between them. A reader gets the next event when it has read the one before, so what it does not
+//! read takes no memory.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,11 +18,11 @@ use axum::routing::get;
 use futures::stream;
 use loopwright_core::EventStream;
 use loopwright_core::event::Envelope;
-use loopwright_core::log::SessionLog;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
+use crate::backlog::Missed;
 use crate::error::{ApiError, ErrorKind};
 use crate::live::LeaseGuard;
 use crate::metrics::OpenStream;
@@ -54,21 +55,9 @@ async fn events(
     let after = last_event_id(&headers)?.or(query.after).unwrap_or(0);
     let lease = shared.live.lease(&id).await?;
     let (length, live) = lease.handle.join().await?;
-    let mut entries = shared.store.read(&id, 0).await?;
-    entries.truncate(usize::try_from(length).unwrap_or(usize::MAX));
-    let (log, missed) = SessionLog::resume(id.as_str(), &entries, after);
-    let last = log.last_seq();
-    if after > last {
-        return Err(ApiError::new(
-            ErrorKind::AfterTheEnd,
-            format!(
-                "The session has {last} events, and there is no number {after}: read it from the \
-                 start, without `after` and `Last-Event-ID`."
-            ),
-        ));
-    }
+    let missed = lease.backlog.missed(&*shared.store, &id, length, after).await?;
     let feed = Feed {
-        logged: missed.into_iter(),
+        missed,
         live,
         numbering: Numbering(after),
         draining: Some(Box::pin(shared.drain.started())),
@@ -97,7 +86,7 @@ fn not_a_number(name: &str) -> ApiError {
 
 /// The frames of one reader.
 struct Feed {
-    logged: std::vec::IntoIter<Envelope>,
+    missed: Missed,
     live: EventStream,
     numbering: Numbering,
     /// `None` when the reader has been sent `draining`.
@@ -109,7 +98,7 @@ struct Feed {
 
 impl Feed {
     async fn next(&mut self) -> Option<Event> {
-        if let Some(event) = self.logged.next() {
+        if let Some(event) = self.missed.next().await {
             return Some(self.numbering.frame(&event));
         }
         let draining = async {

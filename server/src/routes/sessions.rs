@@ -5,7 +5,8 @@ mod actions;
 mod bodies;
 mod path;
 
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -15,11 +16,11 @@ use loopwright_core::log::SessionLog;
 pub(crate) use self::actions::{Actions, DecisionBody};
 pub(crate) use self::bodies::{
     AbortBody, AcceptedInput, CompactBody, Compacted, CreatedSession, EmptyBody, MessageBody,
-    Messages, SessionList, SessionStatus, SteerBody,
+    Messages, PageQuery, SessionList, SessionStatus, SteerBody,
 };
 use self::bodies::{Queue, SessionListEntry};
 pub(crate) use self::path::SessionId;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonBody;
 use crate::quota::Client;
 use crate::server::Server;
@@ -103,10 +104,13 @@ async fn delete(
 async fn messages(
     State(server): State<Server>,
     SessionId(id): SessionId,
+    query: Result<Query<PageQuery>, QueryRejection>,
 ) -> Result<Json<Messages>, ApiError> {
+    let Query(query) =
+        query.map_err(|why| ApiError::new(ErrorKind::BadRequest, why.body_text()))?;
     let entries = server.shared().store.read(&id, 0).await?;
     let log = SessionLog::of(&entries);
-    Ok(Json(Messages { messages: log.messages(), seq: log.last_seq() }))
+    Ok(Json(query.page(&log.messages(), log.last_seq())?))
 }
 
 async fn prompt(

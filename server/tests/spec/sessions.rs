@@ -377,3 +377,35 @@ async fn an_abort_names_its_run() {
     gate.open();
     assert_eq!(events.until("agent_end").await.last().unwrap().data["text"], "Two.");
 }
+
+/// Messages are read in pages, from the latest to the first.
+#[tokio::test(start_paused = true)]
+async fn messages_come_in_pages() {
+    let api = Api::new((0..4).map(|number| Script::text(&format!("answer {number}"))));
+    let id = api.session(json!({})).await;
+    let mut reader = api.events(&id, None).await;
+    for number in 0..4 {
+        api.say(&id, &format!("question {number}")).await;
+        reader.until("agent_end").await;
+    }
+    let path = format!("/api/sessions/{id}/messages");
+    let all = api.get(&path).await;
+    assert_eq!(all["messages"].as_array().unwrap().len(), 8);
+    assert!(all.get("before").is_none(), "{all}");
+    let (mut query, mut pages) = ("limit=3".to_owned(), Vec::new());
+    loop {
+        let page = api.get(&format!("{path}?{query}")).await;
+        assert_eq!(page["seq"], all["seq"]);
+        pages.push(page["messages"].as_array().unwrap().clone());
+        let Some(before) = page["before"].as_str() else { break };
+        query = format!("limit=3&before={before}");
+    }
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3, 2]);
+    pages.reverse();
+    assert_eq!(json!(pages.concat()), all["messages"]);
+    assert_eq!(api.get(&format!("{path}?before=m999")).await["messages"], json!([]));
+    for bad in ["limit=0", "limit=1001", "limit=x", "before=7"] {
+        let (status, refused) = api.call("GET", &format!("{path}?{bad}"), None).await;
+        assert_eq!((status, &refused["error"]["kind"]), (400, &json!("bad_request")), "{bad}");
+    }
+}

@@ -80,9 +80,25 @@ fn sessions(document: &mut Document) {
         ])
         .add();
     document
-        .operation("get", "/api/sessions/{id}/messages", "Returns all messages.")
+        .operation(
+            "get",
+            "/api/sessions/{id}/messages",
+            "Returns a page of the messages: the latest ones, or those before a message.",
+        )
+        .optional_parameter(
+            "query",
+            "before",
+            json!({ "type": "string", "pattern": "^m[0-9]{1,15}$" }),
+            "Only messages before this one; none if there is no such message.",
+        )
+        .optional_parameter(
+            "query",
+            "limit",
+            json!({ "type": "integer", "minimum": 1, "maximum": 1000, "default": 100 }),
+            "The maximum number of messages. A page has fewer if they are long.",
+        )
         .response::<Messages>(200, "The messages.")
-        .errors(&[NO_SESSION])
+        .errors(&[(400, "A parameter is invalid."), NO_SESSION])
         .add();
     let number = json!({ "type": "integer", "minimum": 0 });
     document

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use loopwright_core::Message;
 use loopwright_core::compaction::Compaction;
 use loopwright_core::event::{AbortRequest, Prompt, Urgency};
 use loopwright_core::log::SessionInfo;
-use loopwright_core::message::{History, InputId, RunId};
+use loopwright_core::message::{InputId, MessageId, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorKind};
 
 /// The maximum length of a client's id of an input, in characters.
 const MAX_INPUT_ID_CHARS: usize = 200;
@@ -53,12 +54,54 @@ pub(crate) struct Queue {
     pub(crate) follow_up: Vec<String>,
 }
 
-/// The messages of a session.
+/// How many messages a page has, if the client does not say.
+const PAGE_MESSAGES: u32 = 100;
+const MAX_PAGE_MESSAGES: u32 = 1_000;
+/// From how many bytes of JSON on a page has no further message.
+const MAX_PAGE_BYTES: usize = 1024 * 1024;
+
+/// Which messages a client wants.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct PageQuery {
+    /// Only messages before this one, none if there is no such message; the latest messages by
+    /// default.
+    #[serde(default)]
+    before: Option<MessageId>,
+    /// The maximum number of messages.
+    #[serde(default)]
+    limit: Option<u32>,
+}
+
+/// A page of the messages of a session.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Messages {
-    pub(crate) messages: History,
-    /// The number of the last event that these messages include.
+    /// The messages, in the order of the conversation.
+    pub(crate) messages: Vec<Arc<Message>>,
+    /// The `before` of the page with the messages before these. Missing if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) before: Option<MessageId>,
+    /// The number of the last event of the session that all its messages include.
     pub(crate) seq: u64,
+}
+
+impl PageQuery {
+    /// Returns the page of a conversation whose last event has number `seq`.
+    pub(crate) fn page(&self, all: &[Arc<Message>], seq: u64) -> Result<Messages, ApiError> {
+        let limit = self.limit.unwrap_or(PAGE_MESSAGES);
+        if !(1..=MAX_PAGE_MESSAGES).contains(&limit) {
+            let why = format!("`limit` must be a number from 1 to {MAX_PAGE_MESSAGES}.");
+            return Err(ApiError::new(ErrorKind::BadRequest, why));
+        }
+        let position = |id| all.iter().position(|message| message.id == id).unwrap_or(0);
+        let end = self.before.map_or(all.len(), position);
+        let (mut start, mut bytes) = (end, 0);
+        while start > 0 && end - start < limit as usize && bytes < MAX_PAGE_BYTES {
+            start -= 1;
+            bytes += serde_json::to_vec(&all[start]).map_or(0, |json| json.len());
+        }
+        let before = all.get(start).filter(|_| start > 0).map(|message| message.id);
+        Ok(Messages { messages: all[start..end].to_vec(), before, seq })
+    }
 }
 
 /// A message of the user.

@@ -1,0 +1,140 @@
+//! The earlier events of an open session, for readers that catch up. All readers of a session share
+//! one copy, which is dropped when the last of them has caught up.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use loopwright_core::SessionStore;
+use loopwright_core::event::{AgentEvent, Envelope, Update};
+use loopwright_core::log::{Follower, MemoryError};
+use loopwright_core::message::RunId;
+
+use crate::error::{ApiError, ErrorKind};
+
+/// Holds the backlog of a session while a reader needs it.
+#[derive(Clone, Default)]
+pub(crate) struct SharedBacklog(Arc<Mutex<Weak<Backlog>>>);
+
+/// The numbered events of a session, as far as its log was read.
+#[derive(Default)]
+struct Backlog(tokio::sync::Mutex<Option<Events>>);
+
+struct Events {
+    follower: Follower,
+    numbered: Vec<Arc<Envelope>>,
+    /// The number of the last event after each entry.
+    ends: Vec<u64>,
+}
+
+/// The events that a reader has missed, one after the other.
+pub(crate) struct Missed {
+    /// Tells that deltas which the reader has seen are void.
+    withdrawn: std::vec::IntoIter<Arc<Envelope>>,
+    /// The events, and the numbers of the last one that was returned and of the last one to return.
+    /// `None` when all were returned.
+    rest: Option<(Arc<Backlog>, u64, u64)>,
+}
+
+impl SharedBacklog {
+    /// Returns the events after number `after`, of the first `length` entries of the log.
+    ///
+    /// # Errors
+    /// Fails if there is no event of that number, or the log cannot be read.
+    pub(crate) async fn missed(
+        &self,
+        store: &dyn SessionStore,
+        session: &str,
+        length: u64,
+        after: u64,
+    ) -> Result<Missed, ApiError> {
+        let backlog = self.get();
+        let mut events = backlog.0.lock().await;
+        let events = events.get_or_insert_with(|| Events {
+            follower: Follower::new(session),
+            numbered: Vec::new(),
+            ends: Vec::new(),
+        });
+        events.read_to(length, store, session).await?;
+        let last = length.checked_sub(1).and_then(|at| events.ends.get(usize::try_from(at).ok()?));
+        let last = last.copied().unwrap_or(0);
+        if after > last {
+            return Err(ApiError::new(
+                ErrorKind::AfterTheEnd,
+                format!(
+                    "The session has {last} events, and there is no number {after}: read it from \
+                     the start, without `after` and `Last-Event-ID`."
+                ),
+            ));
+        }
+        let withdrawn = events.withdrawn(session, after);
+        let rest = (after < last).then(|| (backlog.clone(), after, last));
+        Ok(Missed { withdrawn: withdrawn.into_iter(), rest })
+    }
+
+    fn get(&self) -> Arc<Backlog> {
+        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let new = Arc::<Backlog>::default();
+            *shared = Arc::downgrade(&new);
+            new
+        })
+    }
+}
+
+impl Events {
+    /// Takes the entries of the log up to number `length`.
+    async fn read_to(
+        &mut self,
+        length: u64,
+        store: &dyn SessionStore,
+        session: &str,
+    ) -> Result<(), MemoryError> {
+        let from = self.follower.entries();
+        if from >= length {
+            return Ok(());
+        }
+        let entries = store.read(session, from).await?;
+        for entry in entries.iter().take(usize::try_from(length - from).unwrap_or(usize::MAX)) {
+            let events = self.follower.take(std::slice::from_ref(entry));
+            self.numbered.extend(events.into_iter().map(Arc::new));
+            self.ends.push(self.follower.last_seq());
+        }
+        Ok(())
+    }
+
+    /// Returns the event of this number.
+    fn numbered(&self, seq: u64) -> Option<&Arc<Envelope>> {
+        self.numbered.get(usize::try_from(seq.checked_sub(1)?).ok()?)
+    }
+
+    fn withdrawn(&self, session: &str, after: u64) -> Vec<Arc<Envelope>> {
+        let seen = self.numbered(after);
+        let (run, time) = seen.map_or((RunId(0), 0), |event| (event.run_id, event.time));
+        let lost = self.follower.withdrawn(after).into_iter();
+        let events = lost.map(|message_id| {
+            let event = AgentEvent::MessageUpdate { message_id, update: Update::Withdrawn };
+            let mut envelope = Envelope::new(after, session, run, time, event);
+            envelope.parent = self.numbered.last().and_then(|event| event.parent.clone());
+            Arc::new(envelope)
+        });
+        events.collect()
+    }
+}
+
+impl Missed {
+    /// Returns the next event, or `None` when the reader has caught up.
+    pub(crate) async fn next(&mut self) -> Option<Arc<Envelope>> {
+        if let Some(event) = self.withdrawn.next() {
+            return Some(event);
+        }
+        let (backlog, seen, last) = self.rest.as_mut()?;
+        *seen += 1;
+        let event = match &*backlog.0.lock().await {
+            Some(events) => events.numbered(*seen).cloned(),
+            None => None,
+        };
+        if seen >= last {
+            self.rest = None;
+        }
+        event
+    }
+}

@@ -1,0 +1,124 @@
+//! [`Follower`]: the numbered events of a session, from a log that grows.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use crate::log::entry::LogEntry;
+use crate::log::event::{Envelope, Parent};
+use crate::log::fold::Fold;
+use crate::message::{MessageId, RunId};
+
+/// Derives the numbered events of a session from its log, part by part. They are the events that
+/// the session emitted, with the same numbers. Deltas and progress are not stored. The time of an
+/// event is the last one in the log before it.
+///
+/// ```
+/// use loopwright_core::log::{Follower, LogEntry};
+///
+/// let mut follower = Follower::new("s");
+/// assert_eq!(follower.take(&[LogEntry::Reset]).len(), 1);
+/// let later = follower.take(&[LogEntry::Reset]);
+/// assert_eq!((later[0].seq, follower.last_seq(), follower.entries()), (2, 2, 2));
+/// ```
+pub struct Follower {
+    session_id: Arc<str>,
+    fold: Fold,
+    /// The number of the last event.
+    seq: u64,
+    /// The run and the time of the next events.
+    now: (RunId, u64),
+    /// The call that the session works for, as it was opened last.
+    parent: Option<Arc<Parent>>,
+    /// The reply that streams, and the number of the last event before it.
+    streams: Option<(MessageId, u64)>,
+    /// The replies that did not complete, and the last events of readers that have seen a part.
+    lost: Vec<(MessageId, RangeInclusive<u64>)>,
+}
+
+impl Follower {
+    /// Starts at the first entry of a session's log.
+    pub fn new(session: impl Into<Arc<str>>) -> Self {
+        Follower {
+            session_id: session.into(),
+            fold: Fold::default(),
+            seq: 0,
+            now: (RunId(0), 0),
+            parent: None,
+            streams: None,
+            lost: Vec::new(),
+        }
+    }
+
+    /// Returns the events of the next entries.
+    pub fn take(&mut self, entries: &[LogEntry]) -> Vec<Envelope> {
+        let mut events = Vec::new();
+        for entry in entries {
+            self.take_entry(entry, &mut events);
+        }
+        events
+    }
+
+    fn take_entry(&mut self, entry: &LogEntry, events: &mut Vec<Envelope>) {
+        match entry {
+            LogEntry::Opened { time, parent, .. } => {
+                (self.now.1, self.parent) = (self.now.1.max(*time), parent.clone());
+            }
+            LogEntry::RunStarted { run, time, .. } => self.now = (*run, *time),
+            LogEntry::RunEnded { time, .. }
+            | LogEntry::CallAwaiting { time, .. }
+            | LogEntry::Decided { time, .. } => self.now.1 = *time,
+            _ => {}
+        }
+        self.close_stream(entry);
+        let Follower { session_id, fold, seq, now: (run, time), parent, .. } = self;
+        fold.apply(entry, &mut |event| {
+            *seq += 1;
+            let mut envelope = Envelope::new(*seq, session_id.clone(), *run, *time, event);
+            envelope.parent = parent.clone();
+            events.push(envelope);
+        });
+        if let LogEntry::RequestStarted { message, .. } = entry {
+            self.streams = Some((*message, self.seq));
+        }
+    }
+
+    /// Notes whether a reply that streamed has completed with this entry, or is lost.
+    fn close_stream(&mut self, entry: &LogEntry) {
+        match entry {
+            LogEntry::Opened { .. }
+            | LogEntry::RunEnded { .. }
+            | LogEntry::RequestStarted { .. } => {
+                let streamed = self.streams.take();
+                self.lost.extend(streamed.map(|(id, from)| (id, from..=self.seq)));
+            }
+            LogEntry::Replied { message, .. } => {
+                self.streams.take_if(|(id, _)| message.id == *id);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the replies of which a reader may have received deltas if the last event that it
+    /// has seen is number `after`, and that are not in the log: because of a crash, or an abort
+    /// before any text. Their deltas are void.
+    pub fn withdrawn(&self, after: u64) -> Vec<MessageId> {
+        let lost = self.lost.iter().filter(|(_, seen)| seen.contains(&after)).map(|(id, _)| *id);
+        let streams = self.streams.filter(|(_, from)| *from <= after).map(|(id, _)| id);
+        lost.chain(streams).collect()
+    }
+
+    /// Returns how many entries have been taken.
+    pub fn entries(&self) -> u64 {
+        self.fold.len
+    }
+
+    /// Returns the number of the last event, or 0 if there is none.
+    pub fn last_seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Returns the log as far as it has been taken.
+    pub(super) fn into_fold(self) -> Fold {
+        self.fold
+    }
+}
