@@ -114,6 +114,7 @@ impl Task {
                 Box::pin(self.resume(Some(cause), caller)).await;
                 continue;
             }
+            self.answer_waiting();
             for ack in self.session.intake.idle.drain(..) {
                 let _ = ack.send(());
             }
@@ -143,6 +144,29 @@ impl Task {
             && std::mem::take(&mut self.late_steer)
             && fold.queue.has(QueueKind::Steering);
         fold.next_run(holds).or(late.then_some(RunCause::Steer))
+    }
+
+    /// Tells who waits for the outcome of a request that it waits itself, for decisions on calls of
+    /// an earlier one.
+    fn answer_waiting(&mut self) {
+        let pending: Vec<&str> =
+            self.session.journal.fold.pending().map(|action| &*action.call).collect();
+        if pending.is_empty() {
+            return;
+        }
+        let why: Arc<str> = format!(
+            "the request is queued behind an earlier one, whose calls wait for a decision: {}",
+            pending.join(", ")
+        )
+        .into();
+        for caller in self.session.intake.take_waiting() {
+            let outcome = close::outcome_without_end(
+                &self.session,
+                RunStatus::AwaitingAction,
+                Some(why.clone()),
+            );
+            let _ = caller.outcome.send(Ok(outcome));
+        }
     }
 
     /// Sets what came with the request that causes the next run, and returns who waits for its end.

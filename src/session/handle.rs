@@ -81,7 +81,10 @@ impl AgentHandle {
     }
 
     /// Sends a request and waits until its run has ended. A run that ends in an error is `Ok`: its
-    /// outcome contains the error.
+    /// outcome contains the error. If the run cannot start, because calls of an earlier request
+    /// wait for a decision, the outcome is
+    /// [`RunStatus::AwaitingAction`](crate::event::RunStatus::AwaitingAction) and says so; the
+    /// request stays queued.
     ///
     /// # Errors
     ///

@@ -285,6 +285,15 @@ impl Intake {
         }
     }
 
+    /// Returns who waits for the outcome of a request, as none of them can run now. The requests
+    /// stay queued. Streams stay open, since their events come later.
+    pub(crate) fn take_waiting(&mut self) -> Vec<Caller> {
+        let waits = |caller: &Caller| caller.stream.is_none();
+        let requests = self.requests.values_mut();
+        let waiting = requests.filter(|request| request.caller.as_ref().is_some_and(waits));
+        waiting.filter_map(|request| request.caller.take()).collect()
+    }
+
     /// Removes the requests that a reset has dropped, and returns who waits for them.
     pub(crate) fn take_dropped(&mut self, journal: &Journal) -> Vec<Caller> {
         let is_dropped = |input: &InputId| journal.fold.waiting().all(|w| w.input != *input);

@@ -114,12 +114,26 @@ async fn a_reset_answers_the_caller_of_a_held_request() {
     let harness =
         pi_with([calls(&["ask"])], &[ask], |a| a.while_awaiting(WhileAwaiting::Hold)).await;
     harness.handle.prompt("go").await.unwrap();
-    let handle = harness.handle.clone();
-    let held = tokio::spawn(async move { handle.prompt("held").await });
-    tokio::task::yield_now().await;
+    let mut held = harness.handle.prompt_stream("held").await.unwrap();
     harness.handle.reset().await.unwrap();
-    let answer = tokio::time::timeout(ms(1000), held).await.expect("an answer").unwrap();
-    assert_eq!(answer.unwrap().end, RunStatus::Aborted);
+    assert!(held.next().await.is_none());
+}
+
+/// C30: a request that waits behind an earlier one, whose calls wait for a decision, says so. It
+/// stays queued.
+#[tokio::test(start_paused = true)]
+async fn a_request_behind_a_pending_call_says_so() {
+    let ask = TestTool::new("ask").effect(Effect::AtMostOnce);
+    let replies = [calls(&["ask"]), Script::text("1"), Script::text("2")];
+    let harness = pi_with(replies, &[ask], |a| a.while_awaiting(WhileAwaiting::Hold)).await;
+    harness.handle.prompt("go").await.unwrap();
+    let held = harness.handle.prompt("held").await.unwrap();
+    assert_eq!(held.end, RunStatus::AwaitingAction);
+    assert!(held.error.as_deref().unwrap().contains("behind an earlier one"), "{held:?}");
+    harness.resolve(0, Decision::Approve).await.unwrap();
+    harness.handle.wait_for_idle().await;
+    let transcript = harness.transcript().await;
+    assert_eq!(transcript[transcript.len() - 2..], ["U:held", "A:2/Stop"]);
 }
 
 /// C34 C36: a steer that comes while a hook checks a call prevents the call from starting.
