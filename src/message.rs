@@ -115,12 +115,16 @@ impl Message {
         if let MessageKind::ToolResult(m) = &self.body { Some(m) } else { None }
     }
 
-    /// Returns whether requests contain the message by default. Messages of the application and
-    /// replies that were aborted or failed are left out.
+    /// Returns whether requests contain the message by default. Messages of the application,
+    /// replies that failed, and aborted replies without text are left out.
     pub fn is_for_model(&self) -> bool {
         match &self.body {
             MessageKind::Custom(_) => false,
-            MessageKind::Assistant(m) => !matches!(m.stop, StopReason::Aborted | StopReason::Error),
+            MessageKind::Assistant(m) => match m.stop {
+                StopReason::Error => false,
+                StopReason::Aborted => m.has_text() && m.calls().next().is_none(),
+                _ => true,
+            },
             _ => true,
         }
     }
@@ -197,6 +201,15 @@ impl AssistantMessage {
             if let ContentPart::Text { text, .. } = p { Some(text.as_str()) } else { None }
         });
         texts.collect()
+    }
+
+    /// Returns whether it has text other than white space.
+    pub fn has_text(&self) -> bool {
+        let is_shown = |part: &ContentPart| match part {
+            ContentPart::Text { text, .. } => !text.trim().is_empty(),
+            _ => false,
+        };
+        self.parts.iter().any(is_shown)
     }
 
     /// Iterates over its tool calls in source order.

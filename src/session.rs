@@ -12,6 +12,7 @@ pub(crate) mod close;
 pub(crate) mod compaction;
 pub(crate) mod compaction_state;
 pub(crate) mod config;
+pub(crate) mod cut_replies;
 pub(crate) mod detached;
 pub(crate) mod executor;
 pub(crate) mod handle;

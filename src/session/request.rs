@@ -15,6 +15,7 @@ use crate::session::Session;
 use crate::session::ask::{Ask, unsaved};
 use crate::session::budget;
 use crate::session::compaction::{self, Compacted, Trigger};
+use crate::session::cut_replies;
 use crate::session::detached::{self, DetachedReply};
 use crate::session::hooks::{EndCheck, PrepareTools};
 use crate::session::intake;
@@ -132,6 +133,7 @@ pub(crate) async fn build(session: &mut Session, ask: &Ask) -> Result<ChatReques
     if !ask.also.is_empty() {
         Arc::make_mut(&mut messages).extend(ask.also.iter().map(unsaved));
     }
+    let messages = cut_replies::with_notes(messages);
     let tools = offered_tools(session, ask, &messages);
     let Session { journal, config, id, .. } = session;
     let fold = &journal.fold;

@@ -53,7 +53,6 @@ async fn an_abort_keeps_results_and_reports_which_calls_had_started() {
     harness.handle.wait_for_idle().await;
     assert_eq!(harness.transcript().await, ["U:go", "A:w0 /Aborted"]);
     harness.handle.prompt("again").await.unwrap();
-    assert_eq!(harness.model.requests()[1].messages.len(), 2, "an aborted reply is not sent again");
     harness.check().await;
 }
 

@@ -91,6 +91,9 @@ async fn an_interrupt_cuts_off_the_stream_and_keeps_its_text() {
         harness.transcript().await,
         ["U:go", "A:<signed>w0 w1 /Interrupted", "U:shorter", "A:ok/Stop"]
     );
+    let note = "[The user interrupted the reply above; it is incomplete.]";
+    let sent = harness.model.requests()[1].messages.last().unwrap().text();
+    assert_eq!(sent, format!("{note}\n\nshorter"), "the model is told");
     harness.check().await;
 }
 

@@ -13,7 +13,9 @@ use crate::log::input::{Decision, QueueKind, Urgency};
 use crate::log::outcome::{RunCause, RunOutcome};
 use crate::log::queue::{Queue, QueuedMessage};
 use crate::log::turn::{Spent, Turn};
-use crate::message::{CallId, History, InputId, Message, MessageId, MessageKind, RunId};
+use crate::message::{
+    CallId, History, InputId, Message, MessageId, MessageKind, RunId, StopReason,
+};
 use crate::model::OutputSchema;
 
 /// Holds the state of a session as its log describes it.
@@ -184,6 +186,10 @@ impl Fold {
     pub(crate) fn tail(&self) -> Tail {
         match self.context.last().map(|m| &m.body) {
             None => Tail::Empty,
+            // The user may want it to be continued.
+            Some(MessageKind::Assistant(reply)) if reply.stop == StopReason::Aborted => {
+                Tail::Answerable
+            }
             Some(MessageKind::Assistant(_)) => Tail::Replied,
             Some(_) => Tail::Answerable,
         }

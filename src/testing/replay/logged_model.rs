@@ -12,6 +12,7 @@ use super::shared::SharedReplay;
 use crate::error::{ModelError, ModelErrorKind};
 use crate::log::entry::LogEntry;
 use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo, Prices};
+use crate::session::cut_replies::with_notes;
 use crate::tool::ToolSpec;
 
 /// A model that gives the replies of the log.
@@ -80,7 +81,11 @@ fn compare(
     match &progress.baseline {
         Baseline::Unchecked => None,
         Baseline::Log if is_detached => None,
-        Baseline::Log => Difference::of_messages(number, &progress.fold.context, &request.messages),
+        Baseline::Log => Difference::of_messages(
+            number,
+            &with_notes(progress.fold.context.clone()),
+            &request.messages,
+        ),
         Baseline::Requests(sent) => {
             let Some(expected) = sent.get(progress.sent_requests.len()) else {
                 return Some(Difference::of_request(number, " is one more than were sent before"));

@@ -29,10 +29,10 @@ fn decoded(payloads: &[&str]) -> (Vec<ModelEvent>, Progress) {
     (out.into(), progress)
 }
 
-/// B30: a stream aborted half-way keeps its text as `aborted`; the next prompt works and does not
-/// send it again.
+/// B30: a stream aborted half-way keeps its text as `aborted`; the next prompt works, and the model
+/// sees what the user saw.
 #[tokio::test(start_paused = true)]
-async fn an_aborted_reply_is_kept_and_in_no_request() {
+async fn an_aborted_reply_is_kept_and_sent() {
     let mut harness = pi([slow(9, ms(10)), Script::text("ok")], &[]).await;
     send(&harness, "go").await;
     harness.until(is_delta).await;
@@ -40,7 +40,7 @@ async fn an_aborted_reply_is_kept_and_in_no_request() {
     harness.run_end().await;
     harness.handle.prompt("again").await.unwrap();
     assert_eq!(harness.transcript().await, ["U:go", "A:w0 /Aborted", "U:again", "A:ok/Stop"]);
-    assert_eq!(harness.model.requests()[1].messages.len(), 2);
+    assert_eq!(harness.model.requests()[1].messages.len(), 3);
 }
 
 /// B31: an abort before the first delta ends the run as aborted; no text was streamed, so there is

@@ -75,7 +75,7 @@ fn a_conversation_is_a_list_of_items() {
         result("c|1", vec![Content::text("see"), image]),
         result("c2", vec![]),
         result("c3", vec![Content::text("a"), Content::text("b")]),
-        AssistantMessage::new(vec![text("no", None)]).stop(StopReason::Aborted).into(),
+        AssistantMessage::new(vec![text("no", None)]).stop(StopReason::Error).into(),
         assistant("m", vec![text(" ", None)]),
     ]);
     let url = json!({"type": "input_image", "image_url": "data:image/png;base64,AAAA"});

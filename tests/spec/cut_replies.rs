@@ -1,0 +1,51 @@
+//! Replies that the user cut off, as the model sees them.
+
+use crate::kit::*;
+
+/// C44: the next request has the aborted reply and says that it was cut off; its partial calls and
+/// unsigned thinking are not sent. `Continue` requests a reply too.
+#[tokio::test(start_paused = true)]
+async fn the_model_sees_an_aborted_reply_and_that_it_is_incomplete() {
+    let note = "[The user interrupted the reply above; it is incomplete.]";
+    let cut = || Script::new().think("hm", None).say("half").call("a", "x", "{").hang();
+    let replies = [cut(), cut(), Script::text("ok"), Script::text("more")];
+    let mut harness = pi(replies, &[TestTool::new("x")]).await;
+    for input in [InputEvent::UserRequest("go".into()), InputEvent::Continue(None)] {
+        harness.handle.send(input).await.unwrap();
+        harness.until(|event| is_text_delta(event, "half")).await;
+        harness.handle.abort().await.unwrap();
+        assert_eq!(end_of(&harness.run_end().await), RunStatus::Aborted);
+    }
+    harness.handle.prompt("again").await.unwrap();
+    let image = Content::image("image/png", "AAAA");
+    harness.handle.prompt(Prompt::from(UserMessage::new(vec![image]))).await.unwrap();
+    let log = ["U:go", "A:half/Aborted", "A:half/Aborted", "U:again", "A:ok/Stop"];
+    assert_eq!(harness.transcript().await[..5], log, "the log has no notes");
+    let sent = |n: usize| -> Vec<String> {
+        harness.model.requests()[n].messages.iter().map(|message| message.text()).collect()
+    };
+    let noted = format!("{note}\n\nagain");
+    assert_eq!(sent(1), ["go", "half", note]);
+    assert_eq!(sent(2), ["go", "half", note, "half", &noted]);
+    assert_eq!(sent(3)[..5], sent(2), "what was sent stays as it was");
+    harness.check().await;
+}
+
+/// C44: an aborted reply without text leaves nothing for the model.
+#[tokio::test(start_paused = true)]
+async fn an_aborted_reply_without_text_is_not_sent() {
+    let cut = Script::new().think("signed", Some("sig")).call("a", "x", "{}").hang();
+    let mut harness = pi([cut, Script::text("ok")], &[TestTool::new("x")]).await;
+    send(&harness, "go").await;
+    harness
+        .until(|e| {
+            matches!(e, AgentEvent::MessageUpdate { update: Update::ToolCallStart { .. }, .. })
+        })
+        .await;
+    harness.handle.abort().await.unwrap();
+    harness.handle.wait_for_idle().await;
+    harness.handle.prompt("again").await.unwrap();
+    let sent: Vec<String> = harness.model.requests()[1].messages.iter().map(|m| m.text()).collect();
+    assert_eq!(sent, ["go", "again"]);
+    harness.check().await;
+}
