@@ -34,7 +34,8 @@ use serde_json::Value;
 /// that have been coerced and checked: against [`ToolSpec::schema`] with the feature `schema`,
 /// otherwise by [`check_arguments`](Tool::check_arguments). It runs in its own task, so it may
 /// block its thread or panic without harm to the session; a panic becomes an error result. It
-/// should return [`ToolError::Cancelled`] soon after [`ToolContext::cancelled`] resolves.
+/// should return [`ToolError::Cancelled`], or with the output that it has
+/// [`ToolError::CancelledWith`], soon after [`ToolContext::cancelled`] resolves.
 ///
 /// A call may run again after a crash if the tool's [`Effect`] allows it, with the same
 /// [call id](ToolContext::call_id). The future is dropped if the call exceeds its time limit, if it

@@ -27,6 +27,15 @@ pub enum ToolError {
     /// The call stopped because [`ToolContext::cancelled`](crate::ToolContext::cancelled) resolved.
     #[error("cancelled")]
     Cancelled,
+    /// The call stopped as with [`ToolError::Cancelled`], and had output before it did: the model
+    /// and front ends get it, after a line that says that the call was aborted.
+    #[error("cancelled")]
+    CancelledWith {
+        /// The output so far, for the model.
+        output: String,
+        /// Data for front ends; `null` for none.
+        details: Value,
+    },
     /// The call needs something from outside first. It must be returned before any effect. After
     /// the decision the tool is called again with the same call id, and
     /// [`ToolContext::decision`](crate::ToolContext::decision) returns the decision.

@@ -20,9 +20,6 @@ use crate::session::running_tool::{RunningTool, shortened};
 use crate::tool::toolbox::digest;
 use crate::tool::{Outcome, Report, ToolContext, ToolOutput, Toolbox};
 
-/// The result of a call whose tool stopped without being cancelled.
-pub(crate) const STOPPED_ITSELF: &str = "The tool stopped itself after it had started.";
-
 /// How many reports of tools are buffered before a tool waits.
 const REPORT_CAPACITY: usize = 16;
 
@@ -131,8 +128,8 @@ impl Executor {
         match event {
             ToolEvent::TimedOut(id) => {
                 if let Some(running) = self.running.remove(&id) {
-                    let (status, why) = running.time_out();
-                    finish(journal, limits, &id, status, ToolOutput::text(why));
+                    let (status, output) = running.time_out();
+                    finish(journal, limits, &id, status, output);
                 }
             }
             ToolEvent::Report(Report::Update(call, update)) => {
@@ -188,10 +185,9 @@ fn end(
 ) -> Result<(), StepError> {
     match outcome {
         Outcome::Result(status, output) => finish(journal, limits, &id, status, output),
-        Outcome::Cancelled => {
-            let own = || (ResultStatus::Aborted, STOPPED_ITSELF.into());
-            let (status, why) = running.cancelled().unwrap_or_else(own);
-            finish(journal, limits, &id, status, ToolOutput::text(why));
+        Outcome::Cancelled(output) => {
+            let (status, output) = running.stopped(output);
+            finish(journal, limits, &id, status, output);
         }
         Outcome::Suspended(request) => suspend(journal, id, request, time),
         Outcome::HookPanicked(panic) => {

@@ -24,6 +24,9 @@ use crate::tool::{Outcome, Progress, Report, Tool, ToolContext, ToolOutput, Tool
 /// How long a cancelled tool may take to return what it has.
 const CANCEL_GRACE: Duration = Duration::from_millis(200);
 
+/// The result of a call whose tool stopped without being cancelled.
+pub(crate) const STOPPED_ITSELF: &str = "The tool stopped itself after it had started.";
+
 /// How many bytes of a running tool's output are kept for late subscribers. Twice as many may be
 /// held before the older ones are dropped.
 const KEPT_OUTPUT_BYTES: usize = 64 * 1024;
@@ -37,10 +40,12 @@ pub(crate) struct RunningTool {
     idle: Option<(Duration, Instant)>,
     /// The time limit of the whole call.
     timeout: Duration,
-    /// The result at the deadline, if the tool was cancelled.
-    cancelled: Option<(ResultStatus, String)>,
+    /// Why the tool was cancelled, if it was.
+    cancelled: Option<String>,
     pub(crate) interruptible: bool,
     output: OutputBuffer,
+    /// Whether hooks see results before the model does. Output that they have not seen is left out.
+    has_hooks: bool,
 }
 
 impl RunningTool {
@@ -54,6 +59,7 @@ impl RunningTool {
         timeout: Duration,
     ) -> RunningTool {
         let spec = info.tool.clone();
+        let has_hooks = !hooks.is_empty();
         let reports: mpsc::Sender<Report> = cx.reports.clone();
         let cancel = cx.cancel.clone();
         let task = tokio::spawn(async move {
@@ -73,6 +79,7 @@ impl RunningTool {
             cancelled: None,
             interruptible: spec.interruptible,
             output: OutputBuffer::default(),
+            has_hooks,
         }
     }
 
@@ -81,7 +88,7 @@ impl RunningTool {
         self.cancel.cancel();
         self.deadline = self.deadline.min(deadline(CANCEL_GRACE));
         let why = format!("Aborted after it had started, since {why}; it may have had effects.");
-        self.cancelled = Some((ResultStatus::Aborted, why));
+        self.cancelled = Some(why);
     }
 
     /// Returns when the timeout of the call expires: that of the whole call, or the idle timeout.
@@ -89,23 +96,36 @@ impl RunningTool {
         self.idle.map_or(self.deadline, |(_, until)| until.min(self.deadline))
     }
 
-    /// Returns the result of a call whose timeout has expired.
-    pub(crate) fn time_out(self) -> (ResultStatus, String) {
+    /// Returns the result of a call whose timeout has expired, with the output that was streamed.
+    pub(crate) fn time_out(self) -> (ResultStatus, ToolOutput) {
         self.cancel.cancel();
         let timed_out = |time: Duration, what: &str| {
             let why =
                 format!("It was given up after {time:?} without {what}; it may have had effects.");
             (ResultStatus::Error, why)
         };
-        match self.idle {
-            Some((idle, until)) if until < self.deadline => timed_out(idle, "an update"),
-            _ => self.cancelled.unwrap_or_else(|| timed_out(self.timeout, "an end")),
-        }
+        let (status, why) = match (self.idle, &self.cancelled) {
+            (Some((idle, until)), _) if until < self.deadline => timed_out(idle, "an update"),
+            (_, Some(why)) => (ResultStatus::Aborted, why.clone()),
+            (_, None) => timed_out(self.timeout, "an end"),
+        };
+        (status, after(why, self.streamed()))
     }
 
-    /// Returns the result of a call whose tool stopped because it was cancelled, if it was.
-    pub(crate) fn cancelled(self) -> Option<(ResultStatus, String)> {
-        self.cancelled
+    /// Returns the result of a call whose tool stopped before it had finished, with the output that
+    /// it returned, or else with the output that was streamed.
+    pub(crate) fn stopped(self, output: Option<ToolOutput>) -> (ResultStatus, ToolOutput) {
+        let output = output.unwrap_or_else(|| self.streamed());
+        let why = self.cancelled.unwrap_or_else(|| STOPPED_ITSELF.into());
+        (ResultStatus::Aborted, after(why, output))
+    }
+
+    /// Returns the output that was streamed, for the model.
+    fn streamed(&self) -> ToolOutput {
+        match self.output.report() {
+            Some(report) if !self.has_hooks => ToolOutput::text(report),
+            _ => ToolOutput::default(),
+        }
     }
 
     /// Takes note of an update.
@@ -122,12 +142,25 @@ impl RunningTool {
     }
 }
 
-/// Passes a result through the hooks, unless the tool suspended or stopped itself.
-async fn after_tool_call(outcome: Outcome, info: ToolCallInfo, hooks: &HookLayers) -> Outcome {
-    let Outcome::Result(status, output) = outcome else { return outcome };
-    if hooks.is_empty() {
-        return Outcome::Result(status, output);
+/// Returns the output with a line before it that says why there is no more.
+fn after(why: String, mut output: ToolOutput) -> ToolOutput {
+    match output.content.first_mut() {
+        Some(Content::Text { text }) => *text = format!("{why}\n{text}"),
+        _ => output.content.insert(0, Content::text(why)),
     }
+    output
+}
+
+/// Passes a result through the hooks, unless the tool suspended or stopped without output.
+async fn after_tool_call(outcome: Outcome, info: ToolCallInfo, hooks: &HookLayers) -> Outcome {
+    if hooks.is_empty() {
+        return outcome;
+    }
+    let (status, output, is_cancelled) = match outcome {
+        Outcome::Result(status, output) => (status, output, false),
+        Outcome::Cancelled(Some(output)) => (ResultStatus::Aborted, output, true),
+        outcome => return outcome,
+    };
     let result = ToolResult {
         call: info.call.clone(),
         name: info.tool.name.clone(),
@@ -139,7 +172,11 @@ async fn after_tool_call(outcome: Outcome, info: ToolCallInfo, hooks: &HookLayer
     match hooks.after_tool_call(&info, result).await {
         Ok(ToolResult { status, content, details, terminate, .. }) => {
             let details = details.map(Arc::unwrap_or_clone);
-            Outcome::Result(status, ToolOutput { content, details, terminate })
+            let output = ToolOutput { content, details, terminate };
+            match is_cancelled {
+                true => Outcome::Cancelled(Some(output)),
+                false => Outcome::Result(status, output),
+            }
         }
         Err(panic) => Outcome::HookPanicked(panic),
     }
@@ -149,6 +186,8 @@ async fn after_tool_call(outcome: Outcome, info: ToolCallInfo, hooks: &HookLayer
 #[derive(Default)]
 struct OutputBuffer {
     text: String,
+    /// Whether older text was dropped.
+    is_cut: bool,
     progress: Option<Box<Progress>>,
 }
 
@@ -157,7 +196,9 @@ impl OutputBuffer {
         match update {
             ToolUpdate::Output(more) => {
                 self.text.push_str(more);
+                let bytes = self.text.len();
                 keep_end(&mut self.text, KEPT_OUTPUT_BYTES);
+                self.is_cut |= self.text.len() < bytes;
             }
             ToolUpdate::Progress(progress) => self.progress = Some(progress.clone()),
         }
@@ -166,6 +207,12 @@ impl OutputBuffer {
     fn updates(&self) -> impl Iterator<Item = ToolUpdate> {
         let text = (!self.text.is_empty()).then(|| ToolUpdate::Output(self.text.clone()));
         text.into_iter().chain(self.progress.clone().map(ToolUpdate::Progress))
+    }
+
+    /// Returns the text as a part of a result, or `None` without text.
+    fn report(&self) -> Option<String> {
+        let what = if self.is_cut { "The end of its output" } else { "Its output so far" };
+        (!self.text.is_empty()).then(|| format!("{what}:\n{}", self.text))
     }
 }
 
@@ -182,7 +229,11 @@ impl Outcome {
     fn of(ended: std::thread::Result<Result<ToolOutput, ToolError>>) -> Self {
         match ended {
             Ok(Ok(output)) => Outcome::Result(ResultStatus::Ok, output),
-            Ok(Err(ToolError::Cancelled)) => Outcome::Cancelled,
+            Ok(Err(ToolError::Cancelled)) => Outcome::Cancelled(None),
+            Ok(Err(ToolError::CancelledWith { output, details })) => {
+                let details = Some(details).filter(|details| !details.is_null());
+                Outcome::Cancelled(Some(ToolOutput { details, ..ToolOutput::text(output) }))
+            }
             Ok(Err(ToolError::Suspend(request))) => Outcome::Suspended(request),
             Ok(Err(ToolError::Failed(why))) => {
                 Outcome::Result(ResultStatus::Error, ToolOutput::text(why))

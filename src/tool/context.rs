@@ -48,7 +48,8 @@ pub(crate) enum Report {
 /// Says how the task of a call ended.
 pub(crate) enum Outcome {
     Result(ResultStatus, ToolOutput),
-    Cancelled,
+    /// The tool stopped before it had finished, with the output that it returned, if any.
+    Cancelled(Option<ToolOutput>),
     Suspended(ActionRequest),
     HookPanicked(String),
 }

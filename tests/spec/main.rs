@@ -18,6 +18,7 @@ mod bounds;
 mod compaction;
 mod confirmation;
 mod crash;
+mod cut_calls;
 mod cut_replies;
 mod events;
 mod examples;

@@ -61,7 +61,8 @@ struct State {
 /// variables, never an API key. All its processes, including daemons, are killed at the end of the
 /// call; also if this process is killed (with Landlock since Linux 6.12, and with bubblewrap).
 ///
-/// Dropping or cancelling a call kills the command.
+/// Dropping or cancelling a call kills the command. A cancelled call returns the output so far
+/// ([`ToolError::CancelledWith`]).
 ///
 /// Output that is too long for the model is saved in `.loopwright/output`, up to
 /// [`Commands::max_output`] bytes per call. The last 16 files of a session and the last 64 of all
@@ -90,6 +91,7 @@ fn tool(state: State) -> impl Tool {
 async fn execute(state: State, args: Args, cx: ToolContext) -> Result<ToolOutput, ToolError> {
     let timeout = checked_timeout(&args, state.shell.commands().max_timeout)?;
     let mut running = state.shell.start(&args.command, args.cwd.as_deref(), timeout)?;
+    let mut is_cancelled = false;
     let forward_output = async {
         while let Some(text) = running.live.recv().await {
             cx.update(text).await;
@@ -98,12 +100,14 @@ async fn execute(state: State, args: Args, cx: ToolContext) -> Result<ToolOutput
     tokio::select! { biased;
         () = cx.cancelled() => {
             running.stop();
-            let _ = running.finished().await; // the call is cancelled whatever the result
-            return Err(ToolError::Cancelled);
+            is_cancelled = true;
         }
         () = forward_output => {}
     }
-    let mut finished = running.finished().await?;
+    let mut finished = match running.finished().await {
+        Err(_) if is_cancelled => return Err(ToolError::Cancelled),
+        finished => finished?,
+    };
     let saved = state.save(&mut finished.output, &cx).await;
     let text = report(&finished, saved.as_ref(), timeout);
     let details = details(&state, &args, &finished, saved);
@@ -113,7 +117,7 @@ async fn execute(state: State, args: Args, cx: ToolContext) -> Result<ToolOutput
         | Exit::TooManyProcesses(_)
         | Exit::TooMuchMemory(_)
         | Exit::TooMuchDisk(_) => Err(ToolError::FailedWith { why: text, details }),
-        Exit::Stopped => Err(ToolError::Cancelled),
+        Exit::Stopped => Err(ToolError::CancelledWith { output: text, details }),
     }
 }
 

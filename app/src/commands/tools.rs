@@ -89,7 +89,7 @@ async fn call(
 fn show(done: Result<ToolOutput, ToolError>, json: bool) -> io::Result<u8> {
     let code = match &done {
         Ok(_) => 0,
-        Err(ToolError::Cancelled) => ABORTED,
+        Err(ToolError::Cancelled | ToolError::CancelledWith { .. }) => ABORTED,
         Err(_) => TOOL_FAILED,
     };
     match done {
@@ -100,11 +100,18 @@ fn show(done: Result<ToolOutput, ToolError>, json: bool) -> io::Result<u8> {
         Err(ToolError::FailedWith { why, details }) if json => {
             output::json_line(&json!({ "status": "error", "error": why, "details": details }))?
         }
+        Err(ToolError::CancelledWith { output, details }) if json => output::json_line(
+            &json!({ "status": "aborted", "output": output, "details": details }),
+        )?,
         Err(why) if json => {
             output::json_line(&json!({ "status": "error", "error": why.to_string() }))?
         }
         Ok(output) => output.content.iter().try_for_each(show_content)?,
         Err(ToolError::Cancelled) => output::info("Aborted."),
+        Err(ToolError::CancelledWith { output, .. }) => {
+            output::text(&output)?;
+            output::info("Aborted.");
+        }
         Err(why) => output::error(&why),
     }
     Ok(code)

@@ -6,6 +6,7 @@ mod agents_md;
 mod chat;
 mod config;
 mod confirmation;
+mod cut_off;
 mod exit_codes;
 mod guard;
 mod http;

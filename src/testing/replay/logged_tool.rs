@@ -9,7 +9,7 @@ use super::shared::SharedReplay;
 use crate::error::{ActionRequest, ToolError};
 use crate::log::entry::LogEntry;
 use crate::message::{ResultStatus, ToolResult};
-use crate::session::executor::STOPPED_ITSELF;
+use crate::session::running_tool::STOPPED_ITSELF;
 use crate::tool::{Tool, ToolContext, ToolOutput, ToolSpec};
 
 /// A tool that returns the results of the log.
@@ -79,14 +79,22 @@ impl Tool for LoggedTool {
         match (status, details) {
             (ResultStatus::Error, Some(details)) => Err(ToolError::FailedWith { why, details }),
             (ResultStatus::Error, None) => Err(ToolError::Failed(why)),
-            (ResultStatus::Aborted | ResultStatus::OutcomeUnknown, _) => {
-                if why != STOPPED_ITSELF {
+            (ResultStatus::Aborted | ResultStatus::OutcomeUnknown, details) => {
+                // The first line is the engine's.
+                let (cause, output) = why.split_once('\n').unwrap_or((&why, ""));
+                if cause != STOPPED_ITSELF {
                     tokio::select! {
                         () = cx.cancelled() => {}
                         () = cancellation.cancelled() => {}
                     }
                 }
-                Err(ToolError::Cancelled)
+                match (output, details) {
+                    ("", None) => Err(ToolError::Cancelled),
+                    (output, details) => {
+                        let details = details.unwrap_or_default();
+                        Err(ToolError::CancelledWith { output: output.into(), details })
+                    }
+                }
             }
             (_, details) => Ok(ToolOutput { content, details, terminate }),
         }

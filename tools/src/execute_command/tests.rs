@@ -171,8 +171,8 @@ async fn a_timeout_kills_all_processes() {
 async fn a_cancelled_or_dropped_call_leaves_no_process() {
     let fixture = Fixture::new();
     let mark = marker("cancel");
-    let arguments =
-        json!({ "command": format!("setsid sh -c 'sleep 1000; : {mark}' & sleep 1000") });
+    let command = format!("echo begun; setsid sh -c 'sleep 1000; : {mark}' & sleep 1000");
+    let arguments = json!({ "command": command });
     let cx = ToolContext::detached();
     let cancel = cx.cancellation();
     let (result, ()) = tokio::join!(fixture.tool.call(&arguments, cx), async {
@@ -184,7 +184,10 @@ async fn a_cancelled_or_dropped_call_leaves_no_process() {
         .unwrap();
         cancel.cancel();
     });
-    assert_eq!(result, Err(ToolError::Cancelled));
+    let Err(ToolError::CancelledWith { output, details }) = result else { panic!("{result:?}") };
+    assert!(output.starts_with("The command was killed."), "{output}");
+    assert!(output.ends_with("\nbegun\n"), "what it printed is kept: {output}");
+    assert_eq!((&details["exit_code"], &details["output_bytes"]), (&json!(null), &json!(6)));
     assert_eq!(alive(&mark), 0);
     {
         let mut call = fixture.tool.call(&arguments, ToolContext::detached());
