@@ -100,7 +100,7 @@ pub mod event {
         AbortRequest, ActionResult, Decision, InputEvent, Prompt, Provided, QueueKind, QueueMode,
         Urgency,
     };
-    pub use crate::log::outcome::{RunCause, RunOutcome, RunStatus};
+    pub use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
     pub use crate::model::{RetryNotice, Update};
     pub use crate::session::hub::EventStream;
 }

@@ -14,6 +14,8 @@ pub(crate) const AWAITING_ACTION: u8 = 3;
 pub(crate) const LIMIT: u8 = 4;
 /// The run failed.
 pub(crate) const FAILED: u8 = 5;
+/// The reply was cut off or is empty.
+pub(crate) const INCOMPLETE: u8 = 6;
 /// The run was aborted; shells use this code for a process that Ctrl-C ended.
 pub(crate) const ABORTED: u8 = 130;
 
@@ -23,6 +25,7 @@ pub(crate) fn of(outcome: &RunOutcome) -> u8 {
         RunStatus::Done => 0,
         RunStatus::AwaitingAction => AWAITING_ACTION,
         RunStatus::Limit => LIMIT,
+        RunStatus::Incomplete => INCOMPLETE,
         RunStatus::Aborted => ABORTED,
         _ => FAILED,
     }

@@ -60,6 +60,9 @@ pub(crate) fn retry(notice: &RetryNotice, seconds: u64) -> String {
     format!("{} Trying again {when} (attempt {attempt} of {max_attempts})", sentence(reason))
 }
 
+/// Marks a reply or a run that the user interrupted.
+pub(crate) const INTERRUPTED: &str = "Interrupted.";
+
 /// Describes why a run did not complete.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Failure {
@@ -69,6 +72,8 @@ pub(crate) enum Failure {
     Turns,
     /// It reached another limit; holds a sentence without its capital letter.
     Limit(String),
+    /// Its last reply is incomplete; holds a sentence without its capital letter.
+    Incomplete(String),
     /// It failed; holds a sentence without its capital letter.
     Error(String),
 }
@@ -81,8 +86,17 @@ pub(crate) fn failure(outcome: &RunOutcome) -> Option<Failure> {
         RunStatus::Aborted => Failure::Aborted,
         RunStatus::Limit if outcome.limit == Some(Limit::Turns) => Failure::Turns,
         RunStatus::Limit => Failure::Limit(why("a limit was reached")),
+        RunStatus::Incomplete => Failure::Incomplete(match outcome.incomplete {
+            Some(incomplete) => ended(&incomplete.to_string()),
+            None => why("the reply is incomplete"),
+        }),
         _ => Failure::Error(why("the run failed")),
     })
+}
+
+/// Returns whether the agent had nothing left to do when this run ended.
+pub(crate) fn has_finished(end: RunStatus) -> bool {
+    matches!(end, RunStatus::Done | RunStatus::Incomplete)
 }
 
 /// Returns whether `NO_COLOR` asks for output without colours.

@@ -3,8 +3,11 @@
 use std::fmt::Write;
 
 use loopwright_core::Message;
+use loopwright_core::event::IncompleteReply;
 use loopwright_core::log::{LogEntry, SessionInfo, SessionLog};
-use loopwright_core::message::{Content, ContentPart, MessageKind, ResultStatus, ToolResult};
+use loopwright_core::message::{
+    Content, ContentPart, MessageKind, ResultStatus, StopReason, ToolResult,
+};
 
 /// Exports a conversation as Markdown: the messages, the tool calls and their results.
 ///
@@ -41,6 +44,14 @@ fn write_message(text: &mut String, message: &Message) {
         MessageKind::Assistant(reply) => {
             let _ = writeln!(text, "\n## Assistant ({}, {})\n", message.id, reply.model);
             reply.parts.iter().for_each(|part| write_part(text, part));
+            let why = match reply.stop {
+                StopReason::Aborted | StopReason::Interrupted => Some("interrupted".to_owned()),
+                StopReason::Error => Some("the request failed".to_owned()),
+                _ => IncompleteReply::of(reply).map(|incomplete| incomplete.to_string()),
+            };
+            if let Some(why) = why {
+                write_paragraph(text, &format!("*({why})*"));
+            }
         }
         MessageKind::ToolResult(result) => write_result(text, result),
         MessageKind::Custom(custom) => {
@@ -113,7 +124,28 @@ fn write_fenced(text: &mut String, language: &str, code: &str) {
 
 #[cfg(test)]
 mod tests {
+    use loopwright_core::message::{AssistantMessage, MessageId};
+
     use super::*;
+
+    #[test]
+    fn a_reply_that_is_not_whole_is_marked() {
+        for (stop, mark) in [
+            (StopReason::Stop, "half\n\n"),
+            (StopReason::Aborted, "half\n\n*(interrupted)*\n\n"),
+            (
+                StopReason::Length,
+                "half\n\n*(the reply is incomplete: it reached the model's limit of output \
+                 tokens)*\n\n",
+            ),
+        ] {
+            let part = ContentPart::Text { text: "half".into(), signature: None };
+            let reply = AssistantMessage::new(vec![part]).stop(stop);
+            let mut text = String::new();
+            write_message(&mut text, &Message::new(MessageId(1), reply));
+            assert!(text.ends_with(&format!(")\n\n{mark}")), "{text}");
+        }
+    }
 
     #[test]
     fn a_fence_is_longer_than_the_backquotes_in_it() {

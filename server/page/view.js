@@ -48,6 +48,9 @@ class Thinking {
   }
 }
 
+/** Returns whether a reply has neither text nor calls. */
+const isEmpty = (parts) => !parts.some((part) => part.type === 'tool_call' || (part.type === 'text' && part.text.trim()));
+
 /** A reply of the model: blocks in the order in which they began. */
 class Reply {
   constructor() {
@@ -96,7 +99,8 @@ class Reply {
       block.setRawArguments(parts[at].arguments);
       calls.push([parts[at].id, block]);
     });
-    const why = { length: 'The reply was cut off: it reached the limit of its length.', content_filter: 'The provider’s filter cut the reply off.', aborted: 'Stopped.', interrupted: 'Interrupted.' }[stop];
+    const why = { length: 'The reply was cut off: it reached the limit of its length.', content_filter: 'The provider’s filter cut the reply off.', aborted: 'Stopped.', interrupted: 'Interrupted.' }[stop]
+      ?? (isEmpty(parts) ? 'The reply is empty.' : null);
     if (why) this.node.append(el('p', { class: 'note' }, why));
     return calls;
   }

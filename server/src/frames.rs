@@ -44,7 +44,7 @@ pub(crate) enum Frame {
     Confirm { tool_name: Arc<str>, tool_id: CallId },
     /// A tool has ended.
     ToolResult { tool_id: CallId, content: String, is_error: bool },
-    /// The run failed.
+    /// The run failed, or its last reply is incomplete.
     Error { kind: String, message: String },
     /// The run has ended. This is the last frame.
     Complete,
@@ -168,8 +168,11 @@ impl Frames {
     }
 }
 
-/// Returns the error of a run that has failed.
+/// Returns the error of a run that has failed, or whose last reply is incomplete.
 fn failure(outcome: &RunOutcome) -> Option<Frame> {
+    if let Some(incomplete) = &outcome.incomplete {
+        return Some(Frame::error(enum_name(incomplete), incomplete.to_string()));
+    }
     let kind = match (outcome.end, outcome.model_error) {
         (RunStatus::Done, _) => return None,
         (RunStatus::Error, Some(kind)) => enum_name(&kind),

@@ -280,6 +280,7 @@ mod tests {
             end: RunStatus::Done,
             error: None,
             model_error: None,
+            incomplete: None,
             limit: None,
             usage: Usage::default(),
             cost: 0.5,

@@ -16,7 +16,7 @@ use crate::log::calls::{Batch, Call, Phase};
 use crate::log::entry::LogEntry;
 use crate::log::event::{AgentEvent, QueuedText};
 use crate::log::input::QueueKind;
-use crate::log::outcome::{RunCause, RunOutcome};
+use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
 use crate::log::queue::QueuedMessage;
 use crate::log::turn::Turn;
 use crate::message::{AssistantMessage, InputId, Message, MessageKind, RunId};
@@ -147,6 +147,7 @@ impl Fold {
         let request = self.undelivered.as_ref().map(|request| request.message.clone());
         self.request = request.filter(|_| matches!(cause, RunCause::UserRequest(_)));
         if cause.is_fresh() {
+            self.incomplete = None;
             match self.batch {
                 Some(_) => self.reset_counters_after_batch = true,
                 None => self.reset_counters(),
@@ -170,10 +171,14 @@ impl Fold {
         }
         (self.run, self.abort_requested, self.requested) = (None, false, None);
         self.last_error = error.clone();
+        // A value is whole: it fits its schema.
+        let is_answer = *end == RunStatus::Done && value.is_none();
+        let incomplete = self.incomplete.filter(|_| is_answer);
         let outcome = Arc::new(RunOutcome {
-            end: *end,
+            end: if incomplete.is_some() { RunStatus::Incomplete } else { *end },
             error: error.clone(),
             model_error: *model_error,
+            incomplete,
             limit: *limit,
             usage: self.spent.usage,
             cost: self.spent.cost,
@@ -283,7 +288,7 @@ impl Fold {
         (self.history, self.context) = Default::default();
         (self.size, self.active_summary) = Default::default();
         (self.batch, self.output, self.last_error) = (None, None, None);
-        self.undelivered = None;
+        (self.undelivered, self.incomplete) = (None, None);
         self.state.clear();
         self.reset_counters();
         emit(AgentEvent::Reset);
@@ -342,6 +347,11 @@ impl Fold {
 
     fn push(&mut self, message: &Arc<Message>) {
         self.note(message);
+        match &message.body {
+            MessageKind::User(_) => self.incomplete = None,
+            MessageKind::Assistant(reply) => self.incomplete = IncompleteReply::of(reply),
+            _ => {}
+        }
         Arc::make_mut(&mut self.history).push(message.clone());
         if message.is_for_model() {
             self.size.add(message);

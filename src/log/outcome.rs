@@ -1,5 +1,6 @@
 //! Causes and outcomes of runs.
 
+use std::fmt;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 use crate::error::ModelErrorKind;
 use crate::limits::Limit;
-use crate::message::{CallId, InputId, Usage};
+use crate::message::{AssistantMessage, CallId, InputId, StopReason, Usage};
 
 /// Says what started a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -55,6 +56,55 @@ pub enum RunStatus {
     Error,
     /// A budget is used up.
     Limit,
+    /// The agent finished, but its last reply is not a whole answer: see
+    /// [`RunOutcome::incomplete`].
+    Incomplete,
+}
+
+/// Says why a reply is not a whole answer, although the request succeeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum IncompleteReply {
+    /// The token limit cut it off.
+    Length,
+    /// The provider's content filter cut it off.
+    ContentFilter,
+    /// It has neither text nor calls.
+    Empty,
+}
+
+impl IncompleteReply {
+    /// Returns why the reply is incomplete, or `None` if it is whole, calls tools, failed, or was
+    /// cut off by the user.
+    pub fn of(reply: &AssistantMessage) -> Option<Self> {
+        let has_calls = reply.calls().next().is_some();
+        match reply.stop {
+            _ if has_calls => None,
+            StopReason::Length => Some(IncompleteReply::Length),
+            StopReason::ContentFilter => Some(IncompleteReply::ContentFilter),
+            StopReason::Stop | StopReason::ToolCalls if !reply.has_text() => {
+                Some(IncompleteReply::Empty)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for IncompleteReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            IncompleteReply::Length => {
+                "the reply is incomplete: it reached the model's limit of output tokens"
+            }
+            IncompleteReply::ContentFilter => {
+                "the reply is incomplete: the provider's content filter cut it off"
+            }
+            IncompleteReply::Empty => {
+                "the model's reply is empty: it has no text and calls no tool"
+            }
+        })
+    }
 }
 
 /// Describes how a run ended.
@@ -69,6 +119,10 @@ pub struct RunOutcome {
     /// The kind of the model's error, if it was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_error: Option<ModelErrorKind>,
+    /// Why the last reply is not a whole answer, if the run ended with
+    /// [`RunStatus::Incomplete`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<IncompleteReply>,
     /// The budget that was used up, if that ended the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,

@@ -104,6 +104,7 @@ pub(crate) fn outcome_without_end(
         end,
         error,
         model_error: None,
+        incomplete: None,
         limit: None,
         usage,
         cost,

@@ -49,3 +49,49 @@ async fn an_aborted_reply_without_text_is_not_sent() {
     assert_eq!(sent, ["go", "again"]);
     harness.check().await;
 }
+
+/// C49: a run whose last reply was cut off at the length limit, filtered or empty ends as
+/// `incomplete`, live and when the log is read; a later run is not affected.
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_last_reply_is_incomplete_says_so() {
+    let call = || Script::new().call("a", "x", "{}");
+    for (reply, expected) in [
+        (Script::text("half").stop(StopReason::Length), Some(IncompleteReply::Length)),
+        (
+            Script::text("half").stop(StopReason::ContentFilter),
+            Some(IncompleteReply::ContentFilter),
+        ),
+        (Script::new(), Some(IncompleteReply::Empty)),
+        (Script::new().think("hm", None).say(" \n"), Some(IncompleteReply::Empty)),
+        (Script::new().stop(StopReason::Length), Some(IncompleteReply::Length)),
+        (Script::text("whole"), None),
+    ] {
+        // Incomplete replies before the last one do not count.
+        let first = call().stop(StopReason::Length);
+        let replies = [first, reply, Script::text("whole")];
+        let mut harness = pi(replies, &[TestTool::new("x")]).await;
+        let outcome = harness.handle.prompt("go").await.unwrap();
+        let end = if expected.is_some() { RunStatus::Incomplete } else { RunStatus::Done };
+        assert_eq!((outcome.end, outcome.incomplete), (end, expected));
+        let read = SessionLog::events("s", &harness.memory.entries());
+        let ends = read.into_iter().filter_map(|event| match event.event {
+            AgentEvent::AgentEnd(outcome) => Some((outcome.end, outcome.incomplete)),
+            _ => None,
+        });
+        assert_eq!(ends.collect::<Vec<_>>(), [(end, expected)]);
+        let outcome = harness.handle.prompt("go on").await.unwrap();
+        assert_eq!((outcome.end, outcome.incomplete), (RunStatus::Done, None));
+        harness.check().await;
+        check_emitted(&mut harness);
+    }
+}
+
+/// C16 C49: an answer that fits the output schema is whole.
+#[tokio::test(start_paused = true)]
+async fn a_typed_answer_is_whole() {
+    let schema = OutputSchema::new("n", json!({ "type": "integer" }));
+    let reply = Script::text("12").stop(StopReason::Length);
+    let harness = pi_with([reply], &[], |agent| agent.output_schema(schema)).await;
+    let outcome = harness.handle.prompt("go").await.unwrap();
+    assert_eq!((outcome.end, outcome.output()), (RunStatus::Done, Some(12)));
+}

@@ -13,7 +13,7 @@ use std::pin::Pin;
 
 use loopwright_core::AgentEvent;
 use loopwright_core::agent::InputError;
-use loopwright_core::event::{InputEvent, Role, RunStatus};
+use loopwright_core::event::{InputEvent, Role};
 
 use crate::args::ChatArgs;
 use crate::config::Config;
@@ -22,6 +22,7 @@ use crate::exit_code::{ABORTED, FAILED};
 use crate::interrupt::Interrupt;
 use crate::output::{self, EventView, Printer, Verbosity};
 use crate::session::{Allowed, Live, Operator, Session, build, follow};
+use crate::wording::has_finished;
 
 use state::{Chat, Compacted, Done, State};
 
@@ -133,7 +134,7 @@ impl Operator for Chat {
             return self.ask(action).await;
         }
         let is_queued = !state.steering_queue.is_empty() || !state.follow_up_queue.is_empty();
-        let is_done = live.outcome().is_some_and(|outcome| outcome.end == RunStatus::Done);
+        let is_done = live.outcome().is_some_and(|outcome| has_finished(outcome.end));
         if is_queued && is_done {
             // A message that was sent before this end was observed arrived after it.
             self.state = State::Running;

@@ -56,7 +56,7 @@ fn report_failure(outcome: &RunOutcome, verbosity: Verbosity) {
             "the limit of turns was reached. The work so far is stored; allow more turns with \
              --max-turns N.",
         ),
-        Some(Failure::Limit(why) | Failure::Error(why)) => error(&why),
+        Some(Failure::Limit(why) | Failure::Incomplete(why) | Failure::Error(why)) => error(&why),
     }
     for text in &outcome.handed_back {
         note(&format!("Not delivered: {}", shortened(text)));

@@ -4,13 +4,14 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::io::{self, ErrorKind};
 
-use loopwright_core::event::{RunOutcome, RunStatus};
+use loopwright_core::event::{IncompleteReply, RunOutcome, RunStatus};
 use loopwright_core::{AgentHandle, EventStream};
 
 use super::follow::{FollowError, Live, Operator, follow};
 use crate::exit_code::{self, ABORTED, FAILED};
 use crate::interrupt::Interrupt;
 use crate::output::{self, EventView, Printer, Verbosity, report_pending};
+use crate::wording::has_finished;
 
 /// Describes how a run is shown.
 #[derive(Debug, Clone, Copy)]
@@ -36,11 +37,12 @@ impl RunOutput {
 
     /// Prints the answer, if it has not streamed.
     fn print_answer(self, outcome: &RunOutcome) -> io::Result<()> {
-        if self.json || self.streams() || outcome.end != RunStatus::Done {
+        if self.json || self.streams() || !has_finished(outcome.end) {
             return Ok(());
         }
         match &outcome.value {
             Some(value) => output::json_line(value),
+            None if outcome.incomplete == Some(IncompleteReply::Empty) => Ok(()),
             None => output::text(&outcome.text),
         }
     }

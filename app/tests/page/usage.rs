@@ -289,3 +289,31 @@ fn the_output_of_a_command_is_seen_while_it_runs() {
     reply.say("It failed.");
     tab.until_text(".assistant", "It failed.");
 }
+
+/// C49: an incomplete reply is marked, also after a reload.
+#[test]
+fn an_incomplete_reply_is_marked() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
+    let marks = [
+        ("half", "length", "The reply was cut off: it reached the limit of its length."),
+        ("half", "content_filter", "The provider’s filter cut the reply off."),
+        ("", "stop", "The reply is empty."),
+    ];
+    for (text, finish, mark) in marks {
+        tab.say("Hello");
+        let mut reply = fixture.request();
+        reply.begin();
+        reply.text(text);
+        reply.end(finish);
+        tab.until_text(".assistant:last-of-type .note", mark);
+        tab.until_text("#status", "Ready");
+    }
+    let shown = tab.conversation();
+    for (_, _, mark) in marks {
+        assert!(shown.iter().any(|line| line == mark), "{mark}: {shown:?}");
+    }
+    tab.reload();
+    tab.until_text(".assistant:last-of-type .note", "The reply is empty.");
+    assert_eq!(tab.conversation(), shown);
+}

@@ -69,3 +69,55 @@ fn an_aborted_command_keeps_its_output() {
     request.say("It sleeps.");
     assert_eq!(second.end().code, 0);
 }
+
+/// How a model server ends a reply, and what users are told.
+const INCOMPLETE: [(&str, &str, &str, &str); 3] = [
+    ("half", "length", "length", "the model's limit of output tokens"),
+    ("half", "content_filter", "content_filter", "the provider's content filter"),
+    ("", "stop", "empty", "the model's reply is empty"),
+];
+
+/// C49: `run` reports a reply that was cut off, filtered or is empty, and exits with 6.
+#[test]
+fn an_incomplete_answer_is_6_and_says_why() {
+    let (server, project) = (Server::start(), project());
+    for (text, finish, incomplete, says) in INCOMPLETE {
+        for flags in [&[][..], &["-q"], &["--json"]] {
+            let model = ["run", "--model", "openai/x", "--base-url", &server.url, "Hello"];
+            let run = Process::start(&project, &[&model[..], flags].concat());
+            let mut reply = server.request();
+            reply.begin();
+            reply.text(text);
+            reply.end(finish);
+            let exit = run.end();
+            assert_eq!(exit.code, 6, "{flags:?} {exit:?}");
+            assert!(exit.err.contains(says), "{flags:?} {exit:?}");
+            if flags == ["--json"] {
+                let end: serde_json::Value =
+                    serde_json::from_str(exit.out.lines().last().unwrap()).unwrap();
+                assert_eq!(
+                    (&end["end"], &end["incomplete"]),
+                    (&json!("incomplete"), &json!(incomplete))
+                );
+            } else {
+                assert_eq!(exit.out.trim_end(), text, "{flags:?}");
+            }
+        }
+    }
+}
+
+/// C49: the line chat says that an answer is incomplete, and takes the next request.
+#[test]
+fn the_line_chat_says_that_an_answer_is_incomplete() {
+    let (server, project) = (Server::start(), project());
+    let mut chat = Process::start(&project, &["--model", "openai/x", "--base-url", &server.url]);
+    for (text, finish, _, says) in INCOMPLETE {
+        chat.line("Hello");
+        let mut reply = server.request();
+        reply.begin();
+        reply.text(text);
+        reply.end(finish);
+        chat.err.until(says);
+    }
+    assert_eq!(chat.close().code, 0);
+}

@@ -10,7 +10,7 @@ use crate::log::calls::{Batch, Call, Phase};
 use crate::log::compaction::{Compaction, ContextSize};
 use crate::log::event::Parent;
 use crate::log::input::{Decision, QueueKind, Urgency};
-use crate::log::outcome::{RunCause, RunOutcome};
+use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome};
 use crate::log::queue::{Queue, QueuedMessage};
 use crate::log::turn::{Spent, Turn};
 use crate::message::{
@@ -65,6 +65,8 @@ pub(crate) struct Fold {
     pub(crate) request: Option<Arc<Message>>,
     /// The last decision.
     pub(crate) last_decision: Option<(CallId, Arc<Decision>)>,
+    /// Why the last reply is not a whole answer, if it is not.
+    pub(super) incomplete: Option<IncompleteReply>,
     /// How the last run ended.
     pub(crate) outcome: Option<Arc<RunOutcome>>,
     /// The start of the run in milliseconds since 1970.

@@ -69,9 +69,12 @@ async fn empty_messages_are_harmless() {
     let empty = UserMessage::new(vec![]);
     let harness =
         pi([Script::new(), Script::new(), Script::text(" "), Script::text("ok")], &[]).await;
-    for prompt in [empty, "".into(), " \n".into(), "hi".into()] {
-        assert_eq!(harness.handle.prompt(prompt).await.unwrap().end, RunStatus::Done);
+    let empty_reply = (RunStatus::Incomplete, Some(IncompleteReply::Empty));
+    for prompt in [empty, "".into(), " \n".into()] {
+        let outcome = harness.handle.prompt(prompt).await.unwrap();
+        assert_eq!((outcome.end, outcome.incomplete), empty_reply);
     }
+    assert_eq!(harness.handle.prompt("hi").await.unwrap().end, RunStatus::Done);
     for request in harness.model.requests() {
         let body = on_the_wire(&request);
         let contents =

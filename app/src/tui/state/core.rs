@@ -9,6 +9,7 @@ use super::popup::{Known, Popup};
 use super::prompt::Prompt;
 use super::status::{Activity, Run, Status};
 use super::transcript::Transcript;
+use crate::wording;
 
 /// Shown when an input needs a session and none is open.
 const NO_SESSION_HELP: &str = "No conversation is open: `/model` selects a model, `/sessions` \
@@ -159,7 +160,8 @@ impl State {
 
     /// Requests to continue if messages were queued too late for a run that ended well.
     pub(super) fn continue_queued(&mut self) -> Vec<Effect> {
-        let ended = self.last_end == Some(RunStatus::Done) && matches!(self.run, Run::Idle);
+        let ended =
+            self.last_end.is_some_and(wording::has_finished) && matches!(self.run, Run::Idle);
         if !self.queues.is_empty() && ended && self.dialog.waiting() == 0 {
             self.start_working();
             self.last_run = None;

@@ -87,11 +87,12 @@ impl State {
         self.last_end = Some(outcome.end);
         match wording::failure(outcome) {
             None => {}
-            Some(Failure::Aborted) => self.transcript.notice(Tone::Quiet, "Interrupted."),
+            Some(Failure::Aborted) => self.transcript.notice(Tone::Quiet, wording::INTERRUPTED),
             Some(Failure::Turns) => {
                 let text = "The limit of turns is reached. `/continue` resumes the run.";
                 self.transcript.notice(Tone::Error, text);
             }
+            Some(Failure::Incomplete(_)) => {} // the reply itself is marked
             Some(Failure::Limit(why)) => self.transcript.notice(Tone::Error, sentence(&why)),
             Some(Failure::Error(why)) => {
                 let text = format!("{} `/continue` retries.", sentence(&why));

@@ -8,8 +8,8 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use loopwright_core::event::{Envelope, ExternalAction, Update};
-use loopwright_core::message::{CallId, ContentPart, MessageId, MessageKind};
+use loopwright_core::event::{Envelope, ExternalAction, IncompleteReply, Update};
+use loopwright_core::message::{CallId, ContentPart, MessageId, MessageKind, StopReason};
 use loopwright_core::tool::ToolUpdate;
 use loopwright_core::{AgentEvent, Message};
 
@@ -192,6 +192,17 @@ impl Transcript {
                     self.part(message, at, part, old);
                 }
                 self.reinsert(after);
+                match reply.stop {
+                    StopReason::Aborted | StopReason::Interrupted => {
+                        self.push_notice(Tone::Quiet, wording::INTERRUPTED)
+                    }
+                    _ => {
+                        if let Some(incomplete) = IncompleteReply::of(reply) {
+                            let text = wording::sentence(&incomplete.to_string());
+                            self.push_notice(Tone::Error, text);
+                        }
+                    }
+                }
             }
             MessageKind::ToolResult(result) => self.result(&result.call, &result.name, message),
             _ => {}

@@ -251,3 +251,24 @@ fn with_confirmation_tools_that_change_something_run_only_if_they_are_listed() {
         let _ = (std::fs::remove_file(a), std::fs::remove_file(b)); // they may not exist
     }
 }
+
+/// C49: an incomplete reply is reported by an `error` frame of its own kind.
+#[test]
+fn an_incomplete_reply_is_an_error_frame() {
+    let served = Served::start(&[]);
+    for (text, finish, kind) in [
+        ("half", "length", "length"),
+        ("half", "content_filter", "content_filter"),
+        ("", "stop", "empty"),
+    ] {
+        let mut connection = served.ask("Hello", &json!({}));
+        let mut reply = served.model.request();
+        reply.begin();
+        reply.text(text);
+        reply.end(finish);
+        let events = connection.events();
+        let [.., error, end] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((&error["type"], &error["kind"]), (&json!("error"), &json!(kind)));
+        assert_eq!(end["type"], "complete");
+    }
+}

@@ -216,3 +216,39 @@ fn streamed_blocks_are_replaced_after_rejoining() {
     all.event(&text("One sheep"));
     assert_eq!(words(&all), ["notice: noted", "text: One sheep"]);
 }
+
+/// C49: a reply that is incomplete or was interrupted is marked, live and when a session is opened.
+#[tokio::test]
+async fn replies_that_are_not_whole_are_marked() {
+    for (reply, mark) in [
+        (
+            Script::text("half").stop(StopReason::Length),
+            "notice: The reply is incomplete: it reached the model's limit of output tokens.",
+        ),
+        (
+            Script::text("half").stop(StopReason::ContentFilter),
+            "notice: The reply is incomplete: the provider's content filter cut it off.",
+        ),
+        (Script::new(), "notice: The model's reply is empty: it has no text and calls no tool."),
+        (Script::text("half").hang(), "notice: Interrupted."),
+    ] {
+        let mut harness = Harness::new(PiPattern, [reply], |agent| agent).await;
+        let handle = harness.handle.clone();
+        let run = tokio::spawn(async move { handle.prompt("Go").await });
+        let is_far = |event: &AgentEvent| {
+            matches!(event, AgentEvent::MessageUpdate { .. } | AgentEvent::AgentEnd(_))
+        };
+        let mut events = harness.until(is_far).await;
+        if mark.ends_with("Interrupted.") {
+            harness.handle.abort().await.unwrap();
+        }
+        run.await.unwrap().unwrap();
+        events.extend(harness.drain_events());
+        let mut live = Transcript::default();
+        events.iter().for_each(|event| live.event(event));
+        assert_eq!(words(&live).last().unwrap(), mark);
+        let mut opened = Transcript::default();
+        opened.merge(&harness.handle.state().await.unwrap().messages);
+        assert_eq!(words(&opened).last().unwrap(), mark);
+    }
+}
