@@ -111,9 +111,10 @@ function list() {
   byId('list').replaceChildren(...listed.map((one) => {
     const title = one.title || one.settings?.name || 'New session';
     const run = one.interrupted || (one.id === session && conversation.interruption) ? 'interrupted' : 'working';
+    const setup = [one.model, one.directory].filter(Boolean).join(' · ');
     const state = one.pending?.length ? 'waits for you' : one.run ? run : ago(one.changed);
     const link = el('a', { href: `#s=${encodeURIComponent(one.id)}`, 'aria-current': one.id === session && 'page', 'data-key': one.id },
-      el('span', { class: 'name' }, title), el('span', { class: 'when' }, state));
+      el('span', { class: 'name' }, title), el('span', { class: 'when' }, state), setup && el('span', { class: 'setup', title: setup }, setup));
     const button = el('button', {
       class: confirming === one.id ? 'quiet confirm' : 'quiet', title: 'Delete', 'data-key': `-${one.id}`,
       'aria-label': confirming === one.id ? `Yes, delete ${title}` : `Delete ${title}`,

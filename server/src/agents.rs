@@ -29,6 +29,12 @@ pub trait Agents: Send + Sync {
     async fn for_session(&self, settings: &SessionSettings)
     -> Result<GenericAgent, AgentRejection>;
 
+    /// Returns the settings of a live session with the defaults filled in that apply to it, for
+    /// lists of sessions. It must not do I/O. By default the settings are returned unchanged.
+    fn with_defaults(&self, settings: SessionSettings) -> SessionSettings {
+        settings
+    }
+
     /// Builds the agent that answers one request to `/api/agent-chat`.
     ///
     /// Nobody can approve a call while the request streams. The agent must therefore run or deny

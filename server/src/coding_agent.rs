@@ -42,6 +42,8 @@ const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog
 /// ```
 pub struct CodingAgents {
     models: Box<dyn Models>,
+    /// The model of sessions that name none.
+    default_model: Option<String>,
     roots: Roots,
     commands: Commands,
     agents_md: bool,
@@ -110,7 +112,9 @@ impl CodingAgentsBuilder {
         if self.roots.is_empty() {
             self.roots.push(".".into());
         }
+        let default_model = self.models.named(None, None).ok();
         Ok(CodingAgents {
+            default_model: default_model.map(|model| model.info().id.to_string()),
             roots: Roots::open(&self.roots, &self.unprotected)?,
             models: self.models,
             commands: self.commands,
@@ -143,6 +147,14 @@ impl Agents for CodingAgents {
             .compaction(SummaryCompaction::new());
         let approved = settings.auto_approve.as_deref().unwrap_or_default();
         Ok(auto_approve(builder, approved, &names)?.tools(tools).build()?)
+    }
+
+    fn with_defaults(&self, settings: SessionSettings) -> SessionSettings {
+        SessionSettings {
+            work_dir: self.roots.absolute(settings.work_dir.as_deref()),
+            model: settings.model.or_else(|| self.default_model.clone()),
+            ..settings
+        }
     }
 
     async fn for_chat(&self, settings: &ChatSettings) -> Result<GenericAgent, AgentRejection> {

@@ -25,7 +25,7 @@ pub(crate) struct SessionArgs {
     /// Continue the session with this name, or start it.
     #[arg(long = "session", id = "session", value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Continue the session that was changed last.
+    /// Continue the session of this directory (or of --root) that was changed last.
     #[arg(long = "continue", short = 'c', conflicts_with = "session")]
     pub(crate) latest: bool,
     /// Do not store the conversation.

@@ -76,6 +76,7 @@ async fn decide(
     let verbosity = args.verbosity.verbosity();
     let settings = session.settings(&args.options, config, verbosity)?;
     let built = build(&settings, &Allowed::default(), verbosity).await?;
+    session.announce(&built, verbosity);
     let interrupt = Interrupt::listen()?;
     let (handle, events) = built.agent.run(session.context(&built).await?).await?;
     let mut result = ActionResult::new(action.call, action.digest, decision);

@@ -38,9 +38,10 @@ Ctrl-C        abort the run; a second one, or one while idle, leaves";
 /// Chats until the user leaves, and returns the exit code.
 pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartError> {
     let allowed = Allowed::default();
-    let session = Session::choose(&args.session, config).await?;
+    let session = Session::choose(&args.session, &args.options, config).await?;
     let settings = session.settings(&args.options, config, Verbosity::Normal)?;
     let built = build(&settings, &allowed, Verbosity::Normal).await?;
+    session.announce(&built, Verbosity::Normal);
     let interrupt = Interrupt::listen()?;
     let (handle, events) = built.agent.run(session.context(&built).await?).await?;
     let mut chat = Chat::new(handle.clone(), allowed, &session, lines::read()?);

@@ -62,15 +62,17 @@ pub(crate) async fn run(
 ) -> Result<u8, StartError> {
     if args.resume && args.session.name.is_none() && !args.session.latest {
         return Err(StartError(
-            "--resume needs a session: --session NAME, or -c for the latest.".into(),
+            "--resume needs a session: --session NAME, or -c for the latest of this directory."
+                .into(),
         ));
     }
     let schema = args.output_schema.as_deref().map(output_schema).transpose()?;
     let verbosity = args.verbosity.verbosity();
     let display = RunOutput { json: args.json, verbosity, streams: schema.is_none() };
-    let session = Session::choose(&args.session, config).await?;
+    let session = Session::choose(&args.session, &args.options, config).await?;
     let settings = session.settings(&args.options, config, verbosity)?;
     let built = build(&settings, &Allowed::default(), verbosity).await?;
+    session.announce(&built, verbosity);
     let interrupt = Interrupt::listen()?;
     let (handle, events) = built.agent.run(session.context(&built).await?).await?;
     let refused = |why| StartError(format!("The prompt was not accepted: {why}."));

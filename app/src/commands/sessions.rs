@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::exit_code::EMPTY;
 use crate::output::{self, after_write, age, write_new_file};
-use crate::session::{existing, log_position, name_or_random, open_store};
+use crate::session::{SessionSetup, existing, log_position, name_or_random, open_store};
 use crate::wording;
 
 /// The number of characters of a message that a line shows.
@@ -138,7 +138,8 @@ async fn fork(
 /// Prints a line about a session. `in_use` says whether a process has the session open, if it has a
 /// run without an end.
 fn print_session(info: &SessionInfo, in_use: bool) -> io::Result<()> {
-    let mut notes = Vec::new();
+    let mut notes = vec![SessionSetup::of(info).to_string()];
+    notes.retain(|setup| !setup.is_empty());
     notes.extend(wording::waiting(info.pending.len()));
     match (info.due, info.run) {
         (Some(Due::Interrupted), Some(run)) if in_use => {

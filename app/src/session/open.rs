@@ -6,7 +6,7 @@ use loopwright_core::log::{InMemoryStore, SessionInfo};
 use loopwright_core::{RunContext, SessionStore};
 
 use super::agent::Built;
-use super::store::{find, name_or_random, open_store, stored_options};
+use super::store::{find, latest, name_or_random, open_store, stored_options};
 use crate::args::SessionArgs;
 use crate::config::Config;
 use crate::error::StartError;
@@ -26,21 +26,20 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Returns the session that the command line selects.
-    pub(crate) async fn choose(args: &SessionArgs, config: &Config) -> Result<Self, StartError> {
+    /// Returns the session that the command line selects. `--continue` selects the session of the
+    /// directory in `options` that changed last.
+    pub(crate) async fn choose(
+        args: &SessionArgs,
+        options: &Options,
+        config: &Config,
+    ) -> Result<Self, StartError> {
         let store = match args.no_session {
             true => Arc::new(InMemoryStore::new()),
             false => open_store(config.store(&args.store))?,
         };
         let info = match args.name.as_deref() {
             Some(name) => find(&*store, name).await?,
-            None if args.latest => match store.sessions().await?.into_iter().next() {
-                None => {
-                    let why = "There is no session to continue: leave out --continue.";
-                    return Err(StartError(why.into()));
-                }
-                latest => latest,
-            },
+            None if args.latest => Some(latest(&*store, &options.workspace.root_or_here()).await?),
             None => None,
         };
         let name = match &info {
@@ -79,6 +78,18 @@ impl Session {
         let stored = self.info.as_ref().map(stored_options).transpose()?.unwrap_or_default();
         let permissions = given.inherited_permissions(&stored);
         Ok((config.resolve(given.clone().over(stored))?, permissions))
+    }
+
+    /// Writes to standard error which model works in which directory, and which session continues.
+    pub(crate) fn announce(&self, built: &Built, verbosity: Verbosity) {
+        if !verbosity.notes() {
+            return;
+        }
+        let mut line = format!("{} in {}", built.model.id, built.root.display());
+        if self.info.is_some() {
+            line += &format!(", session {}", output::quoted(&self.name));
+        }
+        output::info(&line);
     }
 
     /// Opens the session for an agent. Prints a notice if its log had to be repaired.

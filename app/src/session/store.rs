@@ -1,5 +1,6 @@
 //! The session store, and what it knows about sessions.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,6 +63,56 @@ pub(crate) async fn find(
         Ok(info) => Ok(Some(info)),
         Err(MemoryError::NoSession(_)) => Ok(None),
         Err(why) => Err(why.into()),
+    }
+}
+
+/// Returns the session of this directory that changed last.
+pub(crate) async fn latest(
+    store: &dyn SessionStore,
+    directory: &Path,
+) -> Result<SessionInfo, StartError> {
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let directory = real(directory);
+    let is_here = |info: &SessionInfo| {
+        SessionSetup::of(info).directory.is_some_and(|other| real(&other) == directory)
+    };
+    store.sessions().await?.into_iter().find(is_here).ok_or_else(|| {
+        StartError(format!(
+            "There is no session of {} to continue: leave out --continue, or name one with \
+             --session; `loopwright sessions list` lists those of all directories.",
+            directory.display()
+        ))
+    })
+}
+
+/// Says where a session works and with which model, as far as it is stored.
+pub(crate) struct SessionSetup {
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) model: Option<String>,
+}
+
+impl SessionSetup {
+    /// Returns the setup of a session, whichever program has started it.
+    pub(crate) fn of(info: &SessionInfo) -> Self {
+        let text = |name: &str| {
+            let value = info.settings.as_deref()?.get(name)?.as_str()?;
+            Some(value.to_owned()).filter(|value| !value.is_empty())
+        };
+        // A server stores the directory as its client wrote it: a relative one is the server's.
+        let served = || text("workDir").map(PathBuf::from).filter(|path| path.is_absolute());
+        let directory = text("root").map(PathBuf::from).or_else(served);
+        SessionSetup { directory, model: text("model") }
+    }
+}
+
+impl fmt::Display for SessionSetup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.model, &self.directory) {
+            (Some(model), Some(directory)) => write!(f, "{model} in {}", directory.display()),
+            (Some(model), None) => f.write_str(model),
+            (None, Some(directory)) => write!(f, "in {}", directory.display()),
+            (None, None) => Ok(()),
+        }
     }
 }
 

@@ -35,6 +35,10 @@ fn a_reply_grows_as_it_streams_and_a_reload_in_the_middle_loses_nothing() {
     assert_eq!(tab.conversation(), whole, "the log has the same as the stream");
     tab.until_text("#list a[aria-current]", "Why are there *sheep*?");
 
+    let shown = tab.text("#list a[aria-current] .setup");
+    let directory = fixture.dir.path().canonicalize().unwrap();
+    assert!(shown.ends_with(&format!(" · {}", directory.display())), "{shown}");
+
     tab.say("Once more.");
     fixture.request().reply_with_usage("Yes.", 12_345, 678);
     tab.until_text("#spent", "12.3k in · 678 out");

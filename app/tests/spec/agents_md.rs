@@ -37,7 +37,8 @@ fn what_the_project_says_to_agents_is_in_the_system_prompt() {
     fs::write(&file, "Answer in Latin.\n").unwrap();
     let (with, err) = system(&project, &[]);
     assert!(with.starts_with(&without) && with.ends_with("\n\nAnswer in Latin."), "{with}");
-    assert_eq!(err, "");
+    let announced = format!("custom/x in {}\n", project.path().display());
+    assert_eq!(err, announced, "and nothing else");
     let (own, _) = system(&project, &["--system", "Be brief."]);
     assert!(
         own.starts_with("Be brief.\n\n# AGENTS.md") && own.ends_with("Answer in Latin."),

@@ -52,7 +52,8 @@ fn a_local_server_needs_no_key_and_receives_the_flags() {
     assert_eq!(tools, all);
     request.say("Hi.");
     let exit = run.end();
-    assert_eq!((exit.code, exit.out.as_str(), exit.err.as_str()), (0, "Hi.\n", ""));
+    let announced = format!("openai/small in {root}\n");
+    assert_eq!((exit.code, exit.out.as_str(), exit.err.as_str()), (0, "Hi.\n", &*announced));
 }
 
 #[test]

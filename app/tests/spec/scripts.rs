@@ -118,7 +118,9 @@ fn standard_input_is_context() {
         );
         request.say("Sheep.");
         let exit = run.end();
-        assert_eq!((exit.code, exit.out.as_str(), exit.err.as_str()), (0, "Sheep.\n", ""));
+        let announced = format!("custom/x in {}\n", project.path().display());
+        let notes = if flags == ["-q"] { "" } else { &announced };
+        assert_eq!((exit.code, exit.out.as_str(), exit.err.as_str()), (0, "Sheep.\n", notes));
     }
     let left = Process::piped(&project, &[&args[..], &["--no-stdin"]].concat());
     let request = server.request();
@@ -154,7 +156,8 @@ fn standard_input_is_context() {
         assert_eq!(request.last(), prompt(more), "{from}");
         request.say("What?");
         let exit = run.end();
-        assert_eq!((exit.code, exit.err.as_str()), (0, ""), "{from}: {exit:?}");
+        let announced = format!("custom/x in {}\n", project.path().display());
+        assert_eq!((exit.code, exit.err.as_str()), (0, &*announced), "{from}: {exit:?}");
     }
 
     for (count, byte, says) in

@@ -131,7 +131,7 @@ fn an_interrupted_run_goes_on_or_is_ended_by_a_prompt() {
         drop(request);
         let list = loopwright(&project, &["sessions", "list"]);
         assert!(
-            list.out.contains("(run r1 was interrupted)") && list.out.contains("Think"),
+            list.out.contains("; run r1 was interrupted)") && list.out.contains("Think"),
             "{list:?}"
         );
         let rest = if resume {
@@ -164,7 +164,7 @@ fn an_interrupted_run_goes_on_or_is_ended_by_a_prompt() {
 fn the_latest_session_goes_on_as_it_was_started() {
     let (project, server) = (project(), Server::start());
     let none = loopwright(&project, &["run", "-c", "Hello"]);
-    assert!(none.code == 2 && none.err.contains("no session to continue"), "{none:?}");
+    assert!(none.code == 2 && none.err.contains("There is no session of /"), "{none:?}");
     for (args, expected) in [
         (
             vec![
@@ -203,6 +203,48 @@ fn the_latest_session_goes_on_as_it_was_started() {
         assert_eq!(run.end().code, 0);
     }
     assert_eq!(lines(&loopwright(&project, &["sessions", "list", "--json"])).len(), 1);
+}
+
+/// C116: `-c` continues the latest session of the directory, however many others there are, and
+/// lists and runs show the directory and the model.
+#[test]
+fn the_latest_session_is_that_of_the_directory() {
+    let (here, there, server) = (project(), project(), Server::start());
+    let store = here.path().join("shared.db");
+    let store = [("LOOPWRIGHT_STORE", store.to_str().unwrap())];
+    let path = |dir: &tempfile::TempDir| dir.path().canonicalize().unwrap().display().to_string();
+    let run = |dir, args: &[&str]| {
+        let run = Process::start_with(dir, args, &store);
+        let request = server.request();
+        let messages = request.body["messages"].as_array().unwrap().clone();
+        request.say("Yes.");
+        let exit = run.end();
+        assert_eq!(exit.code, 0, "{exit:?}");
+        let first = exit.err.lines().next().unwrap().to_owned();
+        let users = messages.iter().filter(|m| m["role"] == "user");
+        (first, users.map(|m| m["content"].as_str().unwrap().to_owned()).collect::<Vec<_>>())
+    };
+    let new = ["run", "--model", "custom/x", "--base-url", &server.url];
+    let (line, _) = run(&here, &[&new[..], &["--session", "a", "One"]].concat());
+    assert_eq!(line, format!("custom/x in {}", path(&here)));
+    for args in [&["run", "-c", "No"][..], &["-c"], &["--plain", "-c"]] {
+        let refused = Process::start_with(&there, args, &store).end();
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.err.contains(&path(&there)), "{refused:?}");
+        assert!(refused.err.contains("sessions list"), "{refused:?}");
+    }
+    run(&there, &[&new[..], &["--session", "b", "Two"]].concat());
+    let (line, users) = run(&here, &["run", "-c", "Three"]);
+    assert_eq!(line, format!("custom/x in {}, session a", path(&here)));
+    assert_eq!(users, ["One", "Three"]);
+    let (line, users) = run(&here, &["run", "-c", "--root", &path(&there), "Four"]);
+    assert_eq!(line, format!("custom/x in {}, session b", path(&there)));
+    assert_eq!(users, ["Two", "Four"]);
+    let list = Process::start_with(&here, &["sessions", "list"], &store).end();
+    for (session, dir) in [("a", &here), ("b", &there)] {
+        let line = list.out.lines().find(|line| line.starts_with(session)).unwrap();
+        assert!(line.ends_with(&format!("(custom/x in {})", path(dir))), "{line}");
+    }
 }
 
 #[test]

@@ -47,6 +47,13 @@ impl Roots {
         opened.map_err(|_| AgentRejection::internal("The directory could not be opened."))?
     }
 
+    /// Returns the path of the directory that a client named, without looking for it.
+    pub(super) fn absolute(&self, dir: Option<&str>) -> Option<String> {
+        let first = &self.0.first()?.real;
+        let path: PathBuf = first.join(dir.unwrap_or(".")).components().collect();
+        Some(path.display().to_string())
+    }
+
     fn find(&self, dir: &str) -> Result<Workspace, AgentRejection> {
         let reject = |why: &str| AgentRejection::bad_request("/workDir", why);
         let outside = || {

@@ -11,14 +11,14 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use loopwright_core::event::{InputEvent, Prompt, QueueKind, QueuedText};
-use loopwright_core::log::SessionLog;
+use loopwright_core::log::{SessionInfo, SessionLog};
 
 pub(crate) use self::actions::{Actions, DecisionBody};
 pub(crate) use self::bodies::{
     AbortBody, AcceptedInput, CompactBody, Compacted, CreatedSession, EmptyBody, MessageBody,
     Messages, PageQuery, SessionList, SessionStatus, SteerBody,
 };
-use self::bodies::{Queue, SessionListEntry};
+use self::bodies::{Queue, SessionListEntry, Setup};
 pub(crate) use self::path::SessionId;
 use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonBody;
@@ -57,9 +57,17 @@ async fn list(State(server): State<Server>) -> Result<Json<SessionList>, ApiErro
     let mut sessions = Vec::new();
     for session in shared.store.sessions().await? {
         let interrupted = session.run.is_some() && !shared.live.is_running(&session.id).await?;
-        sessions.push(SessionListEntry { session, interrupted });
+        let setup = setup(&server, &session);
+        sessions.push(SessionListEntry { session, interrupted, setup });
     }
     Ok(Json(SessionList { sessions }))
+}
+
+/// Returns where a session works, and with which model.
+fn setup(server: &Server, session: &SessionInfo) -> Setup {
+    let settings = SessionSettings::from_stored(session.settings.as_deref());
+    let settings = server.shared().agents.with_defaults(settings);
+    Setup { directory: settings.work_dir, model: settings.model }
 }
 
 async fn status(
@@ -68,11 +76,13 @@ async fn status(
 ) -> Result<Json<SessionStatus>, ApiError> {
     let shared = server.shared();
     let session = shared.store.session(&id).await?;
+    let setup = setup(&server, &session);
     if let Some(handle) = shared.live.peek(&id).await {
         let state = handle.state().await?;
         let texts = |queue: Vec<QueuedText>| queue.into_iter().map(|queued| queued.text).collect();
         return Ok(Json(SessionStatus {
             session,
+            setup,
             running: state.is_running,
             interrupted: state.interrupted_run.is_some(),
             queue: Queue {
@@ -90,7 +100,7 @@ async fn status(
         Queue { steering: texts(QueueKind::Steering), follow_up: texts(QueueKind::FollowUp) };
     let running = log.run().is_some() && shared.live.is_running(&id).await?;
     let interrupted = log.run().is_some() && !running;
-    Ok(Json(SessionStatus { session, running, interrupted, queue }))
+    Ok(Json(SessionStatus { session, setup, running, interrupted, queue }))
 }
 
 async fn delete(

@@ -329,6 +329,29 @@ async fn settings_that_make_no_session_are_refused() {
     }
 }
 
+/// C116: lists of sessions show the directory and the model, also those that the server chose.
+#[tokio::test(start_paused = true)]
+async fn a_session_shows_its_directory_and_model() {
+    let api = Api::new([]);
+    let root = api.root.path().canonicalize().unwrap().display().to_string();
+    std::fs::create_dir(api.root.path().join("below")).unwrap();
+    let below = format!("{root}/below");
+    for (settings, directory, model) in [
+        (json!({}), &root, "test/scripted"),
+        (json!({ "workDir": "below", "model": "any/model" }), &below, "any/model"),
+        (json!({ "workDir": below }), &below, "test/scripted"),
+    ] {
+        let id = api.session(settings).await;
+        let list = api.get("/api/sessions").await;
+        let all = list["sessions"].as_array().unwrap();
+        let listed = all.iter().find(|session| session["id"] == *id).unwrap();
+        let status = api.get(&format!("/api/sessions/{id}")).await;
+        for shown in [listed, &status] {
+            assert_eq!((&shown["directory"], &shown["model"]), (&json!(directory), &json!(model)));
+        }
+    }
+}
+
 /// Tools that the settings approve run without approval of each call.
 #[tokio::test(start_paused = true)]
 async fn approved_tools_run_at_once() {

@@ -15,7 +15,7 @@ use super::open::Host;
 use crate::error::StartError;
 use crate::options::Approve;
 use crate::output::{age, write_new_file};
-use crate::session::{Session, catalogue};
+use crate::session::{Session, SessionSetup, catalogue};
 use crate::tui::state::{Choice, Outcome, Source, Tone};
 use crate::wording::waiting;
 
@@ -141,7 +141,9 @@ fn others_first(all: &[SessionInfo], open: Option<Arc<str>>) -> Vec<Choice> {
 
 fn choice(info: &SessionInfo) -> Choice {
     let waits = waiting(info.pending.len()).map(|calls| format!("{calls} · ")).unwrap_or_default();
-    Choice::new(&*info.id, format!("{:>4}  {waits}{}", age(info.changed), info.title))
+    let setup = SessionSetup::of(info).to_string();
+    let setup = if setup.is_empty() { setup } else { format!("  · {setup}") };
+    Choice::new(&*info.id, format!("{:>4}  {waits}{}{setup}", age(info.changed), info.title))
 }
 
 fn facts_of(facts: &ModelFacts) -> String {

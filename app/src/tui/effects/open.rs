@@ -279,7 +279,7 @@ impl Host {
 
     async fn first_session(&mut self) -> Result<(Session, Settings), StartError> {
         let session = match &self.first {
-            Some(which) => Session::choose(which, &self.config).await?,
+            Some(which) => Session::choose(which, &self.cli_options, &self.config).await?,
             None => return Err(StartError("There is no session to open.".into())),
         };
         let settings = self.resolve_settings(&session, &self.cli_options)?;

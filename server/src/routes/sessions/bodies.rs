@@ -34,12 +34,27 @@ pub(crate) struct SessionListEntry {
     pub(crate) session: SessionInfo,
     /// Whether its run was interrupted: neither this process nor another one executes it.
     pub(crate) interrupted: bool,
+    #[serde(flatten)]
+    pub(crate) setup: Setup,
+}
+
+/// Where a session works, and with which model.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Setup {
+    /// The directory, if its agent works in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) directory: Option<String>,
+    /// The model, as `PROVIDER/NAME`, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
 }
 
 /// One session.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct SessionStatus {
     pub(crate) session: SessionInfo,
+    #[serde(flatten)]
+    pub(crate) setup: Setup,
     /// Whether a run is in progress, in this process or in another one that has the session open.
     pub(crate) running: bool,
     /// Whether a run was interrupted by the end of a process; `continue` resumes it.
