@@ -50,6 +50,23 @@ async fn an_aborted_reply_without_text_is_not_sent() {
     harness.check().await;
 }
 
+/// C44: an aborted reply with calls, as another program may have logged one, is in no request: its
+/// calls may be cut off.
+#[test]
+fn an_aborted_reply_with_calls_is_not_for_the_model() {
+    let text = || ContentPart::Text { text: "half".into(), signature: None };
+    let call = || ContentPart::ToolCall(ToolCall::new("a", "x", "{"));
+    for (parts, stop, expected) in [
+        (vec![text()], StopReason::Aborted, true),
+        (vec![text(), call()], StopReason::Aborted, false),
+        (vec![text()], StopReason::Error, false),
+        (vec![text(), call()], StopReason::ToolCalls, true),
+    ] {
+        let reply = AssistantMessage::new(parts).stop(stop);
+        assert_eq!(Message::new(MessageId(1), reply).is_for_model(), expected, "{stop:?}");
+    }
+}
+
 /// C49: a run whose last reply was cut off at the length limit, filtered or empty ends as
 /// `incomplete`, live and when the log is read; a later run is not affected.
 #[tokio::test(start_paused = true)]
