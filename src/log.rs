@@ -18,6 +18,7 @@ pub(crate) mod input;
 pub(crate) mod memory;
 pub(crate) mod outcome;
 pub(crate) mod queue;
+pub(crate) mod seen_inputs;
 pub(crate) mod session_info;
 pub(crate) mod session_log;
 pub(crate) mod store;

@@ -13,10 +13,12 @@ use crate::error::{InputError, MemoryError, StepError};
 use crate::limits::{Limit, deadline};
 use crate::log::calls::Phase;
 use crate::log::entry::LogEntry;
+use crate::log::fold::Fold;
 use crate::log::input::{InputEvent, QueueKind, Urgency};
 use crate::log::memory::Memory;
 use crate::log::outcome::{RunCause, RunOutcome, RunStatus};
 use crate::log::queue::QueuedMessage;
+use crate::log::seen_inputs::SeenInputs;
 use crate::message::{RunId, UserMessage};
 use crate::pattern::step::StepContext;
 use crate::pattern::{BehaviorPattern, StepEnd};
@@ -47,12 +49,14 @@ struct Current {
     memory: Arc<dyn Memory>,
     /// The length of the log when the pattern got the session.
     from: u64,
+    seen: SeenInputs,
 }
 
 impl Current {
     fn of(session: &Session) -> Self {
         let journal = &session.journal;
-        Current { run: journal.fold.run, memory: journal.memory().clone(), from: journal.fold.len }
+        let Fold { run, len, inputs, .. } = &journal.fold;
+        Current { run: *run, memory: journal.memory().clone(), from: *len, seen: inputs.clone() }
     }
 }
 
@@ -99,9 +103,12 @@ pub(crate) async fn run(
         compaction::answer_next(session, Err(aborted));
     }
     let _ = session.journal.flush().await; // an input that is being written has its id already
-    let input = stop.abort_id().unwrap_or_else(|| session.journal.fold.make_input_id());
+    let is_reset = matches!(stop.event, InputEvent::Reset);
+    // The id of a reset is written when the conversation is reset.
+    let own = stop.id().filter(|_| !is_reset);
+    let input = own.unwrap_or_else(|| session.journal.fold.make_input_id());
     let requested = session.journal.commit(LogEntry::AbortRequested { input: input.clone() }).await;
-    if matches!(stop.event, InputEvent::Reset) {
+    if is_reset {
         let withdrawn = session.queued_texts();
         let after = end(session, channels, ending, caller).await;
         finish_stop(session, *stop, withdrawn).await;
@@ -170,7 +177,11 @@ pub(crate) async fn finish_stop(session: &mut Session, input: Input, withdrawn: 
     if is_reset {
         session.journal.stage(LogEntry::Reset);
     }
-    let id = input.abort_id().unwrap_or_else(|| session.journal.fold.make_input_id());
+    let own = input.id();
+    if let Some(input) = own.clone().filter(|id| !session.journal.fold.has_seen(id)) {
+        session.journal.stage(LogEntry::Handled { input });
+    }
+    let id = own.unwrap_or_else(|| session.journal.fold.make_input_id());
     let receipt = Receipt { withdrawn, ..Receipt::new(id) };
     let done = session.journal.flush().await;
     for caller in session.intake.take_dropped(&session.journal) {
@@ -365,8 +376,14 @@ fn route(command: Command, channels: &Channels, current: &Current) -> Option<Box
         Sorted::Stop(input) if input.aborts_other_than(current.run) => {
             drop(channels.to_session.send(Command::Input(input)));
         }
-        Sorted::Stop(input) => return Some(input),
-        Sorted::Continue(input) => refuse(*input),
+        Sorted::Stop(input) => match input.id().filter(|id| current.seen.contains(id)) {
+            Some(id) => drop(input.ack.send(Ok(Receipt::new(id)))),
+            None => return Some(input),
+        },
+        Sorted::Continue(input) => match input.id().filter(|id| current.seen.contains(id)) {
+            Some(id) => drop(input.ack.send(Ok(Receipt::new(id)))),
+            None => refuse(*input),
+        },
         Sorted::Other(Command::Input(input)) if input.caller.is_some() => refuse(*input),
         Sorted::Other(command) => drop(channels.to_session.send(command)),
     }

@@ -233,12 +233,12 @@ impl Task {
     }
 
     async fn continue_from_end(&mut self, input: Input) {
-        let Input { event: InputEvent::Continue(prompt), ack, caller } = input else { return };
+        let Input { event: InputEvent::Continue(prompt), id, ack, caller } = input else { return };
         if self.session.interrupted && self.session.journal.fold.abort_requested {
             // Its end could not be written before.
             self.end_interrupted(RunStatus::Aborted.into()).await;
         }
-        let known = prompt.as_ref().and_then(|prompt| prompt.id.clone());
+        let known = prompt.as_ref().map_or(id.clone(), |prompt| prompt.id.clone());
         if let Some(id) = known.filter(|id| self.session.journal.fold.has_seen(id)) {
             return drop(ack.send(Ok(Receipt::new(id))));
         }
@@ -250,12 +250,21 @@ impl Task {
             Ok(receipt) => receipt,
             Err(error) => return self.session.refuse(ack, error).await,
         };
-        if let Err(error) = self.session.journal.flush().await {
-            return drop(ack.send(Err(InputError::Memory(error))));
-        }
         let message = receipt.as_ref().map(|receipt| receipt.id.clone());
-        let new_id = || Receipt::new(self.session.journal.fold.make_input_id());
-        let _ = ack.send(Ok(receipt.unwrap_or_else(new_id)));
+        let journal = &mut self.session.journal;
+        if let Some(input) = id.clone().filter(|_| message.is_none()) {
+            journal.stage(LogEntry::Handled { input });
+        }
+        let new_id = || Receipt::new(id.unwrap_or_else(|| journal.fold.make_input_id()));
+        let receipt = receipt.unwrap_or_else(new_id);
+        journal.when_written(move |written| {
+            let _ = ack.send(written.map(|()| receipt).map_err(InputError::Memory));
+        });
+        if self.session.interrupted || message.is_some() {
+            if self.session.journal.flush().await.is_err() {
+                return; // the sender is answered with it
+            }
+        } // else the start of the run is written with it
         let cause = (!self.session.interrupted).then_some(RunCause::Continue(message));
         self.resume(cause, caller).await;
     }
@@ -299,7 +308,8 @@ impl Task {
                 Err(panic) => refuse(&StepError::Panicked(panic_text(&*panic)).to_string()),
             }
         };
-        request.answer(self.session.journal.fold.make_input_id(), done);
+        request.answer(&mut self.session.journal, done);
+        let _ = self.session.journal.flush().await; // the caller is answered with a failure
     }
 
     /// Runs a compaction and returns what was replaced.
@@ -327,7 +337,7 @@ impl Task {
                 Err(error) => self.session.refuse(input.ack, error).await,
             };
         }
-        if let Some(id) = input.abort_id().filter(|id| self.session.journal.fold.has_seen(id)) {
+        if let Some(id) = input.id().filter(|id| self.session.journal.fold.has_seen(id)) {
             return drop(input.ack.send(Ok(Receipt::new(id))));
         }
         self.late_steer = false;
@@ -338,7 +348,8 @@ impl Task {
             if let Err(error) = run::begin(&mut self.session, RunCause::Abort).await {
                 return drop(input.ack.send(Err(InputError::Memory(error))));
             }
-            if let Some(input) = input.abort_id() {
+            if let InputEvent::Abort(AbortRequest { id: Some(input), .. }) = &input.event {
+                let input = input.clone();
                 self.session.journal.stage(LogEntry::AbortRequested { input });
             }
             self.end(RunStatus::Aborted.into()).await;

@@ -217,6 +217,11 @@ pub enum LogEntry {
         /// The input that contained the request.
         input: InputId,
     },
+    /// An input that leaves no other entry with its id was carried out.
+    Handled {
+        /// The input.
+        input: InputId,
+    },
     /// The conversation was reset. Earlier messages remain in the log and are in no request.
     Reset,
 }
@@ -245,6 +250,7 @@ impl LogEntry {
                 | Withdrawn { .. }
                 | Decided { .. }
                 | AbortRequested { .. }
+                | Handled { .. }
                 | CallStarted { .. }
                 | RunEnded { .. }
                 | Reset

@@ -130,6 +130,7 @@ impl Fold {
                 self.inputs.insert(input.clone());
                 self.abort_requested = self.run.is_some();
             }
+            LogEntry::Handled { input } => self.inputs.insert(input.clone()),
             LogEntry::Reset => self.reset(emit),
         }
     }

@@ -98,7 +98,7 @@ pub(crate) async fn compact_if_needed(
 /// Answers the caller who asked first.
 pub(crate) fn answer_next(session: &mut Session, answer: Result<Vec<Arc<Compaction>>, InputError>) {
     if let Some(request) = session.intake.compactions.pop_front() {
-        request.answer(session.journal.fold.make_input_id(), answer);
+        request.answer(&mut session.journal, answer);
     }
 }
 

@@ -118,11 +118,36 @@ impl AgentHandle {
     /// Sends any input event and returns its id. A request that is sent during a run is queued; at
     /// most 32 are. `Compact` resolves when the compaction is done.
     ///
-    /// Inputs that are not in the log have no lasting id: `Reset`, `ClearQueues`, `Compact`,
-    /// `Continue` without a message, and an abort while idle without an id of the client get one
+    /// The id is the client's, if the event has one. An input that may arrive twice needs an id of
+    /// the client; [`AgentHandle::send_as`] gives one to any event. Without it, `Reset`,
+    /// `ClearQueues`, `Compact`, `Continue` without a message, and an abort while idle get an id
     /// that a later input may get too.
     pub async fn send(&self, event: InputEvent) -> Result<InputId, InputError> {
         Ok(self.input(event).await?.id)
+    }
+
+    /// Sends any input event under an id of the client. If an input with this id was accepted
+    /// before, also before a restart, it is acknowledged and nothing changes.
+    pub async fn send_as(
+        &self,
+        id: impl Into<InputId>,
+        mut event: InputEvent,
+    ) -> Result<InputId, InputError> {
+        let id = Some(id.into());
+        match &mut event {
+            InputEvent::UserRequest(prompt)
+            | InputEvent::Steer(prompt)
+            | InputEvent::FollowUp(prompt)
+            | InputEvent::Continue(Some(prompt)) => prompt.id = id.clone(),
+            InputEvent::ExternalActionResult(result) => result.id = id.clone(),
+            InputEvent::Abort(abort) => abort.id = id.clone(),
+            InputEvent::Continue(None)
+            | InputEvent::Reset
+            | InputEvent::ClearQueues
+            | InputEvent::Compact(_) => {}
+        }
+        let receipt = self.post_as(id, event, None).await;
+        Ok(receipt.unwrap_or(Err(InputError::Gone))?.id)
     }
 
     /// Sends a message that is to change the run in progress. While idle it is queued for the next
@@ -235,8 +260,17 @@ impl AgentHandle {
         event: InputEvent,
         caller: Option<Caller>,
     ) -> oneshot::Receiver<Result<Receipt, InputError>> {
+        self.post_as(None, event, caller)
+    }
+
+    fn post_as(
+        &self,
+        id: Option<InputId>,
+        event: InputEvent,
+        caller: Option<Caller>,
+    ) -> oneshot::Receiver<Result<Receipt, InputError>> {
         let (ack, receipt) = oneshot::channel();
-        let input = Box::new(Input { event, ack, caller });
+        let input = Box::new(Input { event, id, ack, caller });
         let _ = self.commands.send(Command::Input(input));
         receipt
     }

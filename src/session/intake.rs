@@ -53,6 +53,8 @@ pub(crate) enum Command {
 /// An input event, and who waits for what becomes of it.
 pub(crate) struct Input {
     pub(crate) event: InputEvent,
+    /// The client's id of an event that has no place for it.
+    pub(crate) id: Option<InputId>,
     pub(crate) ack: Ack<Result<Receipt, InputError>>,
     /// Set if the caller waits for the outcome of the run that the input starts.
     pub(crate) caller: Option<Caller>,
@@ -90,11 +92,11 @@ impl Input {
         run != Some(*named)
     }
 
-    /// Returns the client's id of an abort.
-    pub(crate) fn abort_id(&self) -> Option<InputId> {
+    /// Returns the client's id of an input that is not a message or a decision.
+    pub(crate) fn id(&self) -> Option<InputId> {
         match &self.event {
             InputEvent::Abort(abort) => abort.id.clone(),
-            _ => None,
+            _ => self.id.clone(),
         }
     }
 
@@ -168,14 +170,27 @@ pub(crate) struct RequestParts {
 /// A request to compact the conversation, and who waits for it.
 pub(crate) struct CompactionRequest {
     pub(crate) instructions: Option<Arc<str>>,
+    /// The client's id of the input.
+    pub(crate) id: Option<InputId>,
     pub(crate) ack: Ack<Result<Receipt, InputError>>,
 }
 
 impl CompactionRequest {
-    /// Answers the caller.
-    pub(crate) fn answer(self, id: InputId, done: Result<Vec<Arc<Compaction>>, InputError>) {
+    /// Answers the caller, once what is staged is written.
+    pub(crate) fn answer(
+        self,
+        journal: &mut Journal,
+        done: Result<Vec<Arc<Compaction>>, InputError>,
+    ) {
+        if let Some(input) = self.id.clone().filter(|_| done.is_ok()) {
+            journal.stage(LogEntry::Handled { input });
+        }
+        let id = self.id.unwrap_or_else(|| journal.fold.make_input_id());
         let receipt = |compacted| Receipt { compacted, ..Receipt::new(id) };
-        let _ = self.ack.send(done.map(receipt));
+        let (ack, done) = (self.ack, done.map(receipt));
+        journal.when_written(move |written| {
+            let _ = ack.send(written.map_err(InputError::Memory).and(done));
+        });
     }
 }
 
@@ -207,7 +222,14 @@ impl Intake {
         config: &Config,
         tools: &Toolbox,
     ) -> Accepted {
-        let Input { event, ack, caller } = input;
+        let Input { event, id, ack, caller } = input;
+        if let Some(id) = id.as_ref().filter(|id| journal.fold.has_seen(id)) {
+            let receipt = Receipt::new(id.clone());
+            journal.when_written(move |written| {
+                let _ = ack.send(written.map(|()| receipt).map_err(InputError::Memory));
+            });
+            return Accepted::Other;
+        }
         let staged = match event {
             InputEvent::UserRequest(prompt) => self.request(prompt, caller, journal),
             InputEvent::Steer(prompt) => {
@@ -221,12 +243,12 @@ impl Intake {
                     .map(|receipt| (receipt, Accepted::Other))
             }
             InputEvent::ExternalActionResult(result) => resolve(journal, config, tools, result),
-            InputEvent::ClearQueues => Ok((clear_queues(journal), Accepted::Other)),
+            InputEvent::ClearQueues => Ok((clear_queues(journal, id), Accepted::Other)),
             InputEvent::Compact(_) if config.compaction.is_none() => Err(InputError::NoCompaction),
             InputEvent::Compact(instructions) => {
                 // Answered when it is done: before the next request, or after the run.
                 let instructions = instructions.map(Into::into);
-                self.compactions.push_back(CompactionRequest { instructions, ack });
+                self.compactions.push_back(CompactionRequest { instructions, id, ack });
                 return Accepted::Other;
             }
             InputEvent::Abort(AbortRequest { run: Some(run), id }) => late_abort(journal, run, id),
@@ -369,14 +391,17 @@ fn check_room(journal: &Journal, kind: QueueKind) -> Result<(), InputError> {
 }
 
 /// Stages the withdrawal of both queues of messages.
-fn clear_queues(journal: &mut Journal) -> Receipt {
+fn clear_queues(journal: &mut Journal, id: Option<InputId>) -> Receipt {
     let messages = journal.fold.queue.iter().filter(|w| w.kind != QueueKind::Request);
     let (inputs, withdrawn): (Vec<InputId>, Vec<String>) =
         messages.map(|w| (w.input.clone(), w.message.text())).unzip();
     if !inputs.is_empty() {
         journal.stage(LogEntry::Withdrawn { inputs });
     }
-    Receipt { withdrawn, ..Receipt::new(journal.fold.make_input_id()) }
+    if let Some(input) = id.clone() {
+        journal.stage(LogEntry::Handled { input });
+    }
+    Receipt { withdrawn, ..Receipt::new(id.unwrap_or_else(|| journal.fold.make_input_id())) }
 }
 
 /// Checks a decision and stages it.

@@ -199,3 +199,65 @@ async fn a_repeated_input_is_handled_once() {
         Err(InputError::Known("x1".into()))
     );
 }
+
+/// A policy that replaces nothing.
+struct Nothing;
+
+impl CompactionPolicy for Nothing {
+    fn plan(&self, _: &CompactionContext<'_>) -> Option<CompactionPlan> {
+        None
+    }
+
+    fn finish(
+        &self,
+        _: &CompactionContext<'_>,
+        _: &CompactionPlan,
+        summary: Option<&str>,
+    ) -> Replacement {
+        Replacement::new(summary.unwrap_or_default())
+    }
+}
+
+/// C40: the same holds for inputs that leave no message: each is carried out once, also if it
+/// arrives again in a later run or after a restart.
+#[tokio::test(start_paused = true)]
+async fn an_input_without_a_message_is_handled_once() {
+    for event in [
+        InputEvent::Continue(None),
+        InputEvent::Reset,
+        InputEvent::ClearQueues,
+        InputEvent::Compact(None),
+        InputEvent::Abort(AbortRequest::new()),
+    ] {
+        let name = format!("{event:?}");
+        let gate = Gate::new();
+        let replies = [
+            Script::error(ModelErrorKind::Overloaded, "busy"),
+            Script::text("one"),
+            Script::new().gate(&gate).say("two"),
+            Script::text("three"),
+        ];
+        let mut harness = pi_with(replies, &[], |agent| agent.compaction(Nothing)).await;
+        send(&harness, "go").await;
+        harness.run_end().await;
+        assert_eq!(harness.handle.send_as("x1", event.clone()).await, Ok("x1".into()), "{name}");
+        harness.handle.wait_for_idle().await;
+        harness.drain_events();
+        let mut harness = harness.restart().await;
+        let repeat = async |harness: &Harness| {
+            let before = harness.memory.entries();
+            let receipt = harness.handle.send_as("x1", event.clone()).await;
+            assert_eq!(receipt, Ok("x1".into()), "{name}");
+            assert_eq!(harness.memory.entries(), before, "{name}");
+        };
+        repeat(&harness).await;
+        // In the middle of a later run, too.
+        send(&harness, "more").await;
+        let is_reply =
+            |e: &AgentEvent| matches!(e, AgentEvent::MessageStart { role: Role::Assistant, .. });
+        harness.until(is_reply).await;
+        repeat(&harness).await;
+        gate.open();
+        assert_eq!(end_of(&harness.run_end().await), RunStatus::Done, "{name}");
+    }
+}

@@ -239,6 +239,7 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
         LogEntry::CallStarted { call: ODD.into(), arguments: odd_json() },
         LogEntry::CallFinished { result: result(ODD, ODD, Some((*odd_json()).clone())) },
         LogEntry::AbortRequested { input: ODD.into() },
+        LogEntry::Handled { input: ODD.into() },
         LogEntry::Reset,
     ];
     entries.extend(causes.map(|cause| LogEntry::RunStarted {

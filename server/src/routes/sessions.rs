@@ -10,15 +10,17 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use loopwright_core::AgentHandle;
 use loopwright_core::event::{InputEvent, Prompt, QueueKind, QueuedText};
 use loopwright_core::log::{SessionInfo, SessionLog};
 
 pub(crate) use self::actions::{Actions, DecisionBody};
+
 pub(crate) use self::bodies::{
-    AbortBody, AcceptedInput, CompactBody, Compacted, CreatedSession, EmptyBody, MessageBody,
+    AbortBody, AcceptedInput, CompactBody, Compacted, ContinueBody, CreatedSession, MessageBody,
     Messages, PageQuery, SessionList, SessionStatus, SteerBody,
 };
-use self::bodies::{Queue, SessionListEntry, Setup};
+use self::bodies::{Queue, SessionListEntry, Setup, input_id};
 pub(crate) use self::path::SessionId;
 use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonBody;
@@ -155,10 +157,16 @@ async fn continue_run(
     State(server): State<Server>,
     SessionId(id): SessionId,
     client: Client,
-    JsonBody(EmptyBody {}): JsonBody<EmptyBody>,
+    JsonBody(body): JsonBody<ContinueBody>,
 ) -> Accepted {
     server.shared().drain.check()?;
-    send(&server, &id, Some(client), InputEvent::Continue(None::<Prompt>)).await
+    let event = InputEvent::Continue(None::<Prompt>);
+    let Some(input) = input_id(body.id)? else {
+        return send(&server, &id, Some(client), event).await;
+    };
+    let send = async |handle: &AgentHandle| handle.send_as(input, event).await;
+    let sent = server.shared().live.with(&id, Some(client), send).await?;
+    Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input: sent })))
 }
 
 async fn abort(

@@ -12,6 +12,7 @@ use crate::log::event::Parent;
 use crate::log::input::{Decision, QueueKind, Urgency};
 use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome};
 use crate::log::queue::{Queue, QueuedMessage};
+use crate::log::seen_inputs::SeenInputs;
 use crate::log::turn::{Spent, Turn};
 use crate::message::{
     CallId, History, InputId, Message, MessageId, MessageKind, RunId, StopReason,
@@ -71,7 +72,7 @@ pub(crate) struct Fold {
     pub(crate) outcome: Option<Arc<RunOutcome>>,
     /// The start of the run in milliseconds since 1970.
     pub(super) started: u64,
-    pub(super) inputs: HashSet<InputId>,
+    pub(crate) inputs: SeenInputs,
     pub(super) call_ids: HashSet<CallId>,
     /// The highest number of a message.
     pub(crate) messages: u64,
@@ -110,8 +111,7 @@ impl Fold {
 
     /// Returns a new id for an input without one.
     pub(crate) fn make_input_id(&self) -> InputId {
-        let mut ids = (self.inputs.len() as u64 + 1..).map(|n| InputId::from(format!("input-{n}")));
-        ids.find(|id| !self.inputs.contains(id)).unwrap_or_else(|| "input".into())
+        self.inputs.make_id()
     }
 
     pub(crate) fn has_seen(&self, input: &InputId) -> bool {

@@ -71,7 +71,7 @@ fn is_from_input(entry: &LogEntry) -> bool {
 
 /// Returns whether the entry has no counterpart in a replay.
 pub(super) fn is_silent(entry: &LogEntry) -> bool {
-    matches!(entry, LogEntry::Opened { .. } | LogEntry::Settings { .. })
+    matches!(entry, LogEntry::Opened { .. } | LogEntry::Settings { .. } | LogEntry::Handled { .. })
 }
 
 /// Splits a log into epochs. The entries that a fork appends are between two of them.

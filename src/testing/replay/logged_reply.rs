@@ -88,6 +88,7 @@ impl LoggedReply {
                 LogEntry::Queued { .. }
                     | LogEntry::Decided { .. }
                     | LogEntry::Withdrawn { .. }
+                    | LogEntry::Handled { .. }
                     | LogEntry::Settings { .. }
             )
         };

@@ -280,7 +280,9 @@ fn key(entry: &LogEntry) -> Option<(&'static str, &str)> {
         }
         LogEntry::AbortRequested { .. } => ("abort", ""),
         LogEntry::Reset => ("reset", ""),
-        LogEntry::Opened { .. } | LogEntry::Settings { .. } => return None,
+        LogEntry::Opened { .. } | LogEntry::Settings { .. } | LogEntry::Handled { .. } => {
+            return None;
+        }
         LogEntry::State { .. } | LogEntry::Emitted { .. } | LogEntry::Remembered { .. } => {
             return None;
         }

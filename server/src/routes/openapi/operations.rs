@@ -8,8 +8,8 @@ use crate::frames::Frame;
 use crate::routes::agent_chat::ChatRequest;
 use crate::routes::health::Health;
 use crate::routes::sessions::{
-    AbortBody, AcceptedInput, Actions, CompactBody, Compacted, CreatedSession, DecisionBody,
-    EmptyBody, MessageBody, Messages, SessionList, SessionStatus, SteerBody,
+    AbortBody, AcceptedInput, Actions, CompactBody, Compacted, ContinueBody, CreatedSession,
+    DecisionBody, MessageBody, Messages, SessionList, SessionStatus, SteerBody,
 };
 use crate::settings::SessionSettings;
 
@@ -171,7 +171,7 @@ fn inputs(document: &mut Document) {
             "/api/sessions/{id}/continue",
             "Continues after an error, an interruption or an abort.",
         )
-        .request::<EmptyBody>()
+        .request::<ContinueBody>()
         .response::<AcceptedInput>(202, "The run continues.")
         .errors(&[
             NO_SESSION,

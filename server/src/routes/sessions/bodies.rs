@@ -219,10 +219,16 @@ pub(crate) struct Compacted {
     pub(crate) compactions: Vec<Arc<Compaction>>,
 }
 
-/// A body without fields. It must be JSON all the same, which a page of another site cannot send
-/// without the server's consent.
+/// How a session continues. The body may be `{}`, but it must be JSON, which a page of another site
+/// cannot send without the server's consent.
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct EmptyBody {}
+pub(crate) struct ContinueBody {
+    /// The client's id of this input. Input with an id that the session knows is accepted and
+    /// changes nothing.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 200))]
+    pub(crate) id: Option<String>,
+}
 
 /// The input is in the session's log.
 #[derive(Serialize, JsonSchema)]
