@@ -125,7 +125,9 @@ impl Decoder {
     }
 
     fn delta(&mut self, delta: Delta<'_>, out: &mut Events) {
-        delta.media().for_each(|name| self.writer.omit(name, true));
+        if delta.images.is_some() || delta.audio.is_some() {
+            delta.media().for_each(|name| self.writer.omit(name, true));
+        }
         let content = text(delta.reasoning_content);
         let thinking = if content.is_empty() { text(delta.reasoning) } else { content };
         if let Some(raw) = delta.reasoning_details {
@@ -145,6 +147,9 @@ impl Decoder {
             }
         }
         self.prose(BlockKind::Text, text(delta.refusal), out);
+        if delta.tool_calls.is_none() && delta.function_call.is_none() {
+            return; // as in nearly all chunks
+        }
         let only = delta.function_call.map(|function| CallDelta {
             index: None,
             id: Text::default(),

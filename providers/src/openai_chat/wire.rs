@@ -18,6 +18,7 @@ use crate::lenient::{Count, Text, deserialize_leniently, lenient};
 pub(super) type Rare<'a> = Option<Box<Text<'a>>>;
 
 /// Returns the string, or an empty one.
+#[inline]
 pub(super) fn text(rare: Rare<'_>) -> Cow<'_, str> {
     rare.map(|text| text.0).unwrap_or_default()
 }
