@@ -7,9 +7,10 @@ mod folder;
 mod line;
 mod open_log;
 mod reader;
+mod unwritten;
 
 use std::cmp::Reverse;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use loopwright_core::{Memory, SessionStore};
 
 use crate::{Durability, private};
 use error::{blocking, failed};
-use folder::Folder;
+use folder::{ChangeLock, Folder};
 use line::{Header, Parent};
 use open_log::{JsonlMemory, OpenLog};
 
@@ -43,14 +44,20 @@ use open_log::{JsonlMemory, OpenLog};
 /// - **Ownership.** The owner of a session holds a lock on its file (`flock`, so the kernel
 ///   releases it when the process ends). Readers need no lock. If memory is dropped during a write,
 ///   the session is free when the write has finished.
-/// - **Torn lines.** An incomplete last line, which a crash during a write leaves, is cut off when
-///   the session is opened and saved in `SESSION.jsonl.torn`. [`Memory::repaired`] and a warning
+/// - **Torn ends.** An incomplete last line, which a crash during a write leaves, is cut off when
+///   the session is opened and saved in `SESSION.jsonl.torn`. The same holds for the lines from an
+///   unwritten sector on, which a power failure leaves, unless one of them is intact and has an
+///   entry that [must be durable](LogEntry::must_be_durable). [`Memory::repaired`] and a warning
 ///   report it. Any other damage is [`MemoryError::Damaged`], which names file and line, and leaves
 ///   the file untouched.
+/// - **Failing disks.** After a failed flush no more is appended to a session until it is opened
+///   again. What was acknowledged before survives a power failure.
+/// - **Waiting.** Opening, forking and deleting wait at most ten seconds for another process that
+///   does so, and five for one that is stopped; the error names that process.
 /// - **Branches** share entries with their parent, which their first line names.
 /// - **Lists and searches** read all files. With many sessions, `Sqlite` is faster.
 ///
-/// Must be used within a tokio runtime.
+/// Must be used within a tokio runtime with timers.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -97,9 +104,16 @@ impl Jsonl {
         blocking(move || work(&store)).await
     }
 
-    fn open_log(&self, session: &str) -> Result<OpenLog, MemoryError> {
-        check_name(session)?;
-        let changes = self.folder.lock_changes()?;
+    /// Like [`Jsonl::work`], with the lock for opening, forking and deleting sessions.
+    async fn change<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Jsonl, ChangeLock) -> Result<T, MemoryError> + Send + 'static,
+    ) -> Result<T, MemoryError> {
+        let lock = self.folder.lock_changes().await?;
+        self.work(move |store| work(store, lock)).await
+    }
+
+    fn open_log(&self, session: &str, changes: ChangeLock) -> Result<OpenLog, MemoryError> {
         let file = self.folder.lock(session, true)?;
         drop(changes); // from here on the lock of the file suffices
         let log = OpenLog::open(&self.folder, session, file, self.durability)?;
@@ -150,8 +164,6 @@ impl Jsonl {
     }
 
     fn branch(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
-        check_name(to)?;
-        let _changes = self.folder.lock_changes()?;
         let (_, parent_entries) = self.read_log(session)?;
         let Branch { shared, entries: own_entries, .. } = SessionLog::branch(&parent_entries, at);
         let existing = match self.folder.lock(to, false) {
@@ -165,10 +177,7 @@ impl Jsonl {
         if shared == 0 {
             return Ok(0); // a session without entries does not exist
         }
-        let parent_path = self.folder.path(session);
-        let synced = File::open(&parent_path).and_then(|file| file.sync_data());
-        synced.map_err(|e| failed("cannot be flushed to disk", &parent_path, e))?;
-
+        self.folder.flush(session)?;
         let parent = Some(Parent { session: session.to_owned(), entries: shared });
         let mut lines = Header { session: to.to_owned(), parent }.line()?;
         if !own_entries.is_empty() {
@@ -187,7 +196,6 @@ impl Jsonl {
     }
 
     fn remove(&self, session: &str) -> Result<(), MemoryError> {
-        let _changes = self.folder.lock_changes()?;
         let _lock = self.folder.lock(session, false)?;
         let path = self.folder.path(session);
         let branches = self.branches(session, &path)?;
@@ -235,8 +243,9 @@ impl Jsonl {
 #[async_trait]
 impl SessionStore for Jsonl {
     async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
+        check_name(session)?;
         let session = session.to_owned();
-        let log = self.work(move |store| store.open_log(&session)).await?;
+        let log = self.change(move |store, lock| store.open_log(&session, lock)).await?;
         Ok(Arc::new(JsonlMemory::new(log)))
     }
 
@@ -257,18 +266,19 @@ impl SessionStore for Jsonl {
 
     async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {
         let session = session.to_owned();
-        self.work(move |store| store.folder.is_locked(&session).map(Some)).await
+        self.change(move |store, _lock| store.folder.is_locked(&session).map(Some)).await
     }
 
     async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
+        check_name(to)?;
         let session = session.to_owned();
         let to = to.to_owned();
-        self.work(move |store| store.branch(&session, at, &to)).await
+        self.change(move |store, _lock| store.branch(&session, at, &to)).await
     }
 
     async fn delete(&self, session: &str) -> Result<(), MemoryError> {
         let session = session.to_owned();
-        self.work(move |store| store.remove(&session)).await
+        self.change(move |store, _lock| store.remove(&session)).await
     }
 }
 

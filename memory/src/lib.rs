@@ -17,9 +17,13 @@ pub mod conformance;
 mod durability;
 #[cfg(feature = "jsonl")]
 mod jsonl;
+#[cfg(any(feature = "jsonl", feature = "sqlite"))]
+mod lock_holder;
 mod markdown;
 #[cfg(any(feature = "jsonl", feature = "sqlite"))]
 mod private;
+#[cfg(any(feature = "jsonl", feature = "sqlite"))]
+mod rewrite;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(feature = "compaction")]

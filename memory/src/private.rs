@@ -12,12 +12,26 @@ pub(crate) fn file() -> OpenOptions {
     options
 }
 
-/// Creates a folder and its missing parents with mode 0700.
+/// Creates a folder and its missing parents with mode 0700, and flushes the lists that they are in.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    make_folder(parent)?;
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(path)
+    match builder.create(path) {
+        Err(_) if path.is_dir() => {} // another process was faster
+        created => created?,
+    }
+    sync_folder(parent).inspect_err(|_| {
+        let _ = std::fs::remove_dir(path); // so that the next attempt flushes the list
+    })
 }
 
 /// Flushes the list of files in a folder to disk.

@@ -1,15 +1,18 @@
 //! [`Sqlite`]: the sessions of any number of processes in one file.
 
+mod changes;
 mod connection;
 mod entries;
 mod error;
+mod job;
 mod owners;
 mod rows;
+mod wal;
 mod writer;
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -23,7 +26,7 @@ use tokio::sync::oneshot;
 
 use crate::{Durability, codec};
 use error::StoreError;
-use writer::{Job, Write};
+use job::{Job, Write};
 
 /// Stores sessions in one SQLite file, for any number of processes. Clones share the store.
 ///
@@ -51,6 +54,11 @@ use writer::{Job, Write};
 ///   shorter or a missing session. The exception is SQLite's write-ahead log, the `-wal` file that
 ///   exists while the store is open and after a crash: a flipped bit in it ends the log there, so
 ///   the newest appends are missing without an error.
+/// - **Failing disks.** After a failed flush nothing more is written, since it is unknown what is
+///   on disk: each write returns an error until the file is opened again. What was acknowledged
+///   before survives a power failure. A full disk does not stop the store.
+/// - **Waiting.** A write waits at most ten seconds for another process that writes, and five for
+///   one that is stopped; the error names that process.
 /// - **Deletion.** A deleted session is overwritten in the file.
 /// - **Files.** Beside the given file are `-wal` and `-shm`, which belong to it while it is open,
 ///   and the folder `-owners`, with a lock file for each open store.
@@ -59,7 +67,8 @@ use writer::{Job, Write};
 ///
 /// Must be used within a tokio runtime. When a session's memory is dropped, the session is free for
 /// this store at once, and shortly afterwards for other processes. When the last clone and the last
-/// session are dropped, the drop blocks until all accepted writes are in the file.
+/// session are dropped, the drop blocks until all accepted writes are in the file, or for 200 ms if
+/// another process has locked it.
 #[derive(Clone)]
 pub struct Sqlite {
     shared: Arc<Shared>,
@@ -82,11 +91,15 @@ struct Shared {
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
 /// Joins the writer's thread on drop, since it still writes accepted jobs.
-struct WriterThread(Option<JoinHandle<()>>);
+struct WriterThread {
+    thread: Option<JoinHandle<()>>,
+    is_closing: Arc<AtomicBool>,
+}
 
 impl Drop for WriterThread {
     fn drop(&mut self) {
-        if self.0.take().is_some_and(|thread| thread.join().is_err()) {
+        self.is_closing.store(true, Ordering::Relaxed);
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the thread that writes sessions has panicked");
         }
     }
@@ -107,8 +120,10 @@ impl Sqlite {
         let token = owners.token().to_owned();
         let (jobs, received) = mpsc::channel();
         let writer_file = file.clone();
+        let is_closing = Arc::new(AtomicBool::new(false));
+        let closing = is_closing.clone();
         let write = move || {
-            if let Err(error) = writer::run(connection, owners, writer_file, received) {
+            if let Err(error) = writer::run(connection, owners, writer_file, received, closing) {
                 tracing::error!(%error, "sessions can no longer be written");
             }
         };
@@ -125,7 +140,7 @@ impl Sqlite {
             opened: AtomicU64::default(),
             idle: Mutex::default(),
             jobs,
-            _writer: WriterThread(Some(thread)),
+            _writer: WriterThread { thread: Some(thread), is_closing },
         };
         Ok(Sqlite { shared: Arc::new(shared), durability: Durability::default() })
     }

@@ -7,31 +7,45 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loopwright_core::log::{LogEntry, MemoryError};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::Instant;
 
-use super::error::failed;
+use super::error::{blocking, failed};
 use super::file_name::{SUFFIX, file_name};
 use super::line::{Header, Parent};
 use super::reader::{NextLine, Reader};
+use crate::lock_holder::{self, RETRY_INTERVAL};
 use crate::private;
+use crate::rewrite::rewrite;
 
 /// The header of a file, or `None` if its first line is not complete yet.
 pub(super) type FirstLine = Result<Option<Header>, MemoryError>;
 
 /// The directory with the logs of a store.
 #[derive(Clone)]
-pub(super) struct Folder(Arc<Path>);
+pub(super) struct Folder {
+    directory: Arc<Path>,
+    /// Held with the lock of the file `.lock`, so that one task at a time tries to get it.
+    changing: Arc<Mutex<()>>,
+}
+
+/// The lock for opening, forking and deleting sessions.
+pub(super) struct ChangeLock {
+    _file: File,
+    _changing: OwnedMutexGuard<()>,
+}
 
 impl Folder {
     /// Opens the directory, creating it if it is missing, accessible to the user only.
     pub(super) fn open(path: &Path) -> Result<Self, MemoryError> {
         private::make_folder(path)
             .map_err(|e| failed("cannot be created as a directory for sessions", path, e))?;
-        Ok(Folder(path.into()))
+        Ok(Folder { directory: path.into(), changing: Arc::default() })
     }
 
     /// Returns the path of a session's file.
     pub(super) fn path(&self, session: &str) -> PathBuf {
-        self.0.join(file_name(session))
+        self.directory.join(file_name(session))
     }
 
     /// Returns the path of the file with the torn lines of this log.
@@ -44,22 +58,39 @@ impl Folder {
     /// Returns the path at which a branch is written before it is renamed. Must be used only with
     /// [`Folder::lock_changes`].
     pub(super) fn draft(&self) -> PathBuf {
-        self.0.join(".draft")
+        self.directory.join(".draft")
     }
 
-    /// Waits for the lock for opening, forking and deleting sessions. The returned file holds it.
+    /// Waits for the lock for opening, forking and deleting sessions.
     ///
-    /// The lock is held briefly, and the kernel releases it when the process ends.
-    pub(super) fn lock_changes(&self) -> Result<File, MemoryError> {
-        let path = self.0.join(".lock");
+    /// The lock is held briefly, and the kernel releases it when the process ends. While it waits,
+    /// no thread is blocked.
+    pub(super) async fn lock_changes(&self) -> Result<ChangeLock, MemoryError> {
+        let path = self.directory.join(".lock");
+        let start = Instant::now();
+        let changing = self.changing.clone().lock_owned().await;
+        loop {
+            let folder = self.clone();
+            if let Some(file) = blocking(move || folder.try_lock_changes()).await? {
+                return Ok(ChangeLock { _file: file, _changing: changing });
+            }
+            if let Some(advice) = lock_holder::advice(&path, None, start.elapsed()) {
+                let why = format!("{} cannot be locked: {advice}", path.display());
+                return Err(MemoryError::Failed(why.into()));
+            }
+            tokio::time::sleep(RETRY_INTERVAL).await;
+        }
+    }
+
+    fn try_lock_changes(&self) -> Result<Option<File>, MemoryError> {
+        let path = self.directory.join(".lock");
         let error = |e| failed("cannot be locked", &path, e);
         let file =
             private::file().write(true).create(true).truncate(false).open(&path).map_err(error)?;
-        loop {
-            match file.lock() {
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                other => return other.map(|()| file).map_err(error),
-            }
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(e)) => Err(error(e)),
         }
     }
 
@@ -79,10 +110,10 @@ impl Folder {
         }
     }
 
-    /// Returns whether a session's file is locked.
+    /// Returns whether a session's file is locked. Must be used only with
+    /// [`Folder::lock_changes`], since an opening must not fail because of the lock that is tried
+    /// here.
     pub(super) fn is_locked(&self, session: &str) -> Result<bool, MemoryError> {
-        // An opening must not fail because of the lock that is tried here.
-        let _changes = self.lock_changes()?;
         match self.lock(session, false) {
             Ok(_) | Err(MemoryError::NoSession(_)) => Ok(false),
             Err(MemoryError::InUse(_)) => Ok(true),
@@ -90,21 +121,35 @@ impl Folder {
         }
     }
 
+    /// Flushes a session's log to disk.
+    pub(super) fn flush(&self, session: &str) -> Result<(), MemoryError> {
+        let path = self.path(session);
+        let flushed = File::open(&path).and_then(|file| file.sync_data());
+        flushed.map_err(|error| {
+            // An owner, in this process or another, notices the failure too.
+            if let Ok(file) = self.lock(session, false) {
+                let _ = rewrite(&file);
+            }
+            failed("cannot be flushed to disk; nothing was changed, check the disk", &path, error)
+        })
+    }
+
     /// Flushes the list of files to disk.
     pub(super) fn sync(&self) -> Result<(), MemoryError> {
-        private::sync_folder(&self.0).map_err(|e| failed("cannot be flushed to disk", &self.0, e))
+        private::sync_folder(&self.directory)
+            .map_err(|e| failed("cannot be flushed to disk", &self.directory, e))
     }
 
     /// Returns the path and the header of each log.
     pub(super) fn headers(&self) -> Result<Vec<(PathBuf, FirstLine)>, MemoryError> {
-        let error = |e| failed("cannot be listed", &self.0, e);
+        let error = |e| failed("cannot be listed", &self.directory, e);
         let mut headers = Vec::new();
-        for entry in fs::read_dir(&self.0).map_err(error)? {
+        for entry in fs::read_dir(&self.directory).map_err(error)? {
             let name = entry.map_err(error)?.file_name();
             if name.to_str().is_none_or(|name| name.starts_with('.') || !name.ends_with(SUFFIX)) {
                 continue;
             }
-            let path = self.0.join(name);
+            let path = self.directory.join(name);
             let header = match File::open(&path) {
                 Ok(file) => Reader::new(&path, file, u64::MAX).any_header(),
                 Err(e) if e.kind() == ErrorKind::NotFound => continue, // deleted in the meantime

@@ -106,6 +106,18 @@ pub(super) fn parse_append(line: &[u8], at: u64) -> Result<Vec<LogEntry>, LineEr
     codec::decode(entries).map_err(LineError::NotUnderstood)
 }
 
+/// Returns true if this is an intact line of an append with an entry that must be durable, or that
+/// is not understood.
+pub(super) fn is_durable(line: &[u8]) -> bool {
+    let Some((_, _, entries)) =
+        fields(line).filter(|(_, crc, entries)| check(crc, entries).is_ok())
+    else {
+        return false;
+    };
+    let entries = codec::decode::<Vec<LogEntry>>(entries);
+    entries.map_or(true, |entries| entries.iter().any(LogEntry::must_be_durable))
+}
+
 /// Returns `at`, `crc` and `entries` of the line of an append.
 fn fields(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let rest = line.strip_prefix(br#"{"at":"#)?;

@@ -14,6 +14,7 @@ use super::error::{blocking, failed};
 use super::folder::Folder;
 use super::line;
 use super::reader::{NextLine, Reader};
+use crate::rewrite::rewrite;
 use crate::{Durability, private};
 
 /// The log of an open session. Its file is locked until this is dropped.
@@ -55,6 +56,7 @@ impl OpenLog {
             broken: None,
             durability,
         };
+        log.sync()?; // so that everything that is read from here on is on disk
         let entries = log.read_and_repair()?;
         log.length = entries.len() as u64;
         log.unloaded = Some(entries);
@@ -132,7 +134,7 @@ impl OpenLog {
         Ok(())
     }
 
-    /// Cuts off a torn line, after saving its bytes in another file.
+    /// Cuts off the torn end of the log, after saving its bytes in another file.
     fn cut(&mut self, bytes: &[u8]) -> Result<(), MemoryError> {
         let torn = self.folder.torn(&self.path);
         let save = || {
@@ -146,7 +148,7 @@ impl OpenLog {
         self.truncate(self.end)?;
         self.sync()?;
         self.repaired = Some(format!(
-            "the last {} bytes of {} were an incomplete append: they were moved to {}",
+            "the last {} bytes of {} were not written completely: they were moved to {}",
             bytes.len(),
             self.path.display(),
             torn.display()
@@ -217,7 +219,14 @@ impl OpenLog {
     /// accepts no more appends.
     fn sync(&mut self) -> Result<(), MemoryError> {
         self.file.sync_data().map_err(|e| {
-            self.stop(format!("{} cannot be flushed to disk ({e})", self.path.display()))
+            let path = self.path.display();
+            if let Err(error) = rewrite(&self.file) {
+                tracing::error!(%error, "{path} cannot be written once more");
+            }
+            self.stop(format!(
+                "{path} cannot be flushed to disk ({e}), so the last changes may not be on disk: \
+                 check the disk"
+            ))
         })
     }
 

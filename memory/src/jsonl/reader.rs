@@ -8,6 +8,7 @@ use loopwright_core::log::{LogEntry, MemoryError};
 
 use super::error::failed;
 use super::line::{self, Header, LineError, VERSION};
+use super::unwritten::{has_unwritten_sector, is_torn_end};
 
 /// The size of the buffer for reading.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -29,7 +30,8 @@ pub(super) enum NextLine<T> {
     Complete(T),
     /// The end of the log.
     End,
-    /// The beginning of a line whose write was interrupted.
+    /// The end of the log, whose write was interrupted: the beginning of a line, or lines of which
+    /// parts were never written.
     Torn(Vec<u8>),
     /// A line of this length that lacks only its newline.
     Unterminated(T, u64),
@@ -85,16 +87,34 @@ impl Reader {
             [line @ .., b'\n'] => line,
             tail => return self.tail(tail, expected_start, parse),
         };
-        let parsed = parse(line).map_err(|error| self.error(error))?;
-        self.end += self.line.len() as u64;
-        Ok(NextLine::Complete(parsed))
+        match parse(line) {
+            Ok(parsed) => {
+                self.end += self.line.len() as u64;
+                Ok(NextLine::Complete(parsed))
+            }
+            Err(LineError::Damaged(why)) => self.torn_or_damaged(&why),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    /// Classifies a damaged line with a newline, and everything after it.
+    fn torn_or_damaged<T>(&mut self, why: &str) -> Result<NextLine<T>, MemoryError> {
+        let mut bytes = std::mem::take(&mut self.line);
+        if has_unwritten_sector(&bytes, self.end) {
+            let read = self.file.read_to_end(&mut bytes);
+            read.map_err(|e| failed("cannot be read", &self.path, e))?;
+            if is_torn_end(&bytes, self.end) {
+                return Ok(NextLine::Torn(bytes));
+            }
+        }
+        Err(self.damaged(why))
     }
 
     /// Classifies the bytes after the last newline.
     ///
-    /// An interrupted write leaves the beginning of its line, perhaps followed by zeros where the
-    /// file had grown before the bytes were written. Everything else is damage: a complete line
-    /// with one more byte has had its newline changed.
+    /// An interrupted write leaves the beginning of its line, perhaps with zeros where the file had
+    /// grown before the bytes were written. Everything else is damage: a complete line with one
+    /// more byte has had its newline changed.
     fn tail<T>(
         &self,
         tail: &[u8],
@@ -111,7 +131,8 @@ impl Reader {
         let newline_changed =
             zeros == 0 && !matches!(parse(&tail[..tail.len() - 1]), Err(LineError::Damaged(_)));
         let is_start = line.starts_with(expected_start) || expected_start.starts_with(line);
-        if newline_changed || !is_start {
+        let is_torn = is_start || has_unwritten_sector(tail, self.end);
+        if newline_changed || !is_torn {
             return Err(self.damaged(
                 "it has no newline, and is not the beginning of the line that was written there",
             ));

@@ -9,9 +9,10 @@ use loopwright_core::log::MemoryError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::error::{BUSY_TIMEOUT, StoreError, damaged, from_sqlite};
+use super::error::{StoreError, damaged, from_sqlite, not_flushed};
 use super::owners::Owners;
-use super::rows;
+use super::{rows, wal};
+use crate::lock_holder::LOCK_TIMEOUT;
 use crate::private;
 
 /// The application id in the file's header: `lpwr`.
@@ -68,14 +69,29 @@ pub(super) fn open(path: &Path) -> Result<(Owners, Connection), MemoryError> {
         );
         MemoryError::Failed(Failure::new(why).with_source(error))
     })?;
-    if let Some(connection) = existing {
-        return Ok((owners, connection));
-    }
-    create(path, &owners)?;
-    Ok((owners, connect(path)?))
+    let connection = match existing {
+        Some(connection) => connection,
+        None => {
+            create(path, &owners)?;
+            connect(path)?
+        }
+    };
+    flush(&connection, path)?;
+    Ok((owners, connection))
 }
 
-/// Creates the file under another name and renames it when it is complete.
+/// Flushes what a process may have left in the page cache only: its last writes, or what it could
+/// not flush itself. So everything that is read from here on is on disk.
+fn flush(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
+    let folder = path.parent().map_or(Ok(()), private::sync_folder);
+    folder.map_err(|error| not_flushed(path, &error.to_string()))?;
+    wal::flush(path).map_err(|error| {
+        let _ = wal::rewrite(connection, path); // else the next attempt would find nothing to flush
+        not_flushed(path, &error.to_string())
+    })
+}
+
+/// Creates the file under another name and links it to its own when it is complete and on disk.
 ///
 /// So no process opens an incomplete file, and an empty file was never created here.
 fn create(path: &Path, owners: &Owners) -> Result<(), MemoryError> {
@@ -90,7 +106,7 @@ fn build(path: &Path, draft: &Path) -> Result<(), StoreError> {
         let why = format!("{}: {error}", draft.display());
         StoreError::from(MemoryError::Failed(Failure::new(why).with_source(error)))
     };
-    private::file().write(true).create_new(true).open(draft).map_err(io)?;
+    let file = private::file().write(true).create_new(true).open(draft).map_err(io)?;
     let connection = Connection::open(draft)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -100,7 +116,12 @@ fn build(path: &Path, draft: &Path) -> Result<(), StoreError> {
     tx.execute_batch(SCHEMA)?;
     rows::set_totals(&tx, 0, 1)?;
     tx.commit()?;
+    // Closing would move the pages from the write-ahead log too, but not report a failure.
+    if !wal::checkpoint(&connection, wal::Checkpoint::Truncate)? {
+        return Err(io(io::Error::other("its write-ahead log cannot be emptied")));
+    }
     connection.close().map_err(|(_, error)| error)?;
+    file.sync_all().map_err(io)?;
     match fs::hard_link(draft, path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(io(error)),
         _ => {} // if it exists, another process was faster
@@ -116,7 +137,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, MemoryError> {
     let failed = |error: rusqlite::Error| from_sqlite(error, path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    connection.busy_timeout(LOCK_TIMEOUT).map_err(failed)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
     check(&connection, path)?;
     set_up(&connection).map_err(failed)?;
@@ -126,6 +147,7 @@ pub(super) fn connect(path: &Path) -> Result<Connection, MemoryError> {
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?; // it would not report a failure
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "fullfsync", true)?; // where fsync alone does not reach the disk
     connection.pragma_update(None, "cell_size_check", true)?;

@@ -1,15 +1,12 @@
 //! The errors of the SQLite store, with advice for the user.
 
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use loopwright_core::error::Failure;
 use loopwright_core::log::MemoryError;
 use rusqlite::ErrorCode;
 
-/// How long a connection waits for another process that writes, before it reports that the file is
-/// busy.
-pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::lock_holder::{self, LOCK_TIMEOUT};
 
 /// Says why a read or a write failed.
 pub(super) enum StoreError {
@@ -59,15 +56,32 @@ pub(super) fn not_understood(file: &Path, what: &str, why: &str) -> MemoryError 
     ).into())
 }
 
+/// Returns the error after a failed flush. It is unknown what is on disk.
+pub(super) fn not_flushed(file: &Path, why: &str) -> MemoryError {
+    let file = file.display();
+    MemoryError::Failed(format!(
+        "{file} cannot be flushed to disk ({why}), so the last changes may not be on disk: check \
+         the disk; no more is written until the store is opened again"
+    ).into())
+}
+
+/// Returns the path of the file in which processes that use a store lock its write-ahead log, and
+/// the byte that stands for the right to write.
+pub(super) fn write_lock(file: &Path) -> (PathBuf, u64) {
+    let mut path = file.as_os_str().to_owned();
+    path.push("-shm");
+    (path.into(), 120)
+}
+
 /// Converts an error of SQLite: says what it means and what to do.
 pub(super) fn from_sqlite(error: rusqlite::Error, path: &Path) -> MemoryError {
     let file = path.display();
     let why = match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => format!(
-            "{file}: another process has been writing to it for {} seconds; nothing was written: \
-             try again, and if that does not help, end the process that has the file open",
-            BUSY_TIMEOUT.as_secs()
-        ),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            let (lock, _) = write_lock(path);
+            let advice = lock_holder::advice(&lock, None, LOCK_TIMEOUT).unwrap_or_default();
+            format!("{file} is in use: {advice}")
+        }
         Some(ErrorCode::DiskFull) => {
             format!("{file}: the disk is full; nothing was written: make room and try again")
         }

@@ -65,6 +65,13 @@ impl Owners {
         }
     }
 
+    /// Returns true if no other process, and no other store of this one, has the file open.
+    pub(super) fn is_only_one(&self) -> bool {
+        self.remove_dead();
+        let mut others = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        others.all(|other| other.file_name().to_str() == Some(&*self.token))
+    }
+
     fn remove_dead(&self) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name();

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use loopwright_core::log::LogEntry;
+use tokio::sync::oneshot;
+
 use super::*;
 use crate::sqlite::connection::{connect, open};
 
@@ -15,7 +18,7 @@ fn only_durable_jobs_wait_for_the_disk() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.db");
     let (owners, connection) = open(&path).unwrap();
-    let mut writer = Writer::new(&connection, owners, path).unwrap();
+    let mut writer = Writer::new(&connection, owners, &path, Arc::default()).unwrap();
     let level =
         || connection.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0)).unwrap();
     let normal = 1;
@@ -35,13 +38,14 @@ fn an_append_that_times_out_returns_an_error_and_a_release_is_retried() {
     let path = folder.path().join("s.db");
     let (owners, connection) = open(&path).unwrap();
     let other = connect(&path).unwrap();
-    let mut writer = Writer::new(&connection, owners, path).unwrap();
-    let owner: Arc<str> = format!("{}#1", writer.owners.token()).into();
+    // A store that is being closed waits for a shorter time.
+    let closing = Arc::new(AtomicBool::new(true));
+    let mut writer = Writer::new(&connection, owners, &path, closing).unwrap();
+    let owner: Arc<str> = format!("{}#1", writer.changes.owners.token()).into();
     let (open, mut opened) = job(Write::Open { owner: owner.clone() }, false);
     writer.write(vec![open]);
     assert_eq!(opened.try_recv().unwrap(), Ok(()));
 
-    connection.busy_timeout(Duration::ZERO).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let entries: Arc<[LogEntry]> = [LogEntry::Reset].into();
     let json = vec![crate::codec::encode(&entries[0]).unwrap()];
@@ -50,12 +54,7 @@ fn an_append_that_times_out_returns_an_error_and_a_release_is_retried() {
     let (release, _) = job(Write::Release { owner }, false);
     writer.write(vec![append, release]);
     let why = appended.try_recv().unwrap().unwrap_err().to_string();
-    assert!(
-        why.contains(
-            "s.db: another process has been writing to it for 10 seconds; nothing was written"
-        ),
-        "{why}"
-    );
+    assert!(why.contains("s.db cannot be written: another process has locked it"), "{why}");
     assert_eq!(writer.retries.len(), 1);
 
     other.execute_batch("ROLLBACK").unwrap();
@@ -71,10 +70,10 @@ async fn a_failed_release_is_retried_without_another_write() {
     let path = folder.path().join("s.db");
     let (owners, connection) = open(&path).unwrap();
     let other = connect(&path).unwrap();
-    connection.busy_timeout(Duration::ZERO).unwrap();
     let owner: Arc<str> = format!("{}#1", owners.token()).into();
     let (jobs, received) = std::sync::mpsc::channel();
-    let writer = std::thread::spawn(move || run(connection, owners, path, received));
+    let closing = Arc::new(AtomicBool::new(true));
+    let writer = std::thread::spawn(move || run(connection, owners, path, received, closing));
     let (open, opened) = job(Write::Open { owner: owner.clone() }, false);
     jobs.send(open).unwrap();
     assert_eq!(opened.await.unwrap(), Ok(()));

@@ -106,6 +106,34 @@ async fn zeros_at_the_end_are_torn() {
     }
 }
 
+/// C78: what a disk had not written when the power failed is cut off, though lines after it are
+/// intact, unless one of them shows that everything before it was flushed.
+#[tokio::test]
+async fn unwritten_sectors_are_torn_unless_a_flushed_entry_follows() {
+    let long = remembered(&"long".repeat(1000));
+    for (last, flushed) in [(remembered("last"), false), (LogEntry::Reset, true)] {
+        let appends: [&[LogEntry]; 3] = [&[LogEntry::Reset], std::slice::from_ref(&long), &[last]];
+        let (_directory, store, file) = store(&appends).await;
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[1024..2048].fill(0);
+        fs::write(&file, &bytes).unwrap();
+        if flushed {
+            assert_names(&store.open("s").await.err().unwrap(), &file);
+            assert_eq!(fs::read(&file).unwrap(), bytes, "nothing is changed");
+            continue;
+        }
+        assert_eq!(store.read("s", 0).await.unwrap(), [LogEntry::Reset]);
+        let memory = store.open("s").await.unwrap();
+        assert!(memory.repaired().is_some());
+        assert_eq!(memory.load(0).await.unwrap(), [LogEntry::Reset]);
+        append(&*memory, 1, &[remembered("on")]).await;
+        let kept = fs::read(&file).unwrap();
+        let torn = fs::read(file.with_file_name("s.jsonl.torn")).unwrap();
+        let whole = bytes.len() - (torn.len() - 1);
+        assert_eq!((&torn[..torn.len() - 1], &kept[..whole]), (&bytes[whole..], &bytes[..whole]));
+    }
+}
+
 /// Checks that the error names the file and a line.
 fn assert_names(error: &MemoryError, file: &Path) {
     let text = error.to_string();

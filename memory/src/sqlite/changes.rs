@@ -1,0 +1,202 @@
+//! The changes of sessions, within a transaction of the writer.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
+use rusqlite::{Connection, Statement};
+
+use super::error::StoreError;
+use super::job::{Job, Write};
+use super::owners::Owners;
+use super::rows::{self, Session};
+
+/// Performs jobs.
+pub(super) struct Changes<'c> {
+    connection: &'c Connection,
+    find_session: Statement<'c>,
+    put_session: Statement<'c>,
+    add_entry: Statement<'c>,
+    pub(super) owners: Owners,
+    file: &'c Path,
+    /// The sessions' owners in this store that are alive.
+    live_owners: HashSet<Arc<str>>,
+}
+
+impl<'c> Changes<'c> {
+    /// Prepares the statements.
+    pub(super) fn new(
+        connection: &'c Connection,
+        owners: Owners,
+        file: &'c Path,
+    ) -> rusqlite::Result<Self> {
+        Ok(Changes {
+            connection,
+            find_session: connection.prepare(rows::FIND_SESSION)?,
+            put_session: connection.prepare(rows::PUT_SESSION)?,
+            add_entry: connection.prepare(rows::ADD_ENTRY)?,
+            owners,
+            file,
+            live_owners: HashSet::new(),
+        })
+    }
+
+    /// Performs a job. A job that is refused has changed nothing.
+    pub(super) fn perform(&mut self, job: &Job) -> Result<(), StoreError> {
+        let session = rows::find(&mut self.find_session, &job.session, self.file)?;
+        match &job.write {
+            Write::Open { owner } => self.open(session, &job.session, owner),
+            Write::Release { owner } => self.release(session, owner),
+            Write::Append { owner, at, entries, json } => {
+                self.append(session, owner, *at, (entries, json))
+            }
+            Write::Fork { parent, info, json } => {
+                self.fork(session, &job.session, *parent, (info, json))
+            }
+            Write::Delete => self.delete(&job.session),
+            Write::CheckFree => session.map_or(Ok(()), |session| self.ensure_free(&session)),
+        }
+    }
+
+    fn open(
+        &mut self,
+        session: Option<Session>,
+        name: &str,
+        owner: &Arc<str>,
+    ) -> Result<(), StoreError> {
+        match session {
+            Some(mut session) => {
+                self.ensure_free(&session)?;
+                session.owner = owner.to_string();
+                session.put(&mut self.put_session)?;
+            }
+            None => {
+                let (count, number) = rows::totals(self.connection, self.file)?;
+                Session { number, owner: owner.to_string(), info: SessionInfo::new(name) }
+                    .put(&mut self.put_session)?;
+                rows::set_totals(self.connection, count + 1, number + 1)?;
+            }
+        }
+        self.live_owners.insert(owner.clone());
+        Ok(())
+    }
+
+    fn release(&mut self, session: Option<Session>, owner: &str) -> Result<(), StoreError> {
+        self.live_owners.remove(owner);
+        match session.filter(|session| *session.owner == *owner) {
+            Some(session) if session.info.entries == 0 => {
+                let (count, next_number) = rows::totals(self.connection, self.file)?;
+                self.remove(&session, count, next_number)
+            }
+            Some(session) => Session { owner: String::new(), ..session }.put(&mut self.put_session),
+            None => Ok(()),
+        }
+    }
+
+    fn append(
+        &mut self,
+        session: Option<Session>,
+        owner: &str,
+        at: u64,
+        (entries, json): (&[LogEntry], &[String]),
+    ) -> Result<(), StoreError> {
+        if session.is_none() {
+            // Fails if one of the rows is damaged, since it could be this session.
+            rows::totals(self.connection, self.file)?;
+        }
+        let end = session.as_ref().map_or(0, |session| session.info.entries);
+        let Some(mut session) = session.filter(|session| *session.owner == *owner && at == end)
+        else {
+            return Err(MemoryError::Conflict { at, end }.into());
+        };
+        if entries.is_empty() {
+            return Ok(());
+        }
+        entries.iter().for_each(|entry| session.info.apply(entry));
+        session.put(&mut self.put_session)?;
+        self.add_entries(session.number, at, json)
+    }
+
+    fn fork(
+        &mut self,
+        session: Option<Session>,
+        name: &str,
+        parent_number: i64,
+        (info, json): (&SessionInfo, &[String]),
+    ) -> Result<(), StoreError> {
+        if let Some(session) = &session {
+            self.ensure_free(session)?;
+            if session.info.entries > 0 {
+                return Err(MemoryError::Exists(name.into()).into());
+            }
+        }
+        let (mut count, number) = rows::totals(self.connection, self.file)?;
+        let mut shared = 0;
+        if let Some((parent, shared_entries)) = &info.parent {
+            let row = rows::find(&mut self.find_session, parent, self.file)?;
+            if row.is_none_or(|row| row.number != parent_number) {
+                return Err(MemoryError::NoSession(parent.clone()).into());
+            }
+            shared = *shared_entries;
+        }
+        if session.is_none() {
+            count += 1;
+        }
+        Session { number, owner: String::new(), info: info.clone() }.put(&mut self.put_session)?;
+        self.add_entries(number, shared, json)?;
+        rows::set_totals(self.connection, count, number + 1)
+    }
+
+    fn delete(&mut self, name: &str) -> Result<(), StoreError> {
+        let session = rows::get(self.connection, name, self.file)?;
+        if session.info.entries == 0 {
+            return Err(MemoryError::NoSession(name.into()).into());
+        }
+        self.ensure_free(&session)?;
+        let (all, next_number) = rows::all(self.connection, self.file)?;
+        let is_branch =
+            |info: &SessionInfo| info.parent.as_ref().is_some_and(|(parent, _)| **parent == *name);
+        let branches: Vec<String> = all
+            .iter()
+            .filter(|other| is_branch(&other.info))
+            .map(|other| other.info.id.to_string())
+            .collect();
+        if !branches.is_empty() {
+            return Err(MemoryError::HasBranches { session: name.into(), branches }.into());
+        }
+        self.remove(&session, all.len() as i64, next_number)
+    }
+
+    /// Removes one of `count` sessions.
+    fn remove(
+        &mut self,
+        session: &Session,
+        count: i64,
+        next_number: i64,
+    ) -> Result<(), StoreError> {
+        self.connection.execute("DELETE FROM entry WHERE session = ?1", [session.number])?;
+        self.connection.execute("DELETE FROM session WHERE name = ?1", [&*session.info.id])?;
+        rows::set_totals(self.connection, count - 1, next_number)
+    }
+
+    fn add_entries(&mut self, session: i64, at: u64, json: &[String]) -> Result<(), StoreError> {
+        (at..).zip(json).try_for_each(|(position, json)| {
+            rows::add_entry(&mut self.add_entry, session, position, json)
+        })
+    }
+
+    /// Returns [`MemoryError::InUse`] if the session has an owner that is alive.
+    fn ensure_free(&self, session: &Session) -> Result<(), StoreError> {
+        if session.owner.is_empty() {
+            return Ok(());
+        }
+        let (token, _) = session.owner.split_once('#').unwrap_or_default();
+        let is_alive = if token == self.owners.token() {
+            self.live_owners.contains(&*session.owner)
+        } else {
+            self.owners.is_alive(token)
+        };
+        if is_alive { Err(MemoryError::InUse(session.info.id.clone()).into()) } else { Ok(()) }
+    }
+}

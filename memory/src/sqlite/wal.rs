@@ -1,0 +1,79 @@
+//! SQLite's write-ahead log, the `-wal` file: what was committed and is not in the store's file
+//! yet.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use loopwright_core::error::Failure;
+use rusqlite::{Connection, ErrorCode, Statement, Transaction, TransactionBehavior, ffi};
+
+use crate::{private, rewrite};
+
+/// The number of pages in the log from which on they are moved to the store's file.
+const MAX_PAGES: i64 = 1000;
+
+/// Counts the pages in the log; the number is the second column.
+pub(super) const COUNT_PAGES: &str = "PRAGMA wal_checkpoint(NOOP)";
+
+/// Which pages are moved from the log to the store's file.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Checkpoint {
+    /// Those that no reader needs.
+    Passive,
+    /// All of them; then the log is emptied.
+    Truncate,
+}
+
+/// Moves pages from the log to the store's file. Returns false if some have to stay, since another
+/// connection uses them.
+pub(super) fn checkpoint(connection: &Connection, mode: Checkpoint) -> rusqlite::Result<bool> {
+    let sql = match mode {
+        Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
+        Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
+    };
+    match connection.query_row(sql, (), |row| row.get::<_, i64>(0)) {
+        Ok(busy) => Ok(busy == 0),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns true if so many pages are in the log that they should be moved, with a [`COUNT_PAGES`]
+/// statement.
+pub(super) fn is_long(count_pages: &mut Statement<'_>) -> rusqlite::Result<bool> {
+    Ok(count_pages.query_row((), |row| row.get::<_, i64>(1))? >= MAX_PAGES)
+}
+
+/// Returns true if this error says that data may not have reached the disk.
+pub(super) fn is_flush_failure(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    matches!(code, Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC))
+}
+
+/// Flushes the log of a store to disk.
+pub(super) fn flush(store: &Path) -> io::Result<()> {
+    match open(store) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        file => file?.sync_data(),
+    }
+}
+
+/// Writes the log once more after a failed flush, so that the next flush includes all of it.
+///
+/// The store's file needs no such care: its pages stay in the log until a flush of the file has
+/// succeeded.
+pub(super) fn rewrite(connection: &Connection, store: &Path) -> Result<(), Failure> {
+    // Keeps other processes from appending meanwhile.
+    let lock = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)
+        .map_err(|error| Failure::new(error.to_string()).with_source(error))?;
+    let rewritten = open(store).and_then(|file| rewrite::rewrite(&file));
+    drop(lock);
+    rewritten.map_err(|error| Failure::new(error.to_string()).with_source(error))
+}
+
+fn open(store: &Path) -> io::Result<File> {
+    let mut path = store.as_os_str().to_owned();
+    path.push("-wal");
+    private::file().read(true).write(true).open(PathBuf::from(path))
+}
