@@ -77,8 +77,9 @@ async fn decide(
     let settings = session.settings(&args.options, config, verbosity)?;
     let built = build(&settings, &Allowed::default(), verbosity).await?;
     session.announce(&built, verbosity);
-    let interrupt = Interrupt::listen()?;
     let (handle, events) = built.agent.run(session.context(&built).await?).await?;
+    // Before, while the session may wait for another process, Ctrl-C ends this one at once.
+    let interrupt = Interrupt::listen()?;
     let mut result = ActionResult::new(action.call, action.digest, decision);
     if let Some(by) = &args.by {
         result = result.by(Arc::<str>::from(by.as_str()));

@@ -42,8 +42,9 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
     let settings = session.settings(&args.options, config, Verbosity::Normal)?;
     let built = build(&settings, &allowed, Verbosity::Normal).await?;
     session.announce(&built, Verbosity::Normal);
-    let interrupt = Interrupt::listen()?;
     let (handle, events) = built.agent.run(session.context(&built).await?).await?;
+    // Before, while the session may wait for another process, Ctrl-C ends this one at once.
+    let interrupt = Interrupt::listen()?;
     let mut chat = Chat::new(handle.clone(), allowed, &session, lines::read()?);
     let mut live = Live::new(handle, events, EventView::Text(Printer::new()));
     let followed = match chat.greet(session.info.is_some()).await {

@@ -73,8 +73,9 @@ pub(crate) async fn run(
     let settings = session.settings(&args.options, config, verbosity)?;
     let built = build(&settings, &Allowed::default(), verbosity).await?;
     session.announce(&built, verbosity);
-    let interrupt = Interrupt::listen()?;
     let (handle, events) = built.agent.run(session.context(&built).await?).await?;
+    // Before, while the session may wait for another process, Ctrl-C ends this one at once.
+    let interrupt = Interrupt::listen()?;
     let refused = |why| StartError(format!("The prompt was not accepted: {why}."));
     let state = handle.state().await.map_err(refused)?;
     match prompt {

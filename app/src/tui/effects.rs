@@ -13,7 +13,7 @@ use std::sync::Arc;
 use loopwright_core::AgentHandle;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::InputEvent;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use self::editor::{Editor, editor};
 pub(crate) use self::msg::Msg;
@@ -33,7 +33,11 @@ enum Job {
 }
 
 /// Sends effects to the task that runs them.
-pub(crate) struct EffectRunner(mpsc::UnboundedSender<Job>);
+pub(crate) struct EffectRunner {
+    jobs: mpsc::UnboundedSender<Job>,
+    /// True when a shutdown was requested.
+    closing: watch::Sender<bool>,
+}
 
 impl EffectRunner {
     /// Starts the task and opens the session that the command line names.
@@ -45,32 +49,45 @@ impl EffectRunner {
         let (msg_tx, msgs) = mpsc::unbounded_channel();
         let ChatArgs { session, options, .. } = args;
         let host = Host::new(options, config, msg_tx);
-        tokio::spawn(work(host, Target::First(Box::new(session)), jobs));
-        (EffectRunner(job_tx), msgs)
+        let (closing, is_closing) = watch::channel(false);
+        tokio::spawn(work(host, Target::First(Box::new(session)), jobs, is_closing));
+        (EffectRunner { jobs: job_tx, closing }, msgs)
     }
 
     /// Queues an effect.
     pub(crate) fn perform(&self, effect: Effect) {
-        let _ = self.0.send(Job::Perform(effect));
+        let _ = self.jobs.send(Job::Perform(effect));
     }
 
     /// Joins the session again; its current state arrives as [`Msg::Opened`].
     pub(crate) fn rejoin(&self) {
-        let _ = self.0.send(Job::Rejoin);
+        let _ = self.jobs.send(Job::Rejoin);
     }
 
     /// Closes the session. Returns its name if it can be resumed.
     pub(crate) async fn shutdown(&self) -> Option<Arc<str>> {
         let (reply_tx, reply) = oneshot::channel();
-        let _ = self.0.send(Job::Shutdown(reply_tx));
+        let _ = self.jobs.send(Job::Shutdown(reply_tx));
+        self.closing.send_replace(true);
         reply.await.ok().flatten()
     }
 }
 
-async fn work(mut host: Host, first: Target, mut jobs: mpsc::UnboundedReceiver<Job>) {
-    host.open(first).await;
+async fn work(
+    mut host: Host,
+    first: Target,
+    mut jobs: mpsc::UnboundedReceiver<Job>,
+    mut is_closing: watch::Receiver<bool>,
+) {
+    unless_closing(&mut is_closing, host.open(first)).await;
     while let Some(job) = jobs.recv().await {
         match job {
+            Job::Perform(
+                effect @ (Effect::SwitchModel(_)
+                | Effect::SwitchThinking(_)
+                | Effect::Open(_)
+                | Effect::Fork(_)),
+            ) => unless_closing(&mut is_closing, host.perform(effect)).await,
             Job::Perform(effect) => host.perform(effect).await,
             Job::Rejoin => host.rejoin().await,
             Job::Shutdown(reply_tx) => {
@@ -78,6 +95,14 @@ async fn work(mut host: Host, first: Target, mut jobs: mpsc::UnboundedReceiver<J
                 return;
             }
         }
+    }
+}
+
+/// Opens a session, unless the user quits: it may wait for another process.
+async fn unless_closing(is_closing: &mut watch::Receiver<bool>, open: impl Future<Output = ()>) {
+    tokio::select! {
+        () = open => {}
+        _ = is_closing.wait_for(|is_closing| *is_closing) => {}
     }
 }
 

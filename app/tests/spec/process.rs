@@ -1,12 +1,15 @@
 //! The binary as a child process: in its own directory, with an environment that only says where
 //! sessions are stored.
 
+use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use rustix::fs::inotify;
 use tempfile::TempDir;
 
 /// How long a test waits before it fails.
@@ -51,6 +54,30 @@ pub(crate) fn project() -> TempDir {
 /// Runs `loopwright` to its end. Its standard input is open and silent; `run` has none.
 pub(crate) fn loopwright(dir: &TempDir, args: &[&str]) -> Exit {
     Process::start(dir, args).end()
+}
+
+/// A store in the directory `locked`, in use as if another process were opening a session.
+pub(crate) struct LockedStore {
+    _lock: File,
+    /// Reports when the file of the lock is opened.
+    opened: OwnedFd,
+}
+
+impl LockedStore {
+    pub(crate) fn new(dir: &TempDir) -> Self {
+        std::fs::create_dir(dir.path().join("locked")).unwrap();
+        let path = dir.path().join("locked/.lock");
+        let lock = File::create(&path).unwrap();
+        lock.lock().unwrap();
+        let opened = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
+        inotify::add_watch(&opened, &path, inotify::WatchFlags::OPEN).unwrap();
+        LockedStore { _lock: lock, opened }
+    }
+
+    /// Waits until a process tries to lock the store.
+    pub(crate) fn until_tried(&self) {
+        rustix::io::read(&self.opened, &mut [0; 1024]).unwrap();
+    }
 }
 
 impl Process {

@@ -1,10 +1,11 @@
 //! Stored sessions, and how other processes use them.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::process::{Exit, Process, STORE, loopwright, project};
+use crate::process::{Exit, LockedStore, Process, STORE, loopwright, project};
 use crate::server::Server;
 
 const WRITE: &str = "Create a.txt with \"hi\"";
@@ -415,4 +416,19 @@ fn a_call_stays_pending_when_the_chat_ends_and_an_unused_session_is_not_stored()
     let chat = Process::start(&project, &["--model", "offline"]);
     assert_eq!(chat.close().code, 0);
     assert_eq!(lines(&loopwright(&project, &["sessions", "list", "--json"])).len(), 1);
+}
+
+/// A process that waits for another one, which has locked the store, can be interrupted.
+#[test]
+fn ctrl_c_ends_a_process_that_waits_for_a_lock() {
+    let project = project();
+    let locked = LockedStore::new(&project);
+    let args = ["run", "--model", "offline", "--store", "locked/", "--session", "s", "Hello"];
+    let mut process = Process::start(&project, &args);
+    locked.until_tried();
+    let start = Instant::now();
+    process.interrupt();
+    process.code();
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(!project.path().join("locked/s.jsonl").exists());
 }

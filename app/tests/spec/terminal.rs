@@ -5,14 +5,14 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::process::{Output, Process, STORE, project};
+use crate::process::{LockedStore, Output, Process, STORE, project};
 use crate::server::Server;
 
 const TAKEN: &str = "\x1b[?1049h";
@@ -243,4 +243,19 @@ fn a_repair_is_reported_once() {
     terminal.until_seen("sheep");
     let seen = terminal.seen.screen().contents();
     assert_eq!(seen.matches("bytes of").count(), 1, "{seen}");
+}
+
+/// A terminal that waits for another process, which has locked the store, can be left.
+#[test]
+fn ctrl_c_leaves_a_terminal_that_waits_for_a_lock() {
+    let project = project();
+    let locked = LockedStore::new(&project);
+    let args = ["--model", "offline", "--store", "locked/", "--session", "s"];
+    let mut terminal = Terminal::start(&project, &args);
+    terminal.screen.until(TAKEN);
+    locked.until_tried();
+    let start = Instant::now();
+    terminal.types("\x03\x03");
+    assert_eq!(terminal.ends(), 0);
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
