@@ -1,15 +1,19 @@
 //! What the fuzz targets have in common: how bytes are delivered and mutated, and what must hold of
-//! any reply.
+//! any reply, any log and any file of a store.
 //!
 //! The whole input is the body, so that recordings are seeds as they are; where it is split and cut
 //! is taken from a hash of it.
 
 mod decoder;
+mod log;
 mod mutate;
 mod parser;
 mod random;
 mod reply;
+mod store;
 
 pub use decoder::{Format, check_decoder};
-pub use mutate::mutate;
+pub use log::check_fold;
+pub use mutate::{mutate, mutate_lines};
 pub use parser::check_parser;
+pub use store::check_store;

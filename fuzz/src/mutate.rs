@@ -1,5 +1,5 @@
-//! Mutations of event streams: whole events are dropped, repeated, moved and cut, besides what the
-//! fuzzer does to bytes.
+//! Mutations of event streams and of lines: whole events are dropped, repeated, moved and cut,
+//! besides what the fuzzer does to bytes.
 
 use libfuzzer_sys::fuzzer_mutate;
 
@@ -7,8 +7,25 @@ use crate::random::Random;
 
 /// Changes `data`, of which `size` bytes are in use, and gives how many are then.
 pub fn mutate(data: &mut [u8], size: usize, max: usize, seed: u32) -> usize {
+    mutate_parts(data, size, max, seed, events)
+}
+
+/// Changes `data` like [`mutate`], line by line.
+pub fn mutate_lines(data: &mut [u8], size: usize, max: usize, seed: u32) -> usize {
+    mutate_parts(data, size, max, seed, |bytes| {
+        bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+    })
+}
+
+fn mutate_parts(
+    data: &mut [u8],
+    size: usize,
+    max: usize,
+    seed: u32,
+    split: impl Fn(&[u8]) -> Vec<Vec<u8>>,
+) -> usize {
     let mut random = Random::new(u64::from(seed) << 1);
-    let mut events = events(&data[..size]);
+    let mut events = split(&data[..size]);
     if random.below(3) == 0 || events.len() < 2 {
         return fuzzer_mutate(data, size, max);
     }
