@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::log::calls::Phase;
 use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
 use crate::message::Message;
@@ -11,10 +12,10 @@ use crate::message::Message;
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 
 /// Checks the rules of a log: runs do not nest and end once, no message is delivered twice or after
-/// it was withdrawn, every call has at most one result, no request is sent while a batch is open,
-/// and no call is compacted without its results. Numbers of messages, runs and openings are at most
-/// 2^53 - 1, which is exact in every JSON parser and leaves room for the next ones. The error names
-/// the entry that breaks a rule.
+/// it was withdrawn, a decision is on a call that waits for one, every call has at most one result,
+/// no request is sent while a batch is open, and no call is compacted without its results. Numbers
+/// of messages, runs and openings are at most 2^53 - 1, which is exact in every JSON parser and
+/// leaves room for the next ones. The error names the entry that breaks a rule.
 pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
     let (mut run, mut queued, mut finished) = (None, HashSet::new(), HashSet::new());
     let mut fold = Fold::default();
@@ -32,6 +33,9 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
             | LogEntry::Remembered { .. } => fold.batch.is_none(),
             LogEntry::Compacted { first, last, .. } => {
                 run.is_some() && fold.batch.is_none() && fold.replaceable(*first, *last).is_some()
+            }
+            LogEntry::Decided { call, .. } => {
+                fold.call(call).is_some_and(|call| matches!(call.phase, Phase::Awaiting(_)))
             }
             LogEntry::CallFinished { result } => {
                 result.as_tool_result().is_some_and(|r| finished.insert(&r.call))
