@@ -23,11 +23,21 @@ pub(crate) struct EventTemplate {
 impl EventTemplate {
     /// Returns the value in `event`, if the text around it matches the template.
     pub(crate) fn read<'a, T: Deserialize<'a>>(&mut self, event: &'a str) -> Option<T> {
+        self.read_with(event, |value| serde_json::from_str(value).ok())
+    }
+
+    /// Returns what `parse` makes of the text of the value in `event`, which need not be JSON, if
+    /// the text around it matches the template.
+    pub(crate) fn read_with<'a, T>(
+        &mut self,
+        event: &'a str,
+        parse: impl FnOnce(&'a str) -> Option<T>,
+    ) -> Option<T> {
         if self.before.is_empty() {
             return None;
         }
         let value = event.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())?;
-        let value = serde_json::from_str(value).ok()?;
+        let value = parse(value)?;
         self.tries = 0;
         Some(value)
     }

@@ -54,9 +54,12 @@ impl Decode for Decoder {
             _ if self.writer.ended => {}
             Payload::KeepAlive => return Progress::Waiting,
             Payload::EndMark => self.end(out),
-            Payload::Data(data) => match self.frame.read(data) {
-                Some(delta) => self.delta(delta, out),
-                None => self.payload(data, out),
+            Payload::Data(data) => match self.frame.read_with(data, plain_content) {
+                Some(text) => self.prose(BlockKind::Text, text.into(), out),
+                None => match self.frame.read(data) {
+                    Some(delta) => self.delta(delta, out),
+                    None => self.payload(data, out),
+                },
             },
         }
         self.writer.progress(self.finish.is_some())
@@ -68,6 +71,14 @@ impl Decode for Decoder {
         }
         self.writer.fail_cut_short(out);
     }
+}
+
+/// Returns the text of a delta that is nothing but text without escapes, as most are. It need not
+/// be parsed.
+fn plain_content(delta: &str) -> Option<&str> {
+    let text = delta.strip_prefix(r#"{"content":""#)?.strip_suffix(r#""}"#)?;
+    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    text.bytes().all(is_plain).then_some(text)
 }
 
 impl Decoder {

@@ -164,3 +164,17 @@ fn the_last_usage_counts() {
     let usage = Usage::new(6, 7).cache(4, 0).reasoning(2);
     assert_eq!(out.pop_back(), Some(ModelEvent::Done { stop: StopReason::Stop, usage }));
 }
+
+/// Plain text is not parsed if the text around it is known; the result is the same.
+#[test]
+fn plain_text_is_read_as_any_other() {
+    for text in
+        ["a", "", " ü🐑 ", "{}", r"a\nb", r#"\""#, r"\u00e4", "\t", "\u{7f}", r#"x","y":"z"#]
+    {
+        let content = format!("{{\"content\":\"{text}\"}}");
+        let known = decode(&[&delta(r#"{"content":"x"}"#), &delta(&content), &finish("stop")]);
+        let other = format!("{{\"choices\":[{{\"delta\":{content},\"index\":0}}]}}");
+        let unknown = decode(&[&delta(r#"{"content":"x"}"#), &other, &finish("stop")]);
+        assert_eq!(known, unknown, "{text}");
+    }
+}
