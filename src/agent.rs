@@ -135,7 +135,8 @@ impl RunContext {
 
     /// Sets the host's settings for opening the session again, such as the model and the directory.
     /// They must not contain keys. They are logged if they differ from those in the log, and are
-    /// part of [`SessionInfo`](crate::log::SessionInfo) and [`AgentState`].
+    /// part of [`SessionInfo`](crate::log::SessionInfo) and [`AgentState`]. `null` removes those in
+    /// the log.
     pub fn settings(mut self, settings: impl Into<Value>) -> Self {
         self.settings = Some(Arc::new(settings.into()));
         self

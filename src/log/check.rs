@@ -12,10 +12,10 @@ use crate::message::Message;
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 
 /// Checks the rules of a log: runs do not nest and end once, no message is delivered twice or after
-/// it was withdrawn, a decision is on a call that waits for one, every call has at most one result,
-/// no request is sent while a batch is open, and no call is compacted without its results. Numbers
-/// of messages, runs and openings are at most 2^53 - 1, which is exact in every JSON parser and
-/// leaves room for the next ones. The error names the entry that breaks a rule.
+/// it was withdrawn, calls wait, are decided, start and finish while their batch is open, and have
+/// at most one result, no request is sent while a batch is open, and no call is compacted without
+/// its results. Numbers of messages, runs and openings are at most 2^53 - 1, which is exact in every
+/// JSON parser and leaves room for the next ones. The error names the entry that breaks a rule.
 pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
     let (mut run, mut queued, mut finished) = (None, HashSet::new(), HashSet::new());
     let mut fold = Fold::default();
@@ -34,12 +34,15 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
             LogEntry::Compacted { first, last, .. } => {
                 run.is_some() && fold.batch.is_none() && fold.replaceable(*first, *last).is_some()
             }
+            LogEntry::CallAwaiting { call, .. } | LogEntry::CallStarted { call, .. } => {
+                fold.call(call).is_some_and(|call| call.result.is_none())
+            }
             LogEntry::Decided { call, .. } => {
                 fold.call(call).is_some_and(|call| matches!(call.phase, Phase::Awaiting(_)))
             }
-            LogEntry::CallFinished { result } => {
-                result.as_tool_result().is_some_and(|r| finished.insert(&r.call))
-            }
+            LogEntry::CallFinished { result } => result
+                .as_tool_result()
+                .is_some_and(|r| fold.call(&r.call).is_some() && finished.insert(&r.call)),
             LogEntry::Reset => {
                 queued.clear();
                 true
@@ -67,9 +70,12 @@ pub fn replay_messages(entries: &[LogEntry]) -> Vec<Arc<Message>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::input::{QueueKind, Urgency};
+    use crate::log::input::{Decision, QueueKind, Urgency};
     use crate::log::outcome::RunCause;
-    use crate::message::{MessageId, RunId, UserMessage};
+    use crate::message::{
+        AssistantMessage, ContentPart, MessageId, ResultStatus, RunId, ToolCall, ToolResult,
+        UserMessage,
+    };
 
     #[test]
     fn numbers_at_the_end_of_the_range_are_refused() {
@@ -93,5 +99,40 @@ mod tests {
                 assert!(refused.starts_with("entry 1 has a number above"), "{refused}");
             }
         }
+    }
+
+    #[test]
+    fn calls_wait_start_and_finish_while_they_are_open() {
+        let value = || Arc::new(serde_json::Value::Null);
+        let awaiting = LogEntry::CallAwaiting {
+            call: "c".into(),
+            name: "t".into(),
+            arguments: value(),
+            digest: "d".into(),
+            request: None,
+            time: 0,
+        };
+        let decided = LogEntry::Decided {
+            input: "i".into(),
+            call: "c".into(),
+            decision: Arc::new(Decision::Approve),
+            by: None,
+            time: 0,
+        };
+        let started = LogEntry::CallStarted { call: "c".into(), arguments: value() };
+        let result = ToolResult::new("c", "t", ResultStatus::Ok, Vec::new());
+        let finished = LogEntry::CallFinished { result: Message::new(MessageId(2), result).into() };
+        let calls = vec![ContentPart::ToolCall(ToolCall::new("c", "t", "{}"))];
+        let reply = Message::new(MessageId(1), AssistantMessage::new(calls));
+        let replied = LogEntry::Replied { message: reply.into(), cost: None };
+
+        let all = [replied, awaiting, decided, started, finished];
+        assert_eq!(check_log(&all), Ok(()));
+        for entry in &all[1..] {
+            check_log(std::slice::from_ref(entry)).unwrap_err();
+            check_log(&[&all[..], std::slice::from_ref(entry)].concat()).unwrap_err();
+        }
+        // A decision on a call that does not wait.
+        check_log(&[all[0].clone(), all[2].clone()]).unwrap_err();
     }
 }

@@ -103,7 +103,10 @@ impl Agenda {
             LogEntry::RunStarted { cause, .. } => {
                 self.undelivered = match cause {
                     RunCause::UserRequest(input) | RunCause::Continue(Some(input)) => {
-                        self.take(input)
+                        let is_it =
+                            |queued: &Queued| queued.due == Due::Request && queued.input == *input;
+                        let at = self.queued.iter().position(is_it);
+                        at.and_then(|at| self.queued.remove(at))
                     }
                     _ => None,
                 }
@@ -117,6 +120,7 @@ impl Agenda {
                 self.remove(inputs);
             }
             LogEntry::RunEnded { handed_back, .. } => {
+                self.undelivered.take_if(|request| handed_back.contains(&request.input));
                 self.remove(handed_back);
                 if let Some(request) = self.undelivered.take() {
                     self.queued.push_front(request);

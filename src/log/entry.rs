@@ -39,7 +39,7 @@ pub enum LogEntry {
     /// The host's settings for opening the session again, such as the model and the directory; see
     /// [`RunContext::settings`](crate::RunContext::settings). The last entry applies.
     Settings {
-        /// The host's data; never a key.
+        /// The host's data; never a key. `null` removes earlier settings.
         settings: Arc<Value>,
     },
     /// A run started.

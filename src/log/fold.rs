@@ -18,7 +18,7 @@ use crate::log::event::{AgentEvent, QueuedText};
 use crate::log::input::QueueKind;
 use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
 use crate::log::queue::QueuedMessage;
-use crate::log::turn::Turn;
+use crate::log::turn::{Turn, add_cost};
 use crate::message::{AssistantMessage, InputId, Message, MessageKind, RunId};
 use crate::tool::{ApprovalRecord, Resolution};
 
@@ -34,7 +34,9 @@ impl Fold {
                 self.parent = parent.clone();
                 self.created.get_or_insert(*time);
             }
-            LogEntry::Settings { settings } => self.settings = Some(settings.clone()),
+            LogEntry::Settings { settings } => {
+                self.settings = (!settings.is_null()).then(|| settings.clone());
+            }
             LogEntry::RunStarted { run, cause, time } => {
                 self.started = *time;
                 self.start_run(*run, cause, emit)
@@ -141,7 +143,7 @@ impl Fold {
         (self.cause, self.last_error) = (Some(cause.clone()), None);
         self.undelivered = match cause {
             RunCause::UserRequest(input) | RunCause::Continue(Some(input)) => {
-                self.queue.take(input)
+                self.queue.take_request(input)
             }
             _ => None,
         };
@@ -166,6 +168,7 @@ impl Fold {
         self.close_turn(emit);
         let time = Duration::from_millis(time.saturating_sub(self.started));
         self.spent.time = self.spent.time.saturating_add(time);
+        self.undelivered.take_if(|request| handed_back.contains(&request.input));
         let back = self.dequeue(handed_back, emit);
         if let Some(request) = self.undelivered.take() {
             self.queue.push_front(request);
@@ -364,7 +367,7 @@ impl Fold {
         if let Some(reply) = message.as_assistant() {
             self.spent.usage += reply.usage;
         }
-        self.spent.cost += cost.unwrap_or(0.0);
+        add_cost(&mut self.spent.cost, cost);
     }
 
     fn call_mut(&mut self, id: &str) -> Option<&mut Call> {

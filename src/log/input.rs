@@ -112,7 +112,9 @@ impl Prompt {
         self
     }
 
-    /// Adds a value for tools, hooks and predicates.
+    /// Adds a value for tools, hooks and predicates. The session keeps it until the next request,
+    /// since a decision or `Continue` can resume the run; so a value that owns a handle of the
+    /// session keeps the session open.
     pub fn with<T: std::any::Any + Send + Sync>(mut self, value: T) -> Self {
         self.extensions = self.extensions.with(value);
         self

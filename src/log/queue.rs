@@ -38,6 +38,13 @@ impl Queue {
         self.0.remove(at)
     }
 
+    /// Takes a request. A message of another kind with this id stays.
+    pub(crate) fn take_request(&mut self, input: &InputId) -> Option<QueuedMessage> {
+        let is_it = |w: &QueuedMessage| w.kind == QueueKind::Request && w.input == *input;
+        let at = self.0.iter().position(is_it)?;
+        self.0.remove(at)
+    }
+
     /// Removes messages and returns them in order of arrival.
     pub(crate) fn remove(&mut self, inputs: &[InputId]) -> Vec<QueuedMessage> {
         if inputs.is_empty() {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::log::action::ExternalAction;
 use crate::log::due::{Agenda, Due};
 use crate::log::entry::LogEntry;
+use crate::log::turn::add_cost;
 use crate::message::{RunId, Usage};
 
 /// Describes a session, for lists of sessions. A store that keeps it beside the log must update it
@@ -115,9 +116,11 @@ impl SessionInfo {
                 if let Some(reply) = message.as_assistant() {
                     self.usage += reply.usage;
                 }
-                self.cost += cost.filter(|cost| cost.is_finite()).unwrap_or(0.0);
+                add_cost(&mut self.cost, *cost);
             }
-            LogEntry::Settings { settings } => self.settings = Some(settings.clone()),
+            LogEntry::Settings { settings } => {
+                self.settings = (!settings.is_null()).then(|| settings.clone());
+            }
             LogEntry::CallAwaiting { call, name, arguments, digest, request, time } => {
                 self.changed = *time;
                 let (call, name, arguments) = (call.clone(), name.clone(), arguments.clone());
@@ -128,10 +131,14 @@ impl SessionInfo {
                     digest: digest.clone(),
                     request: request.clone(),
                 };
+                self.pending.retain(|pending| pending.action.call != action.call);
                 self.pending.push(PendingAction { session: self.id.clone(), since: *time, action });
             }
             LogEntry::Decided { call, time, .. } => {
                 self.changed = *time;
+                self.pending.retain(|pending| pending.action.call != *call)
+            }
+            LogEntry::CallStarted { call, .. } => {
                 self.pending.retain(|pending| pending.action.call != *call)
             }
             LogEntry::CallFinished { result } => {
@@ -203,5 +210,106 @@ impl PendingFilter {
         self.session.as_ref().is_none_or(|session| *session == action.session)
             && self.tool.as_ref().is_none_or(|tool| *tool == action.action.name)
             && self.before.is_none_or(|before| action.since < before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::input::{QueueKind, Urgency};
+    use crate::log::outcome::{RunCause, RunStatus};
+    use crate::log::session_log::SessionLog;
+    use crate::message::{
+        AssistantMessage, ContentPart, InputId, Message, MessageId, ToolCall, UserMessage,
+    };
+
+    fn queued(input: &str, kind: QueueKind) -> LogEntry {
+        let message = Message::new(MessageId(1), UserMessage::from("x"));
+        let (input, urgency) = (input.into(), Urgency::default());
+        LogEntry::Queued { input, kind, urgency, message: message.into(), output: None }
+    }
+
+    fn started(input: &str) -> LogEntry {
+        LogEntry::RunStarted { run: RunId(1), cause: RunCause::UserRequest(input.into()), time: 1 }
+    }
+
+    fn ended(handed_back: Vec<InputId>) -> LogEntry {
+        LogEntry::RunEnded {
+            run: RunId(1),
+            end: RunStatus::Aborted,
+            time: 1,
+            error: None,
+            model_error: None,
+            limit: None,
+            value: None,
+            handed_back,
+        }
+    }
+
+    fn replied(calls: &[&str], cost: Option<f64>) -> LogEntry {
+        let call = |id: &&str| ContentPart::ToolCall(ToolCall::new(*id, "t", "{}"));
+        let reply = AssistantMessage::new(calls.iter().map(call).collect());
+        LogEntry::Replied { message: Message::new(MessageId(2), reply).into(), cost }
+    }
+
+    /// Describes a log, and checks that the description agrees with the log.
+    fn described(entries: &[LogEntry]) -> SessionInfo {
+        let (info, log) = (SessionInfo::of("s", entries), SessionLog::of(entries));
+        let actions: Vec<_> = info.pending.iter().map(|pending| pending.action.clone()).collect();
+        assert_eq!((info.due, actions), (log.due(), log.pending()));
+        assert_eq!(info.settings.as_ref(), log.settings());
+        let stored = serde_json::to_string(&info).unwrap();
+        assert_eq!(serde_json::from_str::<SessionInfo>(&stored).unwrap(), info);
+        info
+    }
+
+    #[test]
+    fn costs_stay_finite() {
+        let log = [replied(&[], Some(f64::MAX)), replied(&[], Some(f64::MAX)), ended(vec![])];
+        assert_eq!(described(&log).cost, f64::MAX);
+        let events = serde_json::to_string(&SessionLog::events("s", &log)).unwrap();
+        serde_json::from_str::<Vec<crate::event::Envelope>>(&events).unwrap();
+    }
+
+    #[test]
+    fn null_removes_the_settings() {
+        let settings = |value: Value| LogEntry::Settings { settings: value.into() };
+        assert_eq!(described(&[settings(1.into()), settings(Value::Null)]).settings, None);
+    }
+
+    #[test]
+    fn a_call_waits_once_and_not_after_its_start() {
+        let awaiting = LogEntry::CallAwaiting {
+            call: "c".into(),
+            name: "t".into(),
+            arguments: Arc::default(),
+            digest: "d".into(),
+            request: None,
+            time: 1,
+        };
+        let start = LogEntry::CallStarted { call: "c".into(), arguments: Arc::default() };
+        let log = [replied(&["c"], None), awaiting.clone(), awaiting, start];
+        assert_eq!(described(&log[..3]).pending.len(), 1);
+        assert_eq!(described(&log).pending, []);
+    }
+
+    #[test]
+    fn a_steer_starts_a_run_only_while_an_action_is_pending() {
+        let log = [replied(&["c"], None), queued("i", QueueKind::Steering)];
+        assert_eq!(described(&log).due, None);
+    }
+
+    #[test]
+    fn a_request_that_is_handed_back_leaves_the_queue() {
+        let log = [queued("i", QueueKind::Request), started("i"), ended(vec!["i".into()])];
+        assert_eq!(described(&log).due, None);
+    }
+
+    #[test]
+    fn a_run_takes_no_steer_as_its_request() {
+        let log = [queued("i", QueueKind::Steering), started("i")];
+        let branch = SessionLog::branch(&log, None).log(log.to_vec());
+        assert!(SessionLog::of(&branch).waiting().is_empty());
+        described(&branch);
     }
 }

@@ -1,4 +1,4 @@
-//! The current turn, and the usage since the last request of the user.
+//! The current turn, the usage since the last request of the user, and sums of costs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,4 +23,11 @@ pub(crate) struct Spent {
     pub(crate) time: Duration,
     /// The number of detached requests, which count as turns.
     pub(crate) detached: u32,
+}
+
+/// Adds the cost of a request, if it is known. The sum stays finite, since JSON has no other
+/// numbers.
+pub(crate) fn add_cost(sum: &mut f64, more: Option<f64>) {
+    let more = more.filter(|cost| cost.is_finite()).unwrap_or(0.0);
+    *sum = (*sum + more).clamp(f64::MIN, f64::MAX);
 }

@@ -87,7 +87,8 @@ impl Journal {
         }
         let (epoch, parent) = (self.fold.epoch + 1, self.hub.parent().cloned());
         self.stage(LogEntry::Opened { epoch, time, parent });
-        if let Some(settings) = settings.filter(|new| self.fold.settings.as_ref() != Some(new)) {
+        let old = self.fold.settings.as_deref().unwrap_or(&Value::Null);
+        if let Some(settings) = settings.filter(|new| **new != *old) {
             self.stage(LogEntry::Settings { settings });
         }
         self.flush().await

@@ -167,14 +167,14 @@ impl Fold {
     /// wait while an action is pending.
     pub(crate) fn next_run(&self, holds: bool) -> Option<RunCause> {
         let request = |w: &QueuedMessage| RunCause::UserRequest(w.input.clone());
-        if self.batch.is_none() {
-            return self.queue.of(QueueKind::Request).next().map(request);
-        }
         let mut calls = self.calls().iter();
         if let Some(decided) = calls.find(|c| matches!(c.phase, Phase::Decided { .. })) {
             return Some(RunCause::ActionResult(decided.call.id.clone()));
         }
-        if holds && self.pending().next().is_some() {
+        if self.pending().next().is_none() {
+            return self.queue.of(QueueKind::Request).next().map(request);
+        }
+        if holds {
             return None;
         }
         let mut instead = self.queue.iter().filter(|w| self.is_after_question(w));
