@@ -5,7 +5,8 @@
 //! is taken from a hash of it.
 
 mod decoder;
-mod log;
+mod entries;
+mod fold;
 mod mutate;
 mod parser;
 mod random;
@@ -13,7 +14,7 @@ mod reply;
 mod store;
 
 pub use decoder::{Format, check_decoder};
-pub use log::check_fold;
+pub use fold::check_log_of;
 pub use mutate::{mutate, mutate_lines};
 pub use parser::check_parser;
 pub use store::check_store;

@@ -1,0 +1,352 @@
+//! Log entries made of bytes: each has a valid form, and their order and ids are arbitrary.
+
+use std::sync::Arc;
+
+use loopwright_core::Message;
+use loopwright_core::agent::Limit as Budget;
+use loopwright_core::compaction::CompactionCause;
+use loopwright_core::error::{ActionRequest, ModelErrorKind};
+use loopwright_core::event::{Decision, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency};
+use loopwright_core::log::LogEntry;
+use loopwright_core::message::{
+    AssistantMessage, Content, ContentPart, CustomMessage, MessageId, MessageKind, ResultStatus,
+    RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
+};
+use loopwright_core::model::OutputSchema;
+use loopwright_core::tool::ToolOutput;
+use serde_json::{Value, json};
+
+/// Limits the entries of one log, so that a check of it takes milliseconds.
+const MAX_ENTRIES: usize = 400;
+
+/// Returns the log that these bytes describe: JSON lines if they begin with `{`, and otherwise one
+/// entry for each few bytes.
+pub(crate) fn entries(bytes: &[u8]) -> Vec<LogEntry> {
+    if bytes.starts_with(b"{") {
+        let lines = bytes.split(|byte| *byte == b'\n');
+        let entries = lines.filter_map(|line| serde_json::from_slice(line).ok());
+        return entries.take(MAX_ENTRIES).collect();
+    }
+    let mut source = Source { rest: bytes, messages: 0, runs: 0, inputs: 0, calls: 0 };
+    let mut entries = Vec::new();
+    while !source.rest.is_empty() && entries.len() < MAX_ENTRIES {
+        entries.push(stored(&source.entry()));
+    }
+    entries
+}
+
+/// Returns the entry as it is read from a store: `null` where a value is optional is none.
+fn stored(entry: &LogEntry) -> LogEntry {
+    let text = serde_json::to_string(entry).expect("JSON");
+    serde_json::from_str(&text).unwrap_or_else(|why| panic!("{text}: {why}"))
+}
+
+/// Numbers around which arithmetic can go wrong.
+const NUMBERS: [u64; 10] = [
+    u64::MAX,
+    u64::MAX - 1,
+    i64::MAX as u64,
+    1 << 63,
+    1 << 53,
+    (1 << 53) - 1,
+    (1 << 53) + 1,
+    u32::MAX as u64,
+    1 << 32,
+    1_700_000_000_000,
+];
+
+const COSTS: [f64; 6] = [0.0, 0.5, -1.0, f64::MAX, f64::MIN, f64::MIN_POSITIVE];
+
+const TEXTS: [&str; 8] =
+    ["", " \n", "x", "first\nsecond", "\u{0}\u{1b}[31m", "é 👩‍👩‍👧‍👦", "{\"a\":1}", "{\"cut"];
+
+/// Makes values of bytes. At the end of the bytes, all are zero.
+struct Source<'a> {
+    rest: &'a [u8],
+    /// The last number of a message, and so on, that continued the sequence.
+    messages: u64,
+    runs: u64,
+    inputs: u64,
+    calls: u64,
+}
+
+impl Source<'_> {
+    fn byte(&mut self) -> u8 {
+        let (first, rest) = self.rest.split_first().unwrap_or((&0, &[]));
+        self.rest = rest;
+        *first
+    }
+
+    fn one_of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.byte() as usize % all.len()].clone()
+    }
+
+    fn maybe<T>(&mut self, value: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        (self.byte() % 4 == 3).then(|| value(self))
+    }
+
+    fn number(&mut self) -> u64 {
+        match self.byte() {
+            byte @ 0..200 => u64::from(byte),
+            byte => NUMBERS[byte as usize % NUMBERS.len()],
+        }
+    }
+
+    /// The next number of a message in most cases, as in a session; otherwise any.
+    fn message_id(&mut self) -> MessageId {
+        match self.byte() {
+            0..160 => {
+                self.messages += 1;
+                MessageId(self.messages)
+            }
+            _ => MessageId(self.number()),
+        }
+    }
+
+    /// A recent message.
+    fn known_message(&mut self) -> MessageId {
+        MessageId(self.messages.wrapping_sub(u64::from(self.byte() % 8)))
+    }
+
+    fn run(&mut self, is_new: bool) -> RunId {
+        match self.byte() {
+            0..200 => {
+                self.runs += u64::from(is_new);
+                RunId(self.runs)
+            }
+            _ => RunId(self.number()),
+        }
+    }
+
+    fn new_input(&mut self) -> Arc<str> {
+        self.inputs += u64::from(self.byte() < 200);
+        format!("input-{}", self.inputs).into()
+    }
+
+    fn input(&mut self) -> Arc<str> {
+        match self.byte() {
+            byte @ 0..240 => {
+                format!("input-{}", self.inputs.saturating_sub(u64::from(byte % 4))).into()
+            }
+            _ => self.one_of(&TEXTS).into(),
+        }
+    }
+
+    fn inputs(&mut self) -> Vec<Arc<str>> {
+        (0..self.byte() % 4).map(|_| self.input()).collect()
+    }
+
+    fn call(&mut self) -> Arc<str> {
+        match self.byte() {
+            byte @ 0..240 => {
+                format!("call_{}", self.calls.saturating_sub(u64::from(byte % 4))).into()
+            }
+            _ => self.one_of(&TEXTS).into(),
+        }
+    }
+
+    fn value(&mut self) -> Value {
+        match self.byte() % 8 {
+            0 => Value::Null,
+            1 => json!(self.number()),
+            2 => json!([self.number(), { "type": "entry", "id": "m1" }]),
+            3 => json!(self.one_of(&COSTS)),
+            4 => json!({ "": [], "kind": self.one_of(&TEXTS) }),
+            _ => json!(self.one_of(&TEXTS)),
+        }
+    }
+
+    fn content(&mut self) -> Vec<Content> {
+        let one = |source: &mut Self| match source.byte() % 8 {
+            0 => Content::image("image/png", source.one_of(&TEXTS)),
+            _ => Content::text(source.one_of(&TEXTS)),
+        };
+        (0..self.byte() % 3).map(|_| one(self)).collect()
+    }
+
+    fn usage(&mut self) -> Usage {
+        Usage::new(self.number(), self.number())
+            .cache(self.number(), self.number())
+            .reasoning(self.number())
+            .outside_context(self.number())
+    }
+
+    fn part(&mut self) -> ContentPart {
+        let signature = self.maybe(|source| source.one_of(&TEXTS).into());
+        match self.byte() % 4 {
+            0 => ContentPart::Thinking { text: self.one_of(&TEXTS).to_owned(), signature },
+            1 => ContentPart::Text { text: self.one_of(&TEXTS).to_owned(), signature },
+            _ => {
+                self.calls += u64::from(self.byte() < 220);
+                let call = format!("call_{}", self.calls);
+                ContentPart::ToolCall(
+                    ToolCall::new(call, "tool", self.one_of(&TEXTS)).signature(signature),
+                )
+            }
+        }
+    }
+
+    fn reply(&mut self) -> AssistantMessage {
+        use StopReason::*;
+        let parts = (0..self.byte() % 4).map(|_| self.part()).collect();
+        let stops = [Stop, ToolCalls, Length, ContentFilter, Interrupted, Aborted, Error];
+        let reply = AssistantMessage::new(parts).stop(self.one_of(&stops)).model("m");
+        match self.maybe(Self::usage) {
+            Some(usage) => reply.usage(usage),
+            None => reply,
+        }
+    }
+
+    fn result(&mut self) -> ToolResult {
+        use ResultStatus::*;
+        let all = [Ok, Error, Denied, Skipped, Aborted, OutcomeUnknown];
+        ToolResult::new(self.call(), "tool", self.one_of(&all), self.content())
+    }
+
+    fn user(&mut self) -> MessageKind {
+        UserMessage::new(self.content()).into()
+    }
+
+    /// A message, in most cases of the kind that belongs into the entry.
+    fn message(&mut self, usual: fn(&mut Self) -> MessageKind) -> Arc<Message> {
+        let id = self.message_id();
+        let body = match self.byte() {
+            0..200 => usual(self),
+            byte if byte % 4 == 0 => self.user(),
+            byte if byte % 4 == 1 => self.reply().into(),
+            byte if byte % 4 == 2 => self.result().into(),
+            _ => CustomMessage::new(self.one_of(&TEXTS), self.value()).into(),
+        };
+        Arc::new(Message::new(id, body))
+    }
+
+    fn cause(&mut self) -> RunCause {
+        match self.byte() % 8 {
+            0 => RunCause::ActionResult(self.call()),
+            1 => RunCause::Continue(self.maybe(Self::input)),
+            2 => RunCause::Steer,
+            3 => RunCause::Abort,
+            4 => RunCause::Compact { instructions: self.maybe(|s| s.one_of(&TEXTS).into()) },
+            _ => RunCause::UserRequest(self.input()),
+        }
+    }
+
+    fn run_ended(&mut self) -> LogEntry {
+        use RunStatus::*;
+        let all = [Done, AwaitingAction, Aborted, Error, Limit, Incomplete];
+        LogEntry::RunEnded {
+            run: self.run(false),
+            end: self.one_of(&all),
+            time: self.number(),
+            error: self.maybe(|source| source.one_of(&TEXTS).into()),
+            model_error: self.maybe(|_| ModelErrorKind::Network),
+            limit: self.maybe(|_| Budget::Turns),
+            value: self.maybe(|source| source.value().into()),
+            handed_back: self.inputs(),
+        }
+    }
+
+    fn queued(&mut self) -> LogEntry {
+        let kinds = [QueueKind::Request, QueueKind::Steering, QueueKind::FollowUp];
+        let urgencies = [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt];
+        LogEntry::Queued {
+            input: self.new_input(),
+            kind: self.one_of(&kinds),
+            urgency: self.one_of(&urgencies),
+            message: self.message(Self::user),
+            output: self.maybe(|source| OutputSchema::new("answer", source.value()).into()),
+        }
+    }
+
+    fn compacted(&mut self) -> LogEntry {
+        let instructions = self.maybe(|source| source.one_of(&TEXTS).into());
+        let whys = [
+            CompactionCause::Threshold,
+            CompactionCause::Overflow,
+            CompactionCause::Asked { instructions },
+        ];
+        LogEntry::Compacted {
+            first: self.known_message(),
+            last: self.known_message(),
+            message: self.message(Self::user),
+            details: self.value().into(),
+            summary: self.maybe(Self::message_id),
+            error: self.maybe(|source| source.one_of(&TEXTS).into()),
+            why: self.one_of(&whys),
+        }
+    }
+
+    fn awaiting(&mut self) -> LogEntry {
+        LogEntry::CallAwaiting {
+            call: self.call(),
+            name: "tool".into(),
+            arguments: self.value().into(),
+            digest: self.one_of(&TEXTS).into(),
+            request: self.maybe(|source| ActionRequest::new("login", source.value()).into()),
+            time: self.number(),
+        }
+    }
+
+    fn decided(&mut self) -> LogEntry {
+        let decision = match self.byte() % 5 {
+            0 => Decision::Approve,
+            1 => Decision::ApproveWith(self.value()),
+            2 => Decision::Deny(self.one_of(&TEXTS).to_owned()),
+            3 => Decision::Provide(Provided::Input(self.value())),
+            _ => Decision::Provide(Provided::Result(ToolOutput::text(self.one_of(&TEXTS)))),
+        };
+        LogEntry::Decided {
+            input: self.new_input(),
+            call: self.call(),
+            decision: decision.into(),
+            by: self.maybe(|source| source.one_of(&TEXTS).into()),
+            time: self.number(),
+        }
+    }
+
+    fn entry(&mut self) -> LogEntry {
+        match self.byte() % 24 {
+            0 => LogEntry::Opened {
+                epoch: self.number(),
+                time: self.number(),
+                parent: self.maybe(|source| Parent::new("parent", source.call()).into()),
+            },
+            1 => LogEntry::Settings { settings: self.value().into() },
+            2 => LogEntry::RunStarted {
+                run: self.run(true),
+                cause: self.cause(),
+                time: self.number(),
+            },
+            3 | 4 => self.run_ended(),
+            5 | 6 => self.queued(),
+            7 | 8 => LogEntry::Delivered { input: self.input() },
+            9 => LogEntry::Withdrawn { inputs: self.inputs() },
+            10 => LogEntry::RequestStarted {
+                message: self.message_id(),
+                model: "m".into(),
+                tools: self.maybe(|source| [source.one_of(&TEXTS).into()].into()),
+                asked: self.maybe(|source| source.one_of(&TEXTS).into()),
+            },
+            11 | 12 => LogEntry::Replied {
+                message: self.message(|source| source.reply().into()),
+                cost: self.maybe(|source| source.one_of(&COSTS)),
+            },
+            13 => LogEntry::Detached {
+                message: self.message(|source| source.reply().into()),
+                cost: self.maybe(|source| source.one_of(&COSTS)),
+            },
+            14 => self.compacted(),
+            15 => LogEntry::Remembered { message: self.message(Self::user) },
+            16 => LogEntry::State { key: self.one_of(&TEXTS).into(), value: self.value().into() },
+            17 => LogEntry::Emitted { kind: self.one_of(&TEXTS).into(), data: self.value().into() },
+            18 => self.awaiting(),
+            19 => self.decided(),
+            20 => LogEntry::CallStarted { call: self.call(), arguments: self.value().into() },
+            21 | 22 => {
+                LogEntry::CallFinished { result: self.message(|source| source.result().into()) }
+            }
+            _ if self.byte() % 8 == 0 => LogEntry::Reset,
+            _ => LogEntry::AbortRequested { input: self.new_input() },
+        }
+    }
+}
