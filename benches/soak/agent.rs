@@ -31,7 +31,7 @@ impl ChatModel for Calls {
         let mut stop = StopReason::Stop;
         if replies + 1 < self.turns {
             stop = StopReason::ToolCalls;
-            let id = format!("call-{replies}").into();
+            let id = format!("call-{replies}");
             let call = BlockKind::ToolCall { id, name: "work".into() };
             events.extend(block(1, call, &["{", "}"]));
         }

@@ -260,11 +260,11 @@ impl Task {
         journal.when_written(move |written| {
             let _ = ack.send(written.map(|()| receipt).map_err(InputError::Memory));
         });
-        if self.session.interrupted || message.is_some() {
-            if self.session.journal.flush().await.is_err() {
-                return; // the sender is answered with it
-            }
-        } // else the start of the run is written with it
+        // The start of a run without a message is written together with the input.
+        let is_alone = self.session.interrupted || message.is_some();
+        if is_alone && self.session.journal.flush().await.is_err() {
+            return; // the sender is answered with the failure
+        }
         let cause = (!self.session.interrupted).then_some(RunCause::Continue(message));
         self.resume(cause, caller).await;
     }

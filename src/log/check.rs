@@ -14,8 +14,9 @@ const MAX_NUMBER: u64 = (1 << 53) - 1;
 /// Checks the rules of a log: runs do not nest and end once, no message is delivered twice or after
 /// it was withdrawn, calls wait, are decided, start and finish while their batch is open, and have
 /// at most one result, no request is sent while a batch is open, and no call is compacted without
-/// its results. Numbers of messages, runs and openings are at most 2^53 - 1, which is exact in every
-/// JSON parser and leaves room for the next ones. The error names the entry that breaks a rule.
+/// its results. Numbers of messages, runs and openings are at most 2^53 - 1, which is exact in
+/// every JSON parser and leaves room for the next ones. The error names the entry that breaks a
+/// rule.
 pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
     let (mut run, mut queued, mut finished) = (None, HashSet::new(), HashSet::new());
     let mut fold = Fold::default();
