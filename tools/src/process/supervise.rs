@@ -138,6 +138,9 @@ fn run(mut job: Job<'_>, watchdog: Option<Pid>, cgroup: Option<Cgroup>) -> io::R
         usage,
     };
     let end = supervisor.wait_for_end(deadline, &processes);
+    // The kernel may have enforced a limit since the last look. Later it also counts what it
+    // refuses because the processes are killed.
+    let enforced = supervisor.enforced_limit(&processes);
     let exited = matches!(end, Ok(End::Exited));
     let left_behind = exited && !job.ends_together;
     let background_processes = if left_behind { processes.count_running() } else { 0 };
@@ -147,9 +150,7 @@ fn run(mut job: Job<'_>, watchdog: Option<Pid>, cgroup: Option<Cgroup>) -> io::R
     supervisor.read_output()?; // what is left in the pipe
     supervisor.offer_live_output();
     let exit = match end? {
-        // The kernel may have enforced a limit since the last look.
-        End::Exited if let Some(exit) = supervisor.enforced_limit(&processes) => exit,
-        End::Exited => status.map_or(Exit::Signal(9), Exit::from),
+        End::Exited => enforced.unwrap_or_else(|| status.map_or(Exit::Signal(9), Exit::from)),
         End::MustBeKilled(exit) => exit,
     };
     Ok(Finished {

@@ -99,3 +99,16 @@ async fn limits_are_stated_and_control_groups_are_removed() {
         }
     }
 }
+
+/// What the kernel refuses because the processes of a command are being killed is no limit that the
+/// command has reached.
+#[tokio::test]
+async fn a_process_in_the_background_that_starts_others_reaches_no_limit() {
+    for (name, fixture) in tools(&Commands::new()) {
+        for _ in 0..20 {
+            let start = "for i in 1 2 3 4 5 6 7 8; do (while :; do /bin/true; done) & done";
+            let text = fixture.run(start).await;
+            assert!(text.starts_with("Exit code 0."), "{name}: {text}");
+        }
+    }
+}
