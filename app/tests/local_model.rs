@@ -26,7 +26,8 @@ fn run(url: &str, arguments: &[&str]) -> (Vec<Value>, Option<i32>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loopwright"));
     command.env("LOOPWRIGHT_CONFIG", ""); // ignores the settings of the current user
     command
-        .args(["run", "--json", "--model", "local/smol", "--base-url", url, "--root"])
+        .args(["run", "--json", "--model", "local/smol", "--base-url", url])
+        .args(["--max-attempts", "3", "--root"]) // the model is slow, and its server may fail
         .arg(root.path());
     let Output { status, stdout, stderr } = command.args(arguments).output().unwrap();
     let lines = String::from_utf8(stdout).unwrap();
@@ -42,11 +43,11 @@ fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
 
 #[test]
 fn a_chat_streams() {
-    // A model this small may call tools endlessly; the limit on turns then ends the run, which is
-    // no failure.
+    // A model this small may call tools or write endlessly; the limit on turns, or the one on the
+    // length of its reply, then ends the run, which is no failure.
     let (events, code) =
         run(&server("LOOPWRIGHT_LOCAL_MODEL"), &["--max-turns", "2", "Say hello in one sentence."]);
-    assert!(matches!(code, Some(0 | 3 | 4)), "exit code {code:?}: {:?}", events.last());
+    assert!(matches!(code, Some(0 | 3 | 4 | 6)), "exit code {code:?}: {:?}", events.last());
     assert!(of_type(&events, "message_update").len() > 3, "{events:#?}");
     let ends = of_type(&events, "message_end");
     let usage = ends.iter().find_map(|end| end["message"]["usage"]["output"].as_u64());
@@ -59,7 +60,7 @@ fn a_forced_call_runs_its_tool() {
     let arguments =
         ["--tool-choice", "list_directory", "--max-turns", "2", "What is in this directory?"];
     let (events, code) = run(&server("LOOPWRIGHT_FORCED_MODEL"), &arguments);
-    assert!(matches!(code, Some(0 | 3 | 4)), "exit code {code:?}: {:?}", events.last());
+    assert!(matches!(code, Some(0 | 3 | 4 | 6)), "exit code {code:?}: {:?}", events.last());
     let started = of_type(&events, "tool_execution_start");
     assert_eq!(
         started.first().map(|event| &event["name"]),
