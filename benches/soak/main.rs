@@ -16,8 +16,10 @@
 //! - the resident memory grows by more than 8 MiB, which is what SQLite's caches of pages and the
 //!   allocator can still need: 90 bytes per steer, 470 per turn, and less than two KiB per session;
 //!   or
-//! - the number of threads or descriptors grows at all. The blocking threads of the runtime and the
-//!   store's connections for readers, which are started on demand and kept, are all started first.
+//! - the number of threads grows at all: the blocking threads of the runtime, which are started on
+//!   demand and kept, are all started first; or
+//! - the number of descriptors grows by more than 8: the store opens connections for readers when
+//!   that many reads happen at once, and keeps them.
 //!
 //! Words after `--` select phases. It needs `/proc`, so Linux.
 #![allow(
