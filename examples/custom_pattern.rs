@@ -1,8 +1,9 @@
 //! A custom pattern: write a draft, let a second model criticise it, revise it.
 //!
 //! The critic is called with a *detached* request: its reply is counted and logged, but stays out
-//! of the conversation. The round is logged together with the message that starts it, so the
-//! pattern continues correctly after a crash.
+//! of the conversation. The round is part of the request's state: it is logged together with the
+//! message that starts it, so the pattern continues correctly after a crash, and the next request
+//! begins without it.
 
 use std::error::Error;
 
@@ -25,7 +26,6 @@ impl BehaviorPattern for Revise {
             let draft = step.ask().await?;
             let round: u32 = step.state("round").unwrap_or(0);
             if draft.should_stop() || round == self.rounds {
-                step.set_state("round", ()).await?;
                 return draft.finish();
             }
             let question = UserMessage::from("Criticise the last answer in one sentence.");
@@ -33,9 +33,9 @@ impl BehaviorPattern for Revise {
             if critique.should_stop() {
                 return critique.finish();
             }
-            step.emit("critique", critique.text()).await?;
             let request = format!("Revise it. A critic says: {}", critique.text());
-            step.remember(UserMessage::from(request)).with("round", round + 1)?.await?;
+            step.set_state("round", round + 1)?;
+            step.remember(UserMessage::from(request)).await?;
         }
     }
 }
@@ -49,12 +49,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .model_named("critic", ScriptedModel::new(critic))
         .build()?;
     let (handle, mut events) = agent.run(RunContext::new()).await?;
-    let outcome = handle.prompt("A line about the sea, please.").await?;
+    handle.prompt("A line about the sea, please.").await?;
     while let Some(event) = events.try_next() {
-        if let AgentEvent::Custom { data, .. } = &event.event {
-            println!("critic: {data}");
+        if let AgentEvent::MessageEnd { message } = &event.event {
+            println!("{:?}: {}", message.role(), message.text());
         }
     }
-    println!("answer: {}", outcome.text);
     Ok(())
 }

@@ -27,7 +27,7 @@ pub(crate) mod turn;
 pub use crate::error::MemoryError;
 pub use check::{check_log, replay_messages};
 pub use due::Due;
-pub use entry::LogEntry;
+pub use entry::{LogEntry, StateScope};
 pub use follower::Follower;
 pub use in_memory_store::InMemoryStore;
 pub use memory::{InMemory, Memory};

@@ -8,7 +8,7 @@ pub use crate::session::ask::Ask;
 pub use crate::session::batch::BatchOutcome;
 pub use crate::session::reply::Reply;
 pub use context::AgentContext;
-pub use step::{Remember, StepContext};
+pub use step::StepContext;
 
 use async_trait::async_trait;
 
@@ -20,8 +20,8 @@ use async_trait::async_trait;
 /// # Contract
 ///
 /// - One value serves all sessions, so a pattern must not keep state of a session in its fields.
-///   It may store values with [`StepContext::set_state`] and read them with
-///   [`StepContext::state`]; they are part of the session's log.
+///   It may keep values with [`StepContext::set_state`] and
+///   [`StepContext::set_session_state`]; they are part of the session's log.
 /// - A pattern must reach models, tools, time and randomness through the step only. Otherwise a run
 ///   cannot be replayed, and its requests are neither counted nor logged.
 /// - [`next_step`](BehaviorPattern::next_step) must continue from the conversation and the stored
@@ -38,7 +38,7 @@ use async_trait::async_trait;
 /// The future of `next_step` is dropped at an await point if the run is aborted or reaches a limit.
 /// The session then completes what is open: an incomplete reply is logged as aborted, running tools
 /// are cancelled, and every call gets a result. A pattern must not rely on code after an await
-/// point to run; values that were stored before remain.
+/// point to run; values that were set before remain.
 ///
 /// # Example
 ///

@@ -170,19 +170,17 @@ impl Session {
         Err(StepError::BatchOpen(fold.calls().iter().filter(|c| c.result.is_none()).count()))
     }
 
-    /// Writes a message of the pattern, together with values of its state.
+    /// Writes a message of the pattern.
     pub(crate) async fn remember(
         &mut self,
-        message: Arc<Message>,
-        state: Vec<LogEntry>,
+        message: impl Into<MessageKind>,
     ) -> Result<Arc<Message>, StepError> {
+        let message = self.journal.message(message);
         self.check_batch_closed()?;
         if message.as_assistant().is_some_and(|reply| reply.calls().next().is_some()) {
             return Err(StepError::CallsWithoutReply);
         }
-        self.journal.stage(LogEntry::Remembered { message: message.clone() });
-        state.into_iter().for_each(|entry| self.journal.stage(entry));
-        self.journal.flush().await?;
+        self.journal.commit(LogEntry::Remembered { message: message.clone() }).await?;
         Ok(message)
     }
 

@@ -7,7 +7,7 @@ use loopwright_core::agent::Limit as Budget;
 use loopwright_core::compaction::CompactionCause;
 use loopwright_core::error::{ActionRequest, ModelErrorKind};
 use loopwright_core::event::{Decision, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency};
-use loopwright_core::log::LogEntry;
+use loopwright_core::log::{LogEntry, StateScope};
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, CustomMessage, MessageId, MessageKind, ResultStatus,
     RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
@@ -337,7 +337,11 @@ impl Source<'_> {
             },
             14 => self.compacted(),
             15 => LogEntry::Remembered { message: self.message(Self::user) },
-            16 => LogEntry::State { key: self.one_of(&TEXTS).into(), value: self.value().into() },
+            16 => LogEntry::State {
+                scope: self.one_of(&[StateScope::Request, StateScope::Session]),
+                key: self.one_of(&TEXTS).into(),
+                value: self.value().into(),
+            },
             17 => LogEntry::Emitted { kind: self.one_of(&TEXTS).into(), data: self.value().into() },
             18 => self.awaiting(),
             19 => self.decided(),

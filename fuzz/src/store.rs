@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loopwright_core::SessionStore;
-use loopwright_core::log::{InMemoryStore, LogEntry, MemoryError};
+use loopwright_core::log::{InMemoryStore, LogEntry, MemoryError, StateScope};
 use loopwright_memory::{Jsonl, Sqlite, import};
 use tokio::sync::OnceCell;
 
@@ -74,7 +74,7 @@ async fn intact() -> Vec<u8> {
     let memory = store.open("s").await.expect("a new session");
     for at in 0..8 {
         let value = Arc::new(serde_json::json!("the value ".repeat(1 + 60 * at)));
-        let entry = LogEntry::State { key: "k".into(), value };
+        let entry = LogEntry::State { scope: StateScope::Session, key: "k".into(), value };
         memory.append(at as u64, [entry].into()).await.expect("room");
     }
     drop(memory);

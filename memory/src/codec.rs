@@ -63,7 +63,7 @@ fn depth(json: &[u8]) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use loopwright_core::log::LogEntry;
+    use loopwright_core::log::{LogEntry, StateScope};
     use serde_json::{Value, json};
 
     use super::*;
@@ -73,7 +73,7 @@ mod tests {
         for level in 0..levels {
             value = if level % 2 == 0 { json!([value]) } else { json!({ "[\"\\": value }) };
         }
-        [LogEntry::State { key: "deep".into(), value: Arc::new(value) }]
+        [LogEntry::State { scope: StateScope::Session, key: "deep".into(), value: Arc::new(value) }]
     }
 
     #[test]

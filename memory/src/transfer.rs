@@ -144,6 +144,7 @@ pub async fn import(
 
 #[cfg(test)]
 mod tests {
+    use loopwright_core::log::StateScope;
     use std::sync::Arc;
 
     use async_trait::async_trait;
@@ -213,7 +214,11 @@ mod tests {
     async fn deep_values_that_a_store_accepts_are_imported() {
         let (store, mut entries) = one_turn().await;
         let deep = (0..200).fold(json!(1), |value, _| json!([value]));
-        let state = LogEntry::State { key: "deep".into(), value: Arc::new(deep) };
+        let state = LogEntry::State {
+            scope: StateScope::Session,
+            key: "deep".into(),
+            value: Arc::new(deep),
+        };
         entries.insert(entries.len() - 1, state);
         import(&store, "t", &to_jsonl("s", &entries).unwrap()).await.unwrap();
         assert_eq!(store.read("t", 0).await.unwrap(), entries);

@@ -154,8 +154,12 @@ pub enum LogEntry {
         /// The message.
         message: Arc<Message>,
     },
-    /// The pattern stored a value.
+    /// The pattern stored a value. The entry is in the append of the pattern's next write, or in
+    /// that of the end of the run.
     State {
+        /// How long the value is kept.
+        #[serde(default)]
+        scope: StateScope,
         /// The key of the value.
         key: Arc<str>,
         /// The value; `null` removes it.
@@ -226,7 +230,36 @@ pub enum LogEntry {
     Reset,
 }
 
+/// Says how long a pattern's value is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum StateScope {
+    /// Until the next request of the user begins.
+    Request,
+    /// Until the conversation is reset.
+    #[default]
+    Session,
+}
+
 impl LogEntry {
+    /// Returns whether the session wrote the entry for an input or for its own opening, and not for
+    /// something that a pattern has done.
+    pub(crate) fn is_of_input(&self) -> bool {
+        use LogEntry::*;
+        matches!(
+            self,
+            Opened { .. }
+                | Settings { .. }
+                | RunStarted { .. }
+                | Queued { .. }
+                | Withdrawn { .. }
+                | Decided { .. }
+                | AbortRequested { .. }
+                | Handled { .. }
+        )
+    }
+
     /// Returns the message that the entry adds, or `None`. Detached replies and summaries do not
     /// count.
     pub fn message(&self) -> Option<&Arc<Message>> {

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::log::action::ExternalAction;
 use crate::log::calls::{Batch, Call, Phase};
-use crate::log::entry::LogEntry;
+use crate::log::entry::{LogEntry, StateScope};
 use crate::log::event::{AgentEvent, QueuedText};
 use crate::log::input::QueueKind;
 use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
@@ -22,6 +22,7 @@ use crate::log::turn::{Turn, add_cost};
 use crate::message::{AssistantMessage, InputId, Message, MessageKind, RunId};
 use crate::tool::{ApprovalRecord, Resolution};
 
+use state::AfterBatch;
 pub(crate) use state::{Fold, Tail};
 
 impl Fold {
@@ -77,8 +78,14 @@ impl Fold {
             }
             LogEntry::Compacted { .. } => self.compact(entry, emit),
             LogEntry::Remembered { message } => self.add_whole(message, emit),
-            LogEntry::State { key, value } if value.is_null() => drop(self.state.remove(key)),
-            LogEntry::State { key, value } => drop(self.state.insert(key.clone(), value.clone())),
+            LogEntry::State { scope, key, value } => {
+                let key = (*scope, key.clone());
+                if value.is_null() {
+                    self.state.remove(&key);
+                } else {
+                    self.state.insert(key, value.clone());
+                }
+            }
             LogEntry::Emitted { kind, data } => {
                 emit(AgentEvent::Custom { kind: kind.clone(), data: data.clone() })
             }
@@ -147,14 +154,23 @@ impl Fold {
             }
             _ => None,
         };
-        let request = self.undelivered.as_ref().map(|request| request.message.clone());
-        self.request = request.filter(|_| matches!(cause, RunCause::UserRequest(_)));
         if cause.is_fresh() {
             self.incomplete = None;
-            match self.batch {
-                Some(_) => self.reset_counters_after_batch = true,
-                None => self.reset_counters(),
-            }
+        }
+        // A steer instead of a decision belongs to the request that asked.
+        let begins_request = match cause {
+            RunCause::UserRequest(_) => true,
+            RunCause::Steer => self.batch.is_none(),
+            _ => false,
+        };
+        if begins_request {
+            let own = self.undelivered.as_ref();
+            self.request = own.map(|request| request.message.clone());
+        }
+        self.after_batch.counters |= cause.is_fresh();
+        self.after_batch.request |= begins_request;
+        if self.batch.is_none() {
+            self.begin_afresh();
         }
         emit(AgentEvent::AgentStart { cause: cause.clone() });
     }
@@ -282,9 +298,7 @@ impl Fold {
         }
         self.turn.message = Some(batch.message);
         self.close_turn(emit);
-        if std::mem::take(&mut self.reset_counters_after_batch) {
-            self.reset_counters();
-        }
+        self.begin_afresh();
     }
 
     fn reset(&mut self, emit: &mut dyn FnMut(AgentEvent)) {
@@ -294,7 +308,9 @@ impl Fold {
         (self.batch, self.output, self.last_error) = (None, None, None);
         (self.undelivered, self.incomplete) = (None, None);
         self.state.clear();
-        self.reset_counters();
+        self.request = None;
+        self.after_batch = AfterBatch { counters: true, request: true };
+        self.begin_afresh();
         emit(AgentEvent::Reset);
         let queued: Vec<InputId> = self.queue.iter().map(|w| w.input.clone()).collect();
         self.dequeue(&queued, emit);
@@ -313,8 +329,15 @@ impl Fold {
         texts
     }
 
-    fn reset_counters(&mut self) {
-        (self.turn, self.spent, self.reset_counters_after_batch) = Default::default();
+    /// Drops what the last run counted and what belongs to its request, if they are to be dropped.
+    fn begin_afresh(&mut self) {
+        let AfterBatch { counters, request } = std::mem::take(&mut self.after_batch);
+        if counters {
+            (self.turn, self.spent) = Default::default();
+        }
+        if request {
+            self.state.retain(|(scope, _), _| *scope != StateScope::Request);
+        }
     }
 
     /// Starts a turn, unless one is open. A turn with an open batch keeps its number.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::environment::{Environment, SystemEnvironment};
 use crate::log::action::ExternalAction;
 use crate::log::due::Due;
-use crate::log::entry::LogEntry;
+use crate::log::entry::{LogEntry, StateScope};
 use crate::log::event::{AgentEvent, Envelope};
 use crate::log::fold::Fold;
 use crate::log::follower::Follower;
@@ -157,9 +157,9 @@ impl SessionLog {
         self.fold.waiting().map(|w| (w.kind, w.message.clone())).collect()
     }
 
-    /// Returns a value that the pattern stored under this key.
-    pub fn state<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        T::deserialize(&**self.fold.state.get(key)?).ok()
+    /// Returns a value that the pattern has set under this key.
+    pub fn state<T: DeserializeOwned>(&self, scope: StateScope, key: &str) -> Option<T> {
+        T::deserialize(&**self.fold.state.get(&(scope, key.into()))?).ok()
     }
 
     /// Returns the start of a fork after the first `at` entries, or at the last end of a turn

@@ -33,8 +33,7 @@ impl AgentContext<'_> {
         &mut self,
         message: impl Into<MessageKind>,
     ) -> Result<Arc<Message>, StepError> {
-        let message = self.session.journal.message(message);
-        self.session.remember(message, Vec::new()).await
+        self.session.remember(message).await
     }
 
     /// Returns the arguments that would run, after safe coercions. The error is a text that tells

@@ -1,8 +1,7 @@
 //! [`StepContext`]: what a pattern works with. Inputs are handled in every method that awaits.
 
 use std::any::Any;
-use std::future::{Future, IntoFuture};
-use std::pin::Pin;
+use std::future::Future;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -11,7 +10,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, StepError};
-use crate::log::entry::LogEntry;
+use crate::log::entry::{LogEntry, StateScope};
 use crate::log::input::{Decision, QueueKind, QueueMode, Urgency};
 use crate::log::outcome::RunCause;
 use crate::message::{CallId, History, InputId, Message, MessageKind, ResultStatus};
@@ -78,7 +77,8 @@ impl StepContext<'_> {
         self.session.journal.fold.cause.as_ref().unwrap_or(&RunCause::Continue(None))
     }
 
-    /// Returns the user's request that started this run, if one did.
+    /// Returns the user's request that this run works on: the one that started it, or the one that
+    /// a decision or `Continue` resumed. `None` if a late steer started the run.
     pub fn user_request(&self) -> Option<&Arc<Message>> {
         self.session.journal.fold.request.as_ref()
     }
@@ -220,28 +220,60 @@ impl StepContext<'_> {
         self.deliver(|kind| kind == QueueKind::FollowUp, mode).await
     }
 
-    /// Puts a message of the pattern into the conversation: `step.remember(message).await?`. With
-    /// [`Remember::with`], values of [`StepContext::state`] are written in the same append.
+    /// Puts a message of the pattern into the conversation.
     ///
     /// # Errors
     ///
     /// Fails with [`StepError::BatchOpen`] while calls have no result, and with
     /// [`StepError::CallsWithoutReply`] for an assistant message with tool calls.
-    pub fn remember(&mut self, message: impl Into<MessageKind>) -> Remember<'_> {
-        let message = self.session.journal.message(message);
-        Remember { session: self.session, message, state: Vec::new() }
+    pub async fn remember(
+        &mut self,
+        message: impl Into<MessageKind>,
+    ) -> Result<Arc<Message>, StepError> {
+        self.session.remember(message).await
     }
 
-    /// Returns a value that the pattern keeps in the session's log under this name, or `None` if
-    /// there is none or it does not fit `T`.
+    /// Returns a value that the pattern has set for this request of the user, or `None` if there is
+    /// none or it does not fit `T`. The next request begins without it.
     pub fn state<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        T::deserialize(&**self.session.journal.fold.state.get(key)?).ok()
+        self.value(StateScope::Request, key)
     }
 
-    /// Writes a value of the pattern; `null` removes it.
-    pub async fn set_state(&mut self, key: &str, value: impl Serialize) -> Result<(), StepError> {
-        let entry = state_entry(key, value)?;
-        Ok(self.session.journal.commit(entry).await?)
+    /// Sets a value for this request of the user; `null` removes it.
+    ///
+    /// The value is staged: [`StepContext::state`] returns it at once, and it is written to the
+    /// session's log in the same append as the next thing that the step writes (a message, an
+    /// event, a request, a call, a result), at the latest with the end of the run. So a crash never
+    /// separates a value from the message that follows from it, nor from the end of the run.
+    /// [`StepContext::flush`] writes it at once.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::NotJson`] if the value cannot be written as JSON.
+    pub fn set_state(&mut self, key: &str, value: impl Serialize) -> Result<(), StepError> {
+        self.set_value(StateScope::Request, key, value)
+    }
+
+    /// Returns a value that the pattern has set for the session, or `None` if there is none or it
+    /// does not fit `T`. It is there until [`Reset`](crate::event::InputEvent::Reset).
+    pub fn session_state<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        self.value(StateScope::Session, key)
+    }
+
+    /// Sets a value for the session, staged as by [`StepContext::set_state`]; `null` removes it.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::NotJson`] if the value cannot be written as JSON.
+    pub fn set_session_state(&mut self, key: &str, value: impl Serialize) -> Result<(), StepError> {
+        self.set_value(StateScope::Session, key, value)
+    }
+
+    /// Writes the values that are staged, for a pattern that is about to do something that the
+    /// log does not record.
+    pub async fn flush(&mut self) -> Result<(), StepError> {
+        self.session.journal.stage_values();
+        Ok(self.session.journal.flush().await?)
     }
 
     /// Emits a `custom` event, which is written to the session's log.
@@ -266,6 +298,21 @@ impl StepContext<'_> {
         self.session.config.environment.random()
     }
 
+    fn value<T: DeserializeOwned>(&self, scope: StateScope, key: &str) -> Option<T> {
+        T::deserialize(self.session.journal.value(scope, key)?).ok()
+    }
+
+    fn set_value(
+        &mut self,
+        scope: StateScope,
+        key: &str,
+        value: impl Serialize,
+    ) -> Result<(), StepError> {
+        let value = Arc::new(to_value(value)?);
+        self.session.journal.set_value(scope, key.into(), value);
+        Ok(())
+    }
+
     async fn deliver(
         &mut self,
         is_wanted: impl Fn(QueueKind) -> bool,
@@ -281,37 +328,6 @@ impl StepContext<'_> {
         journal.flush().await?;
         Ok(any)
     }
-}
-
-/// Puts a message into the conversation when awaited; see [`StepContext::remember`].
-#[must_use = "nothing is remembered until this is awaited"]
-pub struct Remember<'a> {
-    session: &'a mut Session,
-    message: Arc<Message>,
-    state: Vec<LogEntry>,
-}
-
-impl Remember<'_> {
-    /// Writes a value of the pattern's state in the same append: both are written, or neither. A
-    /// plan's next step and the message that announces it belong together, or a crash between them
-    /// announces it twice.
-    pub fn with(mut self, key: &str, value: impl Serialize) -> Result<Self, StepError> {
-        self.state.push(state_entry(key, value)?);
-        Ok(self)
-    }
-}
-
-impl<'a> IntoFuture for Remember<'a> {
-    type Output = Result<Arc<Message>, StepError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.session.remember(self.message, self.state))
-    }
-}
-
-fn state_entry(key: &str, value: impl Serialize) -> Result<LogEntry, StepError> {
-    Ok(LogEntry::State { key: key.into(), value: Arc::new(to_value(value)?) })
 }
 
 fn to_value(data: impl Serialize) -> Result<Value, StepError> {

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use crate::error::MemoryError;
-use crate::log::entry::LogEntry;
+use crate::log::entry::{LogEntry, StateScope};
 use crate::log::event::AgentEvent;
 use crate::log::fold::Fold;
 use crate::log::memory::Memory;
@@ -37,6 +37,8 @@ pub(crate) struct Journal {
     pub(crate) hub: Hub,
     last_message: u64,
     staged: Vec<LogEntry>,
+    /// Values that the pattern has set, for the append of its next write.
+    values: Vec<LogEntry>,
     callbacks: Vec<WriteCallback>,
     /// Another process has taken over the session.
     is_lost: bool,
@@ -51,6 +53,7 @@ impl Journal {
             hub,
             last_message: 0,
             staged: Vec::new(),
+            values: Vec::new(),
             callbacks: Vec::new(),
             is_lost: false,
         }
@@ -100,6 +103,28 @@ impl Journal {
         self.staged.push(entry);
     }
 
+    /// Keeps a value of the pattern for the append of its next write: neither must be in the log
+    /// without the other. An input that arrives in the meantime is not such a write.
+    pub(crate) fn set_value(&mut self, scope: StateScope, key: Arc<str>, value: Arc<Value>) {
+        let is_new = |entry: &LogEntry| !is_value(entry, scope, &key);
+        self.values.retain(is_new);
+        self.values.push(LogEntry::State { scope, key, value });
+    }
+
+    /// Returns a value of the pattern, written or not.
+    pub(crate) fn value(&self, scope: StateScope, key: &str) -> Option<&Value> {
+        let is_wanted = |entry: &&LogEntry| is_value(entry, scope, key);
+        match self.values.iter().find(is_wanted) {
+            Some(LogEntry::State { value, .. }) => Some(value),
+            _ => self.fold.state.get(&(scope, key.into())).map(|value| &**value),
+        }
+    }
+
+    /// Stages the values of the pattern.
+    pub(crate) fn stage_values(&mut self) {
+        self.staged.append(&mut self.values);
+    }
+
     /// Calls back when what has been staged is in the log, or could not be written. If nothing is
     /// staged, it is confirmed that the log ends where this session expects it.
     pub(crate) fn when_written(
@@ -129,6 +154,9 @@ impl Journal {
     /// the second.
     pub(crate) async fn write(&mut self) -> Result<(), MemoryError> {
         let write = self.write.get_or_insert_with(|| {
+            if !self.staged.iter().all(LogEntry::is_of_input) {
+                self.staged.splice(0..0, self.values.drain(..));
+            }
             let entries: Arc<[LogEntry]> = std::mem::take(&mut self.staged).into();
             let memory = self.memory.clone();
             let at = self.fold.len;
@@ -178,6 +206,10 @@ impl Journal {
     pub(crate) fn message(&mut self, body: impl Into<MessageKind>) -> Arc<Message> {
         Arc::new(Message::new(self.next_message_id(), body))
     }
+}
+
+fn is_value(entry: &LogEntry, wanted: StateScope, name: &str) -> bool {
+    matches!(entry, LogEntry::State { scope, key, .. } if *scope == wanted && **key == *name)
 }
 
 /// Returns an error if the memory panics.

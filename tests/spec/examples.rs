@@ -11,7 +11,10 @@ const EXAMPLES: [(&str, &[&str]); 5] = [
         "custom_tool",
         &["a: Ok, 30 °C in Rome", "b: Error, no station in `Atlantis`", "3 requests for 4 calls"],
     ),
-    ("custom_pattern", &["critic: \"Which colour?\"", "answer: Grey, the sea goes on."]),
+    (
+        "custom_pattern",
+        &["User: Revise it. A critic says: Which colour?", "Assistant: Grey, the sea goes on."],
+    ),
     (
         "steering",
         &["User: Its history, please.", "(Interrupted)", "User: And how is it drunk?", "Done"],

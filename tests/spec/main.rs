@@ -33,6 +33,7 @@ mod rejoin;
 mod replay;
 mod sessions;
 mod sources;
+mod state;
 mod steering;
 mod tidy;
 mod tool_schemas;

@@ -169,7 +169,8 @@ async fn detached_requests_failures_schemas_and_hooks() {
         async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
             step.take_input().await?;
             step.emit("started", 1).await?;
-            step.remember(UserMessage::from("noted")).with("n", 2)?.await?;
+            step.set_state("n", 2)?;
+            step.remember(UserMessage::from("noted")).await?;
             let reply = step
                 .ask_with(Ask::detached().messages([UserMessage::from("Good?").into()]))
                 .await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loopwright_core::agent::Limit;
 use loopwright_core::compaction::CompactionCause;
 use loopwright_core::event::{Decision, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency};
-use loopwright_core::log::LogEntry;
+use loopwright_core::log::{LogEntry, StateScope};
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, CustomMessage, MessageId, MessageKind, ResultStatus,
     RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
@@ -225,8 +225,12 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
         },
         LogEntry::Remembered { message: message(5, custom) },
         remembered(&big),
-        LogEntry::State { key: ODD.into(), value: odd_json() },
-        LogEntry::State { key: "".into(), value: Arc::new(Value::Null) },
+        LogEntry::State { scope: StateScope::Session, key: ODD.into(), value: odd_json() },
+        LogEntry::State {
+            scope: StateScope::Session,
+            key: "".into(),
+            value: Arc::new(Value::Null),
+        },
         LogEntry::Emitted { kind: ODD.into(), data: odd_json() },
         LogEntry::CallAwaiting {
             call: ODD.into(),

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use loopwright_core::log::{LogEntry, MemoryError};
+use loopwright_core::log::{LogEntry, MemoryError, StateScope};
 use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::{Jsonl, Sqlite};
 use serde::{Deserialize, Serialize};
@@ -77,7 +77,7 @@ pub(crate) enum Acknowledged {
 pub(crate) fn entry(session: &str, position: u64) -> LogEntry {
     let text = |length| {
         let value = Arc::new(json!(format!("{session} {position} ").repeat(length)));
-        LogEntry::State { key: "text".into(), value }
+        LogEntry::State { scope: StateScope::Session, key: "text".into(), value }
     };
     match position % 7 {
         1 | 4 => text(1),

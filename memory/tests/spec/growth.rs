@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use loopwright_core::log::LogEntry;
+use loopwright_core::log::{LogEntry, StateScope};
 use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::{Jsonl, Sqlite};
 use serde_json::json;
@@ -11,8 +11,11 @@ use serde_json::json;
 /// Returns the time of the fastest of several batches of appends at the end of a log with `at`
 /// entries. The fastest one is least affected by other work of the machine.
 async fn batch(memory: &dyn Memory, at: &mut u64) -> Duration {
-    let entry =
-        LogEntry::State { key: "k".into(), value: Arc::new(json!("a value of some length")) };
+    let entry = LogEntry::State {
+        scope: StateScope::Session,
+        key: "k".into(),
+        value: Arc::new(json!("a value of some length")),
+    };
     let mut best = Duration::MAX;
     for _ in 0..15 {
         let start = Instant::now();
@@ -38,8 +41,14 @@ async fn an_append_to_a_long_log_is_as_fast_as_to_a_short_log() {
         let memory = store.open("s").await.unwrap();
         let mut at = 0;
         let short = batch(&*memory, &mut at).await;
-        let many: Vec<LogEntry> =
-            vec![LogEntry::State { key: "k".into(), value: Arc::new(json!(1)) }; 50_000];
+        let many: Vec<LogEntry> = vec![
+            LogEntry::State {
+                scope: StateScope::Session,
+                key: "k".into(),
+                value: Arc::new(json!(1))
+            };
+            50_000
+        ];
         memory.append(at, many.into()).await.unwrap();
         at += 50_000;
         let long = batch(&*memory, &mut at).await;

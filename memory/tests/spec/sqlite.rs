@@ -9,7 +9,7 @@ mod processes;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
+use loopwright_core::log::{LogEntry, MemoryError, SessionInfo, StateScope};
 use loopwright_core::message::{AssistantMessage, ContentPart, MessageId};
 use loopwright_core::{Memory, Message, SessionStore};
 use loopwright_memory::conformance::{check, check_reopened};
@@ -28,8 +28,11 @@ fn temp_store_path() -> (TempDir, PathBuf) {
 }
 
 fn numbered(range: std::ops::Range<u64>) -> Vec<LogEntry> {
-    let entry =
-        |n| LogEntry::State { key: "n".into(), value: Arc::new(json!(format!("entry {n}"))) };
+    let entry = |n| LogEntry::State {
+        scope: StateScope::Session,
+        key: "n".into(),
+        value: Arc::new(json!(format!("entry {n}"))),
+    };
     range.map(entry).collect()
 }
 
@@ -273,7 +276,8 @@ async fn deep_values_are_read_back() {
     let (_folder, path) = temp_store_path();
     let store = Sqlite::open(&path).unwrap();
     let value = (0..200).fold(json!(1), |value, _| json!([value]));
-    let entry = LogEntry::State { key: "k".into(), value: Arc::new(value) };
+    let entry =
+        LogEntry::State { scope: StateScope::Session, key: "k".into(), value: Arc::new(value) };
     begin(&store, "s", std::slice::from_ref(&entry)).await;
     assert_eq!(store.read("s", 0).await.unwrap(), [entry]);
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::log::action::ExternalAction;
 use crate::log::calls::{Batch, Call, Phase};
 use crate::log::compaction::{Compaction, ContextSize};
+use crate::log::entry::StateScope;
 use crate::log::event::Parent;
 use crate::log::input::{Decision, QueueKind, Urgency};
 use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome};
@@ -41,7 +42,8 @@ pub(crate) struct Fold {
     pub(crate) queue: Queue,
     /// The request of the current run, until it is in the conversation.
     pub(crate) undelivered: Option<QueuedMessage>,
-    pub(crate) state: BTreeMap<Arc<str>, Arc<Value>>,
+    /// The pattern's values.
+    pub(crate) state: BTreeMap<(StateScope, Arc<str>), Arc<Value>>,
     /// The host's settings for opening the session again.
     pub(crate) settings: Option<Arc<Value>>,
     /// The run in progress.
@@ -62,7 +64,7 @@ pub(crate) struct Fold {
     /// The schema that the answer to the current request must fit.
     pub(crate) output: Option<Arc<OutputSchema>>,
     pub(crate) last_error: Option<Arc<str>>,
-    /// The message of the user, if the current run started from a request.
+    /// The message of the user's request that the current run works on, if it has one.
     pub(crate) request: Option<Arc<Message>>,
     /// The last decision.
     pub(crate) last_decision: Option<(CallId, Arc<Decision>)>,
@@ -76,8 +78,18 @@ pub(crate) struct Fold {
     pub(super) call_ids: HashSet<CallId>,
     /// The highest number of a message.
     pub(crate) messages: u64,
-    /// Whether the counters are reset when the open batch is closed.
-    pub(super) reset_counters_after_batch: bool,
+    /// What is reset when the open batch is closed.
+    pub(super) after_batch: AfterBatch,
+}
+
+/// Says what is reset when the open batch is closed, since a run that started in the meantime is
+/// not about it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct AfterBatch {
+    /// The counters of the limits.
+    pub(super) counters: bool,
+    /// What belongs to a request.
+    pub(super) request: bool,
 }
 
 /// Describes the last compaction.
