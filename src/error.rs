@@ -90,6 +90,20 @@ pub enum StepError {
     /// decision.
     #[error("the pattern ended its step `AwaitingAction`, but no call waits for a decision")]
     NothingPending,
+    /// The pattern gave a key to two calls, or to a call and a question. Keys are unique within a
+    /// request of the user.
+    #[error(
+        "the key `{key}` is taken by a call of `{by}`: give each call and question its own key"
+    )]
+    KeyTaken {
+        /// The key.
+        key: Arc<str>,
+        /// The tool of the other call.
+        by: Arc<str>,
+    },
+    /// The question cannot be asked.
+    #[error("the question cannot be asked: {0}")]
+    Question(String),
     /// A value for the log, such as a state, cannot be written as JSON.
     #[error("a value cannot be written as JSON: {0}")]
     NotJson(#[source] Failure),

@@ -4,8 +4,10 @@ pub(crate) mod context;
 pub(crate) mod step;
 
 pub use crate::error::StepError;
+pub use crate::log::question::{AnswerForm, Question};
 pub use crate::session::ask::Ask;
 pub use crate::session::batch::BatchOutcome;
+pub use crate::session::pattern_calls::{Asked, Call};
 pub use crate::session::reply::Reply;
 pub use context::AgentContext;
 pub use step::StepContext;

@@ -13,6 +13,7 @@ pub(crate) mod compaction;
 pub(crate) mod compaction_state;
 pub(crate) mod config;
 pub(crate) mod cut_replies;
+pub(crate) mod decisions;
 pub(crate) mod detached;
 pub(crate) mod executor;
 pub(crate) mod handle;
@@ -22,6 +23,7 @@ pub(crate) mod intake;
 pub(crate) mod journal;
 pub(crate) mod layers;
 pub(crate) mod panics;
+pub(crate) mod pattern_calls;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod running_tool;
@@ -45,7 +47,7 @@ use crate::log::queue::QueuedMessage;
 use crate::message::{Message, MessageKind};
 use crate::model::Update;
 use crate::session::compaction_state::CompactionState;
-use crate::session::config::Config;
+use crate::session::config::{Config, WhileAwaiting};
 use crate::session::executor::Executor;
 use crate::session::hooks::HookContext;
 use crate::session::hub::Hub;
@@ -158,6 +160,12 @@ impl Session {
                 done = &mut work => return Ok(done),
             }
         }
+    }
+
+    /// Returns whether a message started the run that replaces the decisions on pending actions.
+    pub(crate) fn supersedes(&self) -> bool {
+        let supersedes = self.config.while_awaiting == WhileAwaiting::Supersede;
+        supersedes && self.journal.fold.run_supersedes()
     }
 
     /// Fails while calls of the last reply have no result: no message may come between a reply and

@@ -304,8 +304,19 @@ impl Source<'_> {
         }
     }
 
+    fn called(&mut self) -> LogEntry {
+        LogEntry::Called {
+            message: self.message(|source| source.reply().into()),
+            keys: self
+                .maybe(|source| (source.call(), source.one_of(&TEXTS).into()))
+                .into_iter()
+                .collect(),
+            hidden: self.byte() % 2 == 0,
+        }
+    }
+
     fn entry(&mut self) -> LogEntry {
-        match self.byte() % 24 {
+        match self.byte() % 26 {
             0 => LogEntry::Opened {
                 epoch: self.number(),
                 time: self.number(),
@@ -349,6 +360,7 @@ impl Source<'_> {
             21 | 22 => {
                 LogEntry::CallFinished { result: self.message(|source| source.result().into()) }
             }
+            23 | 24 => self.called(),
             _ if self.byte() % 8 == 0 => LogEntry::Reset,
             _ => LogEntry::AbortRequested { input: self.new_input() },
         }

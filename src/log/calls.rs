@@ -1,5 +1,6 @@
 //! The tool calls of one reply, and the phase of each.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -7,15 +8,35 @@ use serde_json::Value;
 use crate::log::action::ExternalAction;
 use crate::log::event::AgentEvent;
 use crate::log::input::{Decision, Provided};
-use crate::message::{Message, StopReason, ToolCall};
+use crate::message::{AssistantMessage, CallId, Message, ResultStatus, StopReason, ToolCall};
 use crate::tool::{ApprovalRecord, Resolution};
 
 /// Holds the calls of one reply until each has its result.
 pub(crate) struct Batch {
     pub(crate) message: Arc<Message>,
     pub(crate) calls: Vec<Call>,
+    /// Set if the pattern made the calls.
+    pub(crate) made: Option<MadeCalls>,
     /// The position in the log of the last action that became pending.
     pub(crate) asked_at: u64,
+}
+
+/// Describes calls that a pattern made.
+#[derive(Debug, Clone)]
+pub(crate) struct MadeCalls {
+    /// The position in the log at which they were made.
+    pub(crate) at: u64,
+    /// The pattern's keys.
+    pub(super) keys: BTreeMap<CallId, Arc<str>>,
+    /// Whether the calls and their results are left out of what models see.
+    pub(super) hidden: bool,
+}
+
+/// Holds the result of a call that the pattern made under a key.
+pub(crate) struct KeyedResult {
+    pub(crate) result: Arc<Message>,
+    /// The last decision on the call, if it waited for one.
+    pub(crate) decision: Option<Arc<Decision>>,
 }
 
 pub(crate) struct Call {
@@ -63,7 +84,46 @@ impl Call {
     }
 }
 
+impl Phase {
+    /// Returns whether a call that ends in this phase has been made: not if it was skipped or
+    /// aborted before it started.
+    fn is_made(&self, status: ResultStatus) -> bool {
+        let has_not_started = matches!(self, Phase::Fresh | Phase::Awaiting(_));
+        !(has_not_started && matches!(status, ResultStatus::Skipped | ResultStatus::Aborted))
+    }
+}
+
 impl Batch {
+    /// Opens the batch of this message, unless it has no calls.
+    pub(crate) fn of(message: &Arc<Message>, made: Option<MadeCalls>) -> Option<Self> {
+        let calls = message.as_assistant().into_iter().flat_map(AssistantMessage::calls);
+        let calls: Vec<Call> = calls.map(Call::from).collect();
+        let is_open = !calls.is_empty();
+        is_open.then(|| Batch { message: message.clone(), calls, made, asked_at: 0 })
+    }
+
+    /// Returns the key and what is recorded under it if the pattern made this call under a key and
+    /// the call ends with this result.
+    pub(super) fn keyed(
+        &self,
+        call: &Call,
+        result: &Arc<Message>,
+    ) -> Option<(Arc<str>, KeyedResult)> {
+        let key = self.made.as_ref()?.keys.get(&call.call.id)?;
+        let status = result.as_tool_result()?.status;
+        let decision = match &call.phase {
+            Phase::Decided { decision, .. } => Some(decision.clone()),
+            _ => None,
+        };
+        let recorded = KeyedResult { result: result.clone(), decision };
+        call.phase.is_made(status).then(|| (key.clone(), recorded))
+    }
+
+    /// Returns whether models see the calls.
+    pub(super) fn is_for_model(&self) -> bool {
+        self.made.as_ref().is_none_or(|made| !made.hidden)
+    }
+
     /// Returns whether a limit cut the reply off, so that none of its calls may run.
     pub(crate) fn is_cut(&self) -> bool {
         self.message

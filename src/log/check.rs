@@ -31,6 +31,7 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
             LogEntry::Withdrawn { inputs } => inputs.iter().all(|input| queued.remove(input)),
             LogEntry::RequestStarted { .. }
             | LogEntry::Replied { .. }
+            | LogEntry::Called { .. }
             | LogEntry::Remembered { .. } => fold.batch.is_none(),
             LogEntry::Compacted { first, last, .. } => {
                 run.is_some() && fold.batch.is_none() && fold.replaceable(*first, *last).is_some()

@@ -3,6 +3,7 @@
 //! The state of a session in RAM is a fold of its log. The rules of the log (what is an entry, what
 //! must be durable before what) are in `docs/design/core.md`; a model checker found each necessary.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -128,6 +129,18 @@ pub enum LogEntry {
         /// The cost of the request in US dollars, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<f64>,
+    },
+    /// The pattern makes calls: a message that contains them was added to the conversation.
+    Called {
+        /// The message.
+        message: Arc<Message>,
+        /// The pattern's keys of its calls. Within a request of the user, a call with a key is made
+        /// once.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        keys: BTreeMap<CallId, Arc<str>>,
+        /// Whether models do not see the calls and their results.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        hidden: bool,
     },
     /// Later requests contain `message` in place of the messages from `first` to `last`, which
     /// remain in the log.
@@ -266,6 +279,7 @@ impl LogEntry {
         match self {
             LogEntry::Queued { message, .. }
             | LogEntry::Replied { message, .. }
+            | LogEntry::Called { message, .. }
             | LogEntry::Remembered { message }
             | LogEntry::CallFinished { result: message } => Some(message),
             _ => None,

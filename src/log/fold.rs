@@ -12,14 +12,14 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::log::action::ExternalAction;
-use crate::log::calls::{Batch, Call, Phase};
+use crate::log::calls::{Batch, Call, MadeCalls, Phase};
 use crate::log::entry::{LogEntry, StateScope};
 use crate::log::event::{AgentEvent, QueuedText};
 use crate::log::input::QueueKind;
 use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
 use crate::log::queue::QueuedMessage;
 use crate::log::turn::{Turn, add_cost};
-use crate::message::{AssistantMessage, InputId, Message, MessageKind, RunId};
+use crate::message::{InputId, Message, MessageKind, RunId};
 use crate::tool::{ApprovalRecord, Resolution};
 
 use state::AfterBatch;
@@ -76,6 +76,13 @@ impl Fold {
                 self.spent.detached += 1;
                 self.spend(message, *cost);
             }
+            LogEntry::Called { message, keys, hidden } => {
+                let made = MadeCalls { at: self.len, keys: keys.clone(), hidden: *hidden };
+                self.open_turn(emit);
+                self.push(message, !hidden);
+                emit_message(message, emit);
+                self.open_batch(message, Some(made));
+            }
             LogEntry::Compacted { .. } => self.compact(entry, emit),
             LogEntry::Remembered { message } => self.add_whole(message, emit),
             LogEntry::State { scope, key, value } => {
@@ -118,13 +125,14 @@ impl Fold {
                     return;
                 };
                 let (action, decision, by) = (action.clone(), decision.clone(), by.clone());
+                let shown = action.shown(&decision);
                 found.resolution = Resolution::of(&action, &decision, by.as_deref());
                 found.approval = decision
                     .runs_the_tool()
                     .then(|| Arc::new(ApprovalRecord { by: by.clone(), time: *time }));
                 found.phase = Phase::Decided { action, decision: decision.clone(), by: by.clone() };
-                self.last_decision = Some((call.clone(), decision.clone()));
-                emit(AgentEvent::ExternalActionEnd { call: call.clone(), decision, by });
+                self.last_decision = Some((call.clone(), decision));
+                emit(AgentEvent::ExternalActionEnd { call: call.clone(), decision: shown, by });
             }
             LogEntry::CallStarted { call, arguments } => {
                 self.open_turn(emit);
@@ -232,25 +240,24 @@ impl Fold {
     ) {
         self.open_turn(emit);
         self.requested = None;
-        self.push(message);
+        self.push(message, true);
         if let Some(reply) = message.as_assistant() {
             self.size.count(reply);
         }
         self.spend(message, cost);
-        self.turn.message = Some(message.clone());
+        // Results of calls that the pattern made before belong to no call of the reply.
+        (self.turn.message, self.turn.results) = (Some(message.clone()), Vec::new());
         emit(AgentEvent::MessageEnd { message: message.clone() });
-        let calls: Vec<Call> = message
-            .as_assistant()
-            .into_iter()
-            .flat_map(AssistantMessage::calls)
-            .map(Call::from)
-            .collect();
-        if calls.is_empty() {
+        if !self.open_batch(message, None) {
             self.close_turn(emit);
-        } else {
-            self.call_ids.extend(calls.iter().map(|c| c.call.id.clone()));
-            self.batch = Some(Batch { message: message.clone(), calls, asked_at: 0 });
         }
+    }
+
+    /// Opens the batch of a message. Returns false if the message has no calls.
+    fn open_batch(&mut self, message: &Arc<Message>, made: Option<MadeCalls>) -> bool {
+        self.batch = Batch::of(message, made);
+        self.call_ids.extend(self.batch.iter().flat_map(|b| &b.calls).map(|c| c.call.id.clone()));
+        self.batch.is_some()
     }
 
     fn finish_call(&mut self, result: &Arc<Message>, emit: &mut dyn FnMut(AgentEvent)) {
@@ -259,12 +266,11 @@ impl Fold {
         };
         self.open_turn(emit);
         self.note(result);
-        let Some(found) = self.call_mut(&tool_result.call) else {
-            return;
-        };
-        if found.result.is_some() {
-            return;
-        }
+        let Some(batch) = &mut self.batch else { return };
+        let is_wanted = |c: &&Call| c.call.id == tool_result.call && c.result.is_none();
+        self.keyed_results
+            .extend(batch.calls.iter().find(is_wanted).and_then(|call| batch.keyed(call, result)));
+        let Some(found) = batch.calls.iter_mut().find(|c| is_wanted(&&**c)) else { return };
         let arguments = match &found.phase {
             Phase::Awaiting(action) | Phase::Decided { action, .. } => action.arguments.clone(),
             Phase::Started { arguments } => arguments.clone(),
@@ -291,13 +297,17 @@ impl Fold {
         let Some(batch) = self.batch.take_if(done) else {
             return;
         };
+        let is_for_model = batch.is_for_model();
         for result in batch.calls.into_iter().filter_map(|c| c.result) {
-            self.push(&result);
+            self.push(&result, is_for_model);
             emit_message(&result, emit);
             self.turn.results.push(result);
         }
         self.turn.message = Some(batch.message);
-        self.close_turn(emit);
+        // Calls that the pattern made are part of the turn of its next request.
+        if batch.made.is_none() {
+            self.close_turn(emit);
+        }
         self.begin_afresh();
     }
 
@@ -337,6 +347,7 @@ impl Fold {
         }
         if request {
             self.state.retain(|(scope, _), _| *scope != StateScope::Request);
+            self.keyed_results.clear();
         }
     }
 
@@ -368,11 +379,11 @@ impl Fold {
     /// Adds a message that did not stream.
     fn add_whole(&mut self, message: &Arc<Message>, emit: &mut dyn FnMut(AgentEvent)) {
         self.open_turn(emit);
-        self.push(message);
+        self.push(message, true);
         emit_message(message, emit);
     }
 
-    fn push(&mut self, message: &Arc<Message>) {
+    fn push(&mut self, message: &Arc<Message>, is_for_model: bool) {
         self.note(message);
         match &message.body {
             MessageKind::User(_) => self.incomplete = None,
@@ -380,7 +391,7 @@ impl Fold {
             _ => {}
         }
         Arc::make_mut(&mut self.history).push(message.clone());
-        if message.is_for_model() {
+        if is_for_model && message.is_for_model() {
             self.size.add(message);
             Arc::make_mut(&mut self.context).push(message.clone());
         }

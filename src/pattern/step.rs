@@ -1,17 +1,19 @@
 //! [`StepContext`]: what a pattern works with. Inputs are handled in every method that awaits.
 
+mod calls;
+mod state;
+
 use std::any::Any;
 use std::future::Future;
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, StepError};
-use crate::log::entry::{LogEntry, StateScope};
-use crate::log::input::{Decision, QueueKind, QueueMode, Urgency};
+use crate::log::entry::LogEntry;
+use crate::log::input::{Decision, QueueKind, QueueMode};
 use crate::log::outcome::RunCause;
 use crate::message::{CallId, History, InputId, Message, MessageKind, ResultStatus};
 use crate::model::ThinkingLevel;
@@ -19,7 +21,6 @@ use crate::pattern::context::AgentContext;
 use crate::session::Session;
 use crate::session::ask::Ask;
 use crate::session::batch::{self, BatchOutcome};
-use crate::session::config::WhileAwaiting;
 use crate::session::reply::Reply;
 use crate::session::request;
 
@@ -130,15 +131,7 @@ impl StepContext<'_> {
     /// ([`WhileAwaiting`]).
     pub async fn take_input(&mut self) -> Result<(), StepError> {
         self.session.receive_all().await?;
-        let fold = &self.session.journal.fold;
-        let is_waiting = match &fold.cause {
-            Some(RunCause::UserRequest(_) | RunCause::Continue(Some(_))) => {
-                fold.undelivered.is_some()
-            }
-            Some(RunCause::Steer) => fold.queue.has_steer(Urgency::SkipPending),
-            _ => return Ok(()),
-        };
-        if is_waiting && self.session.config.while_awaiting == WhileAwaiting::Supersede {
+        if self.session.supersedes() {
             batch::finish_unstarted(self.session, ResultStatus::Denied, SUPERSEDED).await?;
         }
         let fold = &self.session.journal.fold;
@@ -233,49 +226,6 @@ impl StepContext<'_> {
         self.session.remember(message).await
     }
 
-    /// Returns a value that the pattern has set for this request of the user, or `None` if there is
-    /// none or it does not fit `T`. The next request begins without it.
-    pub fn state<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        self.value(StateScope::Request, key)
-    }
-
-    /// Sets a value for this request of the user; `null` removes it.
-    ///
-    /// The value is staged: [`StepContext::state`] returns it at once, and it is written to the
-    /// session's log in the same append as the next thing that the step writes (a message, an
-    /// event, a request, a call, a result), at the latest with the end of the run. So a crash never
-    /// separates a value from the message that follows from it, nor from the end of the run.
-    /// [`StepContext::flush`] writes it at once.
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`StepError::NotJson`] if the value cannot be written as JSON.
-    pub fn set_state(&mut self, key: &str, value: impl Serialize) -> Result<(), StepError> {
-        self.set_value(StateScope::Request, key, value)
-    }
-
-    /// Returns a value that the pattern has set for the session, or `None` if there is none or it
-    /// does not fit `T`. It is there until [`Reset`](crate::event::InputEvent::Reset).
-    pub fn session_state<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        self.value(StateScope::Session, key)
-    }
-
-    /// Sets a value for the session, staged as by [`StepContext::set_state`]; `null` removes it.
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`StepError::NotJson`] if the value cannot be written as JSON.
-    pub fn set_session_state(&mut self, key: &str, value: impl Serialize) -> Result<(), StepError> {
-        self.set_value(StateScope::Session, key, value)
-    }
-
-    /// Writes the values that are staged, for a pattern that is about to do something that the
-    /// log does not record.
-    pub async fn flush(&mut self) -> Result<(), StepError> {
-        self.session.journal.stage_values();
-        Ok(self.session.journal.flush().await?)
-    }
-
     /// Emits a `custom` event, which is written to the session's log.
     pub async fn emit(&mut self, kind: &str, data: impl Serialize) -> Result<(), StepError> {
         let data = Arc::new(to_value(data)?);
@@ -296,21 +246,6 @@ impl StepContext<'_> {
     /// Returns a random number.
     pub fn random(&self) -> u64 {
         self.session.config.environment.random()
-    }
-
-    fn value<T: DeserializeOwned>(&self, scope: StateScope, key: &str) -> Option<T> {
-        T::deserialize(self.session.journal.value(scope, key)?).ok()
-    }
-
-    fn set_value(
-        &mut self,
-        scope: StateScope,
-        key: &str,
-        value: impl Serialize,
-    ) -> Result<(), StepError> {
-        let value = Arc::new(to_value(value)?);
-        self.session.journal.set_value(scope, key.into(), value);
-        Ok(())
     }
 
     async fn deliver(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::error::{MemoryError, StepError};
-use crate::log::calls::{Call, Phase};
+use crate::log::calls::{Call, MadeCalls, Phase};
 use crate::log::entry::LogEntry;
 use crate::log::input::{Decision, Provided, QueueKind, Urgency};
 use crate::log::queue::QueuedMessage;
@@ -75,6 +75,7 @@ pub(crate) async fn run(
     }
     session.receive_all().await?;
     let before = pending_calls(session);
+    let is_made_by_pattern = made_calls(session).is_some();
     while session.journal.fold.batch.is_some() {
         prepare(session).await?;
         if steer_skips(session) {
@@ -96,10 +97,18 @@ pub(crate) async fn run(
         return Ok(BatchOutcome::AwaitsUser);
     }
     session.executor.close_batch();
+    if is_made_by_pattern {
+        return Ok(BatchOutcome::Closed); // the pattern decides what follows
+    }
     let history = session.journal.fold.history.iter().rev();
     let mut results = history.map_while(|m| m.as_tool_result());
     let all_terminate = results.all(|result| result.terminate);
     Ok(if all_terminate { BatchOutcome::Terminated } else { BatchOutcome::Closed })
+}
+
+/// Returns what is known of the calls of the open batch if the pattern made them.
+fn made_calls(session: &Session) -> Option<&MadeCalls> {
+    session.journal.fold.batch.as_ref()?.made.as_ref()
 }
 
 fn pending_calls(session: &Session) -> Vec<CallId> {
@@ -107,7 +116,7 @@ fn pending_calls(session: &Session) -> Vec<CallId> {
 }
 
 /// Tells the hooks about the actions that were not pending `before`.
-async fn announce(session: &mut Session, before: &[CallId]) -> Result<(), StepError> {
+pub(crate) async fn announce(session: &mut Session, before: &[CallId]) -> Result<(), StepError> {
     let hooks = session.config.hooks.clone();
     if hooks.is_empty() {
         return Ok(());
@@ -167,8 +176,10 @@ fn steer_skips(session: &Session) -> bool {
     let fold = &session.journal.fold;
     let holds = session.config.while_awaiting == WhileAwaiting::Hold && fold.has_asked();
     let is_held = |w: &QueuedMessage| holds && fold.is_after_question(w);
+    // A pattern that makes a call knows of the steers that were queued before.
+    let is_known = |w: &QueuedMessage| made_calls(session).is_some_and(|made| w.at < made.at);
     let mut steers = fold.queue.of(QueueKind::Steering);
-    steers.any(|w| w.urgency >= Urgency::SkipPending && !is_held(w))
+    steers.any(|w| w.urgency >= Urgency::SkipPending && !is_held(w) && !is_known(w))
 }
 
 /// Decides for each call that has not started, in source order, whether it may run, must be
@@ -189,9 +200,13 @@ async fn prepare(session: &mut Session) -> Result<(), StepError> {
                 prepare_new(session, &id, &name, &raw).await?
             }
             Phase::Decided { action, decision, by } => {
-                if let Decision::Provide(Provided::Result(output)) = &*decision {
+                let provided = match &*decision {
+                    Decision::Provide(Provided::Result(output)) => Some(output.clone()),
+                    decision => action.answered_by(decision),
+                };
+                if let Some(output) = provided {
                     let Session { journal, config, .. } = session;
-                    finish(journal, &config.limits, &id, ResultStatus::Ok, output.clone());
+                    finish(journal, &config.limits, &id, ResultStatus::Ok, output);
                     continue;
                 }
                 carry_out(session, &id, &name, &action.arguments, &decision, by.as_deref()).await?
@@ -263,7 +278,10 @@ fn validate(
 ) -> Result<(Arc<ToolSpec>, Arc<Value>), String> {
     let tools = &session.executor.tools;
     let spec = tools.entry(name)?.spec.clone();
-    let offered = &session.journal.fold.offered;
+    let offered = match made_calls(session) {
+        Some(_) => &None,
+        None => &session.journal.fold.offered,
+    };
     if offered.as_ref().is_some_and(|names| names.iter().all(|offered| **offered != *name)) {
         return Err(format!("The tool `{name}` is not offered now."));
     }

@@ -12,16 +12,14 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::InputError;
 use crate::extensions::Extensions;
-use crate::log::calls::Phase;
 use crate::log::compaction::Compaction;
 use crate::log::entry::LogEntry;
-use crate::log::input::{
-    AbortRequest, ActionResult, Decision, InputEvent, Prompt, Provided, QueueKind, Urgency,
-};
+use crate::log::input::{AbortRequest, ActionResult, InputEvent, Prompt, QueueKind, Urgency};
 use crate::log::memory::Memory;
 use crate::log::outcome::RunOutcome;
 use crate::message::{InputId, RunId};
 use crate::session::config::Config;
+use crate::session::decisions;
 use crate::session::hub::Subscriber;
 use crate::session::journal::{Journal, without_panic};
 use crate::session::state::AgentState;
@@ -416,43 +414,9 @@ fn resolve(
     if journal.fold.has_seen(&input) {
         return Ok((receipt, Accepted::Other));
     }
-    let decision = Arc::new(check_decision(journal, tools, &result)?);
+    let decision = Arc::new(decisions::check(journal, config, tools, &result)?);
     let ActionResult { call, by, .. } = result;
     let time = config.environment.now();
     journal.stage(LogEntry::Decided { input, call, decision, by, time });
     Ok((receipt, Accepted::Decision))
-}
-
-/// Returns the decision as it will be carried out.
-fn check_decision(
-    journal: &Journal,
-    tools: &Toolbox,
-    result: &ActionResult,
-) -> Result<Decision, InputError> {
-    let call = journal.fold.call(&result.call);
-    let Some(Phase::Awaiting(action)) = call.map(|c| &c.phase) else {
-        return Err(InputError::NotPending(result.call.clone()));
-    };
-    if action.digest != result.digest {
-        return Err(InputError::DigestDiffers(result.call.clone()));
-    }
-    let refuse = |why: &str| Err(InputError::BadDecision(why.into()));
-    if result.decision.runs_the_tool() && tools.entry(&action.name).is_err() {
-        return Err(InputError::NoTool(action.name.clone()));
-    }
-    match (&result.decision, &action.request) {
-        (Decision::ApproveWith(edited), None) => {
-            let valid = tools.validate_value(&action.name, edited.clone());
-            valid.map(Decision::ApproveWith).map_err(InputError::BadArguments)
-        }
-        (Decision::ApproveWith(_), Some(_)) => refuse(
-            "the tool is suspended and has its arguments already: \
-             provide the input that it asks for, or deny the call",
-        ),
-        (Decision::Provide(Provided::Input(_)), None) => refuse(
-            "the call waits for an approval, not for input: \
-             approve it, deny it, or provide its result",
-        ),
-        (decision, _) => Ok(decision.clone()),
-    }
 }

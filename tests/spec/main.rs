@@ -26,6 +26,7 @@ mod first_call;
 mod hooks;
 mod kit;
 mod ownership;
+mod pattern_calls;
 mod patterns;
 mod recorded;
 mod reentry;

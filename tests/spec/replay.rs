@@ -361,3 +361,36 @@ fn a_log_is_read_from_text() {
     let wrong = Replay::from_jsonl(&format!("{opened}\n\n{{\"loopwright\":1}}\n")).err().unwrap();
     assert!(wrong.starts_with("line 3 is not an entry of a session's log: "), "{wrong}");
 }
+
+/// C89: The calls and questions of a pattern are followed like those of a model.
+#[tokio::test(start_paused = true)]
+async fn calls_and_questions_of_the_pattern() {
+    #[derive(Clone)]
+    struct Asking;
+    #[async_trait::async_trait]
+    impl BehaviorPattern for Asking {
+        async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+            step.take_input().await?;
+            let calls = ["x", "pay"].map(|name| Call::new(name, json!({"n": 1})).key(name));
+            if step.call_all(calls).await?.is_none() {
+                return Ok(StepEnd::AwaitingAction);
+            }
+            if step.question("why", Question::text("Why?")).await? == Asked::Waiting {
+                return Ok(StepEnd::AwaitingAction);
+            }
+            step.ask().await?.finish()
+        }
+    }
+    let tools = [TestTool::new("x"), asks("pay")];
+    let harness = Harness::new(Asking, [Script::text("done")], |agent| {
+        tools.into_iter().fold(agent, AgentBuilder::tool)
+    })
+    .await;
+    harness.handle.prompt("go").await.unwrap();
+    for decision in [Decision::Approve, Decision::Provide(Provided::Input("so".into()))] {
+        harness.resolve(0, decision).await.unwrap();
+        harness.handle.wait_for_idle().await;
+    }
+    assert_eq!(harness.transcript().await.last().unwrap(), "A:done/Stop");
+    replays(&harness, Asking, |agent| agent).await;
+}

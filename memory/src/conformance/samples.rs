@@ -214,6 +214,12 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
             message: message(4, AssistantMessage::default()),
             cost: Some(1.23456789e-7),
         },
+        LogEntry::Called {
+            message: message(3, reply.clone()),
+            keys: [("a".into(), ODD.into())].into(),
+            hidden: true,
+        },
+        LogEntry::Called { message: message(3, reply.clone()), keys: [].into(), hidden: false },
         LogEntry::Compacted {
             first: MessageId(1),
             last: MessageId(3),
@@ -231,6 +237,7 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
             key: "".into(),
             value: Arc::new(Value::Null),
         },
+        LogEntry::State { scope: StateScope::Request, key: ODD.into(), value: odd_json() },
         LogEntry::Emitted { kind: ODD.into(), data: odd_json() },
         LogEntry::CallAwaiting {
             call: ODD.into(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::log::action::ExternalAction;
-use crate::log::calls::{Batch, Call, Phase};
+use crate::log::calls::{Batch, Call, KeyedResult, Phase};
 use crate::log::compaction::{Compaction, ContextSize};
 use crate::log::entry::StateScope;
 use crate::log::event::Parent;
@@ -44,6 +44,8 @@ pub(crate) struct Fold {
     pub(crate) undelivered: Option<QueuedMessage>,
     /// The pattern's values.
     pub(crate) state: BTreeMap<(StateScope, Arc<str>), Arc<Value>>,
+    /// The results of the calls that the pattern made under a key for this request of the user.
+    pub(crate) keyed_results: BTreeMap<Arc<str>, KeyedResult>,
     /// The host's settings for opening the session again.
     pub(crate) settings: Option<Arc<Value>>,
     /// The run in progress.
@@ -173,6 +175,22 @@ impl Fold {
         self.calls().iter().filter_map(|c| {
             if let Phase::Awaiting(action) = &c.phase { Some(action) } else { None }
         })
+    }
+
+    /// Returns whether a message started the run that replaces the decisions on pending actions,
+    /// where messages do.
+    pub(crate) fn run_supersedes(&self) -> bool {
+        let replaces = |w: &QueuedMessage| self.is_after_question(w);
+        match self.cause.as_ref().filter(|_| self.run.is_some()) {
+            Some(RunCause::UserRequest(_) | RunCause::Continue(Some(_))) => {
+                self.undelivered.as_ref().is_some_and(replaces)
+            }
+            Some(RunCause::Steer) => {
+                let mut steers = self.queue.of(QueueKind::Steering);
+                steers.any(|w| w.urgency >= Urgency::SkipPending && replaces(w))
+            }
+            _ => false,
+        }
     }
 
     /// Returns what starts the next run while no run is in progress. `holds` says that messages

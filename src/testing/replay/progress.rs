@@ -283,7 +283,10 @@ fn key(entry: &LogEntry) -> Option<(&'static str, &str)> {
         LogEntry::Opened { .. } | LogEntry::Settings { .. } | LogEntry::Handled { .. } => {
             return None;
         }
-        LogEntry::State { .. } | LogEntry::Emitted { .. } | LogEntry::Remembered { .. } => {
+        LogEntry::State { .. }
+        | LogEntry::Emitted { .. }
+        | LogEntry::Remembered { .. }
+        | LogEntry::Called { .. } => {
             return None;
         }
     })

@@ -43,7 +43,7 @@ pub(super) fn tools(log: &[LogEntry]) -> Vec<ToolSpec> {
                     .iter()
                     .for_each(|name| observed.entry(name.clone()).or_default().exists = true);
             }
-            LogEntry::Replied { message, .. } => {
+            LogEntry::Replied { message, .. } | LogEntry::Called { message, .. } => {
                 std::mem::take(&mut batch).record(&mut observed);
                 for call in message.as_assistant().into_iter().flat_map(AssistantMessage::calls) {
                     calls.insert(call.id.clone(), call.clone());

@@ -1,0 +1,336 @@
+//! [`Question`], what a pattern or a model asks the user, and which answers fit it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::ActionRequest;
+use crate::log::action::ExternalAction;
+use crate::log::input::{Decision, Provided};
+use crate::tool::ToolOutput;
+use crate::tool::schema::Schema;
+
+/// The kind of the action request of a question.
+const KIND: &str = "question";
+
+/// The name of the tool with which a model asks the user, and of the calls of a pattern that do.
+pub(crate) const ASK_USER: &str = "ask_user";
+
+/// Holds a question to the user and the form of its answer.
+///
+/// [`StepContext::question`](crate::StepContext::question) asks it from a pattern, the tool
+/// [`AskUser`](crate::tool::AskUser) from a model. Front ends read it from the pending action with
+/// [`ExternalAction::question`], show it, and answer with the value that
+/// [`Question::read`] makes of what the user typed.
+///
+/// ```
+/// use loopwright_core::pattern::Question;
+/// use serde_json::json;
+///
+/// let question = Question::choice("Which colour?", ["red", "blue"]);
+/// assert_eq!(question.read("2"), Ok(json!("blue")));
+/// assert_eq!(question.read("blue"), Ok(json!("blue")));
+/// assert!(question.read("green").unwrap_err().contains("red"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Question {
+    /// The text of the question.
+    pub question: String,
+    /// The form of the answer.
+    #[serde(flatten)]
+    pub form: AnswerForm,
+    /// Whether the model sees the question and its answer.
+    #[serde(skip)]
+    pub(crate) is_shown: bool,
+}
+
+/// Says which answers fit a question.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "form", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AnswerForm {
+    /// One of the options, as a string.
+    Choice {
+        /// The options, each of which differs from the others.
+        options: Vec<String>,
+    },
+    /// Any number of the options, as an array of strings.
+    Several {
+        /// The options, each of which differs from the others.
+        options: Vec<String>,
+    },
+    /// A text, as a string.
+    Text,
+    /// A JSON value that fits the schema.
+    Json {
+        /// The JSON Schema.
+        schema: Value,
+    },
+    /// A text that is not shown, such as a password, as a string.
+    Secret,
+}
+
+impl Question {
+    fn new(question: impl Into<String>, form: AnswerForm) -> Self {
+        Question { question: question.into(), form, is_shown: false }
+    }
+
+    /// Asks for one of the options. The answer is a string.
+    pub fn choice<S: Into<String>>(
+        question: impl Into<String>,
+        options: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let options = options.into_iter().map(Into::into).collect();
+        Self::new(question, AnswerForm::Choice { options })
+    }
+
+    /// Asks for any number of the options, none included. The answer is an array of strings.
+    pub fn several<S: Into<String>>(
+        question: impl Into<String>,
+        options: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let options = options.into_iter().map(Into::into).collect();
+        Self::new(question, AnswerForm::Several { options })
+    }
+
+    /// Asks for a text. The answer is a string.
+    pub fn text(question: impl Into<String>) -> Self {
+        Self::new(question, AnswerForm::Text)
+    }
+
+    /// Asks for a value of this type. The answer is JSON that fits its schema. It needs the feature
+    /// `schema`, as answers could not be checked without it.
+    pub fn json<T: JsonSchema>(question: impl Into<String>) -> Self {
+        let schema = schemars::schema_for!(T).to_value();
+        Self::new(question, AnswerForm::Json { schema })
+    }
+
+    /// Asks for a text that is not to be shown, such as a password. The answer is a string.
+    ///
+    /// It is left out of events, of the conversation and of what models see. The session's log
+    /// contains it, since it must survive a restart: the store must be as safe as the secret
+    /// requires.
+    pub fn secret(question: impl Into<String>) -> Self {
+        Self::new(question, AnswerForm::Secret)
+    }
+
+    /// Shows the question and its answer to the model. By default the model sees neither.
+    pub fn shown(mut self) -> Self {
+        self.is_shown = true;
+        self
+    }
+
+    /// Returns the answer that a text stands for: an option or its number, counted from 1; options
+    /// or numbers that are separated by commas; the text itself; or JSON.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence for the user that says which answers fit.
+    pub fn read(&self, text: &str) -> Result<Value, String> {
+        let option = |options: &[String], text: &str| {
+            let text = text.trim();
+            let by_number = || options.get(text.parse::<usize>().ok()?.checked_sub(1)?);
+            let found = options.iter().find(|option| **option == *text).or_else(by_number);
+            found.cloned().map(Value::String).ok_or_else(|| not_an_option(text, options))
+        };
+        let value = match &self.form {
+            AnswerForm::Choice { options } => option(options, text)?,
+            AnswerForm::Several { options } => {
+                // An option may contain a comma.
+                let is_one = options.iter().any(|option| *option == text.trim());
+                let parts = if is_one { vec![text] } else { text.split(',').collect() };
+                let parts = parts.into_iter().filter(|part| !part.trim().is_empty());
+                Value::Array(parts.map(|part| option(options, part)).collect::<Result<_, _>>()?)
+            }
+            AnswerForm::Text | AnswerForm::Secret => Value::String(text.to_owned()),
+            AnswerForm::Json { .. } => {
+                serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?
+            }
+        };
+        self.check(value)
+    }
+
+    /// Returns the answer if it fits the question.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence for the user that says which answers fit.
+    pub fn check(&self, mut answer: Value) -> Result<Value, String> {
+        match (&self.form, &mut answer) {
+            (AnswerForm::Choice { options }, Value::String(chosen)) => {
+                check_option(chosen, options)?;
+            }
+            (AnswerForm::Several { options }, Value::Array(chosen)) => {
+                for (at, option) in chosen.iter().enumerate() {
+                    let text = option.as_str().ok_or("each chosen option must be a string")?;
+                    check_option(text, options)?;
+                    if chosen[..at].contains(option) {
+                        return Err(format!("`{text}` is chosen twice"));
+                    }
+                }
+            }
+            (AnswerForm::Text | AnswerForm::Secret, Value::String(_)) => {}
+            (AnswerForm::Json { schema }, value) => Schema::compile_output(schema)?.check(value)?,
+            (AnswerForm::Several { .. }, _) => {
+                return Err("the answer must be an array of the chosen options".into());
+            }
+            _ => return Err("the answer must be a string".into()),
+        }
+        Ok(answer)
+    }
+
+    /// Checks that the question can be asked.
+    pub(crate) fn check_form(&self) -> Result<(), String> {
+        match &self.form {
+            AnswerForm::Choice { options } | AnswerForm::Several { options } => {
+                if options.is_empty() {
+                    return Err("it has no options".into());
+                }
+                let twice = |(at, option): &(usize, &String)| options[..*at].contains(option);
+                match options.iter().enumerate().find(twice) {
+                    Some((_, option)) => Err(format!("it has the option `{option}` twice")),
+                    None => Ok(()),
+                }
+            }
+            AnswerForm::Json { schema } => Schema::compile_output(schema).map(drop),
+            AnswerForm::Text | AnswerForm::Secret => Ok(()),
+        }
+    }
+
+    /// Returns whether the answer must not be shown.
+    pub fn is_secret(&self) -> bool {
+        self.form == AnswerForm::Secret
+    }
+
+    /// Returns the request of the pending action.
+    pub(crate) fn action_request(&self) -> ActionRequest {
+        ActionRequest::new(KIND, serde_json::to_value(self).unwrap_or_default())
+    }
+
+    /// Returns the question of an action request, if it is one.
+    pub(crate) fn of(request: &ActionRequest) -> Option<Self> {
+        if request.kind != KIND {
+            return None;
+        }
+        Question::deserialize(&request.data).ok()
+    }
+
+    /// Returns the result of the call that asked, which contains the answer for the model and for
+    /// front ends.
+    fn output(&self, answer: &Value) -> ToolOutput {
+        let text = match answer {
+            _ if self.is_secret() => return ToolOutput::text("The user has answered."),
+            Value::String(text) => text.clone(),
+            Value::Array(chosen) if matches!(self.form, AnswerForm::Several { .. }) => {
+                let chosen: Vec<&str> = chosen.iter().filter_map(Value::as_str).collect();
+                if chosen.is_empty() { "None of them.".into() } else { chosen.join(", ") }
+            }
+            other => other.to_string(),
+        };
+        ToolOutput::text(text)
+    }
+}
+
+fn check_option(chosen: &str, options: &[String]) -> Result<(), String> {
+    if options.iter().any(|option| *option == *chosen) {
+        Ok(())
+    } else {
+        Err(not_an_option(chosen, options))
+    }
+}
+
+fn not_an_option(chosen: &str, options: &[String]) -> String {
+    format!("`{}` is not one of the options: {}", chosen.trim(), options.join(", "))
+}
+
+impl ExternalAction {
+    /// Returns the question that the action asks, or `None` if it is not a question.
+    pub fn question(&self) -> Option<Question> {
+        Question::of(self.request.as_ref()?)
+    }
+
+    /// Returns the result of the call if the decision answers its question: no tool runs then.
+    pub(crate) fn answered_by(&self, decision: &Decision) -> Option<ToolOutput> {
+        match decision {
+            Decision::Provide(Provided::Input(answer)) => Some(self.question()?.output(answer)),
+            _ => None,
+        }
+    }
+
+    /// Returns the decision as events show it: without the answer to a secret question.
+    pub(crate) fn shown(&self, decision: &std::sync::Arc<Decision>) -> std::sync::Arc<Decision> {
+        let is_answer = matches!(&**decision, Decision::Provide(Provided::Input(_)));
+        if is_answer && self.question().is_some_and(|question| question.is_secret()) {
+            return Decision::Provide(Provided::Input(Value::Null)).into();
+        }
+        decision.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_answer_must_fit_the_form() {
+        let (choice, several) =
+            (Question::choice("?", ["a", "b, c"]), Question::several("?", ["a", "b, c"]));
+        for (question, answer, fits) in [
+            (&choice, json!("a"), true),
+            (&choice, json!("d"), false),
+            (&choice, json!(["a"]), false),
+            (&several, json!(["a", "b, c"]), true),
+            (&several, json!([]), true),
+            (&several, json!(["a", "a"]), false),
+            (&several, json!([1]), false),
+            (&several, json!("a"), false),
+            (&Question::text("?"), json!("x"), true),
+            (&Question::text("?"), json!(1), false),
+            (&Question::secret("?"), json!("x"), true),
+            (&Question::secret("?"), json!(null), false),
+        ] {
+            assert_eq!(question.check(answer.clone()).is_ok(), fits, "{question:?} {answer}");
+        }
+    }
+
+    #[test]
+    fn texts_are_read_as_options_numbers_and_lists() {
+        let several = Question::several("?", ["a", "b, c"]);
+        assert_eq!(several.read(" 2, a "), Ok(json!(["b, c", "a"])));
+        assert_eq!(several.read("b, c"), Ok(json!(["b, c"])));
+        assert_eq!(several.read(""), Ok(json!([])));
+        let why = several.read("3").unwrap_err();
+        assert_eq!(why, "`3` is not one of the options: a, b, c");
+        assert_eq!(Question::text("?").read(" x "), Ok(json!(" x ")));
+        // An option that is a number is not counted.
+        assert_eq!(Question::choice("?", ["2", "1"]).read("1"), Ok(json!("1")));
+    }
+
+    #[test]
+    #[cfg(feature = "schema")]
+    fn json_fits_its_schema() {
+        let question = Question::json::<std::collections::BTreeMap<String, u32>>("?");
+        assert_eq!(question.read("{\"a\": 1}"), Ok(json!({"a": 1})));
+        assert!(question.read("{\"a\": -1}").unwrap_err().contains("/a"));
+        assert!(question.read("{").unwrap_err().starts_with("it is not JSON"));
+    }
+
+    #[test]
+    fn a_question_without_options_cannot_be_asked() {
+        assert!(Question::choice("?", ["a"; 2]).check_form().unwrap_err().contains("twice"));
+        assert!(Question::several::<&str>("?", []).check_form().is_err());
+        assert_eq!(Question::choice("?", ["a", "b"]).check_form(), Ok(()));
+    }
+
+    #[test]
+    fn it_is_read_back_from_its_action() {
+        for question in [Question::choice("?", ["a"]), Question::text("?"), Question::secret("?")] {
+            let action = ExternalAction::new("c", ASK_USER, json!({}), "d");
+            let request = std::sync::Arc::new(question.action_request());
+            assert_eq!(action.request(request).question(), Some(question));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Calls that a pattern makes, and its questions to the user.
+
+use crate::error::StepError;
+use crate::log::question::Question;
+use crate::message::ToolResult;
+use crate::pattern::step::StepContext;
+use crate::session::pattern_calls::{self, Asked, Call};
+
+impl StepContext<'_> {
+    /// Makes a call and returns its result, or `None` if it waits for a decision: then the step
+    /// must end with [`StepEnd::AwaitingAction`](crate::StepEnd::AwaitingAction).
+    ///
+    /// The call is one like those of a model: the tool need not be offered to the model, the
+    /// arguments are validated, hooks see it, and it may need approval, fail or suspend. The engine
+    /// adds a message with the call to the conversation, followed by its result.
+    ///
+    /// A call with a key ([`Call::key`]) is made once for a request of the user: when the pattern
+    /// is entered again, its result is returned, whatever the arguments are. A call that was
+    /// skipped or aborted before it started has not been made. A steer that arrives while the call
+    /// waits or has not started skips it; the status of the result says so.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::BatchOpen`] while other calls have no result, with
+    /// [`StepError::KeyTaken`] if the key is that of a call of another tool, and with
+    /// [`StepError::NotJson`] if the arguments cannot be written as JSON. A tool that fails or does
+    /// not exist is a result, not an error.
+    ///
+    /// ```
+    /// use loopwright_core::message::UserMessage;
+    /// use loopwright_core::pattern::Call;
+    /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+    /// use serde_json::json;
+    ///
+    /// /// Searches before it asks the model.
+    /// struct SearchFirst;
+    ///
+    /// #[async_trait::async_trait]
+    /// impl BehaviorPattern for SearchFirst {
+    ///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+    ///         step.take_input().await?;
+    ///         let query = step.user_request().map(|message| message.text());
+    ///         let search = Call::new("search", json!({"query": query})).key("search");
+    ///         if step.call(search).await?.is_none() {
+    ///             return Ok(StepEnd::AwaitingAction);
+    ///         }
+    ///         step.ask().await?.finish()
+    ///     }
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # use loopwright_core::testing::{Harness, Script, TestTool};
+    /// let tool = TestTool::new("search").answers("3 hits");
+    /// let replies = [Script::text("There are three.")];
+    /// let harness = Harness::new(SearchFirst, replies, |agent| agent.tool(tool)).await;
+    /// assert_eq!(harness.handle.prompt("How many?").await.unwrap().text, "There are three.");
+    /// # }
+    /// ```
+    pub async fn call(&mut self, call: Call) -> Result<Option<ToolResult>, StepError> {
+        Ok(self.call_all([call]).await?.and_then(|results| results.into_iter().next()))
+    }
+
+    /// Makes calls in one batch, at the same time if their tools allow it, and returns their
+    /// results in the order of the calls, or `None` if some wait for decisions. Otherwise like
+    /// [`StepContext::call`].
+    pub async fn call_all(
+        &mut self,
+        calls: impl IntoIterator<Item = Call>,
+    ) -> Result<Option<Vec<ToolResult>>, StepError> {
+        pattern_calls::run(self.session, calls.into_iter().collect()).await
+    }
+
+    /// Asks the user, and returns the answer once it is there. While it waits, the step must end
+    /// with [`StepEnd::AwaitingAction`](crate::StepEnd::AwaitingAction).
+    ///
+    /// The question is a pending action: it can be answered from another process, days later. An
+    /// answer is checked against the form of the question before it is accepted. When it has been,
+    /// the pattern is entered again from its top, and this method returns the answer: the key finds
+    /// it, within the request of the user. The model sees neither the question nor the answer,
+    /// unless the question is [`shown`](Question::shown).
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::BatchOpen`] while calls have no result, with
+    /// [`StepError::KeyTaken`] if the key is that of a call, and with [`StepError::Question`] if
+    /// the question has no options, or one of them twice, or an unusable schema.
+    ///
+    /// ```
+    /// use loopwright_core::pattern::{Asked, Question};
+    /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+    ///
+    /// struct Painter;
+    ///
+    /// #[async_trait::async_trait]
+    /// impl BehaviorPattern for Painter {
+    ///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+    ///         step.take_input().await?;
+    ///         let question = Question::choice("Which colour?", ["red", "blue"]);
+    ///         match step.question("colour", question).await? {
+    ///             Asked::Answered(colour) => step.emit("colour", colour).await?,
+    ///             Asked::Waiting => return Ok(StepEnd::AwaitingAction),
+    ///             // The user declined, or wrote something else.
+    ///             _ => {}
+    ///         }
+    ///         step.ask().await?.finish()
+    ///     }
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # use loopwright_core::event::{Decision, Provided, RunStatus};
+    /// # use loopwright_core::testing::{Harness, Script};
+    /// let harness = Harness::new(Painter, [Script::text("Done.")], |agent| agent).await;
+    /// assert_eq!(harness.handle.prompt("Paint.").await.unwrap().end, RunStatus::AwaitingAction);
+    /// let action = &harness.pending().await[0];
+    /// let answer = action.question().unwrap().read("blue").unwrap();
+    /// let decision = Decision::Provide(Provided::Input(answer));
+    /// harness.handle.resolve(&*action.call, action.digest.clone(), decision).await.unwrap();
+    /// # harness.handle.wait_for_idle().await;
+    /// # assert_eq!(harness.model.requests().len(), 1);
+    /// # }
+    /// ```
+    pub async fn question(&mut self, key: &str, question: Question) -> Result<Asked, StepError> {
+        pattern_calls::ask_user(self.session, key.into(), question).await
+    }
+}

@@ -1,0 +1,179 @@
+//! Calls that a pattern makes itself, and its questions to the user.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::{Failure, StepError};
+use crate::log::calls::KeyedResult;
+use crate::log::entry::LogEntry;
+use crate::log::input::{Decision, Provided};
+use crate::log::question::{ASK_USER, Question};
+use crate::message::{
+    AssistantMessage, CallId, ContentPart, Message, StopReason, ToolCall, ToolResult,
+};
+use crate::session::Session;
+use crate::session::batch;
+use crate::tool::toolbox::digest;
+
+/// The model of the messages that contain a pattern's calls.
+const MODEL: &str = "pattern";
+
+/// Describes a tool call that a pattern makes; see
+/// [`StepContext::call`](crate::StepContext::call).
+#[derive(Debug, Clone)]
+#[must_use = "the call is made by `StepContext::call`"]
+pub struct Call {
+    name: Arc<str>,
+    arguments: Result<Value, Failure>,
+    key: Option<Arc<str>>,
+    is_hidden: bool,
+}
+
+impl Call {
+    /// Calls the tool of this name with arguments that are a JSON object.
+    pub fn new(tool: impl Into<Arc<str>>, arguments: impl Serialize) -> Self {
+        let arguments = serde_json::to_value(arguments).map_err(Failure::of);
+        Call { name: tool.into(), arguments, key: None, is_hidden: false }
+    }
+
+    /// Names the call within the request of the user: a call with this key is made once.
+    pub fn key(mut self, key: impl Into<Arc<str>>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Leaves the call and its result out of what models see. Calls that are made together are
+    /// hidden together: one hidden call hides them all.
+    pub fn hidden(mut self) -> Self {
+        self.is_hidden = true;
+        self
+    }
+}
+
+/// Says how a question to the user stands.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Asked {
+    /// The user answered. The value fits the question.
+    Answered(Value),
+    /// The user declined to answer, for this reason, which may be empty.
+    Declined(String),
+    /// The user sent another message instead of an answer.
+    Superseded,
+    /// The question waits. The step must end with
+    /// [`StepEnd::AwaitingAction`](crate::StepEnd::AwaitingAction).
+    Waiting,
+}
+
+impl Asked {
+    /// Returns how the question stands whose call has this result.
+    fn of(recorded: &KeyedResult) -> Self {
+        match recorded.decision.as_deref() {
+            Some(Decision::Provide(Provided::Input(answer))) => Asked::Answered(answer.clone()),
+            Some(Decision::Deny(why)) => Asked::Declined(why.clone()),
+            _ => Asked::Superseded,
+        }
+    }
+}
+
+/// Makes the calls in one batch and returns their results in the same order, or `None` if some wait
+/// for decisions. Calls whose keys have results are not made again.
+pub(crate) async fn run(
+    session: &mut Session,
+    calls: Vec<Call>,
+) -> Result<Option<Vec<ToolResult>>, StepError> {
+    session.receive_all().await?;
+    session.check_batch_closed()?;
+    let mut results = Vec::with_capacity(calls.len());
+    let (mut keys, mut new, mut hidden) = (BTreeMap::new(), Vec::new(), false);
+    for call in calls {
+        let Call { name, arguments, key, is_hidden } = call;
+        let arguments = arguments.map_err(StepError::NotJson)?;
+        if key.is_some() && keys.values().any(|other| Some(other) == key.as_ref()) {
+            return Err(StepError::KeyTaken { key: key.unwrap_or_default(), by: name });
+        }
+        if let Some(recorded) = recorded(session, key.as_ref(), &name)? {
+            results.push(Err(recorded.result.clone()));
+            continue;
+        }
+        let taken: Vec<CallId> = new.iter().map(|call: &ToolCall| call.id.clone()).collect();
+        let id = session.journal.fold.unique_call_id(&name, &taken);
+        keys.extend(key.map(|key| (id.clone(), key)));
+        results.push(Ok(id.clone()));
+        hidden |= is_hidden;
+        new.push(ToolCall::new(id, name, arguments.to_string()));
+    }
+    if !new.is_empty() {
+        let message = message(session, new);
+        session.journal.commit(LogEntry::Called { message, keys, hidden }).await?;
+        if batch::run(session, None).await?.awaits_user() {
+            return Ok(None);
+        }
+    }
+    let history = &session.journal.fold.history;
+    let result = |call: Result<CallId, Arc<Message>>| match call {
+        Ok(id) => {
+            let mut results = history.iter().rev().filter_map(|m| m.as_tool_result());
+            results.find(|result| result.call == id).cloned()
+        }
+        Err(recorded) => recorded.as_tool_result().cloned(),
+    };
+    Ok(results.into_iter().map(result).collect())
+}
+
+/// Asks the user, unless a question with this key has been asked for this request.
+pub(crate) async fn ask_user(
+    session: &mut Session,
+    key: Arc<str>,
+    question: Question,
+) -> Result<Asked, StepError> {
+    session.receive_all().await?;
+    session.check_batch_closed()?;
+    if let Some(recorded) = recorded(session, Some(&key), ASK_USER)? {
+        return Ok(Asked::of(recorded));
+    }
+    question.check_form().map_err(StepError::Question)?;
+    let name: Arc<str> = ASK_USER.into();
+    let request = question.action_request();
+    let arguments = Arc::new(request.data.clone());
+    let call = session.journal.fold.unique_call_id(&name, &[]);
+    let message =
+        message(session, vec![ToolCall::new(call.clone(), name.clone(), arguments.to_string())]);
+    let digest = digest(&name, &arguments, Some(&request));
+    let time = session.config.environment.now();
+    let keys = BTreeMap::from([(call.clone(), key)]);
+    let hidden = !question.is_shown;
+    // One append: a question that is in the log waits for its answer.
+    session.journal.stage(LogEntry::Called { message, keys, hidden });
+    let request = Some(Arc::new(request));
+    session.journal.stage(LogEntry::CallAwaiting { call, name, arguments, digest, request, time });
+    session.journal.flush().await?;
+    batch::announce(session, &[]).await?;
+    Ok(Asked::Waiting)
+}
+
+/// Returns the result that is recorded under this key, if there is one.
+fn recorded<'a>(
+    session: &'a Session,
+    key: Option<&Arc<str>>,
+    tool: &str,
+) -> Result<Option<&'a KeyedResult>, StepError> {
+    let Some(key) = key else { return Ok(None) };
+    let recorded = session.journal.fold.keyed_results.get(key);
+    match recorded.and_then(|recorded| recorded.result.as_tool_result()) {
+        Some(result) if *result.name != *tool => {
+            Err(StepError::KeyTaken { key: key.clone(), by: result.name.clone() })
+        }
+        _ => Ok(recorded),
+    }
+}
+
+/// Builds the message that contains a pattern's calls.
+fn message(session: &mut Session, calls: Vec<ToolCall>) -> Arc<Message> {
+    let mut message = AssistantMessage::new(calls.into_iter().map(ContentPart::ToolCall).collect());
+    (message.stop, message.model) = (StopReason::ToolCalls, MODEL.into());
+    session.journal.message(message)
+}
