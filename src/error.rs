@@ -90,17 +90,21 @@ pub enum StepError {
     /// decision.
     #[error("the pattern ended its step `AwaitingAction`, but no call waits for a decision")]
     NothingPending,
-    /// The pattern gave a key to two calls, or to a call and a question. Keys are unique within a
-    /// request of the user.
-    #[error(
-        "the key `{key}` is taken by a call of `{by}`: give each call and question its own key"
-    )]
+    /// The pattern gave a key to two calls, to a call and a question, or to two requests that it
+    /// sends together. Keys are unique within a request of the user.
+    #[error("the key `{key}` is taken by {by}: give each call, question and request its own key")]
     KeyTaken {
         /// The key.
         key: Arc<str>,
-        /// The tool of the other call.
+        /// What has the key.
         by: Arc<str>,
     },
+    /// A request that is not detached has a key, or is one of several.
+    #[error(
+        "only detached requests can have a key or be sent together: build them with \
+         `Ask::detached`"
+    )]
+    NotDetached,
     /// The question cannot be asked.
     #[error("the question cannot be asked: {0}")]
     Question(String),

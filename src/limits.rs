@@ -46,6 +46,9 @@ pub struct Limits {
     pub reply_bytes: usize,
     /// The number of calls of a batch that run at the same time; 8 by default.
     pub parallel_calls: usize,
+    /// The number of requests of [`StepContext::ask_all`](crate::StepContext::ask_all) that are in
+    /// progress at the same time; 16 by default.
+    pub parallel_requests: usize,
     /// How often an answer that does not fit the output schema is sent back; 2 by default.
     pub output_retries: u32,
 }
@@ -61,6 +64,7 @@ impl Default for Limits {
             tool_result_bytes: 64 * 1024,
             reply_bytes: 16 * 1024 * 1024,
             parallel_calls: 8,
+            parallel_requests: 16,
             output_retries: 2,
         }
     }
@@ -112,6 +116,13 @@ impl Limits {
     /// Sets how many calls of a batch run at the same time, at least one.
     pub fn parallel_calls(mut self, calls: usize) -> Self {
         self.parallel_calls = calls.max(1);
+        self
+    }
+
+    /// Sets how many requests of [`StepContext::ask_all`](crate::StepContext::ask_all) are in
+    /// progress at the same time, at least one.
+    pub fn parallel_requests(mut self, requests: usize) -> Self {
+        self.parallel_requests = requests.max(1);
         self
     }
 

@@ -191,6 +191,9 @@ pub struct ChatRequest {
     pub max_tokens: Option<u32>,
     /// The sampling temperature.
     pub temperature: Option<f32>,
+    /// Texts before which the model must stop; empty for none. A provider whose API has none must
+    /// fail instead of leaving them out.
+    pub stop: Vec<String>,
     /// The session's id, for providers that cache or trace by it.
     pub session: Arc<str>,
     /// The message that last replaced others, if the conversation was compacted. Replies with a

@@ -6,6 +6,7 @@
 //! progress, [`CompactionState`] the state of compactions.
 
 pub(crate) mod ask;
+pub(crate) mod ask_all;
 pub(crate) mod batch;
 pub(crate) mod budget;
 pub(crate) mod close;

@@ -345,6 +345,8 @@ impl Source<'_> {
             13 => LogEntry::Detached {
                 message: self.message(|source| source.reply().into()),
                 cost: self.maybe(|source| source.one_of(&COSTS)),
+                key: self.maybe(|source| source.one_of(&TEXTS).into()),
+                asked: self.maybe(|source| source.one_of(&TEXTS).into()),
             },
             14 => self.compacted(),
             15 => LogEntry::Remembered { message: self.message(Self::user) },

@@ -26,6 +26,9 @@ pub trait WireFormat: Clone + Send + Sync + 'static {
     const PROVIDER: &'static str;
     /// Holds that provider's base URL.
     const BASE_URL: &'static str;
+    /// Says whether requests of this format can contain texts before which the model stops. A
+    /// request with such texts fails otherwise.
+    const STOPS: bool = true;
     /// Lists the headers of each request besides the key and the content type.
     const HEADERS: &'static [(&'static str, &'static str)] = &[];
 

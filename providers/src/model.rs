@@ -3,9 +3,9 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use futures::stream::{BoxStream, StreamExt};
+use futures::stream::{self, BoxStream, StreamExt};
 use loopwright_core::ChatModel;
-use loopwright_core::model::{ChatRequest, ModelEvent, ModelInfo};
+use loopwright_core::model::{ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo};
 
 use crate::anthropic::Messages;
 use crate::codec::{Settings, WireFormat};
@@ -80,6 +80,11 @@ impl<F: WireFormat> ChatModel for Model<F> {
     }
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
+        if !F::STOPS && !request.stop.is_empty() {
+            let why = "the API of this model cannot stop at given texts: leave out `stop`";
+            let error = ModelError::new(ModelErrorKind::InvalidRequest, why);
+            return stream::iter([ModelEvent::Error(error)]).boxed();
+        }
         let body = F::encode(&request, &self.settings);
         let decoder = F::decoder(self.target.endpoint.clone());
         let signs = F::signs(&request, &self.settings);

@@ -26,6 +26,7 @@ impl WireFormat for Responses {
 
     const PROVIDER: &'static str = "openai";
     const BASE_URL: &'static str = "https://api.openai.com/v1";
+    const STOPS: bool = false;
 
     fn profile(host: &str, model: &str) -> Profile {
         Profile::of(host, model)

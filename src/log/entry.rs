@@ -129,6 +129,13 @@ pub enum LogEntry {
         /// The cost of the request in US dollars, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<f64>,
+        /// The pattern's key of the request. Within a request of the user, the reply is found under
+        /// it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<Arc<str>>,
+        /// A digest of the request, if it has a key. Another request under the key is sent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        asked: Option<Arc<str>>,
     },
     /// The pattern makes calls: a message that contains them was added to the conversation.
     Called {

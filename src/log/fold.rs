@@ -71,8 +71,12 @@ impl Fold {
                 self.open_turn(emit);
             }
             LogEntry::Replied { message, cost } => self.reply(message, *cost, emit),
-            LogEntry::Detached { message, cost } => {
+            LogEntry::Detached { message, cost, key, asked } => {
                 self.note(message);
+                if let (Some(key), Some(asked)) = (key, asked) {
+                    let recorded = (asked.clone(), message.clone());
+                    self.keyed_replies.insert(key.clone(), recorded);
+                }
                 self.spent.detached += 1;
                 self.spend(message, *cost);
             }
@@ -348,6 +352,7 @@ impl Fold {
         if request {
             self.state.retain(|(scope, _), _| *scope != StateScope::Request);
             self.keyed_results.clear();
+            self.keyed_replies.clear();
         }
     }
 

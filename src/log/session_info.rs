@@ -112,7 +112,7 @@ impl SessionInfo {
                     .take(MAX_TITLE_CHARS)
                     .collect();
             }
-            LogEntry::Replied { message, cost } | LogEntry::Detached { message, cost } => {
+            LogEntry::Replied { message, cost } | LogEntry::Detached { message, cost, .. } => {
                 if let Some(reply) = message.as_assistant() {
                     self.usage += reply.usage;
                 }

@@ -20,6 +20,7 @@ use crate::model::ThinkingLevel;
 use crate::pattern::context::AgentContext;
 use crate::session::Session;
 use crate::session::ask::Ask;
+use crate::session::ask_all;
 use crate::session::batch::{self, BatchOutcome};
 use crate::session::reply::Reply;
 use crate::session::request;
@@ -163,7 +164,60 @@ impl StepContext<'_> {
     /// with, except after a restart: if the conversation then ends with the reply to the same
     /// request, that reply is returned.
     pub async fn ask_with(&mut self, ask: Ask) -> Result<Reply, StepError> {
+        if ask.detached {
+            let mut replies = ask_all::ask_all(self.session, vec![ask]).await?;
+            return Ok(replies.pop().unwrap_or(Reply::empty(None)));
+        }
         request::send(self.session, ask).await
+    }
+
+    /// Sends detached requests at the same time, and returns their replies in the order of the
+    /// requests.
+    ///
+    /// At most [`Limits::parallel_requests`](crate::agent::Limits::parallel_requests) are in
+    /// progress at once. The turns of all are reserved before the first is sent. Each reply is
+    /// logged when it arrives; with [`Ask::key`] only the missing ones are requested after a crash.
+    /// An error of a model is part of its reply. A steer with
+    /// [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) ends the wait: requests that are
+    /// not complete then have a reply that was interrupted.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::NotDetached`] if a request is not detached, with
+    /// [`StepError::KeyTaken`] if two have the same key, with [`StepError::Limit`] if a budget
+    /// does not suffice, and as [`StepContext::ask`] does.
+    ///
+    /// ```
+    /// use loopwright_core::message::UserMessage;
+    /// use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
+    ///
+    /// /// Answers with the shortest of three replies.
+    /// struct Shortest;
+    ///
+    /// #[async_trait::async_trait]
+    /// impl BehaviorPattern for Shortest {
+    ///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+    ///         step.take_input().await?;
+    ///         let sample = |n| Ask::detached().key(format!("sample-{n}")).temperature(0.9);
+    ///         let replies = step.ask_all((0..3).map(sample)).await?;
+    ///         let texts = replies.iter().map(|reply| reply.text());
+    ///         let shortest = texts.min_by_key(String::len).unwrap_or_default();
+    ///         let hint = UserMessage::from(format!("Answer with: {shortest}"));
+    ///         step.ask_with(Ask::new().also(hint)).await?.finish()
+    ///     }
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # use loopwright_core::testing::{Harness, Script};
+    /// # let replies = ["four", "two", "three", "two"].map(Script::text);
+    /// # let harness = Harness::new(Shortest, replies, |agent| agent).await;
+    /// # assert_eq!(harness.handle.prompt("?").await.unwrap().text, "two");
+    /// # }
+    /// ```
+    pub async fn ask_all(
+        &mut self,
+        asks: impl IntoIterator<Item = Ask>,
+    ) -> Result<Vec<Reply>, StepError> {
+        ask_all::ask_all(self.session, asks.into_iter().collect()).await
     }
 
     /// Runs the calls of the reply: each is validated, approved if necessary, run, and gets its

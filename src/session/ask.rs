@@ -32,6 +32,10 @@ pub struct Ask {
     pub(crate) tools: Option<Vec<String>>,
     pub(crate) tool_choice: ToolChoice,
     pub(crate) thinking: Option<ThinkingLevel>,
+    pub(crate) temperature: Option<f32>,
+    pub(crate) max_tokens: Option<u32>,
+    pub(crate) stop: Vec<String>,
+    pub(crate) key: Option<Arc<str>>,
     pub(crate) output: Option<Arc<OutputSchema>>,
     pub(crate) detached: bool,
     pub(crate) hooks: HookLayers,
@@ -94,6 +98,44 @@ impl Ask {
         self
     }
 
+    /// Sets the sampling temperature. Models that accept none ignore it.
+    pub fn temperature(mut self, temperature: f32) -> Self {
+        self.temperature = Some(temperature);
+        self
+    }
+
+    /// Sets the maximum number of output tokens.
+    pub fn max_tokens(mut self, tokens: u32) -> Self {
+        self.max_tokens = Some(tokens);
+        self
+    }
+
+    /// Stops the reply before any of these texts. The request fails if the model's API cannot do
+    /// that.
+    pub fn stop<S: Into<String>>(mut self, texts: impl IntoIterator<Item = S>) -> Self {
+        self.stop = texts.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Names a detached request within the request of the user. If the log has a reply under this
+    /// key to the same request (the same model, messages, tools and options), that reply is
+    /// returned and nothing is sent, so that a crash or a re-entry pays for nothing twice.
+    pub fn key(mut self, key: impl Into<Arc<str>>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Takes the model, prompt, tools, hooks and thinking level of a profile, where it has them.
+    pub fn profile(mut self, profile: &Profile) -> Self {
+        let Profile { model, system, tools, thinking, hooks } = profile.clone();
+        self.model = model.or(self.model);
+        self.system = system.or(self.system);
+        self.tools = tools.or(self.tools);
+        self.thinking = thinking.or(self.thinking);
+        self.hooks = self.hooks.and(&hooks);
+        self
+    }
+
     /// Asks for JSON that fits `T`. The pattern reads it with
     /// [`Reply::output`](crate::Reply::output).
     pub fn output<T: JsonSchema>(mut self) -> Self {
@@ -120,6 +162,65 @@ impl Ask {
     /// Estimates the tokens that the request adds to the conversation.
     pub(crate) fn tokens(&self) -> u64 {
         self.also.iter().map(|body| unsaved(body).tokens()).sum()
+    }
+}
+
+/// Holds a model, a system prompt, tools, hooks and a thinking level, for requests of one role: a
+/// planner, a critic, a speaker. What it leaves open is the agent's.
+///
+/// ```
+/// use loopwright_core::Ask;
+/// use loopwright_core::model::ThinkingLevel;
+/// use loopwright_core::pattern::Profile;
+///
+/// let critic = Profile::new().model("critic").system("You judge drafts.");
+/// let ask = Ask::detached().profile(&critic.thinking(ThinkingLevel::High)).key("verdict");
+/// # let _ = ask;
+/// ```
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct Profile {
+    pub(crate) model: Option<String>,
+    pub(crate) system: Option<Arc<str>>,
+    pub(crate) tools: Option<Vec<String>>,
+    pub(crate) thinking: Option<ThinkingLevel>,
+    pub(crate) hooks: HookLayers,
+}
+
+impl Profile {
+    /// Leaves everything to the agent.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the model that the agent was given under this name.
+    pub fn model(mut self, name: impl Into<String>) -> Self {
+        self.model = Some(name.into());
+        self
+    }
+
+    /// Sets the system prompt.
+    pub fn system(mut self, prompt: impl Into<Arc<str>>) -> Self {
+        self.system = Some(prompt.into());
+        self
+    }
+
+    /// Offers only the tools of these names.
+    pub fn tools<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.tools = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Sets how much the model thinks.
+    pub fn thinking(mut self, level: ThinkingLevel) -> Self {
+        self.thinking = Some(level);
+        self
+    }
+
+    /// Adds a hook, after those of the agent.
+    pub fn hook(mut self, hook: impl Hooks + 'static) -> Self {
+        self.hooks.push(Arc::new(hook));
+        self
     }
 }
 

@@ -1,14 +1,20 @@
-//! Detached requests: their reply stays out of the conversation.
+//! Detached requests: their replies stay out of the conversation.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::error::{MemoryError, ModelError};
+use futures_util::stream::{BoxStream, SelectAll};
+use futures_util::{StreamExt, stream};
+
+use crate::error::{MemoryError, ModelError, StepError};
 use crate::log::entry::LogEntry;
-use crate::message::{AssistantMessage, Message, StopReason};
+use crate::message::{AssistantMessage, Message, MessageId, StopReason};
 use crate::model::assemble::Assembler;
-use crate::model::{ChatModel, ChatRequest, ModelEvent};
+use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo};
 use crate::session::Session;
-use crate::session::stream;
+use crate::session::budget;
+use crate::session::reply::Reply;
+use crate::session::stream::{ReplySize, Streamed, follow, read, take_event};
 
 /// The outcome of a detached request.
 pub(crate) struct DetachedReply {
@@ -20,28 +26,149 @@ pub(crate) struct DetachedReply {
     pub(crate) error: Option<ModelError>,
 }
 
+/// The reply of a detached request as far as it has streamed.
+struct Partial {
+    id: MessageId,
+    model: Arc<ModelInfo>,
+    assembler: Assembler,
+}
+
+impl Partial {
+    fn new(session: &mut Session, model: &dyn ChatModel) -> Self {
+        let id = session.journal.next_message_id();
+        Partial { id, model: Arc::new(model.info().clone()), assembler: Assembler::default() }
+    }
+
+    fn take(&mut self, event: ModelEvent) -> Result<(), ModelError> {
+        match event {
+            ModelEvent::AnsweredBy(other) => {
+                self.model = other;
+                Ok(())
+            }
+            event => self.assembler.take(event).map(drop),
+        }
+    }
+
+    fn end(self, ended: Streamed, key: Option<RequestKey>) -> DetachedReply {
+        let Partial { id, model, assembler } = self;
+        let Streamed { stop, usage, error } = ended;
+        let empty =
+            AssistantMessage { stop, model: model.id.clone(), ..AssistantMessage::default() };
+        let is_whole = error.is_none() && stop != StopReason::Interrupted;
+        let reply = assembler.finish(stop, model.id.clone(), usage).filter(|_| is_whole);
+        let is_reply = reply.is_some();
+        let message = Arc::new(Message::new(id, reply.unwrap_or(empty)));
+        // What failed is not found again under the key: it is asked for again.
+        let (key, asked) =
+            key.filter(|_| is_reply).map(|RequestKey { key, asked }| (key, asked)).unzip();
+        let (message_of_entry, cost) = (message.clone(), model.cost(&usage));
+        let entry = LogEntry::Detached { message: message_of_entry, cost, key, asked };
+        DetachedReply { entry, message: is_reply.then_some(message), error }
+    }
+}
+
 /// Sends a request without emitting events. The caller writes the entry.
 pub(crate) async fn send(
     session: &mut Session,
     model: &dyn ChatModel,
     request: ChatRequest,
 ) -> Result<DetachedReply, MemoryError> {
-    let mut assembler = Assembler::default();
-    let mut info = Arc::new(model.info().clone());
-    let id = session.journal.next_message_id();
-    let streamed = stream::read(session, model.stream(request), |_, event| match event {
-        ModelEvent::AnsweredBy(other) => {
-            info = other;
-            Ok(())
+    let mut partial = Partial::new(session, model);
+    let ended = read(session, model.stream(request), |_, event| partial.take(event)).await?;
+    Ok(partial.end(ended, None))
+}
+
+/// A pattern's key of a request, and a digest of the request.
+pub(crate) struct RequestKey {
+    pub(crate) key: Arc<str>,
+    pub(crate) asked: Arc<str>,
+}
+
+/// A request that is sent together with others.
+pub(crate) struct DetachedRequest {
+    pub(crate) model: Arc<dyn ChatModel>,
+    pub(crate) request: ChatRequest,
+    pub(crate) key: Option<RequestKey>,
+}
+
+/// A request of several, while its reply streams.
+struct InFlight {
+    partial: Partial,
+    size: ReplySize,
+    key: Option<RequestKey>,
+}
+
+/// Sends requests at the same time, at most as many as the limits allow, and returns their replies
+/// in the order of the requests. Each reply is logged when it arrives.
+///
+/// After an interrupt, the requests that are not complete have no reply. When a budget is used up,
+/// no more requests are sent, and the error is returned when those that were sent are complete.
+pub(crate) async fn send_all(
+    session: &mut Session,
+    requests: Vec<DetachedRequest>,
+) -> Result<Vec<Reply>, StepError> {
+    let max = session.config.limits.parallel_requests.max(1);
+    let models: Vec<Arc<dyn ChatModel>> = requests.iter().map(|r| r.model.clone()).collect();
+    let mut waiting = requests
+        .into_iter()
+        .enumerate()
+        .map(|(at, DetachedRequest { model, request, key })| {
+            let partial = Partial::new(session, &*model);
+            (at, request, InFlight { partial, size: ReplySize::new(session), key })
+        })
+        .collect::<Vec<_>>()
+        .into_iter();
+    let mut replies: Vec<Reply> = models.iter().map(|_| Reply::empty(None)).collect();
+    let mut in_flight: Vec<Option<InFlight>> = models.iter().map(|_| None).collect();
+    let (mut streams, mut failed) = (SelectAll::new(), Ok(()));
+    loop {
+        while streams.len() < max && failed.is_ok() {
+            let Some((at, request, started)) = waiting.next() else { break };
+            failed = budget::check(session, &*models[at], 0);
+            if failed.is_ok() {
+                in_flight[at] = Some(started);
+                streams.push(numbered(at, models[at].stream(request)));
+            }
         }
-        event => assembler.take(event).map(drop),
+        if streams.is_empty() {
+            return failed.map(|()| replies);
+        }
+        let next = follow(session, &mut streams, |session, next| {
+            let Some((at, event)) = next else { return ControlFlow::Break(None) };
+            let Some(InFlight { partial, size, .. }) = &mut in_flight[at] else {
+                return ControlFlow::Continue(()); // it is complete, or too long
+            };
+            take_event(session, size, event, |_, event| partial.take(event))
+                .map_break(|ended| Some((at, ended)))
+        });
+        let Some(next) = next.await? else { break };
+        let Some((at, ended)) = next else { continue };
+        if let Some(InFlight { partial, key, .. }) = in_flight[at].take() {
+            let DetachedReply { entry, message, error } = partial.end(ended, key);
+            session.journal.commit(entry).await?;
+            replies[at] = Reply { message, error, ended_by_hook: false };
+        }
+    }
+    for InFlight { partial, .. } in in_flight.into_iter().flatten() {
+        session.journal.stage(partial.end(Streamed::interrupted(), None).entry);
+    }
+    session.journal.flush().await?;
+    Ok(replies)
+}
+
+/// Numbers the events of a stream, and ends it with `None` or with the event that ends the reply.
+fn numbered(
+    at: usize,
+    events: BoxStream<'_, ModelEvent>,
+) -> BoxStream<'_, (usize, Option<ModelEvent>)> {
+    let end = stream::once(async { None });
+    let is_end = |event: &Option<ModelEvent>| {
+        matches!(event, None | Some(ModelEvent::Done { .. } | ModelEvent::Error(_)))
+    };
+    let until_end = events.map(Some).chain(end).scan(false, move |has_ended, event| {
+        let next = (!*has_ended).then(|| (at, event));
+        *has_ended |= next.as_ref().is_some_and(|(_, event)| is_end(event));
+        async { next }
     });
-    let stream::Streamed { stop, usage, error } = streamed.await?;
-    let empty = AssistantMessage { stop, model: info.id.clone(), ..AssistantMessage::default() };
-    let is_whole = error.is_none() && stop != StopReason::Interrupted;
-    let reply = assembler.finish(stop, info.id.clone(), usage).filter(|_| is_whole);
-    let is_reply = reply.is_some();
-    let message = Arc::new(Message::new(id, reply.unwrap_or(empty)));
-    let entry = LogEntry::Detached { message: message.clone(), cost: info.cost(&usage) };
-    Ok(DetachedReply { entry, message: is_reply.then_some(message), error })
+    until_end.boxed()
 }

@@ -93,7 +93,7 @@ pub(crate) async fn run(
         let Call { name, arguments, key, is_hidden } = call;
         let arguments = arguments.map_err(StepError::NotJson)?;
         if key.is_some() && keys.values().any(|other| Some(other) == key.as_ref()) {
-            return Err(StepError::KeyTaken { key: key.unwrap_or_default(), by: name });
+            return Err(taken(key.unwrap_or_default(), &name));
         }
         if let Some(recorded) = recorded(session, key.as_ref(), &name)? {
             results.push(Err(recorded.result.clone()));
@@ -164,11 +164,13 @@ fn recorded<'a>(
     let Some(key) = key else { return Ok(None) };
     let recorded = session.journal.fold.keyed_results.get(key);
     match recorded.and_then(|recorded| recorded.result.as_tool_result()) {
-        Some(result) if *result.name != *tool => {
-            Err(StepError::KeyTaken { key: key.clone(), by: result.name.clone() })
-        }
+        Some(result) if *result.name != *tool => Err(taken(key.clone(), &result.name)),
         _ => Ok(recorded),
     }
+}
+
+fn taken(key: Arc<str>, by: &str) -> StepError {
+    StepError::KeyTaken { key, by: format!("a call of `{by}`").into() }
 }
 
 /// Builds the message that contains a pattern's calls.

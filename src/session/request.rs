@@ -16,7 +16,6 @@ use crate::session::ask::{Ask, unsaved};
 use crate::session::budget;
 use crate::session::compaction::{self, Compacted, Trigger};
 use crate::session::cut_replies;
-use crate::session::detached::{self, DetachedReply};
 use crate::session::hooks::{EndCheck, PrepareTools};
 use crate::session::intake;
 use crate::session::layers::EndVerdict;
@@ -27,20 +26,23 @@ use crate::tool::{ToolList, ToolSpec};
 /// How many times in a row a request that is too large is compacted and sent again.
 const MAX_OVERFLOWS: u32 = 2;
 
-/// Sends a request and puts the reply into the conversation, unless it is detached.
+/// Sends a request and puts the reply into the conversation.
 pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepError> {
+    if ask.key.is_some() {
+        return Err(StepError::NotDetached);
+    }
     let before = session.journal.fold.len;
     session.receive_all().await?;
     session.check_batch_closed()?;
     let answers_conversation = ask.messages.is_none() && ask.also.is_empty();
     if answers_conversation && session.tail() != Tail::Answerable {
-        return existing_reply(session, &ask);
+        return existing_reply(session);
     }
     if let Some(reply) = reply_before_restart(session, &ask) {
         return Ok(reply);
     }
     let model = session.config.model(ask.model.as_deref())?.clone();
-    let compacts = ask.messages.is_none() && !ask.detached;
+    let compacts = ask.messages.is_none();
     let mut overflows = 0;
     loop {
         budget::check(session, &*model, 0)?;
@@ -54,16 +56,10 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
         }
         let request = build(session, &ask).await?;
         if answers_conversation && session.may_convert_last() && !is_answerable(&request) {
-            return existing_reply(session, &ask);
+            return existing_reply(session);
         }
         if is_interrupted(session, before) {
             return Ok(Reply::empty(None));
-        }
-        if ask.detached {
-            let DetachedReply { entry, message, error } =
-                detached::send(session, &*model, request).await?;
-            session.journal.commit(entry).await?;
-            return Ok(Reply { message, error, ended_by_hook: false });
         }
         let reply = stream_reply(session, &ask, &*model, request).await?;
         let overflow = |kind| kind == ModelErrorKind::ContextOverflow;
@@ -82,16 +78,16 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
 }
 
 /// Returns whether a steer that came after `before` interrupts the request.
-fn is_interrupted(session: &Session, before: u64) -> bool {
+pub(crate) fn is_interrupted(session: &Session, before: u64) -> bool {
     let interrupts = |w: &QueuedMessage| w.at > before && w.urgency == Urgency::Interrupt;
     session.journal.fold.queue.of(QueueKind::Steering).any(interrupts)
 }
 
 /// Returns the reply that the conversation ends with: it came before a restart, or before the
 /// pattern was entered again.
-fn existing_reply(session: &Session, ask: &Ask) -> Result<Reply, StepError> {
+fn existing_reply(session: &Session) -> Result<Reply, StepError> {
     let fold = &session.journal.fold;
-    if ask.detached || fold.tail() != Tail::Replied {
+    if fold.tail() != Tail::Replied {
         return Err(StepError::NothingToAnswer);
     }
     Ok(Reply { message: fold.context.last().cloned(), error: None, ended_by_hook: false })
@@ -103,7 +99,7 @@ fn reply_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> {
     let fold = &session.journal.fold;
     let message = fold.context.last().filter(|_| fold.tail() == Tail::Replied)?;
     let asked = fold.asked.as_ref().filter(|_| session.reply.returned != Some(message.id))?;
-    if ask.detached || ask.digest().as_ref() != Some(asked) {
+    if ask.digest().as_ref() != Some(asked) {
         return None;
     }
     session.reply.returned = Some(message.id);
@@ -111,7 +107,7 @@ fn reply_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> {
 }
 
 /// Returns whether the request ends with a message that a model can answer.
-fn is_answerable(request: &ChatRequest) -> bool {
+pub(crate) fn is_answerable(request: &ChatRequest) -> bool {
     request.messages.last().is_some_and(|message| message.as_assistant().is_none())
 }
 
@@ -152,8 +148,9 @@ pub(crate) async fn build(session: &mut Session, ask: &Ask) -> Result<ChatReques
         tool_choice: ask.tool_choice.clone(),
         thinking: ask.thinking.unwrap_or(config.thinking),
         output: ask.output.clone().or_else(own_output),
-        max_tokens: config.max_tokens,
-        temperature: config.temperature,
+        max_tokens: ask.max_tokens.or(config.max_tokens),
+        temperature: ask.temperature.or(config.temperature),
+        stop: ask.stop.clone(),
         session: id.clone(),
         compacted: summary.map(|summary| summary.compaction.message.id),
     })

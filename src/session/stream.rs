@@ -1,10 +1,11 @@
 //! Reads a model's stream to its end while commands are handled.
 
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::task::Poll;
 
-use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt};
 
 use crate::error::{MemoryError, ModelError, ModelErrorKind};
 use crate::log::event::AgentEvent;
@@ -15,10 +16,11 @@ use crate::session::Session;
 use crate::session::intake::{Accepted, Command};
 use crate::session::reply::unfinished;
 
-/// What comes next while a reply streams.
-enum Next {
+/// What comes next while replies stream.
+enum Next<T> {
     Command(Command),
-    Event(ModelEvent),
+    /// `None` at the end of the stream.
+    Event(Option<T>),
 }
 
 /// How a stream ended.
@@ -29,18 +31,26 @@ pub(crate) struct Streamed {
 }
 
 impl Streamed {
+    pub(crate) fn interrupted() -> Self {
+        Streamed { stop: StopReason::Interrupted, usage: Usage::default(), error: None }
+    }
+
     fn failed(error: ModelError) -> Self {
         Streamed { stop: StopReason::Error, usage: Usage::default(), error: Some(error) }
     }
 }
 
 /// The bytes of a reply so far, against their limit.
-struct ReplySize {
+pub(crate) struct ReplySize {
     bytes: usize,
     limit: usize,
 }
 
 impl ReplySize {
+    pub(crate) fn new(session: &Session) -> Self {
+        ReplySize { bytes: 0, limit: session.config.limits.reply_bytes }
+    }
+
     /// Counts an event. Fails if the reply is longer than the limit.
     fn count(&mut self, event: &ModelEvent) -> Result<(), ModelError> {
         match event {
@@ -67,7 +77,48 @@ pub(crate) async fn read(
     mut stream: BoxStream<'_, ModelEvent>,
     mut take: impl FnMut(&mut Session, ModelEvent) -> Result<(), ModelError>,
 ) -> Result<Streamed, MemoryError> {
-    let mut size = ReplySize { bytes: 0, limit: session.config.limits.reply_bytes };
+    let mut size = ReplySize::new(session);
+    let ended = follow(session, &mut stream, |session, event| {
+        take_event(session, &mut size, event, |session, event| take(session, event))
+    });
+    Ok(ended.await?.unwrap_or_else(Streamed::interrupted))
+}
+
+/// Takes an event of a reply, `None` if its stream ended early. Breaks at the end of the reply.
+pub(crate) fn take_event(
+    session: &mut Session,
+    size: &mut ReplySize,
+    event: Option<ModelEvent>,
+    take: impl FnOnce(&mut Session, ModelEvent) -> Result<(), ModelError>,
+) -> ControlFlow<Streamed> {
+    let error = match event.unwrap_or_else(unfinished) {
+        ModelEvent::Done { stop, usage } => {
+            return ControlFlow::Break(Streamed { stop, usage, error: None });
+        }
+        ModelEvent::Retry(notice) => {
+            session.reply.note_retry(notice.clone(), session.config.environment.now());
+            session.journal.emit_transient(AgentEvent::Retry(notice));
+            return ControlFlow::Continue(());
+        }
+        ModelEvent::Error(error) => error,
+        event => {
+            let counted = size.count(&event);
+            match counted.and_then(|()| take(session, event)) {
+                Ok(()) => return ControlFlow::Continue(()),
+                Err(error) => error,
+            }
+        }
+    };
+    ControlFlow::Break(Streamed::failed(error))
+}
+
+/// Passes each item of the stream, and `None` at its end, to `take` while commands are handled,
+/// until `take` breaks. Returns `None` if a steer interrupts it.
+pub(crate) async fn follow<T, B>(
+    session: &mut Session,
+    stream: &mut (impl Stream<Item = T> + Unpin),
+    mut take: impl FnMut(&mut Session, Option<T>) -> ControlFlow<B>,
+) -> Result<Option<B>, MemoryError> {
     loop {
         let commands = &mut session.intake.commands;
         let next = match commands.try_recv() {
@@ -76,9 +127,7 @@ pub(crate) async fn read(
             // more.
             Err(_) => {
                 poll_fn(|cx| match stream.poll_next_unpin(cx) {
-                    Poll::Ready(event) => {
-                        Poll::Ready(Next::Event(event.unwrap_or_else(unfinished)))
-                    }
+                    Poll::Ready(event) => Poll::Ready(Next::Event(event)),
                     Poll::Pending => match commands.poll_recv(cx) {
                         Poll::Ready(Some(command)) => Poll::Ready(Next::Command(command)),
                         _ => Poll::Pending,
@@ -90,22 +139,12 @@ pub(crate) async fn read(
         match next {
             Next::Command(command) => {
                 if session.receive(command).await? == Accepted::Steer(Urgency::Interrupt) {
-                    let stop = StopReason::Interrupted;
-                    return Ok(Streamed { stop, usage: Usage::default(), error: None });
+                    return Ok(None);
                 }
             }
-            Next::Event(ModelEvent::Done { stop, usage }) => {
-                return Ok(Streamed { stop, usage, error: None });
-            }
-            Next::Event(ModelEvent::Retry(notice)) => {
-                session.reply.note_retry(notice.clone(), session.config.environment.now());
-                session.journal.emit_transient(AgentEvent::Retry(notice));
-            }
-            Next::Event(ModelEvent::Error(error)) => return Ok(Streamed::failed(error)),
             Next::Event(event) => {
-                let counted = size.count(&event);
-                if let Err(error) = counted.and_then(|()| take(session, event)) {
-                    return Ok(Streamed::failed(error));
+                if let ControlFlow::Break(end) = take(session, event) {
+                    return Ok(Some(end));
                 }
             }
         }

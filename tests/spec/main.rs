@@ -11,6 +11,7 @@
 
 mod aborts;
 mod answering;
+mod ask_all;
 mod bad_memory;
 mod batches;
 mod behaviours;

@@ -211,6 +211,8 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
         LogEntry::Replied { message: message(3, reply.clone()), cost: Some(0.30000000000000004) },
         LogEntry::Replied { message: message(3, AssistantMessage::default()), cost: None },
         LogEntry::Detached {
+            key: Some(ODD.into()),
+            asked: Some(ODD.into()),
             message: message(4, AssistantMessage::default()),
             cost: Some(1.23456789e-7),
         },

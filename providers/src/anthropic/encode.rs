@@ -82,6 +82,9 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     {
         fields.add("temperature", &temperature.clamp(0.0, 1.0));
     }
+    if !request.stop.is_empty() {
+        fields.add("stop_sequences", &request.stop);
+    }
     ["model", "messages", "stream"].into_iter().for_each(|name| fields.omit(name));
     fields.add_options();
     body.extend_from_slice(b",\"stream\":true}");

@@ -88,6 +88,9 @@ fn config(request: &ChatRequest, settings: &Settings, by_schema: bool) -> Map<St
     if let Some(temperature) = request.temperature {
         config.insert("temperature".into(), decimal(temperature));
     }
+    if !request.stop.is_empty() {
+        config.insert("stopSequences".into(), json!(request.stop));
+    }
     if let Some(thinking) = thinking(request, settings.profile.thinks) {
         config.insert("thinkingConfig".into(), thinking);
     }

@@ -63,6 +63,9 @@ pub fn encode(request: &ChatRequest, settings: &Settings) -> Vec<u8> {
     if let Some(temperature) = request.temperature.filter(|_| takes) {
         fields.add("temperature", &temperature);
     }
+    if !request.stop.is_empty() {
+        fields.add("stop", &request.stop);
+    }
     thinking(&mut fields, level, &settings.profile);
     if settings.profile.cache_control {
         fields.add("cache_control", &json!({"type": "ephemeral"}));

@@ -35,7 +35,7 @@ impl From<&ChatRequest> for RecordedRequest {
         let tools = request.tools.iter();
         let tools = tools
             .map(|t| json!({"name": t.name, "description": t.description, "schema": t.schema}));
-        let settings = json!({
+        let mut settings = json!({
             "system": request.system,
             "tools": tools.collect::<Vec<_>>(),
             "tool_choice": request.tool_choice,
@@ -44,6 +44,9 @@ impl From<&ChatRequest> for RecordedRequest {
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
         });
+        if !request.stop.is_empty() {
+            settings["stop"] = json!(request.stop);
+        }
         RecordedRequest {
             settings,
             messages: request.messages.iter().map(|message| meaning(message)).collect(),

@@ -2,7 +2,7 @@
 
 use futures::StreamExt;
 use loopwright_core::message::{MessageId, StopReason, Usage, UserMessage};
-use loopwright_core::model::{BlockKind, ChatRequest, ModelEvent};
+use loopwright_core::model::{BlockKind, ChatRequest, ModelErrorKind, ModelEvent};
 use loopwright_core::{ChatModel, Message};
 use loopwright_providers::OpenAiResponses;
 
@@ -49,4 +49,16 @@ async fn quirk_21_a_reply_is_over_at_its_last_event_though_the_body_stays_open()
         ModelEvent::Done { stop: StopReason::Stop, usage },
     ];
     assert_eq!(events, expected);
+}
+
+/// C147: This API has no stop texts, so a request with some fails before it is sent.
+#[tokio::test]
+async fn a_request_with_stop_texts_is_not_sent() {
+    let model = OpenAiResponses::builder("m").base_url("http://127.0.0.1:1").build().unwrap();
+    let mut request = ChatRequest::default();
+    request.stop = vec!["END".into()];
+    let events: Vec<_> = model.stream(request).collect().await;
+    let [ModelEvent::Error(error)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(error.kind, ModelErrorKind::InvalidRequest);
+    assert!(error.message.contains("leave out `stop`"), "{}", error.message);
 }

@@ -46,6 +46,9 @@ pub(crate) struct Fold {
     pub(crate) state: BTreeMap<(StateScope, Arc<str>), Arc<Value>>,
     /// The results of the calls that the pattern made under a key for this request of the user.
     pub(crate) keyed_results: BTreeMap<Arc<str>, KeyedResult>,
+    /// The replies to the detached requests that have a key, for this request of the user: the
+    /// digest of what was asked, and the reply.
+    pub(crate) keyed_replies: BTreeMap<Arc<str>, (Arc<str>, Arc<Message>)>,
     /// The host's settings for opening the session again.
     pub(crate) settings: Option<Arc<Value>>,
     /// The run in progress.

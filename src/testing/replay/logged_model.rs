@@ -42,10 +42,7 @@ impl LoggedModel {
             return None;
         }
         let announced = progress.announced_request.take();
-        let position = announced.or_else(|| {
-            let next = epoch.next(log, progress.at);
-            next.filter(|at| matches!(log[*at], LogEntry::Detached { .. }))
-        });
+        let position = announced.or_else(|| progress.next_detached(log, epoch.end));
         let Some(at) = position else {
             let expected = log.get(progress.at).filter(|_| progress.at < epoch.end);
             let difference = progress.not_in_log(expected);
@@ -109,12 +106,13 @@ fn tools_text(request: &ChatRequest) -> String {
 
 fn options_text(request: &ChatRequest) -> String {
     format!(
-        "{:?}, thinking {:?}, {:?}, at most {:?} tokens, temperature {:?}",
+        "{:?}, thinking {:?}, {:?}, at most {:?} tokens, temperature {:?}, stop at {:?}",
         request.tool_choice,
         request.thinking,
         request.output,
         request.max_tokens,
-        request.temperature
+        request.temperature,
+        request.stop
     )
 }
 

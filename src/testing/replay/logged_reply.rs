@@ -49,7 +49,9 @@ impl LoggedReply {
     /// Returns the reply to the detached request that is logged at `at`.
     pub(super) fn of_detached(log: &[LogEntry], at: usize) -> LoggedReply {
         match &log[at] {
-            LogEntry::Detached { message, cost } => Self::of_message(log, at, message, *cost, true),
+            LogEntry::Detached { message, cost, .. } => {
+                Self::of_message(log, at, message, *cost, true)
+            }
             _ => Self::missing(log, at),
         }
     }

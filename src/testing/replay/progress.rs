@@ -49,6 +49,8 @@ pub(super) struct Progress {
     pub(super) announced_request: Option<usize>,
     /// Whether a reply has not been streamed up to its end or to where it was cut off.
     pub(super) is_streaming: bool,
+    /// The positions of the detached replies that were requested.
+    pub(super) requested_replies: HashSet<usize>,
     /// Whether the next detached reply has been streamed.
     pub(super) is_detached_streamed: bool,
     /// Calls that were announced and have not reached their tools.
@@ -85,6 +87,7 @@ impl Progress {
         self.is_past_end = false;
         self.requested_compactions = 0;
         self.logged_ids.clear();
+        self.requested_replies.clear();
         self.starting_calls.clear();
         self.skip_silent(log, end);
     }
@@ -98,6 +101,21 @@ impl Progress {
     fn skip_silent(&mut self, log: &[LogEntry], end: usize) {
         let next = (self.at..end).find(|at| !is_silent(&log[*at])).unwrap_or(end);
         self.skip_to(log, next.max(self.at));
+    }
+
+    /// Returns the position of the reply to the next detached request. Requests that were sent at
+    /// the same time have the numbers of their replies in the order in which they were sent.
+    pub(super) fn next_detached(&mut self, log: &[LogEntry], end: usize) -> Option<usize> {
+        use LogEntry::{RequestStarted, RunEnded};
+        let group = (self.at..end)
+            .take_while(|at| !matches!(log[*at], RequestStarted { .. } | RunEnded { .. }));
+        let replies = group.filter_map(|at| match &log[at] {
+            LogEntry::Detached { message, .. } => Some((message.id, at)),
+            _ => None,
+        });
+        let (_, at) = replies.filter(|(_, at)| !self.requested_replies.contains(at)).min()?;
+        self.requested_replies.insert(at);
+        Some(at)
     }
 
     /// Stops following the log. The first call decides what is reported.

@@ -168,8 +168,10 @@ fn what_is_asked_for_is_in_the_body() {
     request.output = Some(Arc::new(OutputSchema::new("Out", json!({"type": "object"}))));
     request.max_tokens = Some(9);
     request.temperature = Some(0.5);
+    request.stop = vec!["END".into()];
     request.thinking = ThinkingLevel::High;
     let body = encoded(&request);
+    assert_eq!(body["stop_sequences"], json!(["END"]));
     assert_eq!(
         body["tools"],
         json!([{"name": "f", "description": "Does f.", "input_schema": {"type": "object",

@@ -179,6 +179,7 @@ fn what_is_asked_for_is_in_the_body() {
     request.tool_choice = ToolChoice::Tool("f".into());
     request.output = Some(Arc::new(OutputSchema::new("Out", schema.clone())));
     (request.max_tokens, request.temperature) = (Some(9), Some(0.7));
+    request.stop = vec!["END".into()];
     request.system = "Be brief.".into();
     let body = encoded(&request, NEW);
     let tool = json!({"name": "f", "description": "Does f.", "parametersJsonSchema": schema});
@@ -186,7 +187,7 @@ fn what_is_asked_for_is_in_the_body() {
     let mode = json!({"mode": "ANY", "allowedFunctionNames": ["f"]});
     assert_eq!(body["toolConfig"]["functionCallingConfig"], mode);
     assert_eq!(body["systemInstruction"], json!({"parts": [{"text": "Be brief."}]}));
-    let config = json!({"maxOutputTokens": 9, "temperature": 0.7,
+    let config = json!({"maxOutputTokens": 9, "temperature": 0.7, "stopSequences": ["END"],
         "responseMimeType": "application/json",
         "responseJsonSchema": schema});
     assert_eq!(body["generationConfig"], config);

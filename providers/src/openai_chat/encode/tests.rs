@@ -69,6 +69,7 @@ fn what_is_asked_for_is_in_the_body() {
     request.output = Some(Arc::new(OutputSchema::new("Out", json!({"type": "object"}))));
     request.max_tokens = Some(9);
     request.temperature = Some(0.7);
+    request.stop = vec!["END".into()];
     request.thinking = ThinkingLevel::XHigh;
     request.session = "s1".into();
     let body = encoded(&request);
@@ -78,6 +79,7 @@ fn what_is_asked_for_is_in_the_body() {
             "properties": {}}})
     );
     assert_eq!(body["tool_choice"]["function"]["name"], "f");
+    assert_eq!(body["stop"], json!(["END"]));
     assert_eq!(body["response_format"]["json_schema"]["name"], "Out");
     assert_eq!((&body["max_tokens"], &body["reasoning_effort"]), (&json!(9), &json!("high")));
     let text = String::from_utf8(encode(&request, &Settings::new("m"))).unwrap();

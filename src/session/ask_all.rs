@@ -1,0 +1,84 @@
+//! Detached requests of a pattern, which are sent at the same time.
+
+use std::sync::Arc;
+
+use crate::error::StepError;
+use crate::log::fold::Tail;
+use crate::message::MessageKind;
+use crate::model::ChatRequest;
+use crate::session::ask::Ask;
+use crate::session::detached::{DetachedRequest, RequestKey, send_all};
+use crate::session::reply::Reply;
+use crate::session::{Session, budget, request};
+use crate::tool::toolbox::hex_digest;
+
+/// Sends detached requests at the same time, and returns their replies in the same order. Those
+/// whose replies are in the log under their keys are not sent.
+pub(crate) async fn ask_all(
+    session: &mut Session,
+    asks: Vec<Ask>,
+) -> Result<Vec<Reply>, StepError> {
+    let before = session.journal.fold.len;
+    session.receive_all().await?;
+    session.check_batch_closed()?;
+    check_keys(&asks)?;
+    let mut replies: Vec<Option<Reply>> = Vec::with_capacity(asks.len());
+    let mut requests = Vec::new();
+    for ask in asks {
+        let answers_conversation = ask.messages.is_none() && ask.also.is_empty();
+        if answers_conversation && session.tail() != Tail::Answerable {
+            return Err(StepError::NothingToAnswer);
+        }
+        let model = session.config.model(ask.model.as_deref())?.clone();
+        let request = request::build(session, &ask).await?;
+        if answers_conversation && session.may_convert_last() && !request::is_answerable(&request) {
+            return Err(StepError::NothingToAnswer);
+        }
+        let key = ask.key.map(|key| RequestKey { key, asked: digest(&model.info().id, &request) });
+        let recorded = key.as_ref().and_then(|RequestKey { key, asked }| {
+            let (then, message) = session.journal.fold.keyed_replies.get(key)?;
+            (then == asked).then(|| message.clone())
+        });
+        let known = |message| Reply { message: Some(message), error: None, ended_by_hook: false };
+        if recorded.is_none() {
+            requests.push(DetachedRequest { model, request, key });
+        }
+        replies.push(recorded.map(known));
+    }
+    if request::is_interrupted(session, before) {
+        return Ok(replies.into_iter().map(|r| r.unwrap_or(Reply::empty(None))).collect());
+    }
+    // All turns are reserved before the first request is sent.
+    for (more, DetachedRequest { model, .. }) in requests.iter().rev().enumerate() {
+        budget::check(session, &**model, more as u32)?;
+    }
+    let mut sent = send_all(session, requests).await?.into_iter();
+    let mut or_sent = |reply: Option<Reply>| reply.or_else(|| sent.next());
+    Ok(replies.into_iter().map(|reply| or_sent(reply).unwrap_or(Reply::empty(None))).collect())
+}
+
+/// Fails unless all requests are detached and no two have the same key.
+fn check_keys(asks: &[Ask]) -> Result<(), StepError> {
+    for (at, ask) in asks.iter().enumerate() {
+        if !ask.detached {
+            return Err(StepError::NotDetached);
+        }
+        if let Some(key) = ask.key.as_ref()
+            && asks[..at].iter().any(|other| other.key.as_ref() == Some(key))
+        {
+            return Err(StepError::KeyTaken { key: key.clone(), by: "another request".into() });
+        }
+    }
+    Ok(())
+}
+
+/// Returns a digest of all that a model is asked.
+fn digest(model: &str, request: &ChatRequest) -> Arc<str> {
+    let ChatRequest { system, messages, tools, output, max_tokens, temperature, stop, .. } =
+        request;
+    let bodies: Vec<&MessageKind> = messages.iter().map(|message| &message.body).collect();
+    let tools: Vec<&Arc<str>> = tools.iter().map(|spec| &spec.name).collect();
+    let options = (&request.tool_choice, request.thinking, output, max_tokens, temperature, stop);
+    let text = serde_json::to_string(&(model, system, bodies, tools, options));
+    hex_digest(&text.unwrap_or_default())
+}

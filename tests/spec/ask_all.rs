@@ -1,0 +1,279 @@
+//! Detached requests that are sent at the same time, and their keys.
+
+use crate::kit::*;
+
+/// A request to the model of this name, with a key.
+fn vote(name: &str) -> Ask {
+    Ask::detached().model(name).key(name)
+}
+
+/// Collects votes, then replies with what they say.
+async fn collect(step: &mut StepContext<'_>, names: &[&str]) -> Result<StepEnd, StepError> {
+    step.take_input().await?;
+    let votes = step.ask_all(names.iter().map(|name| vote(name))).await?;
+    let texts: Vec<String> = votes.iter().map(|vote| vote.text()).collect();
+    step.set_state("votes", texts.join(" "))?;
+    step.take_messages().await?;
+    step.ask().await?.finish()
+}
+
+fn collecting(names: &'static [&'static str]) -> impl BehaviorPattern + Clone + 'static {
+    #[derive(Clone)]
+    struct Collecting(&'static [&'static str]);
+    #[async_trait::async_trait]
+    impl BehaviorPattern for Collecting {
+        async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+            collect(step, self.0).await
+        }
+    }
+    Collecting(names)
+}
+
+/// The models of three voters, of which the first takes longest.
+struct Voters([ScriptedModel; 3]);
+
+impl Voters {
+    fn new() -> Self {
+        Voters([("a", 30), ("b", 10), ("c", 20)].map(|(name, time)| {
+            ScriptedModel::new([]).default_reply(Script::new().wait(ms(time)).say(name))
+        }))
+    }
+
+    fn of(scripts: [Script; 3]) -> Self {
+        Voters(scripts.map(|script| ScriptedModel::new([script])))
+    }
+
+    fn add(&self, agent: AgentBuilder) -> AgentBuilder {
+        let named = ["a", "b", "c"].into_iter().zip(&self.0);
+        named.fold(agent, |agent, (name, model)| agent.model_named(name, model.clone()))
+    }
+
+    /// Returns how many requests each received.
+    fn asked(&self) -> [usize; 3] {
+        self.0.each_ref().map(|model| model.requests().len())
+    }
+}
+
+async fn harness(voters: &Voters, options: fn(AgentBuilder) -> AgentBuilder) -> Harness {
+    let replies = ["ok", "ok"].map(Script::text);
+    Harness::new(collecting(&["a", "b", "c"]), replies, |agent| voters.add(options(agent))).await
+}
+
+fn votes(harness: &Harness) -> Option<String> {
+    SessionLog::of(&harness.memory.entries()).state(StateScope::Request, "votes")
+}
+
+/// Returns the texts of the detached replies, in the order of the log.
+fn logged(entries: &[LogEntry]) -> Vec<String> {
+    let detached = entries.iter().filter_map(|entry| match entry {
+        LogEntry::Detached { message, .. } => Some(message.text()),
+        _ => None,
+    });
+    detached.collect()
+}
+
+/// C144: Requests that are sent together take as long as the slowest; their replies are in the
+/// order of the requests, and in the log in the order in which they came.
+#[tokio::test(start_paused = true)]
+async fn several_requests_take_as_long_as_the_slowest() {
+    let voters = Voters::new();
+    let harness = harness(&voters, |agent| agent).await;
+    let start = Instant::now();
+    assert_eq!(harness.handle.prompt("Vote.").await.unwrap().end, RunStatus::Done);
+    assert_eq!((votes(&harness).as_deref(), start.elapsed()), (Some("a b c"), ms(30)));
+    assert_eq!(logged(&harness.memory.entries()), ["b", "c", "a"]);
+    harness.check().await;
+}
+
+/// C144: At most as many requests are in progress as the limits allow.
+#[tokio::test(start_paused = true)]
+async fn the_number_of_requests_in_progress_is_bounded() {
+    let voters = Voters::new();
+    let harness =
+        harness(&voters, |agent| agent.limits(Limits::default().parallel_requests(1))).await;
+    let start = Instant::now();
+    harness.handle.prompt("Vote.").await.unwrap();
+    assert_eq!((votes(&harness).as_deref(), start.elapsed()), (Some("a b c"), ms(60)));
+}
+
+/// C145: Wherever a crash cuts the log, only the requests without a reply are sent again, and each
+/// reply is that of its key, whichever came first.
+#[tokio::test(start_paused = true)]
+async fn after_a_crash_only_the_missing_requests_are_sent() {
+    let first = harness(&Voters::new(), |agent| agent).await;
+    first.handle.prompt("Vote.").await.unwrap();
+    let (expected, log) = (first.transcript().await, first.memory.entries());
+    let start = log.iter().position(|e| matches!(e, LogEntry::RunStarted { .. })).unwrap();
+    for cut in start + 1..log.len() {
+        let voters = Voters::new();
+        let harness = harness(&voters, |agent| agent).await.restart_from(log[..cut].to_vec()).await;
+        harness.handle.continue_run().await.unwrap();
+        assert_eq!(votes(&harness).as_deref(), Some("a b c"), "after entry {cut}");
+        assert_eq!(harness.transcript().await, expected, "after entry {cut}");
+        let known = logged(&log[..cut]);
+        let missing = ["a", "b", "c"].map(|name| usize::from(!known.contains(&name.to_owned())));
+        assert_eq!(voters.asked(), missing, "after entry {cut}");
+        harness.check().await;
+    }
+}
+
+/// C145: A recorded reply is returned for the same request only: a steer that was delivered since
+/// makes it another one. The next request of the user asks anew.
+#[tokio::test(start_paused = true)]
+async fn a_recorded_reply_belongs_to_its_request() {
+    let voters = Voters::new();
+    let asking = does(|step| {
+        Box::pin(async {
+            step.take_input().await?;
+            step.ask_with(vote("a")).await?;
+            step.ask_with(vote("a")).await?;
+            step.take_steering().await?;
+            step.ask_with(vote("a")).await?;
+            step.ask_with(vote("a").temperature(0.5)).await?.finish()
+        })
+    });
+    let harness = Harness::new(asking, [], |agent| voters.add(agent)).await;
+    harness.handle.send(InputEvent::Steer("And quickly.".into())).await.unwrap();
+    harness.handle.prompt("Vote.").await.unwrap();
+    assert_eq!(voters.asked(), [3, 0, 0], "once, after the steer, with another temperature");
+    harness.handle.prompt("Vote again.").await.unwrap();
+    assert_eq!(voters.asked(), [5, 0, 0]);
+}
+
+/// C145: A request that failed is sent again; its error is part of its reply, and the others have
+/// theirs.
+#[tokio::test(start_paused = true)]
+async fn an_error_is_part_of_its_reply() {
+    let error = Script::error(ModelErrorKind::Network, "gone");
+    let voters = Voters::of([Script::text("a"), error, Script::text("c")]);
+    let asking = does(|step| {
+        Box::pin(async {
+            step.take_input().await?;
+            let votes = ["a", "b", "c"].map(vote);
+            let replies = step.ask_all(votes.clone()).await?;
+            let errors = replies.iter().map(|reply| reply.error().is_some());
+            assert_eq!(errors.collect::<Vec<_>>(), [false, true, false]);
+            step.emit("text", replies[2].text()).await?;
+            let second = step.ask_all(votes).await?;
+            second.into_iter().nth(1).unwrap().finish()
+        })
+    });
+    let harness = Harness::new(asking, [], |agent| voters.add(agent)).await;
+    voters.0[1].push(Script::text("b"));
+    let outcome = harness.handle.prompt("Vote.").await.unwrap();
+    assert_eq!((outcome.end, voters.asked()), (RunStatus::Done, [1, 2, 1]));
+}
+
+/// C146: An interrupt ends the wait: replies that are complete stay, the others are interrupted.
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_keeps_what_is_complete() {
+    let voters = Voters::new();
+    let harness = harness(&voters, |agent| agent).await;
+    let start = Instant::now();
+    send(&harness, "Vote.").await;
+    sleep(ms(15)).await;
+    let steer = Prompt::from("Enough.").urgency(Urgency::Interrupt);
+    harness.handle.send(InputEvent::Steer(steer)).await.unwrap();
+    harness.handle.wait_for_idle().await;
+    assert_eq!((votes(&harness).as_deref(), start.elapsed()), (Some(" b "), ms(15)));
+    assert_eq!(sent(&harness, 0), ["Vote.", "Enough."]);
+    assert_eq!(logged(&harness.memory.entries()).len(), 3, "each request counts");
+    harness.check().await;
+}
+
+/// C146: An abort drops all requests.
+#[tokio::test(start_paused = true)]
+async fn an_abort_drops_the_requests() {
+    let voters = Voters::new();
+    let harness = harness(&voters, |agent| agent).await;
+    let start = Instant::now();
+    send(&harness, "Vote.").await;
+    sleep(ms(15)).await;
+    harness.handle.abort().await.unwrap();
+    harness.handle.wait_for_idle().await;
+    assert_eq!((logged(&harness.memory.entries()), start.elapsed()), (vec!["b".into()], ms(15)));
+    harness.check().await;
+}
+
+/// C146: The turns of all requests are reserved before the first is sent; the other budgets are
+/// checked before each.
+#[tokio::test(start_paused = true)]
+async fn budgets_are_checked_before_each_request() {
+    let voters = Voters::new();
+    let harness = harness(&voters, |agent| agent.limits(Limits::default().turns(2))).await;
+    let outcome = harness.handle.prompt("Vote.").await.unwrap();
+    assert_eq!((outcome.limit, voters.asked()), (Some(Limit::Turns), [0, 0, 0]));
+
+    let costly = |name| Script::text(name).usage(Usage::new(5, 5));
+    let voters = Voters::of(["a", "b", "c"].map(costly));
+    let limits = || Limits::default().tokens(10).parallel_requests(1);
+    let harness =
+        Harness::new(collecting(&["a", "b", "c"]), [], |a| voters.add(a.limits(limits()))).await;
+    let outcome = harness.handle.prompt("Vote.").await.unwrap();
+    assert_eq!((outcome.limit, voters.asked()), (Some(Limit::Tokens), [1, 0, 0]));
+    assert_eq!(logged(&harness.memory.entries()), ["a"]);
+    harness.check().await;
+}
+
+/// C147: Options of a request are its own, then those of its profile, then those of the agent.
+#[tokio::test(start_paused = true)]
+async fn a_request_has_its_own_options() {
+    let profile =
+        Profile::new().model("a").system("You judge.").tools(["x"]).thinking(ThinkingLevel::High);
+    let asking = does(move |step| {
+        let ask = Ask::detached().profile(&profile).temperature(0.9).max_tokens(7).stop(["END"]);
+        Box::pin(async {
+            step.take_input().await?;
+            step.ask_with(ask).await?;
+            step.ask().await?.finish()
+        })
+    });
+    let voters = Voters::new();
+    let harness = Harness::new(asking, [Script::text("ok")], |agent| {
+        voters.add(agent).system("You answer.").temperature(0.1).tool(TestTool::new("x"))
+    })
+    .await;
+    harness.handle.prompt("go").await.unwrap();
+    let (judge, own) = (voters.0[0].requests().remove(0), harness.model.requests().remove(0));
+    assert_eq!((&*judge.system, judge.tools.len()), ("You judge.", 1));
+    assert_eq!((judge.temperature, judge.max_tokens), (Some(0.9), Some(7)));
+    assert_eq!((judge.stop, judge.thinking), (vec!["END".to_owned()], ThinkingLevel::High));
+    assert_eq!((&*own.system, own.temperature, own.stop.len()), ("You answer.", Some(0.1), 0));
+}
+
+/// C147: Requests that join the conversation are neither sent together nor have keys, and two
+/// requests that are sent together do not share one.
+#[tokio::test(start_paused = true)]
+async fn only_detached_requests_have_keys() {
+    let asking = does(|step| {
+        Box::pin(async {
+            step.take_input().await?;
+            let joined = step.ask_all([Ask::new()]).await;
+            assert!(matches!(joined, Err(StepError::NotDetached)), "{joined:?}");
+            let keyed = step.ask_with(Ask::new().key("a")).await;
+            assert!(matches!(keyed, Err(StepError::NotDetached)), "{keyed:?}");
+            let shared = step.ask_all([vote("a"), vote("a")]).await;
+            let why = shared.unwrap_err().to_string();
+            assert!(why.contains("the key `a` is taken by another request"), "{why}");
+            assert_eq!(step.ask_all([]).await?.len(), 0);
+            Ok(StepEnd::Done)
+        })
+    });
+    let voters = Voters::new();
+    let harness = Harness::new(asking, [], |agent| voters.add(agent)).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Done);
+    assert_eq!(voters.asked(), [0, 0, 0]);
+}
+
+/// C89: Requests that were sent together are followed, whichever reply came first.
+#[tokio::test(start_paused = true)]
+async fn requests_that_were_sent_together_are_replayed() {
+    let harness = harness(&Voters::new(), |agent| agent).await;
+    harness.handle.prompt("Vote.").await.unwrap();
+    harness.handle.prompt("Vote again.").await.unwrap();
+    let replay = loopwright_core::testing::Replay::from_entries(harness.memory.entries());
+    let names = ["a", "b", "c"].into_iter();
+    let agent = GenericAgent::builder(replay.model(), collecting(&["a", "b", "c"]));
+    let agent = names.fold(agent, |agent, name| agent.model_named(name, replay.model()));
+    replay.run(&agent.build().unwrap()).await.unwrap();
+}
