@@ -171,7 +171,9 @@ impl Question {
                 }
             }
             (AnswerForm::Text | AnswerForm::Secret, Value::String(_)) => {}
-            (AnswerForm::Json { schema }, value) => Schema::compile_output(schema)?.check(value)?,
+            (AnswerForm::Json { schema }, value) => {
+                Schema::compile_output(schema)?.check_answer(value)?
+            }
             (AnswerForm::Several { .. }, _) => {
                 return Err("the answer must be an array of the chosen options".into());
             }

@@ -5,14 +5,17 @@ mod state;
 
 use std::any::Any;
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use futures_util::stream;
 use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, StepError};
 use crate::log::entry::LogEntry;
+use crate::log::fold::Tail;
 use crate::log::input::{Decision, QueueKind, QueueMode};
 use crate::log::outcome::RunCause;
 use crate::message::{CallId, History, InputId, Message, MessageKind, ResultStatus};
@@ -24,6 +27,7 @@ use crate::session::ask_all;
 use crate::session::batch::{self, BatchOutcome};
 use crate::session::reply::Reply;
 use crate::session::request;
+use crate::session::stream::follow;
 
 const SUPERSEDED: &str =
     "Denied: superseded by the user, who sent another message instead of a decision.";
@@ -287,9 +291,30 @@ impl StepContext<'_> {
         Ok(self.session.journal.commit(entry).await?)
     }
 
-    /// Awaits `work` while inputs are handled. Dropping the future drops `work`.
-    pub async fn wait_for<F: Future + Send>(&mut self, work: F) -> Result<F::Output, StepError> {
-        Ok(self.session.wait_for(work).await?)
+    /// Awaits `work` while inputs are handled. Returns `None` if a steer interrupts it
+    /// ([`Urgency::Interrupt`](crate::event::Urgency::Interrupt)); `work` is then dropped, as it is
+    /// with this future.
+    pub async fn wait_for<F>(&mut self, work: F) -> Result<Option<F::Output>, StepError>
+    where
+        F: Future<Output: Send> + Send,
+    {
+        let before = self.session.journal.fold.len;
+        self.session.receive_all().await?;
+        if request::is_interrupted(self.session, before) {
+            return Ok(None);
+        }
+        let mut work = std::pin::pin!(stream::once(work));
+        let done = follow(self.session, &mut work, |_, done| match done {
+            Some(done) => ControlFlow::Break(done),
+            None => ControlFlow::Continue(()),
+        });
+        Ok(done.await?)
+    }
+
+    /// Returns whether the conversation ends with a complete reply, so that [`StepContext::ask`]
+    /// would send no request: the pattern was entered again after it had answered.
+    pub fn is_answered(&self) -> bool {
+        self.session.tail() == Tail::Replied
     }
 
     /// Returns the time in milliseconds since 1970.

@@ -4,20 +4,22 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use crate::error::{ModelError, ModelErrorKind};
+use crate::error::{ModelError, ModelErrorKind, StepError};
 use crate::extensions::Extensions;
 use crate::log::entry::LogEntry;
 use crate::log::event::AgentEvent;
 use crate::message::{AssistantMessage, ContentPart, Message, MessageId, StopReason, Usage};
 use crate::model::assemble::Assembler;
-use crate::model::{ModelEvent, ModelInfo, RetryNotice, Update};
+use crate::model::{ModelEvent, ModelInfo, OutputSchema, RetryNotice, Update};
 use crate::session::hooks::{TextAction, TextPart};
 use crate::session::hub::Hub;
 use crate::session::journal::Journal;
 use crate::session::layers::HookLayers;
 use crate::tool::ToolList;
+use crate::tool::schema::Schema;
 
 /// Holds one reply of a model, or its error.
 #[derive(Debug, Clone)]
@@ -68,9 +70,19 @@ impl Reply {
         }
     }
 
-    /// Returns the text read as JSON, or `None` if it does not fit `T`.
-    pub fn output<T: DeserializeOwned>(&self) -> Option<T> {
-        serde_json::from_str(without_fence(&self.text())).ok()
+    /// Returns the text read as JSON of this type, which [`Ask::output`](crate::Ask::output) asks
+    /// for.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::Output`], whose text tells the model what to correct: that the text
+    /// is not JSON, or, for each path that does not fit the type, what is expected there. Without
+    /// the feature `schema` only the first path is named.
+    pub fn output<T: DeserializeOwned + JsonSchema>(&self) -> Result<T, StepError> {
+        let text = self.text();
+        let schema = Schema::compile(&OutputSchema::of::<T>().schema).map_err(StepError::Output)?;
+        let value = schema.read_answer(without_fence(&text)).map_err(StepError::Output)?;
+        T::deserialize(value).map_err(|error| StepError::Output(error.to_string()))
     }
 }
 

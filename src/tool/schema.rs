@@ -59,9 +59,13 @@ impl Schema {
     pub(crate) fn read_answer(&self, raw: &str) -> Result<Value, String> {
         let mut value: Value = serde_json::from_str(raw)
             .map_err(|e| format!("The answer is not valid JSON ({e})."))?;
-        self.check(&mut value)
-            .map_err(|why| why.replacen("The arguments do", "The answer does", 1))?;
+        self.check_answer(&mut value)?;
         Ok(value)
+    }
+
+    /// Checks an answer as [`Schema::check`] checks arguments.
+    pub(crate) fn check_answer(&self, value: &mut Value) -> Result<(), String> {
+        self.check(value).map_err(|why| why.replacen("The arguments do", "The answer does", 1))
     }
 
     /// Coerces `value` in place and validates it. The error lists each path and what was received.

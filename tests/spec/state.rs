@@ -119,7 +119,10 @@ async fn count(step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
     step.emit("counts", [request + 1, session + 1]).await?;
     match step.user_request().map(|message| message.text()).as_deref() {
         Some("fail") => Err(StepError::pattern(std::io::Error::other("as it was told"))),
-        Some("hang") => step.wait_for(std::future::pending()).await?,
+        Some("hang") => {
+            step.wait_for(std::future::pending::<()>()).await?;
+            Ok(StepEnd::Done)
+        }
         _ => Ok(StepEnd::Done),
     }
 }

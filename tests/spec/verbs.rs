@@ -383,3 +383,63 @@ async fn the_log_of_a_sub_agent_names_its_parent() {
     let later = SessionLog::events_after("sub", &memory.entries(), logged.len() as u64);
     assert!(!later.is_empty() && later.iter().all(|e| e.parent.is_none()));
 }
+
+/// C148: A steer that interrupts ends a wait; other inputs do not.
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_cuts_a_wait_short() {
+    let waiting = || {
+        does(|step| {
+            Box::pin(async {
+                step.take_input().await?;
+                let waited = step.wait_for(sleep(ms(60_000))).await?;
+                step.emit("waited", waited.is_some()).await?;
+                step.take_steering().await?;
+                step.ask().await?.finish()
+            })
+        })
+    };
+    for (urgency, time) in [(Urgency::SkipPending, 60_000), (Urgency::Interrupt, 10)] {
+        let harness = Harness::new(waiting(), [Script::text("ok")], |a| a).await;
+        let start = Instant::now();
+        send(&harness, "go").await;
+        sleep(ms(10)).await;
+        harness
+            .handle
+            .send(InputEvent::Steer(Prompt::from("hurry").urgency(urgency)))
+            .await
+            .unwrap();
+        harness.handle.wait_for_idle().await;
+        assert_eq!((start.elapsed(), sent(&harness, 0).len()), (ms(time), 2));
+    }
+}
+
+/// C148: A pattern that is entered again knows whether it has answered, and a reply that does not
+/// fit a type says at which paths.
+#[tokio::test(start_paused = true)]
+async fn a_reply_says_what_does_not_fit() {
+    #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+    struct Person {
+        #[allow(dead_code, reason = "only its absence matters")]
+        name: String,
+        age: u8,
+    }
+    let reading = does(|step| {
+        Box::pin(async {
+            step.take_input().await?;
+            assert!(!step.is_answered());
+            let wrong = step.ask_with(Ask::detached().output::<Person>()).await?;
+            let why = wrong.output::<Person>().unwrap_err().to_string();
+            assert!(why.contains("/name") && why.contains("/age"), "{why}");
+            let right = step.ask().await?;
+            assert_eq!(right.output::<Person>()?.age, 36);
+            assert!(step.is_answered());
+            right.finish()
+        })
+    });
+    let replies = [
+        Script::text("{\"age\": -1}"),
+        Script::text("```json\n{\"name\": \"Ada\", \"age\": 36}\n```"),
+    ];
+    let harness = Harness::new(reading, replies, |a| a).await;
+    assert_eq!(harness.handle.prompt("Who?").await.unwrap().end, RunStatus::Done);
+}
