@@ -8,7 +8,7 @@ mod tool;
 use std::error::Error;
 use std::sync::Arc;
 
-use crate::limits::Limit;
+use crate::limits::LimitReached;
 use crate::message::{CallId, RunId};
 
 pub use failure::Failure;
@@ -26,9 +26,9 @@ pub enum StepError {
     /// The session's memory failed; what it holds is still valid.
     #[error("the session's memory failed: {0}")]
     Memory(#[from] MemoryError),
-    /// A budget is used up.
-    #[error("{0} is reached")]
-    Limit(Limit),
+    /// A budget does not suffice.
+    #[error("{0}")]
+    Limit(LimitReached),
     /// The pattern sent a request, or added a message, while tool calls have no result yet.
     #[error(
         "{0} tool call(s) of the last reply have no result yet: call `call_tools` before the next \

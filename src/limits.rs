@@ -1,5 +1,7 @@
-//! Budgets of a run.
+//! Budgets of runs and sessions.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -15,16 +17,21 @@ pub(crate) fn deadline(after: Duration) -> Instant {
 }
 
 /// Bounds what a run may use before it ends with
-/// [`RunStatus::Limit`](crate::event::RunStatus::Limit). Each budget except the time is checked
-/// before a model request, so a run can exceed it by one request.
+/// [`RunStatus::Limit`](crate::event::RunStatus::Limit). A [`Budget`] bounds a whole session.
 ///
-/// Tokens and cost are those of complete replies. Few providers report what a failed request used,
-/// so attempts that failed, were withdrawn or were cut off do not count, even if they are charged
-/// for. They do count as time.
+/// Before each model request, a turn, the estimated tokens of its input and their cost are reserved
+/// in the log. A request that does not fit is not sent. When the reply is in the log, the usage
+/// that the provider reported replaces the estimate; so a run can exceed a budget by the output of
+/// its last request, and by what the estimate lacks. A request whose process was killed before the
+/// reply was in the log stays charged with its estimate.
+///
+/// Attempts that failed, were withdrawn or were cut off count with the usage that the provider had
+/// reported by then. Few providers report any for a request that fails.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The maximum number of turns (model requests of the loop); 50 by default.
+    /// The maximum number of turns (model requests, those that failed and detached ones included);
+    /// 50 by default.
     pub turns: u32,
     /// The maximum number of tokens of all requests; unlimited by default.
     pub tokens: Option<u64>,
@@ -133,6 +140,105 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// Returns the budget of a run.
+    pub(crate) fn budget(&self) -> Budget {
+        let Limits { turns, tokens, cost, wall_time, .. } = *self;
+        Budget { turns: Some(turns), tokens, cost, time: wall_time }
+    }
+}
+
+/// Bounds the turns, tokens, cost and time of a session, or says what is left of them. `None` is
+/// unlimited, which is the default of each.
+///
+/// ```
+/// use loopwright_core::agent::Budget;
+///
+/// let budget = Budget::default().turns(500).cost(20.0);
+/// assert_eq!((budget.turns, budget.tokens), (Some(500), None));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct Budget {
+    /// The number of turns: model requests, detached ones included.
+    pub turns: Option<u32>,
+    /// The tokens of all requests.
+    pub tokens: Option<u64>,
+    /// The cost of all requests in US dollars. With it, a request to a model without prices fails
+    /// with [`StepError::NoPrices`](crate::StepError::NoPrices).
+    pub cost: Option<f64>,
+    /// The wall-clock time of all runs. [`Duration::MAX`] is no limit.
+    pub time: Option<Duration>,
+}
+
+impl Budget {
+    /// Sets the number of turns.
+    pub fn turns(mut self, turns: u32) -> Self {
+        self.turns = Some(turns);
+        self
+    }
+
+    /// Sets the number of tokens.
+    pub fn tokens(mut self, tokens: u64) -> Self {
+        self.tokens = Some(tokens);
+        self
+    }
+
+    /// Sets the cost in US dollars.
+    pub fn cost(mut self, dollars: f64) -> Self {
+        self.cost = Some(dollars);
+        self
+    }
+
+    /// Sets the wall-clock time of all runs.
+    pub fn time(mut self, time: Duration) -> Self {
+        self.time = Some(time);
+        self
+    }
+
+    /// Returns what is left of the budget after `spent`; zero if it is exceeded.
+    pub fn left(&self, spent: &Spent) -> Budget {
+        let time = self.time.filter(|time| *time < MAX_TIME);
+        Budget {
+            turns: self.turns.map(|max| max.saturating_sub(spent.turns)),
+            tokens: self.tokens.map(|max| max.saturating_sub(spent.tokens)),
+            cost: self.cost.map(|max| (max - spent.cost).max(0.0)),
+            time: time.map(|max| max.saturating_sub(spent.time)),
+        }
+    }
+
+    /// Returns the smaller of each two budgets.
+    pub fn min(&self, other: &Budget) -> Budget {
+        fn least<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
+            match (a, b) {
+                (Some(a), Some(b)) => Some(if b < a { b } else { a }),
+                (a, b) => a.or(b),
+            }
+        }
+        Budget {
+            turns: least(self.turns, other.turns),
+            tokens: least(self.tokens, other.tokens),
+            cost: least(self.cost, other.cost),
+            time: least(self.time, other.time),
+        }
+    }
+}
+
+/// Says how many turns, tokens, dollars and how much time were used. Requests in progress, and
+/// requests whose reply was lost in a crash, count with their estimates.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct Spent {
+    /// The number of turns: model requests, detached ones included.
+    pub turns: u32,
+    /// The tokens of all requests.
+    pub tokens: u64,
+    /// The cost of all requests in US dollars, as far as prices are known.
+    pub cost: f64,
+    /// The wall-clock time of the runs.
+    pub time: Duration,
+}
+
 /// Names the budget that ended a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -146,15 +252,84 @@ pub enum Limit {
     Cost,
     /// [`Limits::wall_time`].
     WallTime,
+    /// [`Budget::turns`] of the session.
+    SessionTurns,
+    /// [`Budget::tokens`] of the session.
+    SessionTokens,
+    /// [`Budget::cost`] of the session.
+    SessionCost,
+    /// [`Budget::time`] of the session.
+    SessionTime,
 }
 
-impl std::fmt::Display for Limit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Limit::Turns => "the limit of turns",
             Limit::Tokens => "the limit of tokens",
             Limit::Cost => "the cost limit",
             Limit::WallTime => "the time limit",
+            Limit::SessionTurns => "the session's limit of turns",
+            Limit::SessionTokens => "the session's limit of tokens",
+            Limit::SessionCost => "the session's cost limit",
+            Limit::SessionTime => "the session's time limit",
         })
+    }
+}
+
+/// Says which budget does not suffice. Its text has the maximum, what was used, and what was
+/// needed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LimitReached {
+    /// The budget.
+    pub limit: Limit,
+    details: Arc<str>,
+}
+
+impl LimitReached {
+    pub(crate) fn turns(limit: Limit, max: u32, used: u32, needed: u32) -> Self {
+        let details = if needed > 1 {
+            let left = max.saturating_sub(used);
+            format!("{needed} turns are needed, and {left} of {max} are left")
+        } else {
+            format!("{used} of {max} turns are used")
+        };
+        LimitReached { limit, details: details.into() }
+    }
+
+    pub(crate) fn tokens(limit: Limit, max: u64, used: u64, needed: u64) -> Self {
+        let mut details = format!("{used} of {max} tokens are used");
+        if used < max {
+            details += &format!(", and about {needed} more are needed");
+        }
+        LimitReached { limit, details: details.into() }
+    }
+
+    pub(crate) fn cost(limit: Limit, max: f64, used: f64, needed: f64) -> Self {
+        let mut details = format!("{} of {} are spent", Dollars(used), Dollars(max));
+        if used < max {
+            details += &format!(", and about {} more is needed", Dollars(needed));
+        }
+        LimitReached { limit, details: details.into() }
+    }
+
+    pub(crate) fn time(limit: Limit, max: Duration, used: Duration) -> Self {
+        LimitReached { limit, details: format!("{used:.1?} of {max:?} have passed").into() }
+    }
+}
+
+impl fmt::Display for LimitReached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is reached: {}", self.limit, self.details)
+    }
+}
+
+/// Formats a sum of money: small sums with more digits.
+struct Dollars(f64);
+
+impl fmt::Display for Dollars {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.abs() < 1.0 { write!(f, "${:.4}", self.0) } else { write!(f, "${:.2}", self.0) }
     }
 }

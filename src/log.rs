@@ -35,3 +35,4 @@ pub use memory::{InMemory, Memory};
 pub use session_info::{PendingAction, PendingFilter, SessionInfo};
 pub use session_log::{Branch, SessionLog};
 pub use store::{SearchHit, SessionStore};
+pub use turn::{Estimate, Reservation};

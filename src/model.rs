@@ -37,6 +37,8 @@ use crate::tool::ToolList;
 /// - [`info`](ChatModel::info) must return the same value each time.
 /// - `stream` should do no work before the stream is polled, and must not block its thread.
 /// - The stream may send [`ModelEvent::Withdrawn`] and start the reply again.
+/// - If the provider reports usage before the end of a reply, the stream should send it as
+///   [`ModelEvent::Usage`], so that a reply that fails or is cut off is counted.
 /// - A decorator that waits before it sends the request again must announce that with
 ///   [`ModelEvent::Retry`], after it has withdrawn what it has sent.
 ///
@@ -236,7 +238,12 @@ pub enum ModelEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<Arc<str>>,
     },
-    /// The attempt is retried: all events since the start of the reply are void.
+    /// The tokens that the attempt has used so far, if the provider reports them before the end.
+    /// It replaces the last one, and [`Done`](ModelEvent::Done) replaces it. An attempt that fails,
+    /// is [withdrawn](ModelEvent::Withdrawn) or is cut off is charged with it.
+    Usage(Usage),
+    /// The attempt is retried: all events since the start of the reply are void, except for what it
+    /// has [used](ModelEvent::Usage).
     Withdrawn,
     /// The request failed and will be sent again. It is no part of the reply.
     Retry(Arc<RetryNotice>),
@@ -247,8 +254,7 @@ pub enum ModelEvent {
         /// The tokens that the request used.
         usage: Usage,
     },
-    /// The request failed. An error has no usage: tokens of a reply that fails or is
-    /// [withdrawn](ModelEvent::Withdrawn) are not counted, even if the provider charges for them.
+    /// The request failed. What it used is what the last [`Usage`](ModelEvent::Usage) says.
     Error(ModelError),
 }
 

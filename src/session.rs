@@ -3,7 +3,8 @@
 //! One task owns the session and lends it to the pattern as a `StepContext`. There is no lock: the
 //! owner of `&mut Session` is the single writer. Each part owns its state: [`Journal`] the log,
 //! [`Intake`] what has been sent, [`Executor`] the running tools, [`StreamingReply`] the reply in
-//! progress, [`CompactionState`] the state of compactions.
+//! progress, [`InFlight`] the usage of requests in progress, [`CompactionState`] the state of
+//! compactions.
 
 pub(crate) mod ask;
 pub(crate) mod ask_all;
@@ -16,10 +17,12 @@ pub(crate) mod config;
 pub(crate) mod cut_replies;
 pub(crate) mod decisions;
 pub(crate) mod detached;
+pub(crate) mod estimate;
 pub(crate) mod executor;
 pub(crate) mod handle;
 pub(crate) mod hooks;
 pub(crate) mod hub;
+pub(crate) mod in_flight;
 pub(crate) mod intake;
 pub(crate) mod journal;
 pub(crate) mod layers;
@@ -32,9 +35,11 @@ pub(crate) mod state;
 pub(crate) mod stream;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, InputError, MemoryError, StepError};
@@ -52,6 +57,7 @@ use crate::session::config::{Config, WhileAwaiting};
 use crate::session::executor::Executor;
 use crate::session::hooks::HookContext;
 use crate::session::hub::Hub;
+use crate::session::in_flight::InFlight;
 use crate::session::intake::{Accepted, Ack, Command, Intake, Receipt};
 use crate::session::journal::Journal;
 use crate::session::reply::StreamingReply;
@@ -63,6 +69,7 @@ pub(crate) struct Session {
     pub(crate) intake: Intake,
     pub(crate) executor: Executor,
     pub(crate) reply: StreamingReply,
+    pub(crate) in_flight: InFlight,
     pub(crate) compaction: CompactionState,
     pub(crate) config: Arc<Config>,
     pub(crate) id: Arc<str>,
@@ -72,6 +79,8 @@ pub(crate) struct Session {
     pub(crate) cancel: CancellationToken,
     /// Whether an interrupted run was found at opening and is still open.
     pub(crate) interrupted: bool,
+    /// When this process began to work on the current run.
+    pub(crate) run_began: Option<Instant>,
 }
 
 impl Session {
@@ -87,13 +96,20 @@ impl Session {
             intake: Intake::new(commands),
             executor: Executor::new(config.tools.clone()),
             reply: StreamingReply::default(),
+            in_flight: InFlight::default(),
             compaction: CompactionState::default(),
             config,
             id,
             extensions: Extensions::new(),
             cancel: CancellationToken::new(),
             interrupted: false,
+            run_began: None,
         }
+    }
+
+    /// Returns for how long this process has worked on the current run.
+    pub(crate) fn run_time(&self) -> Duration {
+        self.run_began.map(|began| began.elapsed()).unwrap_or_default()
     }
 
     /// Folds the log and takes ownership of the session, with these settings of the host.

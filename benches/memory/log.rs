@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loopwright_core::Message;
 use loopwright_core::event::{QueueKind, RunCause, RunStatus, Urgency};
-use loopwright_core::log::LogEntry;
+use loopwright_core::log::{Estimate, LogEntry};
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, MessageId, MessageKind, ResultStatus, RunId,
     StopReason, ToolCall, ToolResult, Usage, UserMessage,
@@ -60,6 +60,7 @@ fn turn(n: u64) -> [LogEntry; 10] {
         model: "offline/model".into(),
         tools: None,
         asked: None,
+        estimate: Estimate::new(1_000, Some(0.001)),
     };
     [
         LogEntry::Queued {

@@ -7,7 +7,7 @@ use loopwright_core::agent::Limit as Budget;
 use loopwright_core::compaction::CompactionCause;
 use loopwright_core::error::{ActionRequest, ModelErrorKind};
 use loopwright_core::event::{Decision, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency};
-use loopwright_core::log::{LogEntry, StateScope};
+use loopwright_core::log::{Estimate, LogEntry, Reservation, StateScope};
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, CustomMessage, MessageId, MessageKind, ResultStatus,
     RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
@@ -231,6 +231,19 @@ impl Source<'_> {
         }
     }
 
+    fn estimate(&mut self) -> Estimate {
+        let cost = self.maybe(|source| source.one_of(&COSTS));
+        Estimate::new(self.number(), cost)
+    }
+
+    fn reservations(&mut self) -> Vec<Reservation> {
+        let reservation = |source: &mut Self| {
+            let message = source.message_id();
+            Reservation::new(message, source.estimate())
+        };
+        (0..self.byte() % 4).map(|_| reservation(self)).collect()
+    }
+
     fn run_ended(&mut self) -> LogEntry {
         use RunStatus::*;
         let all = [Done, AwaitingAction, Aborted, Error, Limit, Incomplete];
@@ -316,7 +329,7 @@ impl Source<'_> {
     }
 
     fn entry(&mut self) -> LogEntry {
-        match self.byte() % 26 {
+        match self.byte() % 30 {
             0 => LogEntry::Opened {
                 epoch: self.number(),
                 time: self.number(),
@@ -337,6 +350,7 @@ impl Source<'_> {
                 model: "m".into(),
                 tools: self.maybe(|source| [source.one_of(&TEXTS).into()].into()),
                 asked: self.maybe(|source| source.one_of(&TEXTS).into()),
+                estimate: self.estimate(),
             },
             11 | 12 => LogEntry::Replied {
                 message: self.message(|source| source.reply().into()),
@@ -363,6 +377,16 @@ impl Source<'_> {
                 LogEntry::CallFinished { result: self.message(|source| source.result().into()) }
             }
             23 | 24 => self.called(),
+            25 | 26 => LogEntry::DetachedStarted { requests: self.reservations() },
+            27 => LogEntry::Charged {
+                message: self.message_id(),
+                usage: self.reply().usage,
+                cost: self.maybe(|source| source.one_of(&COSTS)),
+                ended: self.byte() % 2 == 0,
+            },
+            28 => LogEntry::NotSent {
+                messages: self.reservations().iter().map(|request| request.message).collect(),
+            },
             _ if self.byte() % 8 == 0 => LogEntry::Reset,
             _ => LogEntry::AbortRequested { input: self.new_input() },
         }

@@ -56,6 +56,8 @@ pub(crate) struct EventWriter {
     shown: bool,
     /// The output that a reply cannot hold.
     omitted: Vec<Omitted>,
+    /// The usage that was last written.
+    reported: Usage,
 }
 
 /// Output that a reply cannot hold, such as an image or a call of one of the provider's own tools.
@@ -69,14 +71,27 @@ struct Omitted {
 impl EventWriter {
     pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
         let (shown, omitted) = (false, Vec::new());
-        EventWriter { endpoint, blocks: 0, ended: false, prose: None, shown, omitted }
+        let reported = Usage::default();
+        EventWriter { endpoint, blocks: 0, ended: false, prose: None, shown, omitted, reported }
+    }
+
+    /// Writes what the reply has used so far, if that has changed.
+    pub(crate) fn usage(&mut self, usage: Usage, out: &mut Events) {
+        if self.ended || std::mem::replace(&mut self.reported, usage) == usage {
+            return;
+        }
+        if let Some(ModelEvent::Usage(_)) = out.back() {
+            out.pop_back();
+        }
+        out.push_back(ModelEvent::Usage(usage));
     }
 
     /// Withdraws what was written, if there is anything.
     pub(crate) fn withdraw(&mut self, out: &mut Events) {
-        if self.blocks > 0 {
+        if self.blocks > 0 || self.reported != Usage::default() {
             out.push_back(ModelEvent::Withdrawn);
         }
+        self.reported = Usage::default();
         (self.blocks, self.prose, self.shown) = (0, None, false);
         self.omitted.clear();
     }
@@ -145,6 +160,10 @@ impl EventWriter {
             let block = self.start(BlockKind::Text, out);
             out.push_back(ModelEvent::Delta { block, delta });
             out.push_back(ModelEvent::BlockEnd { block, signature: None });
+        }
+        if !self.ended && self.reported != Usage::default() {
+            // The last event replaces those that were not read yet.
+            out.retain(|event| !matches!(event, ModelEvent::Usage(_)));
         }
         self.end(ModelEvent::Done { stop, usage }, out);
     }

@@ -290,6 +290,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_has_reported_its_usage_is_withdrawn() {
+        let cut = error(ModelErrorKind::Network, None);
+        let used = || ModelEvent::Usage(Usage::new(5, 0));
+        let model = retry(vec![vec![used(), cut], vec![used(), started(), done()]]);
+        let expected = [used(), ModelEvent::Withdrawn, used(), started(), done()];
+        assert_eq!(events(&model).await, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_last_error_is_given_out() {
         let model = retry(vec![vec![error(ModelErrorKind::Overloaded, None)]; 10]);
         assert_eq!(events(&model).await, [error(ModelErrorKind::Overloaded, None)]);

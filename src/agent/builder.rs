@@ -10,7 +10,7 @@ use crate::agent::GenericAgent;
 use crate::environment::{Environment, SystemEnvironment};
 use crate::error::AgentError;
 use crate::extensions::Extensions;
-use crate::limits::Limits;
+use crate::limits::{Budget, Limits};
 use crate::log::compaction::CompactionPolicy;
 use crate::log::input::{QueueMode, Urgency};
 use crate::message::{Message, ToolResult};
@@ -91,6 +91,7 @@ pub struct AgentBuilder {
     auto: AutoRules,
     hooks: HookLayers,
     limits: Limits,
+    session_limits: Budget,
     compaction: Option<Arc<dyn CompactionPolicy>>,
     steering_mode: QueueMode,
     follow_up_mode: QueueMode,
@@ -125,6 +126,7 @@ impl AgentBuilder {
             auto: AutoRules::default(),
             hooks: HookLayers::default(),
             limits: Limits::default(),
+            session_limits: Budget::default(),
             compaction: None,
             steering_mode: QueueMode::All,
             follow_up_mode: QueueMode::OneAtATime,
@@ -158,6 +160,7 @@ impl AgentBuilder {
             auto: self.auto,
             hooks: self.hooks,
             limits: self.limits,
+            session_limits: self.session_limits,
             compaction: self.compaction,
             steering_mode: self.steering_mode,
             follow_up_mode: self.follow_up_mode,
@@ -277,6 +280,14 @@ impl AgentBuilder {
     /// Sets the budgets of a run.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Sets the budget of a session, besides the [`limits`](AgentBuilder::limits) of each run;
+    /// unlimited by default. All requests in the session's log count, also those before a reset, of
+    /// an earlier process, and of the session that it was forked from.
+    pub fn session_limits(mut self, budget: Budget) -> Self {
+        self.session_limits = budget;
         self
     }
 

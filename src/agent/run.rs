@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{InputError, MemoryError, StepError};
-use crate::limits::{Limit, deadline};
+use crate::limits::deadline;
 use crate::log::calls::Phase;
 use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
@@ -24,6 +24,7 @@ use crate::pattern::step::StepContext;
 use crate::pattern::{BehaviorPattern, StepEnd};
 use crate::session::Session;
 use crate::session::batch::{self, BatchOutcome};
+use crate::session::budget;
 use crate::session::close::{self, Ending};
 use crate::session::compaction;
 use crate::session::config::WhileAwaiting;
@@ -90,6 +91,7 @@ pub(crate) async fn run(
 ) -> AfterRun {
     session.interrupted = false;
     session.cancel = CancellationToken::new();
+    session.run_began = Some(Instant::now());
     if let Some(cause) = cause
         && let Err(error) = begin(session, cause).await
     {
@@ -207,9 +209,7 @@ async fn drive(
     pattern: &dyn BehaviorPattern,
     channels: &mut Channels,
 ) -> (Ending, Option<Box<Input>>) {
-    let spent = session.journal.fold.spent.time;
-    let wall_time = session.config.limits.wall_time;
-    let deadline = wall_time.map(|time| deadline(time.saturating_sub(spent)));
+    let deadline = budget::time_left(session).map(deadline);
     let mut retries = session.config.limits.output_retries;
     let mut is_first = true;
     loop {
@@ -230,7 +230,7 @@ async fn drive(
                 session.journal.note_loss();
                 return (StepError::Memory(MemoryError::Lost).into(), None);
             }
-            PassEnd::TimeUp => return (StepError::Limit(Limit::WallTime).into(), None),
+            PassEnd::TimeUp => return (budget::time_is_up(session).into(), None),
             PassEnd::Panicked(panic) => return (StepError::Panicked(panic).into(), None),
             PassEnd::Returned(Err(error)) => return (error.into(), None),
             PassEnd::Returned(Ok(end)) => end,

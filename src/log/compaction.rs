@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::message::{
-    AssistantMessage, Content, ContentPart, Message, MessageId, MessageKind, UserMessage,
+    AssistantMessage, Content, ContentPart, Message, MessageId, MessageKind, StopReason, Usage,
+    UserMessage,
 };
 use crate::tool::ToolSpec;
 
@@ -365,6 +366,8 @@ pub(crate) struct ContextSize {
     /// The provider's count for a request and its reply, and the estimate of the messages at that
     /// time.
     counted: Option<(u64, u64)>,
+    /// The tokens of that request that the provider's cache has.
+    cached: u64,
 }
 
 impl ContextSize {
@@ -373,11 +376,17 @@ impl ContextSize {
     }
 
     /// Uses the provider's count of the last reply. A count that is far too low is ignored: the
-    /// request did not contain the conversation, or the server truncated it.
+    /// request did not contain the conversation, or the server truncated it. So is that of a reply
+    /// that was cut off, which was reported before its end.
     pub(crate) fn count(&mut self, reply: &AssistantMessage) {
+        use StopReason::{Aborted, Error, Interrupted};
+        if matches!(reply.stop, Aborted | Error | Interrupted) {
+            return;
+        }
         let (usage, counted) = (&reply.usage, reply.usage.context());
         if usage.total() > usage.output && counted >= self.messages / 4 {
             self.counted = Some((counted, self.messages));
+            self.cached = usage.cache_read.saturating_add(usage.cache_write);
         }
     }
 
@@ -385,6 +394,7 @@ impl ContextSize {
     /// applies.
     pub(crate) fn replace(&mut self, old: u64, new: u64) {
         (self.messages, self.counted) = (self.messages.saturating_sub(old) + new, None);
+        self.cached = 0;
     }
 
     /// Returns the tokens of a request whose system prompt and tools have `overhead` tokens.
@@ -394,12 +404,19 @@ impl ContextSize {
             None => self.messages + overhead,
         }
     }
+
+    /// Estimates the usage of the input of a request, as [`ContextSize::tokens`] does. What the
+    /// cache has is expected to be read from it.
+    pub(crate) fn input(&self, overhead: u64) -> Usage {
+        let tokens = self.tokens(overhead);
+        let cached = self.cached.min(tokens);
+        Usage::new(tokens - cached, 0).cache(cached, 0)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Usage;
 
     #[test]
     fn further_requests_for_a_reply_do_not_make_the_conversation_longer() {

@@ -15,7 +15,8 @@ use crate::log::compaction::CompactionCause;
 use crate::log::event::Parent;
 use crate::log::input::{Decision, QueueKind, Urgency};
 use crate::log::outcome::{RunCause, RunStatus};
-use crate::message::{CallId, InputId, Message, MessageId, RunId};
+use crate::log::turn::{Estimate, Reservation};
+use crate::message::{CallId, InputId, Message, MessageId, RunId, Usage};
 use crate::model::OutputSchema;
 
 /// Represents one entry of a session's log.
@@ -101,7 +102,8 @@ pub enum LogEntry {
         /// The inputs that contained them.
         inputs: Vec<InputId>,
     },
-    /// A model request is about to be sent.
+    /// A model request is about to be sent. It counts as a turn, and is charged with the estimate
+    /// until its end (`Replied` or `Charged`) is in the log.
     RequestStarted {
         /// The number that the reply will have.
         message: MessageId,
@@ -113,6 +115,35 @@ pub enum LogEntry {
         /// A digest of what was asked, if the request does not consist of the conversation alone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         asked: Option<Arc<str>>,
+        /// What the request is charged with.
+        #[serde(default, skip_serializing_if = "Estimate::is_zero")]
+        estimate: Estimate,
+    },
+    /// Detached requests are about to be sent. Each counts as a turn, and is charged with its
+    /// estimate until its end (`Detached`, `Charged` or `NotSent`) is in the log.
+    DetachedStarted {
+        /// The requests.
+        requests: Vec<Reservation>,
+    },
+    /// A provider charged for attempts at a request whose output is in no reply of the log: they
+    /// failed, were withdrawn, or were cut off before any content.
+    Charged {
+        /// The number that the reply of the request has, or would have had.
+        message: MessageId,
+        /// The usage that the provider reported; zero if it reported none.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        usage: Usage,
+        /// Its cost in US dollars, if known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost: Option<f64>,
+        /// Whether the request has ended without a reply.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        ended: bool,
+    },
+    /// Requests that were about to be sent have not been sent, and are not charged for.
+    NotSent {
+        /// The numbers that the replies would have had.
+        messages: Vec<MessageId>,
     },
     /// The model's reply was added to the conversation.
     Replied {
@@ -248,6 +279,10 @@ pub enum LogEntry {
     },
     /// The conversation was reset. Earlier messages remain in the log and are in no request.
     Reset,
+}
+
+fn is_zero(usage: &Usage) -> bool {
+    *usage == Usage::default()
 }
 
 /// Says how long a pattern's value is kept.

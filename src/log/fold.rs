@@ -18,8 +18,8 @@ use crate::log::event::{AgentEvent, QueuedText};
 use crate::log::input::QueueKind;
 use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
 use crate::log::queue::QueuedMessage;
-use crate::log::turn::{Turn, add_cost};
-use crate::message::{InputId, Message, MessageKind, RunId};
+use crate::log::turn::Turn;
+use crate::message::{InputId, Message, MessageId, MessageKind, RunId, Usage};
 use crate::tool::{ApprovalRecord, Resolution};
 
 use state::AfterBatch;
@@ -32,6 +32,7 @@ impl Fold {
         match entry {
             LogEntry::Opened { epoch, time, parent } => {
                 (self.epoch, self.requested) = (*epoch, None);
+                self.lose_reserved();
                 self.parent = parent.clone();
                 self.created.get_or_insert(*time);
             }
@@ -64,9 +65,11 @@ impl Fold {
                 self.undelivered.take_if(|request| inputs.contains(&request.input));
                 self.dequeue(inputs, emit);
             }
-            LogEntry::RequestStarted { message, tools, asked, .. } => {
+            LogEntry::RequestStarted { message, tools, asked, estimate, .. } => {
                 (self.requested, self.offered) = (Some(*message), tools.clone());
                 self.asked = asked.clone();
+                self.count_request();
+                self.reserved.set_request(*message, *estimate);
                 self.messages = self.messages.max(message.0);
                 self.open_turn(emit);
             }
@@ -77,8 +80,33 @@ impl Fold {
                     let recorded = (asked.clone(), message.clone());
                     self.keyed_replies.insert(key.clone(), recorded);
                 }
-                self.spent.detached += 1;
-                self.spend(message, *cost);
+                // Logs of older versions have no entry of a detached request before its reply.
+                if !self.reserved.release(message.id) {
+                    self.count_request();
+                }
+                self.spend_for(message, *cost);
+            }
+            LogEntry::DetachedStarted { requests } => {
+                for request in requests {
+                    self.messages = self.messages.max(request.message.0);
+                    self.count_request();
+                    self.reserved.add(request);
+                }
+            }
+            LogEntry::Charged { message, usage, cost, ended } => {
+                if *ended {
+                    self.end_request(*message);
+                }
+                self.spend(*usage, *cost);
+            }
+            LogEntry::NotSent { messages } => {
+                for message in messages {
+                    if self.end_request(*message) {
+                        for account in [&mut self.spent, &mut self.total] {
+                            account.requests = account.requests.saturating_sub(1);
+                        }
+                    }
+                }
             }
             LogEntry::Called { message, keys, hidden } => {
                 let made = MadeCalls { at: self.len, keys: keys.clone(), hidden: *hidden };
@@ -194,8 +222,11 @@ impl Fold {
             return;
         };
         self.close_turn(emit);
+        self.lose_reserved();
         let time = Duration::from_millis(time.saturating_sub(self.started));
-        self.spent.time = self.spent.time.saturating_add(time);
+        for account in [&mut self.spent, &mut self.total] {
+            account.time = account.time.saturating_add(time);
+        }
         self.undelivered.take_if(|request| handed_back.contains(&request.input));
         let back = self.dequeue(handed_back, emit);
         if let Some(request) = self.undelivered.take() {
@@ -244,11 +275,12 @@ impl Fold {
     ) {
         self.open_turn(emit);
         self.requested = None;
+        self.reserved.release(message.id);
         self.push(message, true);
         if let Some(reply) = message.as_assistant() {
             self.size.count(reply);
         }
-        self.spend(message, cost);
+        self.spend_for(message, cost);
         // Results of calls that the pattern made before belong to no call of the reply.
         (self.turn.message, self.turn.results) = (Some(message.clone()), Vec::new());
         emit(AgentEvent::MessageEnd { message: message.clone() });
@@ -402,11 +434,36 @@ impl Fold {
         }
     }
 
-    fn spend(&mut self, message: &Message, cost: Option<f64>) {
-        if let Some(reply) = message.as_assistant() {
-            self.spent.usage += reply.usage;
+    /// Counts the usage and cost of a reply.
+    fn spend_for(&mut self, message: &Message, cost: Option<f64>) {
+        let usage = message.as_assistant().map(|reply| reply.usage).unwrap_or_default();
+        self.spend(usage, cost);
+    }
+
+    fn spend(&mut self, usage: Usage, cost: Option<f64>) {
+        self.spent.spend(usage, cost);
+        self.total.spend(usage, cost);
+    }
+
+    /// Counts a request that is about to be sent.
+    fn count_request(&mut self) {
+        for account in [&mut self.spent, &mut self.total] {
+            account.requests = account.requests.saturating_add(1);
         }
-        add_cost(&mut self.spent.cost, cost);
+    }
+
+    /// Notes that a request has ended without a reply. Returns false if it was not in progress.
+    fn end_request(&mut self, message: MessageId) -> bool {
+        self.requested.take_if(|requested| *requested == message);
+        self.reserved.release(message)
+    }
+
+    /// Charges the requests whose end will never be in the log with their estimates.
+    fn lose_reserved(&mut self) {
+        for (_, estimate) in std::mem::take(&mut self.reserved).all() {
+            self.spent.lose(estimate);
+            self.total.lose(estimate);
+        }
     }
 
     fn call_mut(&mut self, id: &str) -> Option<&mut Call> {

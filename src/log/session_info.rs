@@ -40,10 +40,10 @@ pub struct SessionInfo {
     /// while actions are pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Due>,
-    /// The tokens of all replies, including those that a fork shares.
+    /// The tokens of all requests that providers have reported, including those that a fork shares.
     #[serde(default)]
     pub usage: Usage,
-    /// The cost of all replies in US dollars, as far as prices are known, including those that a
+    /// Their cost in US dollars, as far as prices are known, including those that a
     /// fork shares. The costs of a session and its forks therefore do not add up.
     #[serde(default)]
     pub cost: f64,
@@ -116,6 +116,10 @@ impl SessionInfo {
                 if let Some(reply) = message.as_assistant() {
                     self.usage += reply.usage;
                 }
+                add_cost(&mut self.cost, *cost);
+            }
+            LogEntry::Charged { usage, cost, .. } => {
+                self.usage += *usage;
                 add_cost(&mut self.cost, *cost);
             }
             LogEntry::Settings { settings } => {

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::environment::{Environment, SystemEnvironment};
+use crate::limits::Spent;
 use crate::log::action::ExternalAction;
 use crate::log::due::Due;
 use crate::log::entry::{LogEntry, StateScope};
@@ -150,6 +151,13 @@ impl SessionLog {
     #[cfg(feature = "testing")]
     pub(crate) fn awaits_reply(&self) -> bool {
         self.fold.requested.is_some()
+    }
+
+    /// Returns what the session has spent: all its requests, those before a reset included, and the
+    /// time of the runs that have ended. A [`Budget`](crate::agent::Budget) says what is
+    /// [left](crate::agent::Budget::left).
+    pub fn spent(&self) -> Spent {
+        self.fold.total.spent(&self.fold.reserved)
     }
 
     /// Returns the queued messages in order of arrival.

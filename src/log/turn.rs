@@ -1,9 +1,14 @@
-//! The current turn, the usage since the last request of the user, and sums of costs.
+//! The current turn, the usage of a request of the user and of the session, and the estimates of
+//! requests in progress.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::message::{Message, Usage};
+use serde::{Deserialize, Serialize};
+
+use crate::limits::Spent;
+use crate::message::{Message, MessageId, Usage};
 
 /// Holds the current or last turn.
 #[derive(Default)]
@@ -14,15 +19,123 @@ pub(crate) struct Turn {
     pub(crate) results: Vec<Arc<Message>>,
 }
 
-/// Counts the usage since the last request of the user.
+/// Estimates what the input of a request will use. A request is charged with it until its end is in
+/// the log.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Estimate {
+    /// The tokens of the input.
+    pub tokens: u64,
+    /// Their cost in US dollars, if the prices of the model are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+}
+
+impl Estimate {
+    /// Builds an estimate.
+    pub fn new(tokens: u64, cost: Option<f64>) -> Self {
+        Estimate { tokens, cost }
+    }
+
+    /// Returns whether it is zero, as in logs of versions that did not estimate.
+    pub(crate) fn is_zero(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Adds another estimate.
+    pub(crate) fn add(&mut self, more: Estimate) {
+        self.tokens = self.tokens.saturating_add(more.tokens);
+        let mut cost = self.cost.unwrap_or_default();
+        add_cost(&mut cost, more.cost);
+        self.cost = Some(cost);
+    }
+}
+
+/// Holds the estimate of one of several detached requests.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Reservation {
+    /// The number that the reply will have.
+    pub message: MessageId,
+    /// What the request is charged with.
+    #[serde(default, skip_serializing_if = "Estimate::is_zero")]
+    pub estimate: Estimate,
+}
+
+impl Reservation {
+    /// Builds a reservation.
+    pub fn new(message: MessageId, estimate: Estimate) -> Self {
+        Reservation { message, estimate }
+    }
+}
+
+/// Counts the usage since the last request of the user, or that of the whole session.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Spent {
+pub(crate) struct Account {
     pub(crate) usage: Usage,
     pub(crate) cost: f64,
     /// The time of the runs that have ended.
     pub(crate) time: Duration,
-    /// The number of detached requests, which count as turns.
-    pub(crate) detached: u32,
+    /// The number of requests, detached ones included.
+    pub(crate) requests: u32,
+    /// The estimates of requests whose end was lost in a crash.
+    lost: Estimate,
+}
+
+impl Account {
+    /// Returns what was used, with the estimates of requests in progress.
+    pub(crate) fn spent(&self, reserved: &Reserved) -> Spent {
+        let mut estimates = self.lost;
+        reserved.all().for_each(|(_, estimate)| estimates.add(estimate));
+        let mut cost = self.cost;
+        add_cost(&mut cost, estimates.cost);
+        Spent {
+            turns: self.requests,
+            tokens: self.usage.total().saturating_add(estimates.tokens),
+            cost,
+            time: self.time,
+        }
+    }
+
+    pub(super) fn spend(&mut self, usage: Usage, cost: Option<f64>) {
+        self.usage += usage;
+        add_cost(&mut self.cost, cost);
+    }
+
+    pub(super) fn lose(&mut self, estimate: Estimate) {
+        self.lost.add(estimate);
+    }
+}
+
+/// Holds the estimates of the requests whose end is not in the log yet.
+#[derive(Debug, Default)]
+pub(crate) struct Reserved {
+    /// The request of the conversation.
+    request: Option<(MessageId, Estimate)>,
+    detached: BTreeMap<MessageId, Estimate>,
+}
+
+impl Reserved {
+    /// Reserves for a request of the conversation.
+    pub(super) fn set_request(&mut self, message: MessageId, estimate: Estimate) {
+        self.request = Some((message, estimate));
+    }
+
+    /// Reserves for a detached request.
+    pub(super) fn add(&mut self, reservation: &Reservation) {
+        self.detached.insert(reservation.message, reservation.estimate);
+    }
+
+    /// Releases the estimate of a request. Returns false if there was none.
+    pub(super) fn release(&mut self, message: MessageId) -> bool {
+        self.request.take_if(|(id, _)| *id == message).is_some()
+            || self.detached.remove(&message).is_some()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = (MessageId, Estimate)> {
+        let detached = self.detached.iter().map(|(id, estimate)| (*id, *estimate));
+        self.request.into_iter().chain(detached)
+    }
 }
 
 /// Adds the cost of a request, if it is known. The sum stays finite, since JSON has no other

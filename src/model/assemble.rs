@@ -36,6 +36,7 @@ impl Assembler {
                 Some(Update::Withdrawn)
             }
             ModelEvent::AnsweredBy(_)
+            | ModelEvent::Usage(_)
             | ModelEvent::Retry(_)
             | ModelEvent::Done { .. }
             | ModelEvent::Error(_) => None,

@@ -1,5 +1,6 @@
 //! [`StepContext`]: what a pattern works with. Inputs are handled in every method that awaits.
 
+mod budget;
 mod calls;
 mod state;
 

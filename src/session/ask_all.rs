@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use crate::error::StepError;
 use crate::log::fold::Tail;
+use crate::log::turn::Estimate;
 use crate::message::MessageKind;
 use crate::model::ChatRequest;
 use crate::session::ask::Ask;
 use crate::session::detached::{DetachedRequest, RequestKey, send_all};
+use crate::session::estimate::estimate;
 use crate::session::reply::Reply;
 use crate::session::{Session, budget, request};
 use crate::tool::toolbox::hex_digest;
@@ -41,16 +43,23 @@ pub(crate) async fn ask_all(
         });
         let known = |message| Reply { message: Some(message), error: None, ended_by_hook: false };
         if recorded.is_none() {
-            requests.push(DetachedRequest { model, request, key });
+            let estimate = estimate(session, &*model, &request);
+            requests.push(DetachedRequest { model, request, estimate, key });
         }
         replies.push(recorded.map(known));
     }
     if request::is_interrupted(session, before) {
         return Ok(replies.into_iter().map(|r| r.unwrap_or(Reply::empty(None))).collect());
     }
-    // All turns are reserved before the first request is sent.
-    for (more, DetachedRequest { model, .. }) in requests.iter().rev().enumerate() {
-        budget::check(session, &**model, more as u32)?;
+    // All requests are reserved before the first is sent.
+    let mut estimate = Estimate::default();
+    for request in &requests {
+        budget::check_prices(session, &*request.model)?;
+        estimate.add(request.estimate);
+    }
+    let turns = u32::try_from(requests.len()).unwrap_or(u32::MAX);
+    if turns > 0 {
+        budget::check(session, turns, estimate)?;
     }
     let mut sent = send_all(session, requests).await?.into_iter();
     let mut or_sent = |reply: Option<Reply>| reply.or_else(|| sent.next());

@@ -1,27 +1,106 @@
-//! The limits that every request is checked against.
+//! The budgets that every request is checked against: those of the run and those of the session.
+
+use std::time::Duration;
 
 use crate::error::StepError;
-use crate::limits::Limit;
+use crate::limits::{Budget, Limit, LimitReached, Spent};
+use crate::log::turn::{Account, Estimate};
 use crate::model::ChatModel;
 use crate::session::Session;
 
-/// Fails unless a request may be sent, with `more` requests after it.
-pub(crate) fn check(session: &Session, model: &dyn ChatModel, more: u32) -> Result<(), StepError> {
-    let limits = &session.config.limits;
+/// A budget of a run or a session, and what was spent of it.
+struct Checked {
+    budget: Budget,
+    spent: Spent,
+    /// The names of its turns, tokens, cost and time.
+    names: [Limit; 4],
+}
+
+/// Returns the budgets of the run and of the session.
+fn budgets(session: &Session) -> [Checked; 2] {
+    use Limit::{Cost, SessionCost, SessionTime, SessionTokens, SessionTurns};
+    use Limit::{Tokens, Turns, WallTime};
     let fold = &session.journal.fold;
-    let spent = &fold.spent;
-    let turn = fold.turn.number + u32::from(!fold.turn.open) + spent.detached;
-    if turn.saturating_add(more) > limits.turns {
-        return Err(StepError::Limit(Limit::Turns));
+    let checked = |budget, account: &Account, names| {
+        let mut spent = account.spent(&fold.reserved);
+        spent.time = spent.time.saturating_add(session.run_time());
+        Checked { budget, spent, names }
+    };
+    let of_session = [SessionTurns, SessionTokens, SessionCost, SessionTime];
+    [
+        checked(session.config.limits.budget(), &fold.spent, [Turns, Tokens, Cost, WallTime]),
+        checked(session.config.session_limits, &fold.total, of_session),
+    ]
+}
+
+/// Fails unless the prices of the model are known or no budget needs them.
+pub(crate) fn check_prices(session: &Session, model: &dyn ChatModel) -> Result<(), StepError> {
+    let config = &session.config;
+    let has_budget = config.limits.cost.is_some() || config.session_limits.cost.is_some();
+    if has_budget && model.info().prices.is_none() {
+        return Err(StepError::NoPrices(model.info().id.clone()));
     }
-    if limits.tokens.is_some_and(|max| spent.usage.total() >= max) {
-        return Err(StepError::Limit(Limit::Tokens));
-    }
-    match limits.cost {
-        Some(_) if model.info().prices.is_none() => {
-            Err(StepError::NoPrices(model.info().id.clone()))
+    Ok(())
+}
+
+/// Fails unless requests of this many turns and this estimate may be sent. Without turns, the
+/// requests have been reserved before: only what was spent meanwhile is checked.
+pub(crate) fn check(session: &Session, turns: u32, estimate: Estimate) -> Result<(), StepError> {
+    let refuse = |reached: LimitReached| Err(StepError::Limit(reached));
+    let cost = estimate.cost.unwrap_or_default();
+    for Checked { budget, spent, names } in budgets(session) {
+        if let Some(max) = budget.turns
+            && spent.turns.saturating_add(turns) > max
+        {
+            return refuse(LimitReached::turns(names[0], max, spent.turns, turns));
         }
-        Some(max) if spent.cost >= max => Err(StepError::Limit(Limit::Cost)),
-        _ => Ok(()),
+        if let Some(max) = budget.tokens
+            && (spent.tokens.saturating_add(estimate.tokens) > max
+                || turns > 0 && spent.tokens >= max)
+        {
+            return refuse(LimitReached::tokens(names[1], max, spent.tokens, estimate.tokens));
+        }
+        if let Some(max) = budget.cost
+            && (spent.cost + cost > max || turns > 0 && spent.cost >= max)
+        {
+            return refuse(LimitReached::cost(names[2], max, spent.cost, cost));
+        }
     }
+    Ok(())
+}
+
+/// Returns what was spent since the last request of the user.
+pub(crate) fn spent(session: &Session) -> Spent {
+    let [run, _] = budgets(session);
+    run.spent
+}
+
+/// Returns what the session has spent.
+pub(crate) fn session_spent(session: &Session) -> Spent {
+    let [_, all] = budgets(session);
+    all.spent
+}
+
+/// Returns what is left: of the budgets of the run and of the session, the smaller one.
+pub(crate) fn left(session: &Session) -> Budget {
+    let [run, all] = budgets(session).map(|checked| checked.budget.left(&checked.spent));
+    run.min(&all)
+}
+
+/// Returns the time that is left, or `None` if it is not limited.
+pub(crate) fn time_left(session: &Session) -> Option<Duration> {
+    left(session).time
+}
+
+/// Returns the error of a run whose time is up.
+pub(crate) fn time_is_up(session: &Session) -> StepError {
+    let [run, all] = budgets(session);
+    let left = |checked: &Checked| checked.budget.left(&checked.spent).time;
+    let is_session = match (left(&run), left(&all)) {
+        (Some(run), Some(all)) => all < run,
+        (run, _) => run.is_none(),
+    };
+    let Checked { budget, spent, names } = if is_session { all } else { run };
+    let max = budget.time.unwrap_or(spent.time);
+    StepError::Limit(LimitReached::time(names[3], max, spent.time))
 }

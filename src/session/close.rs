@@ -10,8 +10,8 @@ use crate::log::entry::LogEntry;
 use crate::log::event::AgentEvent;
 use crate::log::input::QueueKind;
 use crate::log::outcome::{RunOutcome, RunStatus};
-use crate::log::turn::Spent;
-use crate::message::{ResultStatus, StopReason, Usage};
+use crate::log::turn::Account;
+use crate::message::{MessageId, ResultStatus, StopReason, Usage};
 use crate::session::Session;
 use crate::session::batch;
 
@@ -42,8 +42,8 @@ impl From<StepError> for Ending {
     fn from(error: StepError) -> Self {
         let text = Some(error.to_string().into());
         match error {
-            StepError::Limit(limit) => {
-                Ending { error: text, limit: Some(limit), ..RunStatus::Limit.into() }
+            StepError::Limit(reached) => {
+                Ending { error: text, limit: Some(reached.limit), ..RunStatus::Limit.into() }
             }
             StepError::Model(error) => {
                 Ending { error: text, model_error: Some(error.kind), ..RunStatus::Error.into() }
@@ -99,7 +99,7 @@ pub(crate) fn outcome_without_end(
     end: RunStatus,
     error: Option<Arc<str>>,
 ) -> RunOutcome {
-    let Spent { usage, cost, .. } = session.journal.fold.spent;
+    let Account { usage, cost, .. } = session.journal.fold.spent;
     RunOutcome {
         end,
         error,
@@ -117,17 +117,34 @@ pub(crate) fn outcome_without_end(
 async fn close_open_work(session: &mut Session, status: RunStatus) -> Result<(), MemoryError> {
     session.cancel.cancel();
     session.receive_all().await?;
-    let Session { reply, journal, .. } = session;
-    reply.stage_pending(journal);
-    let stop = if status == RunStatus::Aborted { StopReason::Aborted } else { StopReason::Error };
-    if let Some((message, _)) = reply.close(journal, stop, Usage::default()) {
-        journal.stage(LogEntry::Replied { message, cost: None });
-    }
-    journal.flush().await?;
+    close_requests(session, status).await?;
     if status != RunStatus::AwaitingAction {
         close_batch(session, status).await?;
     }
     deliver_own_request(session).await
+}
+
+/// Logs the reply that streams as far as it has come, and the end of all other requests.
+async fn close_requests(session: &mut Session, status: RunStatus) -> Result<(), MemoryError> {
+    let Session { reply, journal, in_flight, .. } = session;
+    reply.stage_pending(journal);
+    let stop = if status == RunStatus::Aborted { StopReason::Aborted } else { StopReason::Error };
+    let id = reply.message_id();
+    let usage = id.map(|id| in_flight.usage(id)).unwrap_or_default();
+    if let Some((message, cost)) = reply.close(journal, stop, usage) {
+        in_flight.end(message.id);
+        let cost = cost.filter(|_| usage != Usage::default());
+        journal.stage(LogEntry::Replied { message, cost });
+    }
+    journal.flush().await?;
+    let is_unsent = |id: &MessageId| !in_flight.contains(*id);
+    let reserved = journal.fold.reserved.all().map(|(id, _)| id);
+    let messages: Vec<MessageId> = reserved.filter(is_unsent).collect();
+    if !messages.is_empty() {
+        journal.stage(LogEntry::NotSent { messages });
+    }
+    in_flight.end_all().into_iter().for_each(|entry| journal.stage(entry));
+    journal.flush().await
 }
 
 /// Cancels running tools and gives every open call its result.

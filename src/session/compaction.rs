@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::{Failure, InputError, StepError};
 use crate::log::compaction::{
     Compaction, CompactionCause, CompactionContext, CompactionPolicy, Replacement, SummaryRequest,
-    check_range, tokens_of, tool_tokens,
+    check_range,
 };
 use crate::log::entry::LogEntry;
 use crate::log::input::QueueKind;
@@ -14,6 +14,7 @@ use crate::model::ChatRequest;
 use crate::session::Session;
 use crate::session::budget;
 use crate::session::detached::{self, DetachedReply};
+use crate::session::estimate::{estimate, overhead};
 
 /// Why and for which request the conversation is compacted.
 pub(crate) struct Trigger<'a> {
@@ -243,9 +244,6 @@ async fn summarise(
     };
     // The last turn is reserved for the request itself, if there is one.
     let more = u32::from(!matches!(trigger.cause, CompactionCause::Asked { .. }));
-    if let Err(error) = budget::check(session, &*model, more) {
-        return Ok(Summary::Failed { entry: None, error });
-    }
     let message = Message::new(Default::default(), request.message.clone());
     let max_output = model.info().max_output.and_then(|max| u32::try_from(max).ok());
     let request = ChatRequest {
@@ -255,7 +253,13 @@ async fn summarise(
         session: session.id.clone(),
         ..ChatRequest::default()
     };
-    let DetachedReply { entry, message, error } = detached::send(session, &*model, request).await?;
+    let estimate = estimate(session, &*model, &request);
+    let checked = budget::check_prices(session, &*model);
+    if let Err(error) = checked.and_then(|()| budget::check(session, 1 + more, estimate)) {
+        return Ok(Summary::Failed { entry: None, error });
+    }
+    let sent = detached::send(session, &*model, request, estimate).await?;
+    let DetachedReply { entry, message, error } = sent;
     if let Some(error) = error {
         return Ok(Summary::Failed { entry: Some(entry), error: error.into() });
     }
@@ -269,22 +273,6 @@ async fn summarise(
     Ok(Summary::Text { entry, message: message.id, text })
 }
 
-/// Returns the estimated tokens that each request has besides messages. Counted again only for
-/// another list of tools.
-fn overhead(session: &mut Session) -> u64 {
-    let Session { compaction, executor, config, .. } = session;
-    let tools = executor.tools.list();
-    match &compaction.overhead {
-        Some((counted, tokens)) if Arc::ptr_eq(counted, tools) => *tokens,
-        _ => {
-            let tool_tokens = tools.iter().map(|tool| tool_tokens(tool)).sum::<u64>();
-            let tokens = tool_tokens + tokens_of(config.system.len());
-            compaction.overhead = Some((tools.clone(), tokens));
-            tokens
-        }
-    }
-}
-
 /// Calls the policy, if there is one, with the conversation.
 fn with_policy<T>(
     session: &mut Session,
@@ -292,7 +280,8 @@ fn with_policy<T>(
     call: impl FnOnce(&dyn CompactionPolicy, &CompactionContext<'_>) -> T,
 ) -> Option<T> {
     let policy = session.config.compaction.clone()?;
-    let overhead = overhead(session);
+    let (tools, system) = (session.executor.tools.list().clone(), session.config.system.clone());
+    let overhead = overhead(session, &tools, &system);
     let Session { journal, config, .. } = session;
     let fold = &journal.fold;
     let info =

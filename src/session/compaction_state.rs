@@ -11,8 +11,8 @@ use crate::tool::ToolList;
 pub(crate) struct CompactionState {
     /// The result of the compaction that the current run was started for.
     pub(crate) result: Option<Result<Vec<Arc<Compaction>>, InputError>>,
-    /// The estimated tokens of these tools and the system prompt.
-    pub(super) overhead: Option<(Arc<ToolList>, u64)>,
+    /// The estimated tokens of the agent's tools, and of the last other list that was offered.
+    pub(crate) tool_tokens: [Option<(Arc<ToolList>, u64)>; 2],
     /// The size of the conversation when an optional summary of it was paid for and failed.
     pub(super) failed_at: Option<u64>,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::environment::Environment;
 use crate::error::StepError;
-use crate::limits::Limits;
+use crate::limits::{Budget, Limits};
 use crate::log::compaction::CompactionPolicy;
 use crate::log::input::{QueueMode, Urgency};
 use crate::model::{ChatModel, OutputSchema, ThinkingLevel};
@@ -28,6 +28,8 @@ pub(crate) struct Config {
     pub(crate) auto: AutoRules,
     pub(crate) hooks: HookLayers,
     pub(crate) limits: Limits,
+    /// The budget of the whole session.
+    pub(crate) session_limits: Budget,
     pub(crate) compaction: Option<Arc<dyn CompactionPolicy>>,
     pub(crate) steering_mode: QueueMode,
     pub(crate) follow_up_mode: QueueMode,

@@ -8,6 +8,7 @@ use futures_util::{StreamExt, stream};
 
 use crate::error::{MemoryError, ModelError, StepError};
 use crate::log::entry::LogEntry;
+use crate::log::turn::{Estimate, Reservation};
 use crate::message::{AssistantMessage, Message, MessageId, StopReason};
 use crate::model::assemble::Assembler;
 use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo};
@@ -52,8 +53,8 @@ impl Partial {
     fn end(self, ended: Streamed, key: Option<RequestKey>) -> DetachedReply {
         let Partial { id, model, assembler } = self;
         let Streamed { stop, usage, error } = ended;
-        let empty =
-            AssistantMessage { stop, model: model.id.clone(), ..AssistantMessage::default() };
+        let parts = Vec::new();
+        let empty = AssistantMessage { parts, stop, model: model.id.clone(), usage };
         let is_whole = error.is_none() && stop != StopReason::Interrupted;
         let reply = assembler.finish(stop, model.id.clone(), usage).filter(|_| is_whole);
         let is_reply = reply.is_some();
@@ -67,14 +68,21 @@ impl Partial {
     }
 }
 
-/// Sends a request without emitting events. The caller writes the entry.
+/// Sends a request without emitting events. The caller has checked the budgets, and writes the
+/// entry.
 pub(crate) async fn send(
     session: &mut Session,
     model: &dyn ChatModel,
     request: ChatRequest,
+    estimate: Estimate,
 ) -> Result<DetachedReply, MemoryError> {
     let mut partial = Partial::new(session, model);
-    let ended = read(session, model.stream(request), |_, event| partial.take(event)).await?;
+    let id = partial.id;
+    let requests = vec![Reservation::new(id, estimate)];
+    session.journal.commit(LogEntry::DetachedStarted { requests }).await?;
+    session.in_flight.start(id, partial.model.clone());
+    let ended = read(session, id, model.stream(request), |_, event| partial.take(event)).await?;
+    session.in_flight.end(id);
     Ok(partial.end(ended, None))
 }
 
@@ -88,6 +96,7 @@ pub(crate) struct RequestKey {
 pub(crate) struct DetachedRequest {
     pub(crate) model: Arc<dyn ChatModel>,
     pub(crate) request: ChatRequest,
+    pub(crate) estimate: Estimate,
     pub(crate) key: Option<RequestKey>,
 }
 
@@ -99,7 +108,8 @@ struct InFlight {
 }
 
 /// Sends requests at the same time, at most as many as the limits allow, and returns their replies
-/// in the order of the requests. Each reply is logged when it arrives.
+/// in the order of the requests. All are reserved in the log before the first is sent, and each
+/// reply is logged when it arrives.
 ///
 /// After an interrupt, the requests that are not complete have no reply. When a budget is used up,
 /// no more requests are sent, and the error is returned when those that were sent are complete.
@@ -109,29 +119,40 @@ pub(crate) async fn send_all(
 ) -> Result<Vec<Reply>, StepError> {
     let max = session.config.limits.parallel_requests.max(1);
     let models: Vec<Arc<dyn ChatModel>> = requests.iter().map(|r| r.model.clone()).collect();
+    let mut reserved = Vec::new();
     let mut waiting = requests
         .into_iter()
         .enumerate()
-        .map(|(at, DetachedRequest { model, request, key })| {
+        .map(|(at, DetachedRequest { model, request, estimate, key })| {
             let partial = Partial::new(session, &*model);
-            (at, request, InFlight { partial, size: ReplySize::new(session), key })
+            let size = ReplySize::new(session, partial.id);
+            reserved.push(Reservation::new(partial.id, estimate));
+            (at, request, InFlight { partial, size, key })
         })
         .collect::<Vec<_>>()
         .into_iter();
+    if !reserved.is_empty() {
+        session.journal.commit(LogEntry::DetachedStarted { requests: reserved }).await?;
+    }
     let mut replies: Vec<Reply> = models.iter().map(|_| Reply::empty(None)).collect();
     let mut in_flight: Vec<Option<InFlight>> = models.iter().map(|_| None).collect();
     let (mut streams, mut failed) = (SelectAll::new(), Ok(()));
     loop {
         while streams.len() < max && failed.is_ok() {
-            let Some((at, request, started)) = waiting.next() else { break };
-            failed = budget::check(session, &*models[at], 0);
-            if failed.is_ok() {
+            if waiting.len() == 0 {
+                break;
+            }
+            failed = budget::check(session, 0, Estimate::default());
+            if failed.is_ok()
+                && let Some((at, request, started)) = waiting.next()
+            {
+                session.in_flight.start(started.partial.id, started.partial.model.clone());
                 in_flight[at] = Some(started);
                 streams.push(numbered(at, models[at].stream(request)));
             }
         }
         if streams.is_empty() {
-            return failed.map(|()| replies);
+            break;
         }
         let next = follow(session, &mut streams, |session, next| {
             let Some((at, event)) = next else { return ControlFlow::Break(None) };
@@ -144,16 +165,23 @@ pub(crate) async fn send_all(
         let Some(next) = next.await? else { break };
         let Some((at, ended)) = next else { continue };
         if let Some(InFlight { partial, key, .. }) = in_flight[at].take() {
+            session.in_flight.end(partial.id);
             let DetachedReply { entry, message, error } = partial.end(ended, key);
             session.journal.commit(entry).await?;
             replies[at] = Reply { message, error, ended_by_hook: false };
         }
     }
     for InFlight { partial, .. } in in_flight.into_iter().flatten() {
-        session.journal.stage(partial.end(Streamed::interrupted(), None).entry);
+        let ended = Streamed::interrupted(session.in_flight.usage(partial.id));
+        session.in_flight.end(partial.id);
+        session.journal.stage(partial.end(ended, None).entry);
+    }
+    let messages: Vec<MessageId> = waiting.map(|(.., waiting)| waiting.partial.id).collect();
+    if !messages.is_empty() {
+        session.journal.stage(LogEntry::NotSent { messages });
     }
     session.journal.flush().await?;
-    Ok(replies)
+    failed.map(|()| replies)
 }
 
 /// Numbers the events of a stream, and ends it with `None` or with the event that ends the reply.

@@ -129,6 +129,11 @@ impl StreamingReply {
         self.partial.is_some()
     }
 
+    /// Returns the number of the reply that streams.
+    pub(crate) fn message_id(&self) -> Option<MessageId> {
+        self.partial.as_ref().map(|partial| partial.id)
+    }
+
     /// Returns the message as far as it has streamed.
     pub(crate) fn message_so_far(&self) -> Option<AssistantMessage> {
         let partial = self.partial.as_ref()?;

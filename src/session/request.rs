@@ -9,13 +9,15 @@ use crate::log::event::{AgentEvent, Role};
 use crate::log::fold::Tail;
 use crate::log::input::{Prompt, QueueKind, Urgency};
 use crate::log::queue::QueuedMessage;
-use crate::message::{Message, ResultStatus, StopReason};
+use crate::log::turn::Estimate;
+use crate::message::{Message, MessageId, ResultStatus, StopReason};
 use crate::model::{ChatModel, ChatRequest, OutputSchema};
 use crate::session::Session;
 use crate::session::ask::{Ask, unsaved};
 use crate::session::budget;
 use crate::session::compaction::{self, Compacted, Trigger};
 use crate::session::cut_replies;
+use crate::session::estimate::estimate;
 use crate::session::hooks::{EndCheck, PrepareTools};
 use crate::session::intake;
 use crate::session::layers::EndVerdict;
@@ -44,15 +46,17 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
     let model = session.config.model(ask.model.as_deref())?.clone();
     let compacts = ask.messages.is_none();
     let mut overflows = 0;
+    budget::check_prices(session, &*model)?;
     loop {
-        budget::check(session, &*model, 0)?;
+        // Nothing is built, or summarised, for a request that cannot be sent.
+        budget::check(session, 1, Estimate::default())?;
         if is_interrupted(session, before) {
             return Ok(Reply::empty(None));
         }
         if compacts
             && compaction::compact_if_needed(session, ask.model.as_deref(), ask.tokens()).await?
         {
-            budget::check(session, &*model, 0)?;
+            budget::check(session, 1, Estimate::default())?;
         }
         let request = build(session, &ask).await?;
         if answers_conversation && session.may_convert_last() && !is_answerable(&request) {
@@ -199,19 +203,25 @@ async fn stream_reply(
     request: ChatRequest,
 ) -> Result<Reply, StepError> {
     let hooks = session.config.hooks.and(&ask.hooks);
-    start_reply(session, model, &request, ask.digest()).await?;
+    let estimate = estimate(session, model, &request);
+    budget::check(session, 1, estimate)?;
+    let id = start_reply(session, model, &request, ask.digest(), estimate).await?;
     let text_hooks = TextHooks {
         layers: hooks.clone(),
         session_id: session.id.clone(),
         extensions: session.extensions.clone(),
     };
-    let streamed = stream::read(session, model.stream(request), |session, event| {
+    let streamed = stream::read(session, id, model.stream(request), |session, event| {
         session.reply.take_event(event, &text_hooks, &mut session.journal.hub)
     });
     let Streamed { stop, usage, error } = streamed.await?;
     let Some((message, cost)) = session.reply.close(&mut session.journal, stop, usage) else {
+        if let Some(charged) = session.in_flight.end_without_reply(id) {
+            session.journal.commit(charged).await?;
+        }
         return Ok(Reply::empty(error));
     };
+    session.in_flight.end(id);
     session.reply.hold(LogEntry::Replied { message: message.clone(), cost });
     let mut verdict = EndVerdict::default();
     if !hooks.is_empty() && error.is_none() && stop != StopReason::Interrupted {
@@ -240,23 +250,26 @@ async fn stream_reply(
     Ok(Reply { message: Some(message), error, ended_by_hook: verdict.ends })
 }
 
-/// Logs the request and starts the reply.
+/// Logs the request, which charges for it, and starts the reply.
 async fn start_reply(
     session: &mut Session,
     model: &dyn ChatModel,
     request: &ChatRequest,
     asked: Option<Arc<str>>,
-) -> Result<(), StepError> {
-    let Session { journal, reply, executor, .. } = session;
+    estimate: Estimate,
+) -> Result<MessageId, StepError> {
+    let Session { journal, reply, executor, in_flight, .. } = session;
     reply.offered = Some(request.tools.clone());
     let id = journal.next_message_id();
     let info = Arc::new(model.info().clone());
     let is_subset = !Arc::ptr_eq(&request.tools, executor.tools.list());
     let tools = is_subset.then(|| request.tools.iter().map(|spec| spec.name.clone()).collect());
     let model = info.id.clone();
-    journal.commit(LogEntry::RequestStarted { message: id, model, tools, asked }).await?;
+    let entry = LogEntry::RequestStarted { message: id, model, tools, asked, estimate };
+    journal.commit(entry).await?;
     reply.returned = Some(id);
+    in_flight.start(id, info.clone());
     reply.start(id, info);
     journal.emit_transient(AgentEvent::MessageStart { message_id: id, role: Role::Assistant });
-    Ok(())
+    Ok(id)
 }

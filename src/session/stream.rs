@@ -10,7 +10,7 @@ use futures_util::{Stream, StreamExt};
 use crate::error::{MemoryError, ModelError, ModelErrorKind};
 use crate::log::event::AgentEvent;
 use crate::log::input::Urgency;
-use crate::message::{StopReason, Usage};
+use crate::message::{MessageId, StopReason, Usage};
 use crate::model::ModelEvent;
 use crate::session::Session;
 use crate::session::intake::{Accepted, Command};
@@ -31,24 +31,25 @@ pub(crate) struct Streamed {
 }
 
 impl Streamed {
-    pub(crate) fn interrupted() -> Self {
-        Streamed { stop: StopReason::Interrupted, usage: Usage::default(), error: None }
+    pub(crate) fn interrupted(usage: Usage) -> Self {
+        Streamed { stop: StopReason::Interrupted, usage, error: None }
     }
 
-    fn failed(error: ModelError) -> Self {
-        Streamed { stop: StopReason::Error, usage: Usage::default(), error: Some(error) }
+    fn failed(error: ModelError, usage: Usage) -> Self {
+        Streamed { stop: StopReason::Error, usage, error: Some(error) }
     }
 }
 
 /// The bytes of a reply so far, against their limit.
 pub(crate) struct ReplySize {
+    message: MessageId,
     bytes: usize,
     limit: usize,
 }
 
 impl ReplySize {
-    pub(crate) fn new(session: &Session) -> Self {
-        ReplySize { bytes: 0, limit: session.config.limits.reply_bytes }
+    pub(crate) fn new(session: &Session, message: MessageId) -> Self {
+        ReplySize { message, bytes: 0, limit: session.config.limits.reply_bytes }
     }
 
     /// Counts an event. Fails if the reply is longer than the limit.
@@ -70,18 +71,20 @@ impl ReplySize {
     }
 }
 
-/// Passes each event of the stream to `take` until the stream ends, `take` fails, a steer
-/// interrupts it, or the reply is too long.
+/// Passes each event of the stream of the reply `message` to `take` until the stream ends, `take`
+/// fails, a steer interrupts it, or the reply is too long.
 pub(crate) async fn read(
     session: &mut Session,
+    message: MessageId,
     mut stream: BoxStream<'_, ModelEvent>,
     mut take: impl FnMut(&mut Session, ModelEvent) -> Result<(), ModelError>,
 ) -> Result<Streamed, MemoryError> {
-    let mut size = ReplySize::new(session);
+    let mut size = ReplySize::new(session, message);
     let ended = follow(session, &mut stream, |session, event| {
         take_event(session, &mut size, event, |session, event| take(session, event))
     });
-    Ok(ended.await?.unwrap_or_else(Streamed::interrupted))
+    let ended = ended.await?;
+    Ok(ended.unwrap_or_else(|| Streamed::interrupted(session.in_flight.usage(message))))
 }
 
 /// Takes an event of a reply, `None` if its stream ended early. Breaks at the end of the reply.
@@ -100,8 +103,15 @@ pub(crate) fn take_event(
             session.journal.emit_transient(AgentEvent::Retry(notice));
             return ControlFlow::Continue(());
         }
+        ModelEvent::Usage(usage) => {
+            session.in_flight.report(size.message, usage);
+            return ControlFlow::Continue(());
+        }
         ModelEvent::Error(error) => error,
         event => {
+            if let ModelEvent::Withdrawn | ModelEvent::AnsweredBy(_) = event {
+                end_attempt(session, size.message, &event);
+            }
             let counted = size.count(&event);
             match counted.and_then(|()| take(session, event)) {
                 Ok(()) => return ControlFlow::Continue(()),
@@ -109,7 +119,16 @@ pub(crate) fn take_event(
             }
         }
     };
-    ControlFlow::Break(Streamed::failed(error))
+    ControlFlow::Break(Streamed::failed(error, session.in_flight.usage(size.message)))
+}
+
+/// Charges for an attempt that has ended without an error, and notes which model replies next.
+fn end_attempt(session: &mut Session, message: MessageId, event: &ModelEvent) {
+    let charged = session.in_flight.end_attempt(message);
+    charged.into_iter().for_each(|entry| session.journal.stage(entry));
+    if let ModelEvent::AnsweredBy(model) = event {
+        session.in_flight.answered_by(message, model.clone());
+    }
 }
 
 /// Passes each item of the stream, and `None` at its end, to `take` while commands are handled,

@@ -25,6 +25,7 @@ use crate::log::entry::LogEntry;
 use crate::model::ChatModel;
 use crate::session::handle::AgentHandle;
 use crate::tool::Tool;
+use epochs::is_accounting;
 use logged_compaction::LoggedCompaction;
 use logged_model::LoggedModel;
 use logged_tool::LoggedTool;
@@ -101,6 +102,8 @@ use shared::{SharedReplay, Status};
 ///   that a compaction was requested that replaced no message, unless its summary failed in a run
 ///   and the agent uses [`Replay::compaction`]; and the error of a request that failed if the
 ///   pattern handled it.
+/// - What failed attempts were charged with, and the estimates of requests that a replay sends
+///   itself: limits on tokens and cost may be reached elsewhere.
 /// - The context windows of models: see [`Replay::window`].
 /// - When exactly an input came. It is sent directly after the entry that it follows in the log (if
 ///   a model or a tool is working, once its reply was streamed or all calls have started), which is
@@ -121,8 +124,9 @@ pub struct Replay {
 impl Replay {
     /// Creates a replay of a log, given from its first entry on.
     pub fn from_entries(entries: impl IntoIterator<Item = LogEntry>) -> Self {
+        let entries = entries.into_iter().filter(|entry| !is_accounting(entry));
         Replay {
-            shared: Arc::new(SharedReplay::new(entries.into_iter().collect())),
+            shared: Arc::new(SharedReplay::new(entries.collect())),
             idle_timeout: Duration::from_secs(10),
             window: None,
             exclusive: Mutex::new(()),

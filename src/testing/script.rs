@@ -130,6 +130,11 @@ impl Script {
         self
     }
 
+    /// Reports what the attempt has used so far.
+    pub fn used(self, usage: Usage) -> Self {
+        self.event(ModelEvent::Usage(usage))
+    }
+
     /// Withdraws the attempt: what was streamed so far is no part of the reply.
     pub fn withdraw(self) -> Self {
         self.event(ModelEvent::Withdrawn)

@@ -294,7 +294,7 @@ async fn limits_end_the_run_and_keep_the_results() {
     let priced = ModelInfo::new("test/priced").with_prices(Prices::new(1000.0, 1000.0));
     let cases = [
         (Limits::default().turns(2), Limit::Turns, 2),
-        (Limits::default().tokens(1500), Limit::Tokens, 2),
+        (Limits::default().tokens(2500), Limit::Tokens, 2),
         (Limits::default().cost(0.5), Limit::Cost, 1),
         (Limits::default().wall_time(ms(250)), Limit::WallTime, 3),
     ];
@@ -389,7 +389,7 @@ async fn wall_time_continues_in_resumed_runs() {
     assert!(t.elapsed() < ms(310), "100 ms were left, and the grace of a cancelled tool");
     assert_eq!(
         harness.handle.state().await.unwrap().error.as_deref(),
-        Some("the time limit is reached")
+        Some("the time limit is reached: 300.0ms of 300ms have passed")
     );
 }
 

@@ -195,8 +195,8 @@ async fn an_abort_drops_the_requests() {
     harness.check().await;
 }
 
-/// C146: The turns of all requests are reserved before the first is sent; the other budgets are
-/// checked before each.
+/// C146: The turns and estimated tokens of all requests are reserved before the first is sent; what
+/// was spent meanwhile is checked before each.
 #[tokio::test(start_paused = true)]
 async fn budgets_are_checked_before_each_request() {
     let voters = Voters::new();
@@ -204,14 +204,17 @@ async fn budgets_are_checked_before_each_request() {
     let outcome = harness.handle.prompt("Vote.").await.unwrap();
     assert_eq!((outcome.limit, voters.asked()), (Some(Limit::Turns), [0, 0, 0]));
 
-    let costly = |name| Script::text(name).usage(Usage::new(5, 5));
+    let error = outcome.error.unwrap();
+    assert_eq!(&*error, "the limit of turns is reached: 3 turns are needed, and 2 of 2 are left");
+
+    let costly = |name| Script::text(name).usage(Usage::new(5, 15));
     let voters = Voters::of(["a", "b", "c"].map(costly));
-    let limits = || Limits::default().tokens(10).parallel_requests(1);
+    let limits = || Limits::default().tokens(45).parallel_requests(1);
     let harness =
         Harness::new(collecting(&["a", "b", "c"]), [], |a| voters.add(a.limits(limits()))).await;
     let outcome = harness.handle.prompt("Vote.").await.unwrap();
-    assert_eq!((outcome.limit, voters.asked()), (Some(Limit::Tokens), [1, 0, 0]));
-    assert_eq!(logged(&harness.memory.entries()), ["a"]);
+    assert_eq!((outcome.limit, voters.asked()), (Some(Limit::Tokens), [1, 1, 0]));
+    assert_eq!(logged(&harness.memory.entries()), ["a", "b"]);
     harness.check().await;
 }
 

@@ -16,6 +16,7 @@ mod bad_memory;
 mod batches;
 mod behaviours;
 mod bounds;
+mod budgets;
 mod compaction;
 mod confirmation;
 mod crash;

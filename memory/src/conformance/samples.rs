@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loopwright_core::agent::Limit;
 use loopwright_core::compaction::CompactionCause;
 use loopwright_core::event::{Decision, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency};
-use loopwright_core::log::{LogEntry, StateScope};
+use loopwright_core::log::{Estimate, LogEntry, Reservation, StateScope};
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, CustomMessage, MessageId, MessageKind, ResultStatus,
     RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
@@ -58,6 +58,7 @@ pub(super) fn run(number: u64, time: u64, text: &str) -> Vec<LogEntry> {
             model: "offline/m".into(),
             tools: None,
             asked: None,
+            estimate: Estimate::new(5, Some(0.125)),
         },
     ]
 }
@@ -201,13 +202,35 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
             model: "m".into(),
             tools: None,
             asked: None,
+            estimate: Estimate::default(),
         },
         LogEntry::RequestStarted {
             message: MessageId(1),
             model: ODD.into(),
             tools: Some(["".into(), ODD.into()].into()),
             asked: Some(ODD.into()),
+            estimate: Estimate::new(u64::MAX, Some(0.1 + 0.2)),
         },
+        LogEntry::DetachedStarted { requests: vec![] },
+        LogEntry::DetachedStarted {
+            requests: vec![
+                Reservation::new(MessageId(4), Estimate::new(1, None)),
+                Reservation::new(MessageId(u64::MAX), Estimate::default()),
+            ],
+        },
+        LogEntry::Charged {
+            message: MessageId(1),
+            usage: Usage::new(7, 3).cache(2, 1).cache_write_1h(1).reasoning(1),
+            cost: Some(0.30000000000000004),
+            ended: false,
+        },
+        LogEntry::Charged {
+            message: MessageId(2),
+            usage: Usage::default(),
+            cost: None,
+            ended: true,
+        },
+        LogEntry::NotSent { messages: vec![MessageId(4), MessageId(u64::MAX)] },
         LogEntry::Replied { message: message(3, reply.clone()), cost: Some(0.30000000000000004) },
         LogEntry::Replied { message: message(3, AssistantMessage::default()), cost: None },
         LogEntry::Detached {

@@ -194,6 +194,9 @@ impl Decoder {
         }
         if let Some(usage) = usage {
             self.counts.update(&usage);
+            if !matches!(&*event.kind.0, "message" | "message_stop") {
+                self.writer.usage(self.usage(), out);
+            }
         }
         match &*event.kind.0 {
             "message_stop" if matches!(&*self.stop, "pause_turn" | "compaction") => self.pause(out),
@@ -305,6 +308,15 @@ impl Decoder {
         self.count();
         let outside = self.used.total().saturating_sub(self.max_total);
         self.writer.done(stop, self.used.outside_context(outside), out);
+    }
+
+    /// Returns the usage so far.
+    fn usage(&self) -> Usage {
+        let current = self.counts.usage();
+        let mut all = self.used;
+        all += current;
+        let max_total = self.max_total.max(current.context());
+        all.outside_context(all.total().saturating_sub(max_total))
     }
 
     /// Adds the usage of a message that has ended.

@@ -96,6 +96,7 @@ impl Decoder {
     fn chunk(&mut self, chunk: Chunk<'_>, data: &str, out: &mut Events) {
         if let Some(usage) = chunk.usage_metadata {
             self.usage.update(usage);
+            self.writer.usage(self.usage.into(), out);
         }
         if chunk.error.is_some() {
             return self.writer.fail_with_payload(data, out);

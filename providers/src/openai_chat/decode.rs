@@ -117,6 +117,7 @@ impl Decoder {
     fn apply(&mut self, chunk: Chunk<'_>, delta: Option<Delta<'_>>, data: &str, out: &mut Events) {
         if let Some(raw) = chunk.usage.or(chunk.x_groq.and_then(|x| x.usage)) {
             self.usage = (*raw).into();
+            self.writer.usage(self.usage, out);
         }
         let bare_error =
             chunk.choices.first.is_none() && (chunk.message.is_some() || chunk.detail.is_some());

@@ -334,6 +334,7 @@ impl Decoder {
         let reason = response.incomplete_details.as_ref().map_or("", |details| &*details.reason.0);
         let failed = response.error.is_some() || matches!(status, "failed" | "cancelled");
         if failed {
+            self.writer.usage(self.usage, out);
             let failure = response
                 .error
                 .map(|error| Failure::read(None, error.get().as_bytes()))

@@ -71,7 +71,7 @@ async fn a_reply_with_a_call_is_streamed() {
         http.end().await;
         http
     };
-    let (events, _http) = tokio::join!(model.stream(request()).collect::<Vec<_>>(), serve);
+    let (mut events, _http) = tokio::join!(model.stream(request()).collect::<Vec<_>>(), serve);
     let delta = |block, text: &str| ModelEvent::Delta { block, delta: text.into() };
     let expected = [
         ModelEvent::BlockStart { block: 0, kind: BlockKind::Text },
@@ -86,6 +86,8 @@ async fn a_reply_with_a_call_is_streamed() {
         ModelEvent::BlockEnd { block: 1, signature: None },
         ModelEvent::Done { stop: StopReason::ToolCalls, usage: Usage::new(5, 2) },
     ];
+    // How often usage is reported before the end depends on how the events arrive.
+    events.retain(|event| !matches!(event, ModelEvent::Usage(_)));
     assert_eq!(events, expected);
 }
 

@@ -14,7 +14,7 @@ use crate::log::input::{Decision, QueueKind, Urgency};
 use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome};
 use crate::log::queue::{Queue, QueuedMessage};
 use crate::log::seen_inputs::SeenInputs;
-use crate::log::turn::{Spent, Turn};
+use crate::log::turn::{Account, Reserved, Turn};
 use crate::message::{
     CallId, History, InputId, Message, MessageId, MessageKind, RunId, StopReason,
 };
@@ -59,7 +59,12 @@ pub(crate) struct Fold {
     pub(crate) cause: Option<RunCause>,
     pub(crate) abort_requested: bool,
     pub(crate) turn: Turn,
-    pub(crate) spent: Spent,
+    /// The usage since the last request of the user.
+    pub(crate) spent: Account,
+    /// The usage of the session, also before it was reset.
+    pub(crate) total: Account,
+    /// The requests that are in progress.
+    pub(crate) reserved: Reserved,
     /// The number of a reply whose request was sent and that is not in the log yet.
     pub(crate) requested: Option<MessageId>,
     /// The digest of what the last request asked, if that was not the conversation alone.

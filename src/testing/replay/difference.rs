@@ -115,8 +115,11 @@ fn message_text(body: &MessageKind) -> String {
 pub(super) fn comparable(entry: &LogEntry) -> Value {
     let mut value = serde_json::to_value(entry).unwrap_or_default();
     if let Some(map) = value.as_object_mut() {
-        for key in ["time", "cost"] {
+        for key in ["time", "cost", "estimate"] {
             map.remove(key);
+        }
+        if map.contains_key("limit") {
+            map.remove("error"); // says how much was used
         }
         if matches!(entry, LogEntry::AbortRequested { .. }) {
             map.remove("input"); // a generated id

@@ -72,6 +72,14 @@ fn is_from_input(entry: &LogEntry) -> bool {
 /// Returns whether the entry has no counterpart in a replay.
 pub(super) fn is_silent(entry: &LogEntry) -> bool {
     matches!(entry, LogEntry::Opened { .. } | LogEntry::Settings { .. } | LogEntry::Handled { .. })
+        || is_accounting(entry)
+}
+
+/// Returns whether the entry only says what requests are charged with, which a replay does not
+/// repeat.
+pub(super) fn is_accounting(entry: &LogEntry) -> bool {
+    use LogEntry::{Charged, DetachedStarted, NotSent};
+    matches!(entry, DetachedStarted { .. } | Charged { .. } | NotSent { .. })
 }
 
 /// Splits a log into epochs. The entries that a fork appends are between two of them.

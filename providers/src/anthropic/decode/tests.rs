@@ -21,7 +21,8 @@ fn decode(payloads: &[&str]) -> Vec<String> {
         ModelEvent::Error(error) => format!("{:?}", error.kind),
         other => format!("{other:?}"),
     };
-    out.into_iter().map(short).collect()
+    let is_shown = |event: &ModelEvent| !matches!(event, ModelEvent::Usage(_));
+    out.into_iter().filter(is_shown).map(short).collect()
 }
 
 const BEGIN: &str =
@@ -184,4 +185,22 @@ fn a_ping_is_no_progress() {
     let mut decoder = Decoder::new(Endpoint::default());
     assert_eq!(decoder.decode(r#"{"type": "ping"}"#, &mut Events::new()), Progress::Waiting);
     assert_eq!(decoder.decode(BEGIN, &mut Events::new()), Progress::Open);
+}
+
+#[test]
+fn usage_is_reported_before_the_end() {
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
+    for payload in [
+        BEGIN,
+        r#"{"type":"message_delta","delta":{},"usage":{"output_tokens":9}}"#,
+        r#"{"type":"message_delta","delta":{},"usage":{"output_tokens":9}}"#,
+        BEGIN, // the attempt is sent again
+        r#"{"type":"error","error":{"type":"overloaded_error","message":"no"}}"#,
+    ] {
+        decoder.decode(payload, &mut out);
+    }
+    let events: Vec<ModelEvent> = out.into();
+    let used = |output| ModelEvent::Usage(Usage::new(3, output));
+    assert_eq!(events[..3], [used(9), ModelEvent::Withdrawn, used(0)]);
+    assert!(matches!(&events[3..], [ModelEvent::Error(_)]), "{events:?}");
 }

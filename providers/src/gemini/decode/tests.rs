@@ -158,3 +158,22 @@ fn tokens_are_counted_as_ours() {
     let usage = Usage::new(70, 12).cache(60, 0).reasoning(7);
     assert_eq!(out.pop_back(), Some(ModelEvent::Done { stop: StopReason::Stop, usage }));
 }
+
+#[test]
+fn usage_is_reported_before_the_end() {
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
+    let usage = |prompt: u32, output: u32| {
+        format!(
+            r#"{{"usageMetadata":{{"promptTokenCount":{prompt},"candidatesTokenCount":{output}}}}}"#
+        )
+    };
+    for payload in [&usage(5, 1), &parts(r#"{"text":"a"}"#), &usage(5, 2), "<html>"] {
+        decoder.decode(payload, &mut out);
+    }
+    let used: Vec<Usage> = out
+        .iter()
+        .filter_map(|event| if let ModelEvent::Usage(usage) = event { Some(*usage) } else { None })
+        .collect();
+    assert_eq!(used, [Usage::new(5, 1), Usage::new(5, 2)]);
+    assert!(matches!(out.back(), Some(ModelEvent::Error(_))), "{out:?}");
+}

@@ -178,3 +178,17 @@ fn plain_text_is_read_as_any_other() {
         assert_eq!(known, unknown, "{text}");
     }
 }
+
+#[test]
+fn usage_is_reported_before_an_error() {
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
+    for payload in [
+        r#"{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5}}"#,
+        r#"{"error":{"message":"gone"}}"#,
+    ] {
+        decoder.decode(payload, &mut out);
+    }
+    let events: Vec<ModelEvent> = out.into();
+    assert_eq!(events[0], ModelEvent::Usage(Usage::new(10, 5)));
+    assert!(matches!(&events[1..], [ModelEvent::Error(_)]), "{events:?}");
+}

@@ -203,3 +203,13 @@ fn more_items_than_any_model_writes_are_refused() {
     let events = decode(&added_items);
     assert_eq!((events.len(), last(&added_items).as_str()), (MAX_PARTS + 2, "Protocol"));
 }
+
+#[test]
+fn a_response_that_fails_reports_its_usage() {
+    let (mut decoder, mut out) = (Decoder::new(Endpoint::default()), Events::new());
+    let usage = r#","usage":{"input_tokens":10,"output_tokens":5},"error":{"message":"no"}"#;
+    decoder.decode(&end("failed", usage), &mut out);
+    let events: Vec<ModelEvent> = out.into();
+    assert_eq!(events[0], ModelEvent::Usage(Usage::new(10, 5)));
+    assert!(matches!(&events[1..], [ModelEvent::Error(_)]), "{events:?}");
+}

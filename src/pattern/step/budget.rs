@@ -1,0 +1,55 @@
+//! What a pattern can know of its budgets.
+
+use crate::limits::{Budget, Spent};
+use crate::pattern::step::StepContext;
+use crate::session::budget;
+
+impl StepContext<'_> {
+    /// Returns what was spent since the last request of the user, the current run included. Of a
+    /// run that was resumed after a crash, only the time since then counts until it has ended.
+    pub fn spent(&self) -> Spent {
+        budget::spent(self.session)
+    }
+
+    /// Returns what the whole session has spent, also before it was reset.
+    pub fn session_spent(&self) -> Spent {
+        budget::session_spent(self.session)
+    }
+
+    /// Returns what is left for this run: of the agent's [`Limits`](crate::agent::Limits) and the
+    /// session's [budget](crate::AgentBuilder::session_limits), whichever has less left.
+    ///
+    /// ```
+    /// use loopwright_core::message::UserMessage;
+    /// use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
+    ///
+    /// /// Reviews its answer if there is a turn left for the review, and one for the answer to it.
+    /// struct Reviewed;
+    ///
+    /// #[async_trait::async_trait]
+    /// impl BehaviorPattern for Reviewed {
+    ///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+    ///         step.take_input().await?;
+    ///         let reply = step.ask().await?;
+    ///         if reply.should_stop() || step.left().turns.is_some_and(|turns| turns < 2) {
+    ///             return reply.finish();
+    ///         }
+    ///         let question = UserMessage::from("What is wrong with this answer?");
+    ///         let review = step.ask_with(Ask::detached().also(question)).await?;
+    ///         step.remember(UserMessage::from(review.text())).await?;
+    ///         step.ask().await?.finish()
+    ///     }
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # use loopwright_core::testing::{Harness, Script};
+    /// # for (turns, answer) in [(2, "four"), (3, "five")] {
+    /// #     let replies = ["four", "It is five.", "five"].map(Script::text);
+    /// #     let harness = Harness::new(Reviewed, replies, |agent| agent.max_turns(turns)).await;
+    /// #     assert_eq!(harness.handle.prompt("2 + 3?").await.unwrap().text, answer);
+    /// # }
+    /// # }
+    /// ```
+    pub fn left(&self) -> Budget {
+        budget::left(self.session)
+    }
+}

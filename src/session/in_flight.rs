@@ -1,0 +1,90 @@
+//! [`InFlight`]: the requests in progress, and the usage that their providers have reported.
+
+use std::sync::Arc;
+
+use crate::log::entry::LogEntry;
+use crate::message::{MessageId, Usage};
+use crate::model::ModelInfo;
+
+/// Owns the usage of requests in progress, so that a request that fails or is cut off is charged
+/// with it, also if the future that sent it is dropped.
+#[derive(Default)]
+pub(crate) struct InFlight {
+    requests: Vec<Request>,
+}
+
+struct Request {
+    message: MessageId,
+    model: Arc<ModelInfo>,
+    /// What the current attempt has used so far.
+    usage: Usage,
+}
+
+impl Request {
+    fn charged(&self, ended: bool) -> LogEntry {
+        let Request { message, ref model, usage } = *self;
+        let cost = model.cost(&usage).filter(|_| usage != Usage::default());
+        LogEntry::Charged { message, usage, cost, ended }
+    }
+}
+
+impl InFlight {
+    /// Starts a request.
+    pub(crate) fn start(&mut self, message: MessageId, model: Arc<ModelInfo>) {
+        self.requests.push(Request { message, model, usage: Usage::default() });
+    }
+
+    /// Notes what the current attempt has used so far.
+    pub(crate) fn report(&mut self, message: MessageId, usage: Usage) {
+        if let Some(request) = self.request(message) {
+            request.usage = usage;
+        }
+    }
+
+    /// Ends an attempt whose output is void, and returns the entry that charges for it, if it has
+    /// used anything.
+    pub(crate) fn end_attempt(&mut self, message: MessageId) -> Option<LogEntry> {
+        let request = self.request(message)?;
+        let charged = (request.usage != Usage::default()).then(|| request.charged(false));
+        request.usage = Usage::default();
+        charged
+    }
+
+    /// Notes which model replies from now on.
+    pub(crate) fn answered_by(&mut self, message: MessageId, model: Arc<ModelInfo>) {
+        if let Some(request) = self.request(message) {
+            request.model = model;
+        }
+    }
+
+    /// Returns what the current attempt has used so far.
+    pub(crate) fn usage(&self, message: MessageId) -> Usage {
+        let request = self.requests.iter().find(|request| request.message == message);
+        request.map(|request| request.usage).unwrap_or_default()
+    }
+
+    /// Returns whether the request was sent and has not ended.
+    pub(crate) fn contains(&self, message: MessageId) -> bool {
+        self.requests.iter().any(|request| request.message == message)
+    }
+
+    /// Ends a request whose end is logged with its reply.
+    pub(crate) fn end(&mut self, message: MessageId) {
+        self.requests.retain(|request| request.message != message);
+    }
+
+    /// Ends a request without a reply, and returns the entry for the log.
+    pub(crate) fn end_without_reply(&mut self, message: MessageId) -> Option<LogEntry> {
+        let at = self.requests.iter().position(|request| request.message == message)?;
+        Some(self.requests.swap_remove(at).charged(true))
+    }
+
+    /// Ends all requests without replies, and returns the entries for the log.
+    pub(crate) fn end_all(&mut self) -> Vec<LogEntry> {
+        self.requests.drain(..).map(|request| request.charged(true)).collect()
+    }
+
+    fn request(&mut self, message: MessageId) -> Option<&mut Request> {
+        self.requests.iter_mut().find(|request| request.message == message)
+    }
+}
