@@ -1,6 +1,7 @@
 //! The options of an agent, on the command line, in `loopwright.toml` and in a session's log.
 
 mod address;
+mod budget;
 mod choices;
 mod retries;
 mod workspace;
@@ -11,6 +12,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::address::{address_in_environment, without_credentials};
+pub(crate) use self::budget::{BudgetOptions, is_sum};
 pub(crate) use self::choices::{Approve, Pattern, Thinking};
 pub(crate) use self::retries::RetryOptions;
 pub(crate) use self::workspace::{CommandOptions, WorkspaceOptions, protected_path};
@@ -84,6 +86,9 @@ pub(crate) struct Options {
     pub(crate) max_turns: Option<u32>,
     #[command(flatten)]
     #[serde(flatten)]
+    pub(crate) budget: BudgetOptions,
+    #[command(flatten)]
+    #[serde(flatten)]
     pub(crate) retries: RetryOptions,
     /// What runs without approval: a tool's name, `read-only` (always included), or `all`. May be
     /// repeated.
@@ -109,6 +114,7 @@ impl Options {
             pattern: self.pattern.or(lower.pattern),
             tool_choice: self.tool_choice.or(lower.tool_choice),
             max_turns: self.max_turns.or(lower.max_turns),
+            budget: self.budget.over(lower.budget),
             retries: self.retries.over(lower.retries),
             approve: if self.approve.is_empty() { lower.approve } else { self.approve },
         }

@@ -68,8 +68,8 @@ pub(crate) const INTERRUPTED: &str = "Interrupted.";
 pub(crate) enum Failure {
     /// The user aborted it.
     Aborted,
-    /// It reached the limit of turns.
-    Turns,
+    /// It reached the limit of turns; holds a sentence without its capital letter.
+    Turns(String),
     /// It reached another limit; holds a sentence without its capital letter.
     Limit(String),
     /// Its last reply is incomplete; holds a sentence without its capital letter.
@@ -84,7 +84,9 @@ pub(crate) fn failure(outcome: &RunOutcome) -> Option<Failure> {
     Some(match outcome.end {
         RunStatus::Done | RunStatus::AwaitingAction => return None,
         RunStatus::Aborted => Failure::Aborted,
-        RunStatus::Limit if outcome.limit == Some(Limit::Turns) => Failure::Turns,
+        RunStatus::Limit if outcome.limit == Some(Limit::Turns) => {
+            Failure::Turns(why("the limit of turns is reached"))
+        }
         RunStatus::Limit => Failure::Limit(why("a limit was reached")),
         RunStatus::Incomplete => Failure::Incomplete(match outcome.incomplete {
             Some(incomplete) => ended(&incomplete.to_string()),

@@ -194,7 +194,7 @@ fn numbered(
         matches!(event, None | Some(ModelEvent::Done { .. } | ModelEvent::Error(_)))
     };
     let until_end = events.map(Some).chain(end).scan(false, move |has_ended, event| {
-        let next = (!*has_ended).then(|| (at, event));
+        let next = (!*has_ended).then_some((at, event));
         *has_ended |= next.as_ref().is_some_and(|(_, event)| is_end(event));
         async { next }
     });

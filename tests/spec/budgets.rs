@@ -169,22 +169,21 @@ async fn kill_at_each_request(
 /// requests than its budget of turns, tokens or cost allows, of the run or of the session.
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_reply_is_lost_stays_charged() {
-    let session = |budget: Budget| move |agent: AgentBuilder| agent.session_limits(budget);
-    let run = |limits: Limits| move |agent: AgentBuilder| agent.limits(limits.clone());
+    let (run, session) = (Limits::default, Budget::default);
     // The input is estimated with nine tokens.
-    let cases: [(Box<dyn Fn(AgentBuilder) -> AgentBuilder>, Limit); 6] = [
-        (Box::new(run(Limits::default().turns(3))), Limit::Turns),
-        (Box::new(run(Limits::default().tokens(35))), Limit::Tokens),
-        (Box::new(run(Limits::default().cost(0.035))), Limit::Cost),
-        (Box::new(session(Budget::default().turns(3))), Limit::SessionTurns),
-        (Box::new(session(Budget::default().tokens(35))), Limit::SessionTokens),
-        (Box::new(session(Budget::default().cost(0.035))), Limit::SessionCost),
+    let cases = [
+        (run().turns(3), session(), Limit::Turns),
+        (run().tokens(35), session(), Limit::Tokens),
+        (run().cost(0.035), session(), Limit::Cost),
+        (run(), session().turns(3), Limit::SessionTurns),
+        (run(), session().tokens(35), Limit::SessionTokens),
+        (run(), session().cost(0.035), Limit::SessionCost),
     ];
-    for (limits, limit) in cases {
+    for (limits, budget, limit) in cases {
         let model = ScriptedModel::new([]).default_reply(Script::new().hang());
         let model = model.info(priced("test/priced", 1000.0));
         let builder = GenericAgent::builder(model.clone(), PiPattern);
-        let agent = limits(builder).build().unwrap();
+        let agent = builder.limits(limits).session_limits(budget).build().unwrap();
         let memory = InMemory::new();
         let cx = RunContext::new().session("s").memory(memory.clone());
         let (handle, events) = agent.run(cx).await.unwrap();

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::environment::PREFIX;
-use crate::options::{Approve, Pattern, Thinking, protected_path};
+use crate::options::{Approve, Pattern, Thinking, is_sum, protected_path};
 
 /// Describes a setting. Its name is that of its flag, with `_` for `-`.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     Text,
     Switch,
     Count,
+    /// A sum of money.
+    Dollars,
     /// One of a fixed set of words.
     Word(fn() -> Vec<String>),
     Approvals,
@@ -47,6 +49,7 @@ const fn own(name: &'static str, kind: Kind, risk: &'static str) -> Key {
 }
 
 const SERVER_RISK: &str = "what the server does";
+const BUDGET_RISK: &str = "how much a session may use";
 const MODEL_RISK: &str = "which server receives the conversation, and which key";
 
 /// All settings, in the order of `loopwright config`.
@@ -60,6 +63,9 @@ pub(crate) const KEYS: &[Key] = &[
     key("pattern", Kind::Word(words::<Pattern>)),
     key("tool_choice", Kind::Text),
     key("max_turns", Kind::Count),
+    own("max_session_turns", Kind::Count, BUDGET_RISK),
+    own("max_session_tokens", Kind::Count, BUDGET_RISK),
+    own("max_session_cost", Kind::Dollars, BUDGET_RISK),
     own("max_attempts", Kind::Count, "how often failed requests are sent again"),
     own("max_retry_delay", Kind::Count, "how late failed requests are sent again"),
     own("approve", Kind::Approvals, "what runs on your machine without approval"),
@@ -97,6 +103,7 @@ impl Kind {
             Kind::Text => "text in quotes".into(),
             Kind::Switch => "true or false".into(),
             Kind::Count => format!("a whole number from 1 to {}", u32::MAX),
+            Kind::Dollars => "a number greater than 0".into(),
             Kind::Word(words) => format!("one of: {}", words().join(", ")),
             Kind::Approvals => {
                 "a list of tools' names, such as [\"edit_file\"], or \"read-only\", or \"all\""
@@ -121,6 +128,7 @@ impl Kind {
             Kind::Text => json!(text?),
             Kind::Switch => json!(value.as_bool()?),
             Kind::Count => json!(u32::try_from(value.as_u64()?).ok().filter(|count| *count > 0)?),
+            Kind::Dollars => json!(value.as_f64().filter(|dollars| is_sum(*dollars))?),
             Kind::Word(words) => {
                 json!(words().into_iter().find(|word| Some(word.as_str()) == text)?)
             }
@@ -147,6 +155,7 @@ impl Kind {
                 other => json!(other),
             },
             Kind::Count => text.parse::<u64>().map_or_else(|_| json!(text), |count| json!(count)),
+            Kind::Dollars => text.parse::<f64>().map_or_else(|_| json!(text), |sum| json!(sum)),
             Kind::Paths => json!(std::env::split_paths(text).collect::<Vec<_>>()),
             Kind::Approvals | Kind::Names | Kind::Protected => {
                 json!(text.split(',').map(str::trim).collect::<Vec<_>>())

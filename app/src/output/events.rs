@@ -52,10 +52,9 @@ fn report_failure(outcome: &RunOutcome, verbosity: Verbosity) {
     match failure(outcome) {
         None => {}
         Some(Failure::Aborted) => note("Aborted."),
-        Some(Failure::Turns) => error(
-            "the limit of turns was reached. The work so far is stored; allow more turns with \
-             --max-turns N.",
-        ),
+        Some(Failure::Turns(why)) => {
+            error(&format!("{why} The work so far is stored; allow more turns with --max-turns N."))
+        }
         Some(Failure::Limit(why) | Failure::Incomplete(why) | Failure::Error(why)) => error(&why),
     }
     for text in &outcome.handed_back {

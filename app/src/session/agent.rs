@@ -67,6 +67,7 @@ pub(crate) async fn build(
     let allowed = allowed.clone();
     let agent = builder
         .auto_when(move |tool, _, _| approved.contains(&*tool.name) || allowed.has(&tool.name))
+        .session_limits(options.budget.budget())
         .compaction(SummaryCompaction::new())
         .system(system)
         .thinking(options.thinking.map(Into::into).unwrap_or_default())

@@ -166,6 +166,11 @@ fn an_invalid_setting_is_an_error_with_file_and_line() {
             "\nguard = \"yes\"",
             "loopwright.toml:2: `guard` must be true or false, and not this string.",
         ),
+        (
+            USER,
+            "max_session_cost = 0",
+            "loopwright.toml:1: `max_session_cost` must be a number greater than 0",
+        ),
         (USER, "model = [", "loopwright.toml:1: invalid TOML"),
         (
             "loopwright.toml",

@@ -20,6 +20,7 @@ fn bad_usage_is_2_and_a_sentence() {
         (&["run", "--model", "offline", "--approve", "nothing", "x"], "there is no such tool"),
         (&["run", "--model", "offline", " "], "There is no prompt"),
         (&["run", "--max-turns", "0", "x"], "--max-turns"),
+        (&["run", "--max-session-cost", "nothing", "x"], "--max-session-cost"),
         (&["run", "--thinking", "hard", "x"], "xhigh"),
         (&["chat", "--json"], "--json"),
     ] {
@@ -54,7 +55,30 @@ fn a_limit_is_4() {
         &["run", "--model", "offline", "--max-turns", "1", "Read Cargo.toml"],
     );
     assert_eq!(exit.code, 4, "{exit:?}");
+    assert!(exit.err.contains("1 of 1 turns are used"), "{exit:?}");
     assert!(exit.err.contains("--max-turns"), "{exit:?}");
+}
+
+#[test]
+fn a_limit_of_a_session_continues_over_its_runs() {
+    let project = project();
+    let run = |more: &[&str]| {
+        loopwright(
+            &project,
+            &[&["run", "--model", "offline", "--session", "s", "Hello"], more].concat(),
+        )
+    };
+    let limit = ["--max-session-turns", "2"];
+    assert_eq!([run(&limit).code, run(&[]).code], [0, 0], "the session stores its limit");
+    let exit = run(&[]);
+    let says = "the session's limit of turns is reached: 2 of 2 turns are used.";
+    assert!(exit.code == 4 && exit.err.contains(says), "{exit:?}");
+    assert_eq!(run(&["--max-session-turns", "3"]).code, 0);
+    let exit = run(&["--max-session-tokens", "1", "--max-session-turns", "9"]);
+    let says = "the session's limit of tokens is reached: 0 of 1 tokens are used, and about ";
+    assert!(exit.code == 4 && exit.err.contains(says), "{exit:?}");
+    let free = ["--max-session-cost", "0.5", "--max-session-tokens", "99999"];
+    assert_eq!(run(&free).code, 0, "offline rules cost nothing");
 }
 
 #[test]

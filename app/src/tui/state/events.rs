@@ -88,8 +88,8 @@ impl State {
         match wording::failure(outcome) {
             None => {}
             Some(Failure::Aborted) => self.transcript.notice(Tone::Quiet, wording::INTERRUPTED),
-            Some(Failure::Turns) => {
-                let text = "The limit of turns is reached. `/continue` resumes the run.";
+            Some(Failure::Turns(why)) => {
+                let text = format!("{} `/continue` resumes the run.", sentence(&why));
                 self.transcript.notice(Tone::Error, text);
             }
             Some(Failure::Incomplete(_)) => {} // the reply itself is marked
