@@ -8,6 +8,8 @@ use loopwright_core::model::{BlockKind, ModelError, ModelEvent};
 pub(crate) struct Reply {
     blocks: Vec<Block>,
     end: Option<Result<(StopReason, Usage), ModelError>>,
+    /// What it has used so far, where it does not say so at its end.
+    used: Usage,
     /// How many bytes of text, ids, names and signatures there were.
     pub(crate) bytes: usize,
 }
@@ -51,7 +53,11 @@ impl Reply {
                 (block.open, block.signature) =
                     (false, signature.map(|signature| signature.to_string()));
             }
-            ModelEvent::Withdrawn => self.blocks.clear(),
+            ModelEvent::Usage(usage) => self.used = usage,
+            ModelEvent::Withdrawn => {
+                self.blocks.clear();
+                self.used = Usage::default();
+            }
             ModelEvent::Done { stop, usage } => self.done(stop, usage),
             ModelEvent::Error(error) => {
                 assert!(error.message.len() < 1 << 13, "{} bytes of an error", error.message.len());
@@ -76,6 +82,7 @@ impl Reply {
             StopReason::Stop => assert!(calls.next().is_none(), "a call that nobody runs"),
             _ => {}
         }
+        self.used = Usage::default();
         self.end = Some(Ok((stop, usage)));
     }
 }
