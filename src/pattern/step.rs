@@ -134,7 +134,7 @@ impl StepContext<'_> {
 
     /// Puts the messages of this run's input into the conversation, once. On re-entry it does
     /// nothing. A message of the user supersedes pending actions, unless the agent holds messages
-    /// ([`WhileAwaiting`]).
+    /// ([`WhileAwaiting`](crate::agent::WhileAwaiting)).
     pub async fn take_input(&mut self) -> Result<(), StepError> {
         self.session.receive_all().await?;
         if self.session.supersedes() {

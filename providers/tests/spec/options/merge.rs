@@ -39,6 +39,7 @@ fn everything() -> ChatRequest {
     let mut request = with_output(with_tools(hi()));
     (request.max_tokens, request.temperature) = (Some(20_000), Some(0.5));
     (request.thinking, request.tool_choice) = (High, ToolChoice::Tool("g".into()));
+    request.stop = vec!["END".into()];
     request
 }
 
@@ -156,7 +157,8 @@ fn merged() -> Vec<Case> {
             GEMINI,
             "generationConfig",
             json!({"topP": 0.9, "thinkingConfig": {"includeThoughts": false}}),
-            json!({"topP": 0.9, "maxOutputTokens": 20_000, "temperature": 0.5,
+            json!({"topP": 0.9, "maxOutputTokens": 20_000, "stopSequences": ["END"],
+                "temperature": 0.5,
                 "thinkingConfig": {"thinkingLevel": "high", "includeThoughts": false},
                 "responseMimeType": "application/json", "responseJsonSchema": schema()}),
         ),
@@ -168,10 +170,12 @@ fn joined() -> Vec<Case> {
     let own = |model, name, own: Value| case(model, name, own, Value::Null);
     vec![
         own(OPENAI, "tools", json!([{"type": "custom", "custom": {"name": "c"}}])),
+        own(OPENAI, "stop", json!(["MINE"])),
         own(RESPONSES, "tools", json!([{"type": "web_search"}])),
         own(RESPONSES, "include", json!(["web_search_call.results"])),
         own(CLAUDE, "tools", json!([{"type": "web_search_20250305", "name": "web_search"}])),
         own(CLAUDE, "system", json!([{"type": "text", "text": "More."}])),
+        own(CLAUDE, "stop_sequences", json!(["MINE"])),
         own(GEMINI, "tools", json!([{"googleSearch": {}}])),
     ]
 }
