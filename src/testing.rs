@@ -1,4 +1,4 @@
-//! Tools for testing agents: a scripted model, gates, faults, a crash after every log entry,
+//! Tools for testing agents: a scripted model, gates, faults, a crash after every append,
 //! replays of logs, and checks of events and transcripts.
 //!
 //! Everything here works under tokio's paused time, so tests need no sleeps:
@@ -31,7 +31,9 @@ mod faulty_memory;
 mod fixed_environment;
 mod gate;
 mod harness;
+mod recording;
 mod replay;
+mod request_text;
 mod script;
 mod scripted_model;
 mod test_tool;
@@ -39,7 +41,7 @@ mod trace;
 
 pub use crate::log::{check_log, replay_messages};
 pub use check::{check_events, check_request, check_transcript};
-pub use crash::{CrashReport, Scenario, crash_at_every_entry};
+pub use crash::{CrashReport, Scenario, crash_at_every_append};
 pub use faulty_memory::FaultyMemory;
 pub use fixed_environment::FixedEnvironment;
 pub use gate::Gate;

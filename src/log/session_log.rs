@@ -1,5 +1,7 @@
 //! [`SessionLog`], a reader for logs, and the points at which a log can be forked.
 
+#[cfg(feature = "testing")]
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -158,6 +160,12 @@ impl SessionLog {
     /// [left](crate::agent::Budget::left).
     pub fn spent(&self) -> Spent {
         self.fold.total.spent(&self.fold.reserved)
+    }
+
+    /// Returns the values that the pattern stored, by key.
+    #[cfg(feature = "testing")]
+    pub(crate) fn all_state(&self) -> BTreeMap<Arc<str>, Arc<Value>> {
+        self.fold.state.clone()
     }
 
     /// Returns the queued messages in order of arrival.

@@ -1,11 +1,12 @@
-//! [`crash_at_every_entry`]: runs a session once for each entry of its log, with a crash after that
-//! entry.
+//! [`crash_at_every_append`]: runs a session once for each append to its log, with a crash after
+//! that append.
 
 mod checks;
+mod comparison;
+mod ended_session;
 mod input_queue;
 mod scenario;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,19 +24,22 @@ use crate::log::entry::LogEntry;
 use crate::log::event::Envelope;
 use crate::log::input::InputEvent;
 use crate::log::memory::InMemory;
-use crate::log::session_log::SessionLog;
 use crate::session::handle::AgentHandle;
-use crate::tool::{Effect, Tool};
-use checks::{RecordedCalls, check_calls, check_due, check_numbers};
-use input_queue::{InputQueue, SentInput};
+use crate::tool::Tool;
+use checks::{RecordedCalls, check_calls, check_due, check_effects, check_numbers};
+use comparison::Comparison;
+use ended_session::{EndedSession, is_request};
+use input_queue::InputQueue;
 use scenario::ScenarioInput;
 
-/// Counts what [`crash_at_every_entry`] did.
+/// Counts what [`crash_at_every_append`] did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CrashReport {
-    /// The entries of the session without a crash, and so the number of crashes.
-    pub entries: usize,
+    /// The appends of the session without a crash, and so the number of crashes.
+    pub appends: usize,
+    /// The number of crashes after which what came out was compared.
+    pub compared: usize,
     /// The requests of that session to its model, detached ones included.
     pub requests: usize,
     /// The tool calls of that session.
@@ -44,32 +48,55 @@ pub struct CrashReport {
 
 impl std::fmt::Display for CrashReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let CrashReport { entries, requests, calls } = self;
+        let CrashReport { appends, compared, requests, calls } = self;
         write!(
             f,
-            "{entries} crashes, one after each entry, of a session with {requests} requests and \
-             {calls} calls"
+            "{appends} crashes, one after each append, of a session with {requests} requests and \
+             {calls} calls; compared after {compared}"
         )
     }
 }
 
-/// Runs a session to its end; then, for each entry of its log, reopens the session as if its
-/// process had died after that entry, runs it to its end, and checks it.
+/// Runs a session to its end; then, for each append to its log, reopens the session as if its
+/// process had died after that append, runs it to its end, and compares it with the session without
+/// a crash.
 ///
-/// `agent` builds the agent under test around a model, with new instances of its tools each time.
-/// A reopened session resumes its interrupted run, resolves its pending actions and receives the
-/// inputs that its log does not have yet. Then these checks must hold:
+/// `agent` builds the agent under test around a model, with new instances of its pattern and tools
+/// each time. A reopened session resumes its interrupted run, resolves its pending actions and
+/// receives the inputs that its log does not have yet. The crashes are those that a store can have:
+/// an append is in the log as a whole or not at all. Then these checks must hold:
 ///
 /// - The log and the conversation fulfil [`check_log`] and [`check_transcript`]: no message is
 ///   delivered twice, and every call has one result.
 /// - No malformed request was sent to the model.
-/// - No finished call ran again. No started call whose tool has [`Effect::AtMostOnce`] ran again,
-///   and its result says that its outcome is unknown.
+/// - No finished call ran again. No started call whose tool has
+///   [`Effect::AtMostOnce`](crate::tool::Effect::AtMostOnce) ran again, and its result says that its
+///   outcome is unknown.
+/// - No [side effect](Scenario::effects) took place before the crash and again after it.
 /// - Events are numbered without gaps and equal those of the log.
+/// - The conversation, the ends of the runs, the custom events and the pattern's state at the end
+///   are those of the session without a crash, and no request was sent that this session did not
+///   send.
+///
+/// # What may differ
+///
+/// Numbers of messages may differ: a request that is sent again has a new one. A request may be
+/// sent again if its reply was not in the log, or was detached. Two crashes have consequences that
+/// no pattern can avoid:
+///
+/// - After a crash during an at-most-once call, its result says that its outcome is unknown. The
+///   results of that call are not compared, neither in the conversation nor in requests. If its
+///   result would have asked for the end of the run, nothing is compared.
+/// - After a crash between an input with a [condition](Scenario::when) and the end of the work that
+///   was in progress when it arrived, the message finds other work in progress: a reply that it
+///   interrupted, for example, is requested as a whole. Nothing is compared.
+///
+/// [`CrashReport::compared`] counts the crashes after which everything was compared. Tools must
+/// return the same results for the same arguments.
 ///
 /// # Errors
 ///
-/// Returns the entry after which the crash was, and the check that failed.
+/// Returns the append after which the crash was, and the check that failed.
 ///
 /// # Example
 ///
@@ -93,7 +120,7 @@ impl std::fmt::Display for CrashReport {
 /// #     }
 /// # }
 /// use loopwright_core::GenericAgent;
-/// use loopwright_core::testing::{Scenario, Script, TestTool, crash_at_every_entry};
+/// use loopwright_core::testing::{Scenario, Script, TestTool, crash_at_every_append};
 /// use loopwright_core::tool::Effect;
 /// use serde_json::json;
 ///
@@ -102,63 +129,45 @@ impl std::fmt::Display for CrashReport {
 /// let scenario = Scenario::new(replies).request("Pay the bill.");
 /// let pay = || TestTool::new("pay").effect(Effect::AtMostOnce);
 /// let agent = |model| GenericAgent::builder(model, Once).tool(pay());
-/// let report = crash_at_every_entry(agent, scenario).await.unwrap();
+/// let report = crash_at_every_append(agent, scenario).await.unwrap();
 /// assert_eq!((report.requests, report.calls), (2, 1));
 /// # }
 /// ```
-pub async fn crash_at_every_entry(
+pub async fn crash_at_every_append(
     agent: impl Fn(ScriptedModel) -> AgentBuilder,
     scenario: Scenario,
 ) -> Result<CrashReport, String> {
     let trial = Trial { agent: &agent, scenario: &scenario };
-    let complete = trial
-        .run(&[], &scenario.inputs, None)
-        .await
-        .map_err(|why| format!("without a crash: {why}"))?;
-    for cut in 1..=complete.log.len() {
-        let inputs: Vec<ScenarioInput> = scenario
-            .inputs
-            .iter()
-            .filter(|input| !complete.has_input(input, cut))
-            .cloned()
-            .collect();
-        let ended = trial.run(&complete.log[..cut], &inputs, Some(&complete.effects)).await;
-        ended.map_err(|why| {
-            format!("after a crash after entry {}, {:?}: {why}", cut - 1, complete.log[cut - 1])
+    let complete = trial.run().await.map_err(|why| format!("without a crash: {why}"))?;
+    let mut compared = 0;
+    for (at, append) in complete.appends.iter().enumerate() {
+        let crash = Crash { complete: &complete, append: at, cut: append.end };
+        let is_compared = trial.run_after(&crash).await.map_err(|why| {
+            let last = &complete.log[append.end - 1];
+            format!("after a crash after append {at}, which ends with {last:?}: {why}")
         })?;
+        compared += usize::from(is_compared);
     }
     let count = |is: fn(&LogEntry) -> bool| complete.log.iter().filter(|entry| is(entry)).count();
     Ok(CrashReport {
-        entries: complete.log.len(),
+        appends: complete.appends.len(),
+        compared,
         requests: count(is_request),
         calls: count(|entry| matches!(entry, LogEntry::CallFinished { .. })),
     })
 }
 
-fn is_request(entry: &LogEntry) -> bool {
-    matches!(entry, LogEntry::RequestStarted { .. } | LogEntry::Detached { .. })
+/// A crash after an append.
+struct Crash<'a> {
+    complete: &'a EndedSession,
+    append: usize,
+    /// The length of the log that is left.
+    cut: usize,
 }
 
 struct Trial<'a, F> {
     agent: &'a F,
     scenario: &'a Scenario,
-}
-
-/// A session that ran to its end.
-struct EndedSession {
-    log: Vec<LogEntry>,
-    sent: Vec<SentInput>,
-    effects: HashMap<Arc<str>, Effect>,
-}
-
-impl EndedSession {
-    /// Returns whether the first `cut` entries contain this input.
-    fn has_input(&self, input: &ScenarioInput, cut: usize) -> bool {
-        let sent = self.sent.iter().find(|sent| sent.number == input.number);
-        let log_len = sent.map_or(0, |sent| sent.log_len);
-        let first = self.log[log_len..].iter().position(|entry| input.leads_to(entry));
-        cut > first.map_or(log_len, |n| log_len + n)
-    }
 }
 
 /// The time without any progress after which a trial fails. Under paused time it costs nothing.
@@ -168,21 +177,74 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_ROUNDS: usize = 1000;
 
 impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
+    /// Runs the session without a crash and checks it.
+    async fn run(&self) -> Result<EndedSession, String> {
+        let model = ScriptedModel::new(self.scenario.replies.iter().cloned());
+        let model = match &self.scenario.default_reply {
+            Some(reply) => model.default_reply(reply.clone()),
+            None => model,
+        };
+        let calls = RecordedCalls::default();
+        let ended = self.run_from(&[], &self.scenario.inputs, &model, &calls).await;
+        if model.ran_out() {
+            return Err("the agent sends more requests than the scenario has replies".into());
+        }
+        ended
+    }
+
+    /// Runs the session after a crash, checks it, and returns whether it was compared with the
+    /// session without one.
+    async fn run_after(&self, crash: &Crash<'_>) -> Result<bool, String> {
+        let Crash { complete, append, cut } = *crash;
+        let logged = &complete.log[..cut];
+        let inputs: Vec<ScenarioInput> = self
+            .scenario
+            .inputs
+            .iter()
+            .filter(|input| !complete.has_input(input, cut))
+            .cloned()
+            .collect();
+        let unknown = complete.unknown_calls(cut);
+        let is_compared =
+            complete.is_settled(&self.scenario.inputs, cut) && !complete.terminates(&unknown);
+        let recording = complete.recording.clone().skip(complete.used_replies(cut));
+        let model = if is_compared {
+            ScriptedModel::replaying(recording.ignore_results(&unknown))
+        } else {
+            // Requests that the recording does not have are legitimate.
+            let requested = complete.used_replies(cut);
+            let replies = self.scenario.replies.iter().skip(requested).cloned();
+            ScriptedModel::new(replies).default_reply(Script::text("…"))
+        };
+        let calls = RecordedCalls::default();
+        let effects = self.effects();
+        let ended = self.run_from(logged, &inputs, &model, &calls).await;
+        if let Some(request) = model.unrecorded().first() {
+            return Err(format!(
+                "a request was sent that the session without a crash did not send: {request}"
+            ));
+        }
+        let ended = ended?;
+        check_calls(logged, &ended.log, &calls, &complete.effects)?;
+        check_effects(complete.effects_before(append + 1), self.effects() - effects, complete)?;
+        if is_compared {
+            Comparison::new(&complete.log, &unknown).check(&ended.log)?;
+        }
+        Ok(is_compared)
+    }
+
+    fn effects(&self) -> u64 {
+        self.scenario.effects.as_ref().map_or(0, |count| count())
+    }
+
     /// Opens a session whose log has the entries `logged`, runs it to its end and checks it.
-    /// `effects` are those that the tools had before the crash.
-    async fn run(
+    async fn run_from(
         &self,
         logged: &[LogEntry],
         inputs: &[ScenarioInput],
-        effects: Option<&HashMap<Arc<str>, Effect>>,
+        model: &ScriptedModel,
+        calls: &RecordedCalls,
     ) -> Result<EndedSession, String> {
-        let unanswered = usize::from(SessionLog::of(logged).awaits_reply());
-        let requested = logged.iter().filter(|entry| is_request(entry)).count();
-        let replies = self.scenario.replies.iter().skip(requested - unanswered).cloned();
-        let model = ScriptedModel::new(replies);
-        let model =
-            if logged.is_empty() { model } else { model.default_reply(Script::text("…")) };
-        let calls = RecordedCalls::default();
         let record = {
             let calls = calls.clone();
             move |tool: Arc<dyn Tool>| calls.record(tool)
@@ -190,15 +252,12 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         let builder = (self.agent)(model.clone()).environment(FixedEnvironment::default());
         let agent = builder.wrap_tools(record).build().map_err(|why| why.to_string())?;
         let log = InMemory::from_entries(logged.to_vec());
-        let queue = InputQueue::new(log.clone(), inputs);
+        let first_effect = self.effects();
+        let queue = InputQueue::new(log.clone(), inputs, self.scenario.effects.clone());
         let cx = RunContext::new().session("s").memory(queue.clone());
         let (handle, mut events) = agent.run(cx).await.map_err(|why| why.to_string())?;
         queue.set_handle(handle.clone());
-        let ended = self.run_to_end(&handle, &queue).await;
-        if logged.is_empty() && model.ran_out() {
-            return Err("the agent sends more requests than the scenario has replies".into());
-        }
-        ended?;
+        self.run_to_end(&handle, &queue).await?;
         let state = handle.state().await.map_err(|why| why.to_string())?;
         let entries = log.entries();
         if !state.pending_tool_calls.is_empty() {
@@ -210,12 +269,17 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         if let Some(why) = model.refused().first() {
             return Err(format!("a malformed request was sent: {why}"));
         }
-        let current = state.tools.iter().map(|spec| (spec.name.clone(), spec.effect));
-        let effects = effects.cloned().unwrap_or_else(|| current.collect());
-        check_calls(logged, &entries, &calls, &effects)?;
         let emitted: Vec<Arc<Envelope>> = std::iter::from_fn(|| events.try_next()).collect();
         check_numbers(logged, &entries, &emitted)?;
-        Ok(EndedSession { log: entries, sent: queue.sent(), effects })
+        let effects = state.tools.iter().map(|spec| (spec.name.clone(), spec.effect)).collect();
+        Ok(EndedSession {
+            log: entries,
+            appends: queue.appends(),
+            sent: queue.sent(),
+            effects,
+            recording: model.recording(),
+            side_effects: first_effect..self.effects(),
+        })
     }
 
     /// Resumes the interrupted run, resolves pending actions and sends the remaining inputs until

@@ -7,6 +7,7 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 
 use super::check::check_request;
+use super::recording::Recording;
 use super::script::Script;
 use crate::error::{ModelError, ModelErrorKind};
 use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo};
@@ -48,6 +49,10 @@ pub struct ScriptedModel {
 struct Shared {
     scripts: VecDeque<Script>,
     requests: Vec<ChatRequest>,
+    /// The scripts that were played for `requests`.
+    played: Vec<Script>,
+    /// Replies by request; the scripts are not used.
+    recording: Option<Recording>,
     refused: Vec<String>,
     discards_requests: bool,
     default_reply: Option<Script>,
@@ -62,6 +67,13 @@ impl ScriptedModel {
             info: ModelInfo::new("test/scripted"),
             shared: Arc::new(Mutex::new(shared)),
         }
+    }
+
+    /// Creates a model that replies to each request as in `recording`.
+    pub(super) fn replaying(recording: Recording) -> Self {
+        let model = Self::new([]);
+        model.shared().recording = Some(recording);
+        model
     }
 
     /// Sets what [`ChatModel::info`] returns: the id, prices, the context window.
@@ -87,6 +99,11 @@ impl ScriptedModel {
         self.shared().scripts.push_back(script);
     }
 
+    /// Replaces the replies that are left.
+    pub fn set_replies(&self, replies: impl IntoIterator<Item = Script>) {
+        self.shared().scripts = replies.into_iter().collect();
+    }
+
     /// Returns the requests so far, without the refused ones.
     pub fn requests(&self) -> Vec<ChatRequest> {
         self.shared().requests.clone()
@@ -102,6 +119,19 @@ impl ScriptedModel {
         self.shared().ran_out
     }
 
+    /// Returns the requests so far with their replies.
+    pub(super) fn recording(&self) -> Recording {
+        let shared = self.shared();
+        let requests = shared.requests.iter().cloned();
+        Recording::new(requests.zip(shared.played.iter().cloned()))
+    }
+
+    /// Returns the requests that the recording does not have, each described in one line.
+    pub(super) fn unrecorded(&self) -> Vec<String> {
+        let shared = self.shared();
+        shared.recording.as_ref().map(|recording| recording.missing().to_vec()).unwrap_or_default()
+    }
+
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,11 +142,15 @@ impl ScriptedModel {
             shared.refused.push(why.clone());
             return Err(format!("the scripted model refuses the request: {why}"));
         }
+        let script = match &mut shared.recording {
+            Some(recording) => recording.reply(&request),
+            None => shared.scripts.pop_front().or_else(|| shared.default_reply.clone()),
+        };
+        shared.ran_out |= script.is_none();
         if !shared.discards_requests {
             shared.requests.push(request);
+            shared.played.push(script.clone().unwrap_or_default());
         }
-        let script = shared.scripts.pop_front().or_else(|| shared.default_reply.clone());
-        shared.ran_out |= script.is_none();
         script.ok_or_else(|| "the script has no reply left".to_owned())
     }
 }

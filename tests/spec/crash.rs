@@ -1,6 +1,6 @@
-//! Crashes: the log is cut after every entry and reopened.
+//! Crashes: the log is cut after every append and reopened.
 
-use loopwright_core::testing::{Scenario, crash_at_every_entry};
+use loopwright_core::testing::{Scenario, crash_at_every_append};
 use loopwright_patterns::{FirstCall, GenericPattern};
 
 use crate::kit::*;
@@ -27,10 +27,10 @@ fn of(pattern: impl BehaviorPattern + Clone + 'static) -> impl Fn(ScriptedModel)
     move |model| GenericAgent::builder(model, pattern.clone()).tools(tools())
 }
 
-/// C53 C54 C91: a crash after every entry of a session; after `Continue` every call has one result,
+/// C53 C54 C91: a crash after every append of a session; after `Continue` every call has one result,
 /// no message is delivered twice, and an at-most-once call that had started does not run again.
 #[tokio::test(start_paused = true)]
-async fn a_session_cut_after_every_entry_continues() {
+async fn a_session_cut_after_every_append_continues() {
     let started = |item: &LogEntry| matches!(item, LogEntry::CallStarted { .. });
     let asked = |item: &LogEntry| matches!(item, LogEntry::RequestStarted { .. });
     let mut scenarios =
@@ -46,9 +46,9 @@ async fn a_session_cut_after_every_entry_continues() {
     }
     for (n, scenario) in scenarios.into_iter().enumerate() {
         let reports = [
-            crash_at_every_entry(of(PiPattern), scenario.clone()).await,
-            crash_at_every_entry(of(GenericPattern), scenario.clone()).await,
-            crash_at_every_entry(
+            crash_at_every_append(of(PiPattern), scenario.clone()).await,
+            crash_at_every_append(of(GenericPattern), scenario.clone()).await,
+            crash_at_every_append(
                 of(Arc::new(FirstCall::new(ToolChoice::Required, PiPattern))),
                 scenario,
             )
@@ -56,7 +56,8 @@ async fn a_session_cut_after_every_entry_continues() {
         ];
         for report in reports {
             let report = report.unwrap_or_else(|why| panic!("scenario {n}: {why}"));
-            assert!(report.entries > 12 && report.requests > 1, "scenario {n}: {report}");
+            assert!(report.appends > 12 && report.requests > 1, "scenario {n}: {report}");
+            assert!(report.compared * 3 > report.appends * 2, "scenario {n}: {report}");
         }
     }
 }
@@ -66,7 +67,7 @@ async fn a_session_cut_after_every_entry_continues() {
 #[tokio::test(start_paused = true)]
 async fn errors_after_a_crash_are_found() {
     let few = Scenario::new([calls(&["read"])]).request("go");
-    let found = crash_at_every_entry(of(PiPattern), few).await.unwrap_err();
+    let found = crash_at_every_append(of(PiPattern), few).await.unwrap_err();
     assert_eq!(
         found,
         "without a crash: the agent sends more requests than the scenario has replies"
@@ -81,10 +82,10 @@ async fn errors_after_a_crash_are_found() {
             .compact()
     };
     let compacts = |model| of(PiPattern)(model).compaction(policy());
-    let found = crash_at_every_entry(compacts, talk(3)).await.unwrap_err();
+    let found = crash_at_every_append(compacts, talk(3)).await.unwrap_err();
     assert!(found.contains("more requests than"), "the summary had no reply: {found}");
     assert_eq!(
-        crash_at_every_entry(compacts, talk(4)).await.unwrap().requests,
+        crash_at_every_append(compacts, talk(4)).await.unwrap().requests,
         4,
         "three and the summary"
     );
@@ -93,7 +94,7 @@ async fn errors_after_a_crash_are_found() {
         messages.into_iter().filter(|m| m.as_tool_result().is_none()).collect()
     };
     let agent = |model| of(PiPattern)(model).convert_to_llm(forgets);
-    let found = crash_at_every_entry(agent, scenario()).await.unwrap_err();
+    let found = crash_at_every_append(agent, scenario()).await.unwrap_err();
     assert!(
         found.starts_with(
             "without a crash: a malformed request was sent: call a is not followed by"
@@ -115,8 +116,8 @@ async fn errors_after_a_crash_are_found() {
         })
     };
     let scenario = Scenario::new([calls(&["pay"]), Script::text("one")]).request("go");
-    let found = crash_at_every_entry(agent, scenario).await.unwrap_err();
-    assert!(found.contains("after entry 6, CallStarted"), "{found}");
+    let found = crash_at_every_append(agent, scenario).await.unwrap_err();
+    assert!(found.contains("which ends with CallStarted"), "{found}");
     assert!(found.contains("the at-most-once call a of `pay` ran a second time"), "{found}");
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use serde_json::Value;
 
+use super::ended_session::EndedSession;
 use crate::error::ToolError;
 use crate::log::entry::LogEntry;
 use crate::log::event::Envelope;
@@ -110,6 +111,22 @@ pub(super) fn check_calls(
         }
     }
     Ok(())
+}
+
+/// Checks that no side effect took place twice: `before` the crash and `after` it.
+pub(super) fn check_effects(
+    before: u64,
+    after: u64,
+    complete: &EndedSession,
+) -> Result<(), String> {
+    let expected = complete.side_effects.end - complete.side_effects.start;
+    if before + after <= expected {
+        return Ok(());
+    }
+    Err(format!(
+        "a side effect took place twice: {before} before the crash and {after} after it, and \
+         {expected} without a crash"
+    ))
 }
 
 /// Checks on every prefix of the log that its description says what the session does next.

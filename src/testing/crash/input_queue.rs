@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::scenario::ScenarioInput;
+use super::scenario::{EffectCount, ScenarioInput};
 use crate::error::MemoryError;
 use crate::log::entry::LogEntry;
 use crate::log::memory::{InMemory, Memory};
@@ -17,6 +17,7 @@ use crate::session::handle::AgentHandle;
 #[derive(Clone)]
 pub(super) struct InputQueue {
     log: InMemory,
+    effects: Option<EffectCount>,
     state: Arc<Mutex<State>>,
 }
 
@@ -26,6 +27,16 @@ struct State {
     handle: Option<AgentHandle>,
     unsent: VecDeque<ScenarioInput>,
     sent: Vec<SentInput>,
+    appends: Vec<Append>,
+}
+
+/// An append that the log has.
+#[derive(Clone, Copy)]
+pub(super) struct Append {
+    /// The length of the log after it.
+    pub(super) end: usize,
+    /// The number of side effects before it.
+    pub(super) effects: u64,
 }
 
 /// An input that was sent.
@@ -34,12 +45,18 @@ pub(super) struct SentInput {
     pub(super) number: usize,
     /// The length of the log when it was sent.
     pub(super) log_len: usize,
+    /// Whether its condition held, so that the agent need not have been idle.
+    pub(super) was_due: bool,
 }
 
 impl InputQueue {
-    pub(super) fn new(log: InMemory, inputs: &[ScenarioInput]) -> Self {
+    pub(super) fn new(
+        log: InMemory,
+        inputs: &[ScenarioInput],
+        effects: Option<EffectCount>,
+    ) -> Self {
         let state = State { unsent: inputs.iter().cloned().collect(), ..State::default() };
-        InputQueue { log, state: Arc::new(Mutex::new(state)) }
+        InputQueue { log, effects, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Sets the handle to which inputs with a condition are sent.
@@ -49,7 +66,7 @@ impl InputQueue {
 
     /// Removes and returns the next input.
     pub(super) fn next(&self) -> Option<ScenarioInput> {
-        self.take_if(|_| true)
+        self.take_if(false, |_| true)
     }
 
     /// Returns the inputs that were sent so far.
@@ -57,12 +74,21 @@ impl InputQueue {
         self.state().sent.clone()
     }
 
-    fn take_if(&self, is_due: impl Fn(&ScenarioInput) -> bool) -> Option<ScenarioInput> {
+    /// Returns the appends so far.
+    pub(super) fn appends(&self) -> Vec<Append> {
+        self.state().appends.clone()
+    }
+
+    fn take_if(
+        &self,
+        was_due: bool,
+        is_wanted: impl Fn(&ScenarioInput) -> bool,
+    ) -> Option<ScenarioInput> {
         let mut state = self.state();
         let input =
-            state.unsent.front().is_some_and(is_due).then(|| state.unsent.pop_front())??;
+            state.unsent.front().is_some_and(is_wanted).then(|| state.unsent.pop_front())??;
         let log_len = self.log.entries().len();
-        state.sent.push(SentInput { number: input.number, log_len });
+        state.sent.push(SentInput { number: input.number, log_len, was_due });
         Some(input)
     }
 
@@ -74,13 +100,18 @@ impl InputQueue {
 #[async_trait]
 impl Memory for InputQueue {
     async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+        let effects = self.effects.as_ref().map_or(0, |count| count());
         self.log.append(at, entries.clone()).await?;
+        if !entries.is_empty() {
+            let end = at as usize + entries.len();
+            self.state().appends.push(Append { end, effects });
+        }
         let is_due = |input: &ScenarioInput| {
             input.when.as_ref().is_some_and(|when| entries.iter().any(|entry| when(entry)))
         };
         let handle = self.state().handle.clone();
         if let Some(handle) = handle
-            && let Some(input) = self.take_if(is_due)
+            && let Some(input) = self.take_if(true, is_due)
         {
             drop(handle.post(input.event, None));
             // The session's task receives the input before the pattern continues.

@@ -11,7 +11,7 @@ use crate::log::input::{AbortRequest, Decision, InputEvent, Prompt, Provided};
 use crate::log::outcome::RunCause;
 use crate::testing::script::Script;
 
-/// Describes a session for [`crash_at_every_entry`](super::crash_at_every_entry): the replies of
+/// Describes a session for [`crash_at_every_append`](super::crash_at_every_append): the replies of
 /// the model, the inputs, and the decisions on pending actions.
 ///
 /// The inputs are sent in order, each once the agent is idle, or as soon as the condition of
@@ -34,8 +34,13 @@ use crate::testing::script::Script;
 pub struct Scenario {
     pub(super) replies: Vec<Script>,
     pub(super) inputs: Vec<ScenarioInput>,
+    pub(super) default_reply: Option<Script>,
     pub(super) decide: Arc<dyn Fn(&ExternalAction) -> Decision + Send + Sync>,
+    pub(super) effects: Option<EffectCount>,
 }
+
+/// Returns the number of side effects so far.
+pub(super) type EffectCount = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// One input of a scenario.
 #[derive(Clone)]
@@ -49,7 +54,7 @@ type Condition = Arc<dyn Fn(&LogEntry) -> bool + Send + Sync>;
 
 impl Scenario {
     /// Creates a scenario in which the model gives these replies in turn, to detached requests too.
-    /// After a crash an agent may need one request more than without; the model then replies "…".
+    /// After a crash it replies to each request as it did without the crash.
     pub fn new(replies: impl IntoIterator<Item = Script>) -> Self {
         let decide = |action: &ExternalAction| match action.request {
             None => Decision::Approve,
@@ -58,8 +63,28 @@ impl Scenario {
         Scenario {
             replies: replies.into_iter().collect(),
             inputs: Vec::new(),
+            default_reply: None,
             decide: Arc::new(decide),
+            effects: None,
         }
+    }
+
+    /// Sets the reply to each request after the last one for which there is a reply. Without it,
+    /// such a request is an error.
+    pub fn default_reply(mut self, reply: Script) -> Self {
+        self.default_reply = Some(reply);
+        self
+    }
+
+    /// Sets a function that returns how many side effects the agent has had so far, apart from
+    /// those of its tools: the messages that a pattern has sent to a service, for example. A test
+    /// counts them where it replaces the service.
+    ///
+    /// No effect may take place before a crash and again after it, so an agent must log that it
+    /// is about to have an effect.
+    pub fn effects(mut self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        self.effects = Some(Arc::new(count));
+        self
     }
 
     /// Appends a user request.
@@ -120,6 +145,11 @@ impl Scenario {
 }
 
 impl ScenarioInput {
+    /// Returns whether the input is an abort or a reset.
+    pub(super) fn stops_the_run(&self) -> bool {
+        matches!(self.event, InputEvent::Abort(_) | InputEvent::Reset)
+    }
+
     /// Returns whether `entry` can be the first one that this input leads to.
     pub(super) fn leads_to(&self, entry: &LogEntry) -> bool {
         match &self.event {

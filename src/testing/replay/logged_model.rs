@@ -13,7 +13,7 @@ use crate::error::{ModelError, ModelErrorKind};
 use crate::log::entry::LogEntry;
 use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo, Prices};
 use crate::session::cut_replies::with_notes;
-use crate::tool::ToolSpec;
+use crate::testing::request_text::{options_text, tools_text};
 
 /// A model that gives the replies of the log.
 pub(super) struct LoggedModel {
@@ -96,24 +96,6 @@ fn compare(
                 .or_else(|| values("an option", &options_text(old), &options_text(request)))
         }
     }
-}
-
-fn tools_text(request: &ChatRequest) -> String {
-    let text =
-        |spec: &Arc<ToolSpec>| format!("{}: {} {}", spec.name, spec.description, spec.schema);
-    request.tools.iter().map(text).collect::<Vec<_>>().join(", ")
-}
-
-fn options_text(request: &ChatRequest) -> String {
-    format!(
-        "{:?}, thinking {:?}, {:?}, at most {:?} tokens, temperature {:?}, stop at {:?}",
-        request.tool_choice,
-        request.thinking,
-        request.output,
-        request.max_tokens,
-        request.temperature,
-        request.stop
-    )
 }
 
 fn replay_is_over() -> ModelEvent {

@@ -1,0 +1,93 @@
+//! [`Comparison`]: what comes out of a session, with and without a crash.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::log::entry::LogEntry;
+use crate::log::replay_messages;
+use crate::log::session_log::SessionLog;
+use crate::message::{CallId, Message};
+use crate::testing::recording::is_same_message;
+use crate::testing::trace::line;
+
+/// Compares sessions with one that ran without a crash.
+pub(super) struct Comparison<'a> {
+    expected: Product,
+    /// Calls whose results are not compared.
+    unknown: &'a HashSet<CallId>,
+}
+
+/// What comes out of a session.
+struct Product {
+    messages: Vec<Arc<Message>>,
+    ends: Vec<String>,
+    events: Vec<String>,
+    state: BTreeMap<Arc<str>, Arc<Value>>,
+}
+
+impl Product {
+    fn of(entries: &[LogEntry]) -> Self {
+        let end = |entry: &LogEntry| match entry {
+            LogEntry::RunEnded { end, error, limit, value, handed_back, .. } => Some(format!(
+                "{end:?}, error {error:?}, limit {limit:?}, value {value:?}, handed back \
+                 {handed_back:?}"
+            )),
+            _ => None,
+        };
+        let event = |entry: &LogEntry| match entry {
+            LogEntry::Emitted { kind, data } => Some(format!("{kind} {data}")),
+            _ => None,
+        };
+        Product {
+            messages: replay_messages(entries),
+            ends: entries.iter().filter_map(end).collect(),
+            events: entries.iter().filter_map(event).collect(),
+            state: SessionLog::of(entries).all_state(),
+        }
+    }
+}
+
+impl<'a> Comparison<'a> {
+    pub(super) fn new(expected: &[LogEntry], unknown: &'a HashSet<CallId>) -> Self {
+        Comparison { expected: Product::of(expected), unknown }
+    }
+
+    /// Checks that the same comes out of a session with this log.
+    pub(super) fn check(&self, entries: &[LogEntry]) -> Result<(), String> {
+        let (expected, actual) = (&self.expected, Product::of(entries));
+        let is_same = |a: &Arc<Message>, b: &Arc<Message>| is_same_message(a, b, self.unknown);
+        let text = |message: &Arc<Message>| line(message);
+        same("message", &expected.messages, &actual.messages, is_same, text)?;
+        same("end of a run", &expected.ends, &actual.ends, |a, b| a == b, String::clone)?;
+        same("custom event", &expected.events, &actual.events, |a, b| a == b, String::clone)?;
+        if expected.state != actual.state {
+            return Err(format!(
+                "the state differs: it is {:?}, and {:?} without a crash",
+                actual.state, expected.state
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn same<T>(
+    what: &str,
+    expected: &[T],
+    actual: &[T],
+    is_same: impl Fn(&T, &T) -> bool,
+    text: impl Fn(&T) -> String,
+) -> Result<(), String> {
+    let differs = |at: &usize| match (expected.get(*at), actual.get(*at)) {
+        (Some(expected), Some(actual)) => !is_same(expected, actual),
+        _ => true,
+    };
+    let Some(at) = (0..expected.len().max(actual.len())).find(differs) else { return Ok(()) };
+    let text = |list: &[T]| list.get(at).map_or("missing".to_owned(), |value| text(value));
+    Err(format!(
+        "{what} {at} differs: it is `{}`, and `{}` without a crash",
+        text(actual),
+        text(expected)
+    ))
+}

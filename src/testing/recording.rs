@@ -1,0 +1,98 @@
+//! [`Recording`]: replies as a function of the request.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::request_text::{options_text, tools_text};
+use super::script::Script;
+use super::trace::line;
+use crate::message::{CallId, Message};
+use crate::model::ChatRequest;
+
+/// Holds the requests of a session that ran to its end, with the replies to them.
+///
+/// Requests are compared without the ids of messages. A request that was made several times gets
+/// the replies in their order, and after the last one that one again.
+#[derive(Clone, Default)]
+pub(super) struct Recording {
+    exchanges: Vec<Exchange>,
+    /// Calls whose results are not compared.
+    ignored_results: HashSet<CallId>,
+    missing: Vec<String>,
+}
+
+#[derive(Clone)]
+struct Exchange {
+    request: ChatRequest,
+    reply: Script,
+    is_used: bool,
+}
+
+impl Recording {
+    pub(super) fn new(exchanges: impl IntoIterator<Item = (ChatRequest, Script)>) -> Self {
+        let exchange = |(request, reply)| Exchange { request, reply, is_used: false };
+        let exchanges = exchanges.into_iter().map(exchange).collect();
+        Recording { exchanges, ..Recording::default() }
+    }
+
+    /// Marks the replies to the first `count` requests as used.
+    pub(super) fn skip(mut self, count: usize) -> Self {
+        self.exchanges.iter_mut().take(count).for_each(|exchange| exchange.is_used = true);
+        self
+    }
+
+    /// Excludes the results of these calls from the comparison of requests.
+    pub(super) fn ignore_results(mut self, calls: &HashSet<CallId>) -> Self {
+        self.ignored_results.clone_from(calls);
+        self
+    }
+
+    /// Returns the reply to a request, or `None` if the recording does not have the request.
+    pub(super) fn reply(&mut self, request: &ChatRequest) -> Option<Script> {
+        let ignored = &self.ignored_results;
+        let mut same: Vec<&mut Exchange> = self
+            .exchanges
+            .iter_mut()
+            .filter(|exchange| is_same(&exchange.request, request, ignored))
+            .collect();
+        let next = same.iter().position(|exchange| !exchange.is_used);
+        let last = same.len().checked_sub(1);
+        let Some(exchange) = next.or(last).and_then(|at| same.get_mut(at)) else {
+            self.missing.push(describe(request));
+            return None;
+        };
+        exchange.is_used = true;
+        Some(exchange.reply.clone())
+    }
+
+    /// Returns the requests that the recording did not have.
+    pub(super) fn missing(&self) -> &[String] {
+        &self.missing
+    }
+}
+
+fn is_same(a: &ChatRequest, b: &ChatRequest, ignored: &HashSet<CallId>) -> bool {
+    a.system == b.system
+        && a.messages.len() == b.messages.len()
+        && a.messages.iter().zip(b.messages.iter()).all(|(a, b)| is_same_message(a, b, ignored))
+        && tools_text(a) == tools_text(b)
+        && options_text(a) == options_text(b)
+}
+
+/// Compares two messages without their ids. The results of `ignored` calls are equal whatever they
+/// contain.
+pub(super) fn is_same_message(
+    a: &Arc<Message>,
+    b: &Arc<Message>,
+    ignored: &HashSet<CallId>,
+) -> bool {
+    match (a.as_tool_result(), b.as_tool_result()) {
+        (Some(a), Some(b)) if a.call == b.call && ignored.contains(&a.call) => true,
+        _ => a.body == b.body,
+    }
+}
+
+fn describe(request: &ChatRequest) -> String {
+    let messages: Vec<String> = request.messages.iter().map(|message| line(message)).collect();
+    messages.join(" | ")
+}
