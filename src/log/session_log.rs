@@ -162,9 +162,9 @@ impl SessionLog {
         self.fold.total.spent(&self.fold.reserved)
     }
 
-    /// Returns the values that the pattern stored, by key.
+    /// Returns the values that the pattern stored, by scope and key.
     #[cfg(feature = "testing")]
-    pub(crate) fn all_state(&self) -> BTreeMap<Arc<str>, Arc<Value>> {
+    pub(crate) fn all_state(&self) -> BTreeMap<(StateScope, Arc<str>), Arc<Value>> {
         self.fold.state.clone()
     }
 

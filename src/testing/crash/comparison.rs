@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::log::entry::LogEntry;
+use crate::log::entry::{LogEntry, StateScope};
 use crate::log::replay_messages;
 use crate::log::session_log::SessionLog;
 use crate::message::{CallId, Message};
@@ -24,7 +24,7 @@ struct Product {
     messages: Vec<Arc<Message>>,
     ends: Vec<String>,
     events: Vec<String>,
-    state: BTreeMap<Arc<str>, Arc<Value>>,
+    state: BTreeMap<(StateScope, Arc<str>), Arc<Value>>,
 }
 
 impl Product {

@@ -49,9 +49,7 @@ impl EndedSession {
     pub(super) fn used_replies(&self, cut: usize) -> usize {
         let logged = &self.log[..cut];
         let requested = logged.iter().filter(|entry| is_request(entry)).count();
-        let is_input =
-            |entry: &&LogEntry| matches!(entry, LogEntry::Queued { .. } | LogEntry::Handled { .. });
-        let last = logged.iter().rev().find(|entry| !is_input(entry));
+        let last = logged.iter().rev().find(|entry| !entry.is_of_input());
         let is_detached = matches!(last, Some(LogEntry::Detached { .. }));
         requested - usize::from(is_detached || SessionLog::of(logged).awaits_reply())
     }
