@@ -187,6 +187,7 @@ impl Fold {
     fn start_run(&mut self, run: RunId, cause: &RunCause, emit: &mut dyn FnMut(AgentEvent)) {
         (self.run, self.runs, self.abort_requested) = (Some(run), run.0, false);
         self.run_at = self.len;
+        self.terminated = None;
         (self.cause, self.last_error) = (Some(cause.clone()), None);
         self.undelivered = match cause {
             RunCause::UserRequest(input) | RunCause::Continue(Some(input)) => {
@@ -334,11 +335,14 @@ impl Fold {
             return;
         };
         let is_for_model = batch.is_for_model();
+        let mut terminates = batch.made.is_none();
         for result in batch.calls.into_iter().filter_map(|c| c.result) {
+            terminates &= result.as_tool_result().is_some_and(|result| result.terminate);
             self.push(&result, is_for_model);
             emit_message(&result, emit);
             self.turn.results.push(result);
         }
+        self.terminated = terminates.then(|| batch.message.clone());
         self.turn.message = Some(batch.message);
         // Calls that the pattern made are part of the turn of its next request.
         if batch.made.is_none() {
@@ -352,6 +356,7 @@ impl Fold {
         (self.history, self.context) = Default::default();
         (self.size, self.active_summary) = Default::default();
         (self.batch, self.output, self.last_error) = (None, None, None);
+        self.terminated = None;
         (self.undelivered, self.incomplete) = (None, None);
         self.state.clear();
         self.request = None;
@@ -422,6 +427,7 @@ impl Fold {
 
     fn push(&mut self, message: &Arc<Message>, is_for_model: bool) {
         self.note(message);
+        self.terminated = None;
         match &message.body {
             MessageKind::User(_) => self.incomplete = None,
             MessageKind::Assistant(reply) => self.incomplete = IncompleteReply::of(reply),

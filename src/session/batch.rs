@@ -65,13 +65,17 @@ impl Refusal {
 }
 
 /// Runs the calls of the open batch, all or `only` one: new calls, approved ones, and those that a
-/// crash left. Does nothing without an open batch.
+/// crash left. Does nothing without an open batch, whose outcome is still known if all its results
+/// ask for the end of the run.
 pub(crate) async fn run(
     session: &mut Session,
     only: Option<&CallId>,
 ) -> Result<BatchOutcome, StepError> {
     if session.journal.fold.batch.is_none() {
-        return Ok(BatchOutcome::NoCalls);
+        return Ok(match &session.journal.fold.terminated {
+            Some(_) => BatchOutcome::Terminated,
+            None => BatchOutcome::NoCalls,
+        });
     }
     session.receive_all().await?;
     let before = pending_calls(session);

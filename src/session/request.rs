@@ -40,6 +40,9 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
     if answers_conversation && session.tail() != Tail::Answerable {
         return existing_reply(session);
     }
+    if answers_conversation && let Some(reply) = terminated_before_restart(session, &ask) {
+        return Ok(reply);
+    }
     if let Some(reply) = reply_before_restart(session, &ask) {
         return Ok(reply);
     }
@@ -104,6 +107,17 @@ fn reply_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> {
     let message = fold.context.last().filter(|_| fold.tail() == Tail::Replied)?;
     let asked = fold.asked.as_ref().filter(|_| session.reply.returned != Some(message.id))?;
     if ask.digest().as_ref() != Some(asked) {
+        return None;
+    }
+    session.reply.returned = Some(message.id);
+    Some(Reply { message: Some(message.clone()), error: None, ended_by_hook: false })
+}
+
+/// Returns the reply whose results asked for the end of this run before a restart, so that the
+/// pattern ends it as it would have done then.
+fn terminated_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> {
+    let message = session.journal.fold.terminated.as_ref().filter(|_| !ask.detached)?;
+    if session.reply.returned == Some(message.id) {
         return None;
     }
     session.reply.returned = Some(message.id);

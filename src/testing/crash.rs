@@ -181,7 +181,10 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
     async fn run(&self) -> Result<EndedSession, String> {
         let model = ScriptedModel::new(self.scenario.replies.iter().cloned());
         let model = match &self.scenario.default_reply {
-            Some(reply) => model.default_reply(reply.clone()),
+            Some(reply) => {
+                let reply = reply.clone();
+                model.reply_with(move |request| reply(request))
+            }
             None => model,
         };
         let calls = RecordedCalls::default();

@@ -45,6 +45,9 @@ pub struct ScriptedModel {
     shared: Arc<Mutex<Shared>>,
 }
 
+/// Replies to the requests for which there is no script.
+pub(super) type ReplyFn = Arc<dyn Fn(&ChatRequest) -> Script + Send + Sync>;
+
 #[derive(Default)]
 struct Shared {
     scripts: VecDeque<Script>,
@@ -55,7 +58,7 @@ struct Shared {
     recording: Option<Recording>,
     refused: Vec<String>,
     discards_requests: bool,
-    default_reply: Option<Script>,
+    default_reply: Option<ReplyFn>,
     ran_out: bool,
 }
 
@@ -90,7 +93,16 @@ impl ScriptedModel {
 
     /// Plays `script` for each request after the last scripted reply, instead of an error.
     pub fn default_reply(self, script: Script) -> Self {
-        self.shared().default_reply = Some(script);
+        self.reply_with(move |_| script.clone())
+    }
+
+    /// Plays the script that `reply` returns for each request after the last scripted reply,
+    /// instead of an error.
+    pub fn reply_with(
+        self,
+        reply: impl Fn(&ChatRequest) -> Script + Send + Sync + 'static,
+    ) -> Self {
+        self.shared().default_reply = Some(Arc::new(reply));
         self
     }
 
@@ -107,6 +119,11 @@ impl ScriptedModel {
     /// Returns the requests so far, without the refused ones.
     pub fn requests(&self) -> Vec<ChatRequest> {
         self.shared().requests.clone()
+    }
+
+    /// Returns the scripts that were played for the [`requests`](Self::requests), in their order.
+    pub fn played(&self) -> Vec<Script> {
+        self.shared().played.clone()
     }
 
     /// Returns the reason for each refused request.
@@ -144,7 +161,10 @@ impl ScriptedModel {
         }
         let script = match &mut shared.recording {
             Some(recording) => recording.reply(&request),
-            None => shared.scripts.pop_front().or_else(|| shared.default_reply.clone()),
+            None => shared
+                .scripts
+                .pop_front()
+                .or_else(|| shared.default_reply.as_ref().map(|reply| reply(&request))),
         };
         shared.ran_out |= script.is_none();
         if !shared.discards_requests {

@@ -39,6 +39,9 @@ pub(crate) struct Fold {
     /// The last compaction.
     pub(crate) active_summary: Option<ActiveSummary>,
     pub(crate) batch: Option<Batch>,
+    /// The last reply, if the results of its calls ask for the end of the run and no message or run
+    /// followed.
+    pub(crate) terminated: Option<Arc<Message>>,
     pub(crate) queue: Queue,
     /// The request of the current run, until it is in the conversation.
     pub(crate) undelivered: Option<QueuedMessage>,

@@ -59,8 +59,8 @@ impl<'a> Comparison<'a> {
         let (expected, actual) = (&self.expected, Product::of(entries));
         let is_same = |a: &Arc<Message>, b: &Arc<Message>| is_same_message(a, b, self.unknown);
         let text = |message: &Arc<Message>| line(message);
-        same("message", &expected.messages, &actual.messages, is_same, text)?;
         same("end of a run", &expected.ends, &actual.ends, |a, b| a == b, String::clone)?;
+        same("message", &expected.messages, &actual.messages, is_same, text)?;
         same("custom event", &expected.events, &actual.events, |a, b| a == b, String::clone)?;
         if expected.state != actual.state {
             return Err(format!(

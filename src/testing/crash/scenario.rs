@@ -9,7 +9,9 @@ use crate::log::compaction::CompactionCause;
 use crate::log::entry::LogEntry;
 use crate::log::input::{AbortRequest, Decision, InputEvent, Prompt, Provided};
 use crate::log::outcome::RunCause;
+use crate::model::ChatRequest;
 use crate::testing::script::Script;
+use crate::testing::scripted_model::ReplyFn;
 
 /// Describes a session for [`crash_at_every_append`](super::crash_at_every_append): the replies of
 /// the model, the inputs, and the decisions on pending actions.
@@ -34,7 +36,7 @@ use crate::testing::script::Script;
 pub struct Scenario {
     pub(super) replies: Vec<Script>,
     pub(super) inputs: Vec<ScenarioInput>,
-    pub(super) default_reply: Option<Script>,
+    pub(super) default_reply: Option<ReplyFn>,
     pub(super) decide: Arc<dyn Fn(&ExternalAction) -> Decision + Send + Sync>,
     pub(super) effects: Option<EffectCount>,
 }
@@ -69,10 +71,13 @@ impl Scenario {
         }
     }
 
-    /// Sets the reply to each request after the last one for which there is a reply. Without it,
-    /// such a request is an error.
-    pub fn default_reply(mut self, reply: Script) -> Self {
-        self.default_reply = Some(reply);
+    /// Sets the reply to each request after the last one for which there is a reply, as a function
+    /// of the request. Without it, such a request is an error.
+    pub fn reply_with(
+        mut self,
+        reply: impl Fn(&ChatRequest) -> Script + Send + Sync + 'static,
+    ) -> Self {
+        self.default_reply = Some(Arc::new(reply));
         self
     }
 

@@ -1,0 +1,148 @@
+//! A test suite that checks whether a behaviour pattern keeps the contract of [`BehaviorPattern`].
+//!
+//! The suite runs scenarios: first as they are, then with a crash or an abort after each append to
+//! the session's log, with messages of the user at each append, with a model that fails at each
+//! request, with each limit at each request, and beside another session. It names the [`Rule`] that
+//! the pattern breaks.
+//!
+//! ```
+//! use loopwright_patterns::{PiPattern, conformance};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), conformance::Violation> {
+//! // In a test: #[tokio::test(start_paused = true)]
+//! let report = conformance::check(|| PiPattern, conformance::scenarios()).await?;
+//! assert!(report.sessions > 100);
+//! # Ok(()) }
+//! ```
+//!
+//! [`scenarios`] returns the scenarios that come with the suite. They fit a pattern that passes
+//! each reply to [`call_tools`](loopwright_core::StepContext::call_tools) and is content with any
+//! text. Such a pattern may send any number of requests: those after the scripted ones are
+//! answered with "Done.". A pattern that needs other replies, other models or a host's values gets
+//! them by [`Scenario::reply_with`] and [`Scenario::agent`], or has scenarios of its own:
+//!
+//! ```
+//! use loopwright_core::testing::Script;
+//! use loopwright_patterns::GenericPattern;
+//! use loopwright_patterns::conformance::{self, Scenario};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), conformance::Violation> {
+//! let own = Scenario::new("two requests", ["One.", "Two."].map(Script::text))
+//!     .request("Count.")
+//!     .request("Count further.");
+//! let scenarios = conformance::scenarios().into_iter().chain([own]);
+//! let with_critic = scenarios
+//!     .map(|scenario| scenario.agent(|agent, model| agent.model_named("critic", model.clone())));
+//! conformance::check(|| GenericPattern, with_critic).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! The suite needs a tokio runtime with time. Under paused time, waiting costs nothing.
+
+mod aborts;
+mod calls;
+mod crashes;
+mod events;
+mod limits;
+mod messages;
+mod model_errors;
+mod product;
+mod scenario;
+mod scenarios;
+mod session;
+mod shared_value;
+mod subject;
+mod violation;
+
+use std::sync::Arc;
+
+use loopwright_core::BehaviorPattern;
+
+pub use scenario::Scenario;
+pub use scenarios::scenarios;
+pub use violation::{Rule, Violation};
+
+use subject::Subject;
+
+/// Counts what [`check`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// The number of scenarios.
+    pub scenarios: usize,
+    /// The number of sessions that were run and compared.
+    pub sessions: usize,
+}
+
+/// Checks the rules for a pattern in each scenario.
+///
+/// `pattern` returns a new value of the pattern each time. The rules are checked in the order of
+/// [`Rule`], each in every scenario, and the first one that is broken is reported.
+///
+/// # Errors
+///
+/// Returns the rule that the pattern breaks, the scenario, where in it, and what was observed.
+///
+/// ```
+/// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
+/// use loopwright_patterns::conformance::{self, Rule};
+///
+/// /// Takes no steers and no follow-ups.
+/// struct Once;
+///
+/// #[async_trait]
+/// impl BehaviorPattern for Once {
+///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+///         step.take_input().await?;
+///         loop {
+///             let reply = step.ask().await?;
+///             if reply.should_stop() {
+///                 return reply.finish();
+///             }
+///             let batch = step.call_tools(&reply).await?;
+///             if batch.awaits_user() {
+///                 return Ok(StepEnd::AwaitingAction);
+///             }
+///             if !batch.wants_reply() {
+///                 return Ok(StepEnd::Done);
+///             }
+///         }
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+/// let violation = conformance::check(|| Once, conformance::scenarios()).await.unwrap_err();
+/// assert_eq!(violation.rule(), Rule::Messages);
+/// # }
+/// ```
+pub async fn check<P: BehaviorPattern + 'static>(
+    pattern: impl Fn() -> P,
+    scenarios: impl IntoIterator<Item = Scenario>,
+) -> Result<Report, Violation> {
+    let scenarios: Vec<Scenario> = scenarios.into_iter().collect();
+    let new_value = || Arc::new(pattern()) as Arc<dyn BehaviorPattern>;
+    let mut subjects = Vec::new();
+    for scenario in &scenarios {
+        subjects.push(Subject::run(&new_value, scenario).await?);
+    }
+    for rule in Rule::ALL {
+        for subject in &subjects {
+            let checked = match rule {
+                Rule::Sessions => Ok(()),
+                Rule::Events => events::check(subject),
+                Rule::Calls => calls::check(subject),
+                Rule::Messages => messages::check(subject).await,
+                Rule::Crashes => crashes::check(subject).await,
+                Rule::Aborts => aborts::check(subject).await,
+                Rule::ModelErrors => model_errors::check(subject).await,
+                Rule::Limits => limits::check(subject).await,
+                Rule::SharedValue => shared_value::check(subject).await,
+            };
+            checked.map_err(|why| subject.violation(rule, why))?;
+        }
+    }
+    let sessions = subjects.iter().map(Subject::sessions).sum();
+    Ok(Report { scenarios: scenarios.len(), sessions })
+}

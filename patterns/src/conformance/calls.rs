@@ -1,0 +1,80 @@
+//! The rule [`Rule::Calls`](super::Rule::Calls).
+
+use loopwright_core::Message;
+use loopwright_core::event::{QueueKind, RunStatus};
+use loopwright_core::log::LogEntry;
+use loopwright_core::message::{ResultStatus, ToolResult};
+
+use super::subject::Subject;
+
+pub(super) fn check(subject: &Subject<'_>) -> Result<(), String> {
+    let mut run = RunCalls::default();
+    for (at, entry) in subject.complete.log.iter().enumerate() {
+        run.check(entry).map_err(|why| format!("at entry {at}: {why}"))?;
+    }
+    Ok(())
+}
+
+/// The calls of the run in progress.
+#[derive(Default)]
+struct RunCalls {
+    /// A steer arrived, which skips calls.
+    is_steered: bool,
+    /// The results of the last reply, if no message follows them.
+    last_results: Vec<ToolResult>,
+    /// Calls of the last reply that have no result yet.
+    open: usize,
+}
+
+impl RunCalls {
+    fn check(&mut self, entry: &LogEntry) -> Result<(), String> {
+        match entry {
+            LogEntry::RunStarted { .. } => self.is_steered = false,
+            LogEntry::Queued { kind: QueueKind::Steering, .. } => self.is_steered = true,
+            LogEntry::Replied { message, .. } => {
+                self.open = calls(message);
+                self.last_results.clear();
+            }
+            LogEntry::Delivered { .. } | LogEntry::Remembered { .. } if self.open == 0 => {
+                self.last_results.clear();
+            }
+            LogEntry::CallFinished { result } => {
+                let Some(result) = result.as_tool_result() else { return Ok(()) };
+                self.open = self.open.saturating_sub(1);
+                self.last_results.push(result.clone());
+                if result.status == ResultStatus::Skipped && !self.is_steered {
+                    return Err(format!(
+                        "the call {} of `{}` was skipped because the run ended before it ran or \
+                         was decided on",
+                        result.call, result.name
+                    ));
+                }
+            }
+            LogEntry::RequestStarted { .. } if self.asks_for_the_end() => {
+                return Err("a request follows although all results ask for the end".into());
+            }
+            LogEntry::RunEnded { end: RunStatus::Done, .. } => return self.check_end(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn asks_for_the_end(&self) -> bool {
+        let results = &self.last_results;
+        self.open == 0 && !results.is_empty() && results.iter().all(|result| result.terminate)
+    }
+
+    fn check_end(&self) -> Result<(), String> {
+        if self.open > 0 {
+            return Err(format!("the run ends with Done while {} calls are open", self.open));
+        }
+        if self.last_results.is_empty() || self.asks_for_the_end() {
+            return Ok(());
+        }
+        Err("the run ends with Done although the model has not seen the results".into())
+    }
+}
+
+fn calls(message: &Message) -> usize {
+    message.as_assistant().map_or(0, |reply| reply.calls().count())
+}

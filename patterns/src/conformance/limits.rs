@@ -1,0 +1,98 @@
+//! The rule [`Rule::Limits`](super::Rule::Limits).
+
+use std::time::Duration;
+
+use loopwright_core::agent::{Limit, Limits};
+use loopwright_core::event::RunCause;
+use loopwright_core::log::LogEntry;
+use loopwright_core::message::Usage;
+use loopwright_core::model::{ModelInfo, Prices};
+use loopwright_core::testing::Script;
+
+use super::product::is_request;
+use super::session::Until;
+use super::subject::Subject;
+
+/// The tokens of each reply.
+const TOKENS: u64 = 2;
+
+/// The price of a reply in US dollars.
+const COST: f64 = 2.0;
+
+/// The limit of time. Under paused time it costs nothing.
+const WALL_TIME: Duration = Duration::from_secs(1);
+
+pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
+    if !subject.succeeds() || !subject.has_whole_replies() {
+        return Ok(());
+    }
+    for count in 0..requests_of_a_run(&subject.complete.log) {
+        let cost = (count as f64 * COST - 0.5 * COST).max(0.0);
+        let budgets = [
+            (Limit::Turns, Limits::default().turns(count as u32)),
+            (Limit::Tokens, Limits::default().tokens(count as u64 * TOKENS)),
+            (Limit::Cost, Limits::default().cost(cost)),
+        ];
+        for (limit, limits) in budgets {
+            let played = subject.complete.played.iter().cloned();
+            let checked = check_limit(subject, limit, limits, played.collect()).await;
+            checked.map_err(|why| format!("{limit}, reached after {count} requests: {why}"))?;
+        }
+    }
+    for request in 0..subject.complete.played.len() {
+        let mut replies = subject.complete.played.clone();
+        replies[request] = Script::new().hang();
+        let limits = Limits::default().wall_time(WALL_TIME);
+        let checked = check_limit(subject, Limit::WallTime, limits, replies).await;
+        checked.map_err(|why| format!("the time limit, reached in request {request}: {why}"))?;
+    }
+    Ok(())
+}
+
+/// Runs the scenario until a run ends with this limit.
+async fn check_limit(
+    subject: &Subject<'_>,
+    limit: Limit,
+    limits: Limits,
+    replies: Vec<Script>,
+) -> Result<(), String> {
+    let usage = Usage::new(TOKENS, 0);
+    let replies = replies.into_iter().map(|reply| reply.usage(usage));
+    let price = COST / TOKENS as f64 * 1e6;
+    let info = ModelInfo::new("test/scripted").with_prices(Prices::new(price, price));
+    let model = subject.model_with(replies).info(info);
+    let builder = subject.agent(subject.new_value(), &model).limits(limits);
+    let session = subject.open_with(builder, model, None).await?;
+    session.run(Until::Limit).await?;
+    let log = session.end().await?.log;
+    let is_expected = |entry: &LogEntry| matches!(entry, LogEntry::RunEnded { limit: Some(reached), .. } if *reached == limit);
+    if log.iter().any(is_expected) {
+        return Ok(());
+    }
+    let ends: Vec<String> = log.iter().filter_map(end_text).collect();
+    Err(format!("no run ends with the limit; the ends are {}", ends.join(", ")))
+}
+
+fn end_text(entry: &LogEntry) -> Option<String> {
+    let LogEntry::RunEnded { end, error, .. } = entry else { return None };
+    let error = error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
+    Some(format!("{end:?}{error}"))
+}
+
+/// Returns the highest number of requests for which the counters of the limits are not reset.
+fn requests_of_a_run(log: &[LogEntry]) -> usize {
+    let (mut max, mut count) = (0, 0);
+    for entry in log {
+        match entry {
+            LogEntry::RunStarted { cause: RunCause::UserRequest(_) | RunCause::Steer, .. } => {
+                count = 0;
+            }
+            entry if is_request(entry) => {
+                count += 1;
+                max = max.max(count);
+            }
+            _ => {}
+        }
+    }
+    max
+}

@@ -1,0 +1,120 @@
+//! The rule [`Rule::Messages`](super::Rule::Messages).
+
+use loopwright_core::Message;
+use loopwright_core::event::{InputEvent, Prompt, QueueKind, RunStatus, Urgency};
+use loopwright_core::log::LogEntry;
+use loopwright_core::message::MessageKind;
+
+use super::product::is_request;
+use super::session::{Disturbance, Until};
+use super::subject::Subject;
+
+/// The text of the message that the suite sends.
+const TEXT: &str = "One more thing, please.";
+
+const URGENCIES: [Urgency; 3] = [Urgency::AfterTurn, Urgency::SkipPending, Urgency::Interrupt];
+
+pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
+    if !subject.succeeds() {
+        return Ok(());
+    }
+    check_answered(&subject.complete.log, |_| true)?;
+    let steers = URGENCIES.map(|urgency| {
+        let steer = InputEvent::Steer(Prompt::from(TEXT).urgency(urgency));
+        (format!("a steer ({urgency:?})"), steer)
+    });
+    let follow_up = ("a follow-up".to_owned(), InputEvent::FollowUp(Prompt::from(TEXT)));
+    for append in 1..subject.complete.appends.len() {
+        if !is_running(&subject.complete.log[..subject.complete.appends[append]]) {
+            continue;
+        }
+        for (name, event) in steers.iter().chain([&follow_up]) {
+            let checked = check_append(subject, append, event.clone()).await;
+            checked.map_err(|why| {
+                format!("{name} that arrives after {}: {why}", subject.append_text(append))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs the scenario with a message that arrives after an append.
+async fn check_append(
+    subject: &Subject<'_>,
+    append: usize,
+    event: InputEvent,
+) -> Result<(), String> {
+    let message = Some((append, Disturbance::Input(event)));
+    let session = subject.open(subject.model(), message).await?;
+    session.run(Until::End).await?;
+    let log = session.end().await?.log;
+    let is_wanted = |message: &Message| message.text() == TEXT;
+    if !log.iter().any(|entry| entry.message().is_some_and(|message| is_wanted(message))) {
+        return Err("it is not in the log".into());
+    }
+    check_answered(&log, is_wanted)
+}
+
+/// Returns whether a run is in progress after these entries.
+fn is_running(log: &[LogEntry]) -> bool {
+    let bounds = |entry: &&LogEntry| {
+        matches!(entry, LogEntry::RunStarted { .. } | LogEntry::RunEnded { .. })
+    };
+    matches!(log.iter().rev().find(bounds), Some(LogEntry::RunStarted { .. }))
+}
+
+/// Checks that each steer and follow-up that is wanted, and arrived during a run, is answered once
+/// before its end.
+fn check_answered(log: &[LogEntry], is_wanted: impl Fn(&Message) -> bool) -> Result<(), String> {
+    for (at, entry) in log.iter().enumerate() {
+        let LogEntry::Queued { input, kind, message, .. } = entry else { continue };
+        if *kind == QueueKind::Request || !is_wanted(message) || !is_running(&log[..at]) {
+            continue;
+        }
+        let Some((status, rest)) = rest_of_run(&log[at + 1..]) else {
+            return Err("the run does not end".into());
+        };
+        if status != RunStatus::Done {
+            return Err(format!("the run ends with {status:?}"));
+        }
+        let text = message.text();
+        let is_delivery =
+            |entry: &LogEntry| matches!(entry, LogEntry::Delivered { input: id } if id == input);
+        let Some(delivered) = rest.iter().position(is_delivery) else {
+            return Err(format!("the run ends, and `{text}` was not delivered"));
+        };
+        let later = &rest[delivered + 1..];
+        if !later.iter().any(is_request) || !later.iter().any(is_answer) {
+            return Err(format!("the run ends, and `{text}` was delivered and not answered"));
+        }
+        let is_copy = |entry: &LogEntry| match entry {
+            LogEntry::Remembered { message } => {
+                matches!(&message.body, MessageKind::User(copy) if copy.text() == text)
+            }
+            _ => false,
+        };
+        if log.iter().any(is_copy) {
+            return Err(format!("the pattern adds `{text}` to the conversation once more"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the entries up to the next end of a run that does not wait for decisions, and how the
+/// run ends.
+fn rest_of_run(log: &[LogEntry]) -> Option<(RunStatus, &[LogEntry])> {
+    log.iter().enumerate().find_map(|(at, entry)| match entry {
+        LogEntry::RunEnded { end, .. } if *end != RunStatus::AwaitingAction => {
+            Some((*end, &log[..at]))
+        }
+        _ => None,
+    })
+}
+
+fn is_answer(entry: &LogEntry) -> bool {
+    match entry {
+        LogEntry::Replied { .. } => true,
+        LogEntry::Remembered { message } => message.as_assistant().is_some(),
+        _ => false,
+    }
+}

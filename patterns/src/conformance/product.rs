@@ -1,0 +1,103 @@
+//! [`Product`]: what comes out of a session, or of a part of it.
+
+use std::fmt::Write;
+
+use loopwright_core::Message;
+use loopwright_core::log::LogEntry;
+use loopwright_core::message::{ContentPart, MessageKind};
+use loopwright_core::testing::replay_messages;
+
+/// The messages, ends of runs and custom events of a session. Numbers of messages and ids of calls
+/// and inputs are left out, since they depend on what came before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Product {
+    messages: Vec<String>,
+    ends: Vec<String>,
+    events: Vec<String>,
+    requests: usize,
+}
+
+impl Product {
+    /// Returns what the entries from position `from` add.
+    pub(super) fn of(log: &[LogEntry], from: usize) -> Self {
+        let messages = replay_messages(log);
+        let before = replay_messages(&log[..from]).len();
+        let end = |entry: &LogEntry| match entry {
+            LogEntry::RunEnded { end, error, limit, value, .. } => {
+                Some(format!("{end:?}, error {error:?}, limit {limit:?}, value {value:?}"))
+            }
+            _ => None,
+        };
+        let event = |entry: &LogEntry| match entry {
+            LogEntry::Emitted { kind, data } => Some(format!("{kind} {data}")),
+            _ => None,
+        };
+        Product {
+            messages: messages.iter().skip(before).map(|message| line(message)).collect(),
+            ends: log[from..].iter().filter_map(end).collect(),
+            events: log[from..].iter().filter_map(event).collect(),
+            requests: log[from..].iter().filter(|entry| is_request(entry)).count(),
+        }
+    }
+
+    /// Removes the last run of `log`, which failed at its last request.
+    pub(super) fn remove_failed_run(&mut self, log: &[LogEntry]) -> Result<(), String> {
+        let is_end = |entry: &&LogEntry| matches!(entry, LogEntry::RunEnded { .. });
+        let before = log.iter().filter(is_end).count();
+        if before + 1 >= self.ends.len() {
+            return Err("`Continue` starts no run".into());
+        }
+        self.ends.remove(before);
+        self.requests -= 1;
+        Ok(())
+    }
+
+    /// Checks that what came out is what was expected.
+    pub(super) fn expect(&self, expected: &Product) -> Result<(), String> {
+        same("message", &self.messages, &expected.messages)?;
+        same("end of a run", &self.ends, &expected.ends)?;
+        same("custom event", &self.events, &expected.events)?;
+        if self.requests == expected.requests {
+            return Ok(());
+        }
+        Err(format!("{} requests instead of {}", self.requests, expected.requests))
+    }
+}
+
+fn same(what: &str, observed: &[String], expected: &[String]) -> Result<(), String> {
+    let count = observed.len().max(expected.len());
+    let Some(at) = (0..count).find(|at| observed.get(*at) != expected.get(*at)) else {
+        return Ok(());
+    };
+    let text = |list: &[String]| list.get(at).map_or("missing".to_owned(), |s| format!("`{s}`"));
+    Err(format!("{what} {at} is {} instead of {}", text(observed), text(expected)))
+}
+
+/// Returns whether the entry is that of a request.
+pub(super) fn is_request(entry: &LogEntry) -> bool {
+    matches!(entry, LogEntry::RequestStarted { .. } | LogEntry::Detached { .. })
+}
+
+fn line(message: &Message) -> String {
+    match &message.body {
+        MessageKind::User(message) => format!("user: {}", message.text()),
+        MessageKind::Assistant(message) => {
+            let mut out = String::from("assistant: ");
+            for part in &message.parts {
+                match part {
+                    ContentPart::ToolCall(call) => {
+                        let _ = write!(out, "[{}({})]", call.name, call.arguments);
+                    }
+                    ContentPart::Text { text, .. } => out.push_str(text),
+                    _ => {}
+                }
+            }
+            format!("{out} ({:?})", message.stop)
+        }
+        MessageKind::ToolResult(result) => {
+            format!("result of {} ({:?}): {}", result.name, result.status, result.text())
+        }
+        MessageKind::Custom(message) => format!("{}: {}", message.kind, message.data),
+        _ => String::from("another message"),
+    }
+}

@@ -1,0 +1,167 @@
+//! [`Subject`]: a pattern in a scenario, with the session in which nothing else happened.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use loopwright_core::event::RunStatus;
+use loopwright_core::log::LogEntry;
+use loopwright_core::message::{ResultStatus, StopReason};
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::{AgentBuilder, BehaviorPattern, GenericAgent};
+
+use super::product::{Product, is_request};
+use super::scenario::Scenario;
+use super::session::{Disturbance, Ended, Session, Until};
+use super::violation::{Rule, Violation};
+
+/// A pattern in a scenario.
+pub(super) struct Subject<'a> {
+    new_value: &'a dyn Fn() -> Arc<dyn BehaviorPattern>,
+    pub(super) scenario: &'a Scenario,
+    /// The session in which nothing else happened.
+    pub(super) complete: Ended,
+    sessions: Cell<usize>,
+}
+
+impl<'a> Subject<'a> {
+    /// Runs the scenario as it is.
+    pub(super) async fn run(
+        new_value: &'a dyn Fn() -> Arc<dyn BehaviorPattern>,
+        scenario: &'a Scenario,
+    ) -> Result<Self, Violation> {
+        let violation = |why| Violation::new(Rule::Sessions, scenario.name.clone(), why);
+        let model = scenario.model(scenario.replies.iter().cloned());
+        let builder = GenericAgent::builder(model.clone(), new_value());
+        let builder = scenario.configure(builder, &model);
+        let complete = async {
+            let session = Session::open("s", scenario, builder, model, None).await?;
+            session.run(Until::End).await?;
+            session.end().await
+        };
+        let complete = complete.await.map_err(violation)?;
+        if let Some(why) = own_error(&complete.log) {
+            return Err(violation(format!("a run ends with the error `{why}`")));
+        }
+        Ok(Subject { new_value, scenario, complete, sessions: Cell::new(1) })
+    }
+
+    /// Returns the number of sessions so far.
+    pub(super) fn sessions(&self) -> usize {
+        self.sessions.get()
+    }
+
+    /// Counts sessions that were run elsewhere.
+    pub(super) fn count(&self, sessions: usize) {
+        self.sessions.set(self.sessions.get() + sessions);
+    }
+
+    /// Returns a new value of the pattern.
+    pub(super) fn new_value(&self) -> Arc<dyn BehaviorPattern> {
+        (self.new_value)()
+    }
+
+    /// Returns an agent with this value of the pattern.
+    pub(super) fn agent(
+        &self,
+        value: Arc<dyn BehaviorPattern>,
+        model: &ScriptedModel,
+    ) -> AgentBuilder {
+        self.scenario.configure(GenericAgent::builder(model.clone(), value), model)
+    }
+
+    /// Returns a model with the replies of the scenario.
+    pub(super) fn model(&self) -> ScriptedModel {
+        self.scenario.model(self.scenario.replies.iter().cloned())
+    }
+
+    /// Returns a model with these replies before those of the scenario's function.
+    pub(super) fn model_with(&self, replies: impl IntoIterator<Item = Script>) -> ScriptedModel {
+        self.scenario.model(replies)
+    }
+
+    /// Opens a session of a new value, which is disturbed after the append of that number.
+    pub(super) async fn open(
+        &self,
+        model: ScriptedModel,
+        disturbance: Option<(usize, Disturbance)>,
+    ) -> Result<Session<'a>, String> {
+        let builder = self.agent(self.new_value(), &model);
+        self.open_with(builder, model, disturbance).await
+    }
+
+    /// Opens a session of this agent, which is disturbed after the append of that number.
+    pub(super) async fn open_with(
+        &self,
+        builder: AgentBuilder,
+        model: ScriptedModel,
+        disturbance: Option<(usize, Disturbance)>,
+    ) -> Result<Session<'a>, String> {
+        self.count(1);
+        Session::open("s", self.scenario, builder, model, disturbance).await
+    }
+
+    /// Returns what comes out of the session in which nothing else happened.
+    pub(super) fn product(&self) -> Product {
+        Product::of(&self.complete.log, 0)
+    }
+
+    /// Returns whether every run ends because the agent finished or waits for decisions.
+    pub(super) fn succeeds(&self) -> bool {
+        self.complete.log.iter().all(|entry| match entry {
+            LogEntry::RunEnded { end, .. } => {
+                matches!(end, RunStatus::Done | RunStatus::AwaitingAction)
+            }
+            _ => true,
+        })
+    }
+
+    /// Returns whether each request has a reply that no steer interrupted.
+    pub(super) fn has_whole_replies(&self) -> bool {
+        let log = &self.complete.log;
+        let is_whole = |entry: &&LogEntry| match entry {
+            LogEntry::Replied { message, .. } | LogEntry::Detached { message, .. } => {
+                message.as_assistant().is_some_and(|reply| reply.stop != StopReason::Interrupted)
+            }
+            _ => false,
+        };
+        let requests = log.iter().filter(|entry| is_request(entry)).count();
+        requests == log.iter().filter(is_whole).count()
+    }
+
+    /// Describes an append by its number and its last entry.
+    pub(super) fn append_text(&self, append: usize) -> String {
+        let end = self.complete.appends.get(append).copied().unwrap_or_default();
+        let last = self.complete.log[..end].last();
+        let text = last.map(|entry| format!("{entry:?}")).unwrap_or_default();
+        let name = text.split([' ', '{']).next().unwrap_or_default();
+        format!("append {append}, which ends with {name}")
+    }
+
+    /// Returns the violation of a rule.
+    pub(super) fn violation(&self, rule: Rule, why: String) -> Violation {
+        Violation::new(rule, self.scenario.name.clone(), why)
+    }
+}
+
+/// Returns the error of the first run that ended with one although no model had failed. A run whose
+/// end skipped calls is left to the rule for calls.
+fn own_error(log: &[LogEntry]) -> Option<&str> {
+    let mut has_skipped = false;
+    for entry in log {
+        match entry {
+            LogEntry::RunStarted { .. } => has_skipped = false,
+            LogEntry::CallFinished { result } => {
+                has_skipped |= result
+                    .as_tool_result()
+                    .is_some_and(|result| result.status == ResultStatus::Skipped);
+            }
+            LogEntry::RunEnded { end: RunStatus::Error, model_error: None, error, .. }
+                if !has_skipped =>
+            {
+                return Some(error.as_deref().unwrap_or("unknown"));
+            }
+            _ => {}
+        }
+    }
+    None
+}

@@ -1,0 +1,110 @@
+//! [`Rule`] and [`Violation`]: what a pattern breaks, and where.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+/// Names a rule that a behaviour pattern must keep. `Display` writes its name, which is stable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Rule {
+    /// `sessions`: a session comes to its end without an error that no model caused, its log and
+    /// its conversation keep the rules of every session, and no malformed request is sent.
+    Sessions,
+    /// `events`: events nest and are numbered without gaps, live and read from the log.
+    Events,
+    /// `calls`: a run with pending calls ends with `awaiting_action`; each call of a reply runs, or
+    /// gets the decision that was made; the model sees the results, unless all of them ask for the
+    /// end of the run.
+    Calls,
+    /// `messages`: a steer of each urgency and a follow-up are answered before the end of the run,
+    /// once, whenever they arrive.
+    Messages,
+    /// `crashes`: after a crash after any append, a new value of the pattern continues so that the
+    /// same comes out: conversation, outcome, custom events and state, without a request that the
+    /// session without a crash did not make, and without a second side effect.
+    Crashes,
+    /// `aborts`: after an abort at any append, the next request runs as if it were alone.
+    Aborts,
+    /// `model-errors`: an error of the model ends the run, and `Continue` resumes it.
+    ModelErrors,
+    /// `limits`: a limit of turns, tokens, cost or time ends the run with `limit`.
+    Limits,
+    /// `shared-value`: two sessions that are interleaved on one value run as if each were alone.
+    SharedValue,
+}
+
+impl Rule {
+    /// Lists all rules, in the order in which they are checked.
+    pub const ALL: [Rule; 9] = [
+        Rule::Sessions,
+        Rule::Events,
+        Rule::Calls,
+        Rule::Messages,
+        Rule::Crashes,
+        Rule::Aborts,
+        Rule::ModelErrors,
+        Rule::Limits,
+        Rule::SharedValue,
+    ];
+
+    /// Returns the name of the rule.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rule::Sessions => "sessions",
+            Rule::Events => "events",
+            Rule::Calls => "calls",
+            Rule::Messages => "messages",
+            Rule::Crashes => "crashes",
+            Rule::Aborts => "aborts",
+            Rule::ModelErrors => "model-errors",
+            Rule::Limits => "limits",
+            Rule::SharedValue => "shared-value",
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Describes how a pattern breaks a rule: the rule, the scenario, where in it, and what was
+/// observed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    rule: Rule,
+    scenario: Arc<str>,
+    observed: String,
+}
+
+impl Violation {
+    pub(super) fn new(rule: Rule, scenario: Arc<str>, observed: String) -> Self {
+        Violation { rule, scenario, observed }
+    }
+
+    /// Returns the rule that is broken.
+    pub fn rule(&self) -> Rule {
+        self.rule
+    }
+
+    /// Returns the name of the scenario.
+    pub fn scenario(&self) -> &str {
+        &self.scenario
+    }
+
+    /// Returns where in the scenario the rule is broken, and what was observed there.
+    pub fn observed(&self) -> &str {
+        &self.observed
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Violation { rule, scenario, observed } = self;
+        write!(f, "the pattern breaks the rule `{rule}` in the scenario `{scenario}`: {observed}")
+    }
+}
+
+impl Error for Violation {}

@@ -1,0 +1,221 @@
+//! Wrong patterns, each with one mistake. Apart from it, they run [`PiPattern`].
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use loopwright_core::message::UserMessage;
+use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
+use loopwright_patterns::PiPattern;
+
+/// How often the patterns that ask once more do so.
+const ROUNDS: u32 = 2;
+
+/// Counts its rounds in `self`.
+#[derive(Default)]
+pub(crate) struct CountsInSelf(AtomicU32);
+
+#[async_trait]
+impl BehaviorPattern for CountsInSelf {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        loop {
+            let end = PiPattern.next_step(step).await?;
+            if end != StepEnd::Done || !ends_with_reply(step) || self.0.load(SeqCst) == ROUNDS {
+                return Ok(end);
+            }
+            self.0.fetch_add(1, SeqCst);
+            step.remember(UserMessage::from("Check it.")).await?;
+        }
+    }
+}
+
+/// Writes its state and the message that belongs to it separately.
+pub(crate) struct WritesSeparately;
+
+#[async_trait]
+impl BehaviorPattern for WritesSeparately {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        loop {
+            let end = PiPattern.next_step(step).await?;
+            let round: u32 = step.state("round").unwrap_or(0);
+            if end != StepEnd::Done || !ends_with_reply(step) || round == ROUNDS {
+                return Ok(end);
+            }
+            step.set_state("round", round + 1)?;
+            step.flush().await?;
+            step.remember(UserMessage::from("Check it.")).await?;
+        }
+    }
+}
+
+/// Fails if it is entered once more for a request.
+pub(crate) struct FailsOnReentry;
+
+#[async_trait]
+impl BehaviorPattern for FailsOnReentry {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        if step.state("entered").unwrap_or(false) {
+            return Err(StepError::pattern(std::io::Error::other("the plan is lost")));
+        }
+        step.take_input().await?;
+        step.set_state("entered", true)?;
+        let end = PiPattern.next_step(step).await?;
+        step.set_state("entered", end != StepEnd::Done)?;
+        Ok(end)
+    }
+}
+
+/// Returns without an answer if it is entered once more for a request.
+pub(crate) struct ForgetsOnReentry;
+
+#[async_trait]
+impl BehaviorPattern for ForgetsOnReentry {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        if step.state("entered").unwrap_or(false) {
+            return Ok(StepEnd::Done);
+        }
+        step.take_input().await?;
+        step.set_state("entered", true)?;
+        let end = PiPattern.next_step(step).await?;
+        step.set_state("entered", end != StepEnd::Done)?;
+        Ok(end)
+    }
+}
+
+/// Has a side effect in each pass, and nothing of it is in the log.
+pub(crate) struct RepeatsEffect(pub(crate) Arc<AtomicU64>);
+
+#[async_trait]
+impl BehaviorPattern for RepeatsEffect {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        let count = &self.0;
+        step.wait_for(async { count.fetch_add(1, SeqCst) }).await?;
+        PiPattern.next_step(step).await
+    }
+}
+
+/// Writes that it has had its side effect before it has it, so that it has it at most once.
+pub(crate) struct LogsEffect(pub(crate) Arc<AtomicU64>);
+
+#[async_trait]
+impl BehaviorPattern for LogsEffect {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        if !step.state("sent").unwrap_or(false) {
+            step.set_state("sent", true)?;
+            step.flush().await?;
+            let count = &self.0;
+            step.wait_for(async { count.fetch_add(1, SeqCst) }).await?;
+        }
+        PiPattern.next_step(step).await
+    }
+}
+
+/// Runs the loop of tools with one mistake.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Loop {
+    /// Takes no steers and no follow-ups.
+    TakesNoMessages,
+    /// Takes follow-ups and no steers.
+    TakesNoSteers,
+    /// Ends the run while calls wait for decisions.
+    IgnoresAwaitsUser,
+    /// Asks once more while calls wait for decisions.
+    AsksInOpenBatch,
+    /// Ends the run as if the model had answered when it failed.
+    HidesModelErrors,
+    /// Ends the run as if it was done when a limit is reached.
+    HidesLimits,
+    /// Asks for an answer to results that ask for the end.
+    IgnoresTerminate,
+    /// Ends the run before the model has seen the results.
+    IgnoresResults,
+    /// Never ends.
+    Hangs,
+}
+
+#[async_trait]
+impl BehaviorPattern for Loop {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        let takes_steers = !matches!(self, Loop::TakesNoMessages | Loop::TakesNoSteers);
+        loop {
+            if takes_steers {
+                step.take_steering().await?;
+            }
+            let reply = match step.ask().await {
+                Err(StepError::Limit(_)) if *self == Loop::HidesLimits => return Ok(StepEnd::Done),
+                reply => reply?,
+            };
+            if reply.should_stop() {
+                let hides = *self == Loop::HidesModelErrors;
+                return if hides { Ok(StepEnd::Done) } else { reply.finish() };
+            }
+            if *self == Loop::Hangs {
+                step.wait_for(std::future::pending::<()>()).await?;
+            }
+            let batch = step.call_tools(&reply).await?;
+            match self {
+                Loop::AsksInOpenBatch if batch.awaits_user() => continue,
+                Loop::IgnoresAwaitsUser => {}
+                _ if batch.awaits_user() => return Ok(StepEnd::AwaitingAction),
+                _ => {}
+            }
+            let wants_reply = match self {
+                Loop::IgnoresTerminate => reply.has_calls(),
+                Loop::IgnoresResults => false,
+                _ => batch.wants_reply(),
+            };
+            let has_more = wants_reply
+                || takes_steers && step.has_steering()
+                || *self != Loop::TakesNoMessages && step.take_follow_ups().await?;
+            if !has_more {
+                return Ok(StepEnd::Done);
+            }
+            if *self == Loop::TakesNoSteers && step.has_steering() && !wants_reply {
+                return Ok(StepEnd::Done);
+            }
+        }
+    }
+}
+
+/// Keeps the round of a request for the session, and clears it only when the request ends well.
+pub(crate) struct KeepsRound;
+
+#[async_trait]
+impl BehaviorPattern for KeepsRound {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        loop {
+            let end = PiPattern.next_step(step).await?;
+            let round: u32 = step.session_state("round").unwrap_or(0);
+            if end != StepEnd::Done || !ends_with_reply(step) || round == ROUNDS {
+                if end == StepEnd::Done {
+                    step.set_session_state("round", ())?;
+                }
+                return Ok(end);
+            }
+            step.set_session_state("round", round + 1)?;
+            step.remember(UserMessage::from("Check it.")).await?;
+        }
+    }
+}
+
+/// Keeps in `self` which session it works for.
+#[derive(Default)]
+pub(crate) struct KeepsSession(Mutex<String>);
+
+#[async_trait]
+impl BehaviorPattern for KeepsSession {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        *self.0.lock().unwrap() = step.session_id().to_string();
+        let end = PiPattern.next_step(step).await?;
+        if *self.0.lock().unwrap() != **step.session_id() {
+            step.emit("mixed up", ()).await?;
+        }
+        Ok(end)
+    }
+}
+
+fn ends_with_reply(step: &StepContext<'_>) -> bool {
+    step.history().last().is_some_and(|message| message.as_assistant().is_some())
+}
