@@ -1,37 +1,43 @@
 //! A custom pattern: write a draft, let a second model criticise it, revise it.
 //!
-//! The critic is called with a *detached* request: its reply is counted and logged, but stays out
-//! of the conversation. The round is part of the request's state: it is logged together with the
-//! message that starts it, so the pattern continues correctly after a crash, and the next request
-//! begins without it.
+//! It wraps the pattern that writes, which takes the user's messages and runs the tools. The critic
+//! is called with a *detached* request: its reply is counted and logged, but stays out of the
+//! conversation. The round is part of the request's state: it is logged together with the message
+//! that starts it, so the pattern continues correctly after a crash, and the next request begins
+//! without it. `tests/spec/examples.rs` checks the pattern with the conformance suite.
 
 use std::error::Error;
 
 use async_trait::async_trait;
 use loopwright::message::UserMessage;
+use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
 use loopwright::{
     AgentEvent, Ask, BehaviorPattern, GenericAgent, RunContext, StepContext, StepEnd, StepError,
 };
 
-struct Revise {
-    rounds: u32,
+pub(crate) struct Revise<P> {
+    pub(crate) rounds: u32,
+    pub(crate) writer: P,
 }
 
 #[async_trait]
-impl BehaviorPattern for Revise {
+impl<P: BehaviorPattern> BehaviorPattern for Revise<P> {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
-        step.take_input().await?;
         loop {
-            let draft = step.ask().await?;
+            let end = self.writer.next_step(step).await?;
             let round: u32 = step.state("round").unwrap_or(0);
-            if draft.should_stop() || round == self.rounds {
-                return draft.finish();
+            let has_draft = step.history().last().is_some_and(|m| m.as_assistant().is_some());
+            if end != StepEnd::Done || !has_draft || round == self.rounds {
+                return Ok(end);
             }
             let question = UserMessage::from("Criticise the last answer in one sentence.");
             let critique = step.ask_with(Ask::detached().model("critic").also(question)).await?;
             if critique.should_stop() {
                 return critique.finish();
+            }
+            if critique.message().is_none() {
+                continue; // the user interrupted, and the writer takes the message
             }
             let request = format!("Revise it. A critic says: {}", critique.text());
             step.set_state("round", round + 1)?;
@@ -45,9 +51,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let writer =
         ["The sea is big.", "The sea is big and grey.", "Grey, the sea goes on."].map(Script::text);
     let critic = ["Which colour?", "Shorter, and begin with the colour."].map(Script::text);
-    let agent = GenericAgent::builder(ScriptedModel::new(writer), Revise { rounds: 2 })
-        .model_named("critic", ScriptedModel::new(critic))
-        .build()?;
+    let agent =
+        GenericAgent::builder(ScriptedModel::new(writer), Revise { rounds: 2, writer: PiPattern })
+            .model_named("critic", ScriptedModel::new(critic))
+            .build()?;
     let (handle, mut events) = agent.run(RunContext::new()).await?;
     handle.prompt("A line about the sea, please.").await?;
     while let Some(event) = events.try_next() {

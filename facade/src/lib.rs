@@ -14,7 +14,7 @@
 //! | | `rustls-aws-lc`, `rustls-no-provider`, `native-tls` | other TLS back ends |
 //! | `memory` | `memory` (default) | JSON Lines session store, summary compaction, export, import |
 //! | | `sqlite` (default) | SQLite session store |
-//! | | `conformance` | test suite for session stores |
+//! | | `conformance` | test suites for session stores and for patterns |
 //! | `tools` | `tools` (default) | the workspace and the tools that read and write its files |
 //! | | `commands` (default) | `execute_command` |
 //! | | `search` (default) | `search_files`, `glob_files` |

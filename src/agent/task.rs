@@ -286,7 +286,9 @@ impl Task {
         match self.session.tail() {
             _ if self.session.interrupted || fold.batch.is_some() => true,
             Tail::Answerable => true,
-            Tail::Replied => has(QueueKind::Steering) || has(QueueKind::FollowUp),
+            Tail::Replied => {
+                has(QueueKind::Steering) || has(QueueKind::FollowUp) || fold.failed_after_reply()
+            }
             Tail::Empty => has(QueueKind::Steering),
         }
     }

@@ -4,6 +4,12 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use loopwright_patterns::{PiPattern, conformance};
+
+#[allow(dead_code, reason = "the test needs only its pattern")]
+#[path = "../../examples/custom_pattern.rs"]
+mod custom_pattern;
+
 /// The examples, and phrases that each one prints.
 const EXAMPLES: [(&str, &[&str]); 5] = [
     ("hello", &["(Done, "]),
@@ -75,4 +81,16 @@ fn every_example_is_run() {
     found.sort();
     run.sort();
     assert_eq!(found, run);
+}
+
+/// C149: the pattern of the example is correct.
+#[tokio::test(start_paused = true)]
+async fn the_custom_pattern_conforms() {
+    let with_critic = conformance::scenarios()
+        .into_iter()
+        .map(|scenario| scenario.agent(|agent, model| agent.model_named("critic", model.clone())));
+    let revise = || custom_pattern::Revise { rounds: 2, writer: PiPattern };
+    let report = conformance::check(revise, with_critic).await;
+    let report = report.unwrap_or_else(|violation| panic!("{violation}"));
+    assert!(report.sessions > 1000, "{report:?}");
 }

@@ -28,6 +28,41 @@ async fn the_batch_is_closed_before_the_pattern_is_reentered() {
     harness.check().await;
 }
 
+/// C7: If all results of a batch ask for the end, a run that a crash interrupted before its end
+/// sends no further request either, and the pattern sees the outcome of the batch.
+#[tokio::test(start_paused = true)]
+async fn results_that_ask_for_the_end_end_the_run_after_a_crash() {
+    let outcomes = Arc::new(Mutex::new(Vec::new()));
+    let seen = outcomes.clone();
+    let pattern = does(move |step| {
+        let seen = seen.clone();
+        Box::pin(async move {
+            step.take_input().await?;
+            let reply = step.ask().await?;
+            let batch = step.call_tools(&reply).await?;
+            seen.lock().unwrap().push(batch);
+            Ok(StepEnd::Done)
+        })
+    });
+    let finish = TestTool::new("finish").answers(ToolOutput::text("bye").terminate());
+    let replies = [calls(&["finish"]), Script::text("more")];
+    let harness = Harness::new(pattern, replies, |a| a.tool(finish.clone())).await;
+    harness.handle.prompt("go").await.unwrap();
+    let mut log = harness.memory.entries();
+    assert!(matches!(log.pop(), Some(LogEntry::RunEnded { .. })));
+    let harness = harness.restart_from(log).await;
+    harness.handle.continue_run().await.unwrap();
+    assert_eq!(harness.transcript().await, ["U:go", "A:[a]/ToolCalls", "R:a/Ok"]);
+    assert_eq!(*outcomes.lock().unwrap(), [BatchOutcome::Terminated; 2]);
+    assert_eq!((harness.model.requests().len(), finish.ran()), (1, 1));
+
+    // `Continue` is another run, which asks the model, also in another process.
+    let harness = harness.restart().await;
+    harness.handle.continue_run().await.unwrap();
+    assert_eq!(harness.transcript().await.last().unwrap(), "A:more/Stop");
+    harness.check().await;
+}
+
 /// C5: An input is put into the conversation once, however often `take_input` is called.
 #[tokio::test(start_paused = true)]
 async fn an_input_is_taken_once() {
@@ -107,4 +142,28 @@ async fn the_scripted_model_refuses_a_malformed_request() {
         assert_eq!(outcome.model_error, Some(ModelErrorKind::InvalidRequest));
         assert!(harness.model.refused()[0].contains(why), "{:?}", harness.model.refused());
     }
+}
+
+/// C53: a run that failed in a detached request continues, although the conversation ends with a
+/// reply.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_failed_in_a_detached_request_continues() {
+    let pattern = does(|step| {
+        Box::pin(async {
+            step.take_input().await?;
+            step.ask().await?;
+            let question = UserMessage::from("Is it right?");
+            step.ask_with(Ask::detached().also(question)).await?.finish()
+        })
+    });
+    let failure = Script::error(ModelErrorKind::Overloaded, "busy");
+    let replies = [Script::text("ok"), failure, Script::text("yes")];
+    let harness = Harness::new(pattern, replies, |a| a).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Error);
+    assert_eq!(harness.handle.continue_run().await.unwrap().end, RunStatus::Done);
+    assert_eq!(harness.transcript().await, ["U:go", "A:ok/Stop"]);
+    assert_eq!(harness.model.requests().len(), 3);
+    let refused = harness.handle.continue_run().await.unwrap_err();
+    assert_eq!(refused, InputError::NothingToContinue);
+    harness.check().await;
 }

@@ -11,12 +11,12 @@ use crate::log::compaction::{Compaction, ContextSize};
 use crate::log::entry::StateScope;
 use crate::log::event::Parent;
 use crate::log::input::{Decision, QueueKind, Urgency};
-use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome};
+use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
 use crate::log::queue::{Queue, QueuedMessage};
 use crate::log::seen_inputs::SeenInputs;
 use crate::log::turn::{Account, Reserved, Turn};
 use crate::message::{
-    CallId, History, InputId, Message, MessageId, MessageKind, RunId, StopReason,
+    AssistantMessage, CallId, History, InputId, Message, MessageId, MessageKind, RunId, StopReason,
 };
 use crate::model::OutputSchema;
 
@@ -236,6 +236,15 @@ impl Fold {
             Some(MessageKind::Assistant(_)) => Tail::Replied,
             Some(_) => Tail::Answerable,
         }
+    }
+
+    /// Returns whether the last run failed or reached a limit after a complete reply, such as in a
+    /// detached request.
+    pub(crate) fn failed_after_reply(&self) -> bool {
+        let is_whole = |reply: &AssistantMessage| reply.stop != StopReason::Error;
+        let ends_early = |end| matches!(end, RunStatus::Error | RunStatus::Limit);
+        let last = self.context.last().and_then(|message| message.as_assistant());
+        last.is_some_and(is_whole) && self.outcome.as_ref().is_some_and(|run| ends_early(run.end))
     }
 
     pub(crate) fn last_reply(&self) -> Option<&Arc<Message>> {
