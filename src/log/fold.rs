@@ -344,8 +344,9 @@ impl Fold {
         }
         self.terminated = terminates.then(|| batch.message.clone());
         self.turn.message = Some(batch.message);
-        // Calls that the pattern made are part of the turn of its next request.
-        if batch.made.is_none() {
+        // Calls that the pattern made are part of the turn of its next request, unless that belongs
+        // to another request of the user.
+        if batch.made.is_none() || self.after_batch.counters {
             self.close_turn(emit);
         }
         self.begin_afresh();

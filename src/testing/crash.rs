@@ -10,7 +10,7 @@ mod scenario;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use scenario::Scenario;
+pub use scenario::{Scenario, default_decision};
 
 use super::check::check_transcript;
 use super::fixed_environment::FixedEnvironment;

@@ -1,6 +1,8 @@
 //! Crashes: the log is cut after every append and reopened.
 
-use loopwright_core::testing::{Scenario, crash_at_every_append};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use loopwright_core::testing::{self, Scenario, crash_at_every_append};
 use loopwright_patterns::{FirstCall, GenericPattern};
 
 use crate::kit::*;
@@ -103,12 +105,12 @@ async fn errors_after_a_crash_are_found() {
     );
 
     // In the next process the tool has another effect, so it runs a second time.
-    let made = std::sync::atomic::AtomicUsize::new(0);
+    let made = AtomicUsize::new(0);
     let agent = |model| {
         let tool = TestTool::new("pay")
             .effect(Effect::Idempotent)
             .spec(|s| s.needs_approval(Approval::Never));
-        let once = made.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+        let once = made.fetch_add(1, SeqCst) == 0;
         GenericAgent::builder(model, PiPattern).tool(if once {
             tool.effect(Effect::AtMostOnce)
         } else {
@@ -119,6 +121,102 @@ async fn errors_after_a_crash_are_found() {
     let found = crash_at_every_append(agent, scenario).await.unwrap_err();
     assert!(found.contains("which ends with CallStarted"), "{found}");
     assert!(found.contains("the at-most-once call a of `pay` ran a second time"), "{found}");
+}
+
+/// Returns what the kit finds for a pattern in a session with one reply.
+async fn found_in<P: BehaviorPattern + 'static>(
+    pattern: impl Fn() -> P,
+    options: impl Fn(Scenario) -> Scenario,
+) -> Result<testing::CrashReport, String> {
+    let agent = |model| GenericAgent::builder(model, pattern());
+    let scenario = Scenario::new([Script::text("one")]).request("go");
+    crash_at_every_append(agent, options(scenario)).await
+}
+
+/// C91: crashes are between appends only: values and the message that is written with them are
+/// never separated.
+#[tokio::test(start_paused = true)]
+async fn no_crash_is_inside_an_append() {
+    let entries = Arc::new(AtomicUsize::new(0));
+    let count = entries.clone();
+    let together = move || {
+        let count = count.clone();
+        does(move |step| {
+            let count = count.clone();
+            Box::pin(async move {
+                step.take_input().await?;
+                if step.state::<bool>("noted") != Some(true) {
+                    step.set_state("noted", true)?;
+                    step.set_state("other", 1)?;
+                    step.remember(UserMessage::from("note")).await?;
+                    count.fetch_add(1, SeqCst);
+                }
+                step.ask().await?.finish()
+            })
+        })
+    };
+    let report = found_in(together, |scenario| scenario).await.unwrap();
+    assert_eq!((report.appends, report.compared), (8, 8), "{report}");
+    assert_eq!(entries.load(SeqCst), 5, "without a crash, and after one before the note");
+}
+
+/// C91: each difference from the session without a crash is found: in the conversation, the ends of
+/// runs, custom events, state and requests; and so are side effects that take place twice.
+#[tokio::test(start_paused = true)]
+async fn differences_after_a_crash_are_found() {
+    /// A pattern with one mistake, which shows when it is entered once more.
+    async fn reentered(
+        step: &mut StepContext<'_>,
+        name: &'static str,
+        count: Arc<AtomicUsize>,
+    ) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        let is_new = !step.state::<bool>("entered").unwrap_or(false);
+        step.set_state("entered", true)?;
+        step.flush().await?;
+        match name {
+            "a message" if is_new => drop(step.remember(UserMessage::from("note")).await?),
+            "a request" if !is_new => drop(step.remember(UserMessage::from("note")).await?),
+            "a custom event" => step.emit("entered", is_new).await?,
+            "state" if !is_new => step.set_state("repeated", true)?,
+            "an error" if !is_new => return Err(StepError::NothingPending),
+            "an effect" => {
+                count.fetch_add(1, SeqCst);
+            }
+            _ => {}
+        }
+        let reply = step.ask().await?;
+        reply.finish()
+    }
+    for (name, expected) in [
+        ("nothing", None),
+        ("a message", Some("a request was sent that the session without a crash did not send")),
+        ("a request", Some("did not send: U:go | U:note")),
+        ("a custom event", Some("custom event 0 differs: it is `entered false`")),
+        ("state", Some("the state differs")),
+        ("an error", Some("end of a run 0 differs: it is `Error")),
+        ("an effect", Some("a side effect took place twice: 1 before the crash and 1 after it")),
+    ] {
+        let count = Arc::new(AtomicUsize::new(0));
+        let effects = count.clone();
+        let pattern = || {
+            let count = count.clone();
+            does(move |step| Box::pin(reentered(step, name, count.clone())))
+        };
+        let counted = |scenario: Scenario| {
+            let effects = effects.clone();
+            scenario.effects(move || effects.load(SeqCst) as u64)
+        };
+        let found = found_in(pattern, counted).await;
+        match expected {
+            None => assert_eq!(found.unwrap().compared, 8),
+            Some(expected) => {
+                let found = found.expect_err(name);
+                assert!(found.starts_with("after a crash after append"), "{name}: {found}");
+                assert!(found.contains(expected), "{name}: {found}");
+            }
+        }
+    }
 }
 
 /// C58: event numbers depend only on the log, so they continue after a restart.

@@ -167,3 +167,40 @@ async fn a_run_that_failed_in_a_detached_request_continues() {
     assert_eq!(refused, InputError::NothingToContinue);
     harness.check().await;
 }
+
+/// C141: A call that a pattern makes after a steer has superseded its question is not superseded by
+/// that steer, also if a crash comes before the call; and the turns of both runs nest.
+#[tokio::test(start_paused = true)]
+async fn a_call_after_a_superseded_question_runs() {
+    let pattern = || {
+        does(|step| {
+            Box::pin(async {
+                step.take_input().await?;
+                let question = Question::choice("Which?", ["red", "blue"]);
+                if step.question("colour", question).await? == Asked::Waiting {
+                    return Ok(StepEnd::AwaitingAction);
+                }
+                step.call(Call::new("look", json!({})).key("look")).await?;
+                PiPattern.next_step(step).await
+            })
+        })
+    };
+    let look = TestTool::new("look");
+    let options = |agent: AgentBuilder| agent.tool(look.clone());
+    let mut harness = Harness::new(pattern(), [Script::text("ok")], options).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::AwaitingAction);
+    harness.handle.steer("no").await.unwrap();
+    harness.handle.wait_for_idle().await;
+    check_events(&harness.drain_events()).unwrap();
+    let transcript = harness.transcript().await;
+    assert!(transcript.contains(&"R:look/Ok".to_owned()), "{transcript:?}");
+
+    let log = harness.memory.entries();
+    let is_look = |entry: &LogEntry| matches!(entry, LogEntry::Called { keys, .. } if keys.values().any(|key| **key == *"look"));
+    let called = log.iter().position(is_look).unwrap();
+    let harness = Harness::new(pattern(), [Script::text("ok")], options).await;
+    let harness = harness.restart_from(log[..=called].to_vec()).await;
+    harness.handle.continue_run().await.unwrap();
+    assert_eq!(harness.transcript().await, transcript);
+    harness.check().await;
+}

@@ -22,8 +22,10 @@ struct RunCalls {
     is_steered: bool,
     /// The results of the last reply, if no message follows them.
     last_results: Vec<ToolResult>,
-    /// Calls of the last reply that have no result yet.
+    /// Calls of the last reply that have no result yet, or of the pattern.
     open: usize,
+    /// Whether the pattern made the calls, so that it decides what their results lead to.
+    is_of_pattern: bool,
 }
 
 impl RunCalls {
@@ -31,8 +33,9 @@ impl RunCalls {
         match entry {
             LogEntry::RunStarted { .. } => self.is_steered = false,
             LogEntry::Queued { kind: QueueKind::Steering, .. } => self.is_steered = true,
-            LogEntry::Replied { message, .. } => {
+            LogEntry::Replied { message, .. } | LogEntry::Called { message, .. } => {
                 self.open = calls(message);
+                self.is_of_pattern = matches!(entry, LogEntry::Called { .. });
                 self.last_results.clear();
             }
             LogEntry::Delivered { .. } | LogEntry::Remembered { .. } if self.open == 0 => {
@@ -41,7 +44,9 @@ impl RunCalls {
             LogEntry::CallFinished { result } => {
                 let Some(result) = result.as_tool_result() else { return Ok(()) };
                 self.open = self.open.saturating_sub(1);
-                self.last_results.push(result.clone());
+                if !self.is_of_pattern {
+                    self.last_results.push(result.clone());
+                }
                 if result.status == ResultStatus::Skipped && !self.is_steered {
                     return Err(format!(
                         "the call {} of `{}` was skipped because the run ended before it ran or \

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use loopwright_core::AgentBuilder;
-use loopwright_core::event::{Decision, ExternalAction, InputEvent, Prompt, Provided};
+use loopwright_core::event::{Decision, ExternalAction, InputEvent, Prompt};
 use loopwright_core::log::LogEntry;
 use loopwright_core::model::ChatRequest;
 use loopwright_core::testing::{self, Script, ScriptedModel};
-use serde_json::Value;
 
 /// Describes a session: the replies of its model, its inputs, the decisions on pending actions, and
 /// the agent.
@@ -71,16 +70,12 @@ impl Scenario {
     /// Creates a scenario in which the models give these replies in turn, to detached requests too,
     /// and then "Done.".
     pub fn new(name: &str, replies: impl IntoIterator<Item = Script>) -> Self {
-        let decide = |action: &ExternalAction| match action.request {
-            None => Decision::Approve,
-            Some(_) => Decision::Provide(Provided::Input(Value::Null)),
-        };
         Scenario {
             name: name.into(),
             replies: replies.into_iter().collect(),
             reply_with: Arc::new(|_| Script::text("Done.")),
             inputs: Vec::new(),
-            decide: Arc::new(decide),
+            decide: Arc::new(testing::default_decision),
             agent: Vec::new(),
             effects: None,
         }
@@ -121,8 +116,7 @@ impl Scenario {
         self
     }
 
-    /// Sets the decision on pending actions. By default a call that needs an approval is approved,
-    /// and a call that suspended is provided with the input `null`.
+    /// Sets the decision on pending actions, which is [`testing::default_decision`] by default.
     pub fn decisions(
         mut self,
         decide: impl Fn(&ExternalAction) -> Decision + Send + Sync + 'static,
@@ -133,7 +127,7 @@ impl Scenario {
 
     /// Adds options of the agent: tools, named models, hooks. `options` is called for each session
     /// with the model that gives the replies, and must return new instances of what has a state.
-    /// The suite replaces the limits and the environment.
+    /// Hooks must not end runs. The suite replaces the limits and the environment.
     pub fn agent(
         mut self,
         options: impl Fn(AgentBuilder, &ScriptedModel) -> AgentBuilder + Send + Sync + 'static,

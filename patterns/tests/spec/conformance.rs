@@ -9,6 +9,7 @@ use loopwright_core::testing::Script;
 use loopwright_patterns::conformance::{Report, Rule, Scenario, Violation, check, scenarios};
 use loopwright_patterns::{FirstCall, GenericPattern, PiPattern};
 
+use crate::painter::Painter;
 use crate::wrong::*;
 
 fn assert_conforms(checked: Result<Report, Violation>) {
@@ -145,6 +146,12 @@ async fn a_pattern_that_mixes_up_sessions_is_rejected() {
 async fn a_pattern_that_hangs_is_rejected() {
     let expected = (Rule::Sessions, "a plain answer", "the agent is not idle after 60s");
     assert_breaks(|| Loop::Hangs, scenarios(), expected).await;
+}
+
+/// A pattern that makes calls and asks questions.
+#[tokio::test(start_paused = true)]
+async fn a_pattern_with_its_own_calls_and_questions_conforms() {
+    assert_conforms(check(|| Painter, scenarios()).await);
 }
 
 /// The replies can depend on the request, so that a pattern gets the form that it needs.

@@ -156,10 +156,13 @@ impl Fold {
         ids.find(free).unwrap_or_else(|| given.clone())
     }
 
-    /// Returns whether the message came after the last pending action. Only then can it replace a
-    /// decision.
+    /// Returns whether the message came after the last pending action, and after the calls if the
+    /// pattern made them. Only then can it replace a decision.
     pub(crate) fn is_after_question(&self, message: &QueuedMessage) -> bool {
-        self.batch.as_ref().is_some_and(|batch| message.at > batch.asked_at)
+        self.batch.as_ref().is_some_and(|batch| {
+            let made_at = batch.made.as_ref().map_or(0, |made| made.at);
+            message.at > batch.asked_at.max(made_at)
+        })
     }
 
     /// Returns whether a call of the open batch has waited for a decision.

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::log::action::ExternalAction;
 use crate::log::compaction::CompactionCause;
 use crate::log::entry::LogEntry;
 use crate::log::input::{AbortRequest, Decision, InputEvent, Prompt, Provided};
 use crate::log::outcome::RunCause;
+use crate::log::question::AnswerForm;
 use crate::model::ChatRequest;
 use crate::testing::script::Script;
 use crate::testing::scripted_model::ReplyFn;
@@ -58,15 +59,11 @@ impl Scenario {
     /// Creates a scenario in which the model gives these replies in turn, to detached requests too.
     /// After a crash it replies to each request as it did without the crash.
     pub fn new(replies: impl IntoIterator<Item = Script>) -> Self {
-        let decide = |action: &ExternalAction| match action.request {
-            None => Decision::Approve,
-            Some(_) => Decision::Provide(Provided::Input(Value::Null)),
-        };
         Scenario {
             replies: replies.into_iter().collect(),
             inputs: Vec::new(),
             default_reply: None,
-            decide: Arc::new(decide),
+            decide: Arc::new(default_decision),
             effects: None,
         }
     }
@@ -131,8 +128,7 @@ impl Scenario {
         self
     }
 
-    /// Sets the decision on pending actions. By default a call that needs an approval is approved,
-    /// and a call that suspended is provided with the input `null`.
+    /// Sets the decision on pending actions, which is [`default_decision`] by default.
     pub fn decisions(
         mut self,
         decide: impl Fn(&ExternalAction) -> Decision + Send + Sync + 'static,
@@ -175,6 +171,23 @@ impl ScenarioInput {
             ),
         }
     }
+}
+
+/// Returns a decision that the agent accepts: it approves a call, answers a question with its first
+/// option, the text "yes" or JSON `null`, and provides any other call that suspended with the input
+/// `null`.
+pub fn default_decision(action: &ExternalAction) -> Decision {
+    if action.request.is_none() {
+        return Decision::Approve;
+    }
+    let first = |options: &[String]| options.first().cloned().unwrap_or_default();
+    let input = match action.question().map(|question| question.form) {
+        Some(AnswerForm::Choice { options }) => json!(first(&options)),
+        Some(AnswerForm::Several { options }) => json!([first(&options)]),
+        Some(AnswerForm::Text | AnswerForm::Secret) => json!("yes"),
+        Some(AnswerForm::Json { .. }) | None => Value::Null,
+    };
+    Decision::Provide(Provided::Input(input))
 }
 
 fn input_id(number: usize) -> String {
