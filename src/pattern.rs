@@ -35,6 +35,8 @@ use async_trait::async_trait;
 ///   [`StepEnd::AwaitingAction`] only while calls wait for decisions.
 /// - It may panic. The run then ends with [`StepError::Panicked`].
 ///
+/// `loopwright_patterns::conformance` checks a pattern against this contract.
+///
 /// # Cancellation
 ///
 /// The future of `next_step` is dropped at an await point if the run is aborted or reaches a limit.

@@ -70,8 +70,8 @@ impl std::fmt::Display for CrashReport {
 ///   delivered twice, and every call has one result.
 /// - No malformed request was sent to the model.
 /// - No finished call ran again. No started call whose tool has
-///   [`Effect::AtMostOnce`](crate::tool::Effect::AtMostOnce) ran again, and its result says that its
-///   outcome is unknown.
+///   [`Effect::AtMostOnce`](crate::tool::Effect::AtMostOnce) ran again, and its result says that
+///   its outcome is unknown.
 /// - No [side effect](Scenario::effects) took place before the crash and again after it.
 /// - Events are numbered without gaps and equal those of the log.
 /// - The conversation, the ends of the runs, the custom events and the pattern's state at the end

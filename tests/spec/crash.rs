@@ -29,8 +29,9 @@ fn of(pattern: impl BehaviorPattern + Clone + 'static) -> impl Fn(ScriptedModel)
     move |model| GenericAgent::builder(model, pattern.clone()).tools(tools())
 }
 
-/// C53 C54 C91: a crash after every append of a session; after `Continue` every call has one result,
-/// no message is delivered twice, and an at-most-once call that had started does not run again.
+/// C53 C54 C91: a crash after every append of a session; after `Continue` the same comes out, every
+/// call has one result, no message is delivered twice, and an at-most-once call that had started
+/// does not run again.
 #[tokio::test(start_paused = true)]
 async fn a_session_cut_after_every_append_continues() {
     let started = |item: &LogEntry| matches!(item, LogEntry::CallStarted { .. });

@@ -196,7 +196,10 @@ async fn a_call_after_a_superseded_question_runs() {
     assert!(transcript.contains(&"R:look/Ok".to_owned()), "{transcript:?}");
 
     let log = harness.memory.entries();
-    let is_look = |entry: &LogEntry| matches!(entry, LogEntry::Called { keys, .. } if keys.values().any(|key| **key == *"look"));
+    let is_look = |entry: &LogEntry| match entry {
+        LogEntry::Called { keys, .. } => keys.values().any(|key| **key == *"look"),
+        _ => false,
+    };
     let called = log.iter().position(is_look).unwrap();
     let harness = Harness::new(pattern(), [Script::text("ok")], options).await;
     let harness = harness.restart_from(log[..=called].to_vec()).await;

@@ -65,7 +65,10 @@ async fn check_limit(
     let session = subject.open_with(builder, model, None).await?;
     session.run(Until::Limit).await?;
     let log = session.end().await?.log;
-    let is_expected = |entry: &LogEntry| matches!(entry, LogEntry::RunEnded { limit: Some(reached), .. } if *reached == limit);
+    let is_expected = |entry: &LogEntry| match entry {
+        LogEntry::RunEnded { limit: reached, .. } => *reached == Some(limit),
+        _ => false,
+    };
     if log.iter().any(is_expected) {
         return Ok(());
     }

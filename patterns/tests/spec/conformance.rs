@@ -10,6 +10,7 @@ use loopwright_patterns::conformance::{Report, Rule, Scenario, Violation, check,
 use loopwright_patterns::{FirstCall, GenericPattern, PiPattern};
 
 use crate::painter::Painter;
+use crate::votes::Votes;
 use crate::wrong::*;
 
 fn assert_conforms(checked: Result<Report, Violation>) {
@@ -79,7 +80,7 @@ async fn a_pattern_without_an_answer_on_reentry_is_rejected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pattern_whose_side_effect_takes_place_twice_is_rejected() {
+async fn a_pattern_that_repeats_a_side_effect_is_rejected() {
     let count = Arc::new(AtomicU64::new(0));
     let counted = || {
         let count = count.clone();
@@ -152,6 +153,17 @@ async fn a_pattern_that_hangs_is_rejected() {
 #[tokio::test(start_paused = true)]
 async fn a_pattern_with_its_own_calls_and_questions_conforms() {
     assert_conforms(check(|| Painter, scenarios()).await);
+}
+
+/// A pattern whose requests are all detached, and which repeats one after a crash behind it.
+#[tokio::test(start_paused = true)]
+async fn a_pattern_with_detached_requests_conforms() {
+    let votes = ["4", "5", "4"].map(Script::text);
+    let own = Scenario::new("votes", votes).request("2 + 2?").request("And 3 + 3?");
+    let plain = scenarios().into_iter().filter(|s| s.name() == "a plain answer");
+    let report = check(|| Votes(3), plain.chain([own])).await;
+    let report = report.unwrap_or_else(|violation| panic!("{violation}"));
+    assert!(report.sessions > 100, "{report:?}");
 }
 
 /// The replies can depend on the request, so that a pattern gets the form that it needs.

@@ -9,4 +9,5 @@
 
 mod conformance;
 mod painter;
+mod votes;
 mod wrong;

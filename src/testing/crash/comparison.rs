@@ -84,7 +84,7 @@ fn same<T>(
         _ => true,
     };
     let Some(at) = (0..expected.len().max(actual.len())).find(differs) else { return Ok(()) };
-    let text = |list: &[T]| list.get(at).map_or("missing".to_owned(), |value| text(value));
+    let text = |list: &[T]| list.get(at).map_or("missing".to_owned(), &text);
     Err(format!(
         "{what} {at} differs: it is `{}`, and `{}` without a crash",
         text(actual),
