@@ -39,6 +39,11 @@
 //! # Ok(()) }
 //! ```
 //!
+//! What a pattern keeps for the session ([`set_session_state`]) must not change what comes out of
+//! the scenarios, since the suite runs them more than once in a session.
+//!
+//! [`set_session_state`]: loopwright_core::StepContext::set_session_state
+//!
 //! The suite needs a tokio runtime with time. Under paused time, waiting costs nothing.
 
 mod aborts;

@@ -179,14 +179,7 @@ const MAX_ROUNDS: usize = 1000;
 impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
     /// Runs the session without a crash and checks it.
     async fn run(&self) -> Result<EndedSession, String> {
-        let model = ScriptedModel::new(self.scenario.replies.iter().cloned());
-        let model = match &self.scenario.default_reply {
-            Some(reply) => {
-                let reply = reply.clone();
-                model.reply_with(move |request| reply(request))
-            }
-            None => model,
-        };
+        let model = self.model(0);
         let calls = RecordedCalls::default();
         let ended = self.run_from(&[], &self.scenario.inputs, &model, &calls).await;
         if model.ran_out() {
@@ -215,9 +208,11 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
             ScriptedModel::replaying(recording.ignore_results(&unknown))
         } else {
             // Requests that the recording does not have are legitimate.
-            let requested = complete.used_replies(cut);
-            let replies = self.scenario.replies.iter().skip(requested).cloned();
-            ScriptedModel::new(replies).default_reply(Script::text("…"))
+            let model = self.model(complete.used_replies(cut));
+            match self.scenario.default_reply {
+                Some(_) => model,
+                None => model.default_reply(Script::text("…")),
+            }
         };
         let calls = RecordedCalls::default();
         let effects = self.effects();
@@ -234,6 +229,15 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
             Comparison::new(&complete.log, &unknown).check(&ended.log)?;
         }
         Ok(is_compared)
+    }
+
+    /// Returns a model with the replies of the scenario after the first `used` ones.
+    fn model(&self, used: usize) -> ScriptedModel {
+        let model = ScriptedModel::new(self.scenario.replies.iter().skip(used).cloned());
+        match self.scenario.default_reply.clone() {
+            Some(reply) => model.reply_with(move |request| reply(request)),
+            None => model,
+        }
     }
 
     fn effects(&self) -> u64 {

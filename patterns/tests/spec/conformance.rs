@@ -108,6 +108,15 @@ async fn a_pattern_that_takes_no_steers_is_rejected() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pattern_that_does_not_answer_messages_once_is_rejected() {
+    let steer = "a steer";
+    let expected = (Rule::Messages, steer, "was delivered and not answered");
+    assert_breaks(|| Loop::DeliversLate, scenario(steer), expected).await;
+    let expected = (Rule::Messages, steer, "adds `Only here.` to the conversation once more");
+    assert_breaks(|| Loop::CopiesMessages, scenario(steer), expected).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pattern_that_ignores_awaits_user_is_rejected() {
     let expected = (Rule::Calls, "an approval", "of `pay` was skipped because the run ended");
     assert_breaks(|| Loop::IgnoresAwaitsUser, scenarios(), expected).await;
@@ -133,6 +142,11 @@ async fn a_pattern_whose_state_outlives_its_request_is_rejected() {
 async fn a_pattern_that_hides_errors_and_limits_is_rejected() {
     let expected = (Rule::ModelErrors, "a plain answer", "fails at request 0: no run ends with");
     assert_breaks(|| Loop::HidesModelErrors, scenarios(), expected).await;
+    assert_breaks(|| Loop::RetriesModelErrors, scenarios(), expected).await;
+    let expected = (Rule::ModelErrors, "a plain answer", "1 more requests are sent before");
+    assert_breaks(|| Loop::AsksAfterModelErrors, scenarios(), expected).await;
+    let expected = (Rule::ModelErrors, "a plain answer", "after `Continue`: message 1 is");
+    assert_breaks(|| Loop::NotesModelErrors, scenarios(), expected).await;
     let expected = (Rule::Limits, "a plain answer", "the ends are Done");
     assert_breaks(|| Loop::HidesLimits, scenarios(), expected).await;
 }

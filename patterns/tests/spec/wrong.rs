@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use loopwright_core::message::UserMessage;
-use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
+use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
 use loopwright_patterns::PiPattern;
 
 /// How often the patterns that ask once more do so.
@@ -124,12 +124,22 @@ pub(crate) enum Loop {
     AsksInOpenBatch,
     /// Ends the run as if the model had answered when it failed.
     HidesModelErrors,
+    /// Asks once more when the model failed.
+    RetriesModelErrors,
+    /// Sends a detached request when the model failed, before it ends the run.
+    AsksAfterModelErrors,
+    /// Adds a message when the model failed.
+    NotesModelErrors,
     /// Ends the run as if it was done when a limit is reached.
     HidesLimits,
     /// Asks for an answer to results that ask for the end.
     IgnoresTerminate,
     /// Ends the run before the model has seen the results.
     IgnoresResults,
+    /// Delivers the messages that are left when it ends, and does not answer them.
+    DeliversLate,
+    /// Adds a copy of each message that it delivers.
+    CopiesMessages,
     /// Never ends.
     Hangs,
 }
@@ -138,18 +148,33 @@ pub(crate) enum Loop {
 impl BehaviorPattern for Loop {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
-        let takes_steers = !matches!(self, Loop::TakesNoMessages | Loop::TakesNoSteers);
+        let takes_steers =
+            !matches!(self, Loop::TakesNoMessages | Loop::TakesNoSteers | Loop::DeliversLate);
         loop {
+            let before = step.history().len();
             if takes_steers {
                 step.take_steering().await?;
+            }
+            if *self == Loop::CopiesMessages {
+                for message in step.history().iter().skip(before) {
+                    step.remember(UserMessage::from(message.text())).await?;
+                }
             }
             let reply = match step.ask().await {
                 Err(StepError::Limit(_)) if *self == Loop::HidesLimits => return Ok(StepEnd::Done),
                 reply => reply?,
             };
             if reply.should_stop() {
-                let hides = *self == Loop::HidesModelErrors;
-                return if hides { Ok(StepEnd::Done) } else { reply.finish() };
+                match self {
+                    Loop::HidesModelErrors => return Ok(StepEnd::Done),
+                    Loop::RetriesModelErrors => continue,
+                    Loop::AsksAfterModelErrors => drop(step.ask_with(Ask::detached()).await?),
+                    Loop::NotesModelErrors => {
+                        step.remember(UserMessage::from("It failed.")).await?;
+                    }
+                    _ => {}
+                }
+                return reply.finish();
             }
             if *self == Loop::Hangs {
                 step.wait_for(std::future::pending::<()>()).await?;
@@ -169,6 +194,10 @@ impl BehaviorPattern for Loop {
             let has_more = wants_reply
                 || takes_steers && step.has_steering()
                 || *self != Loop::TakesNoMessages && step.take_follow_ups().await?;
+            if *self == Loop::DeliversLate && step.has_messages() && !wants_reply {
+                step.take_messages().await?;
+                return Ok(StepEnd::Done);
+            }
             if !has_more {
                 return Ok(StepEnd::Done);
             }
