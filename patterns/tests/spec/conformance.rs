@@ -38,7 +38,7 @@ async fn assert_breaks<P: BehaviorPattern + 'static>(
     assert!(text.starts_with(&format!("the pattern breaks the rule `{rule}` in the")), "{text}");
 }
 
-/// C149: one suite checks whether a pattern is correct.
+/// C153: one suite checks whether a pattern is correct.
 #[tokio::test(start_paused = true)]
 async fn the_patterns_of_this_crate_conform() {
     assert_conforms(check(|| PiPattern, scenarios()).await);
@@ -47,7 +47,7 @@ async fn the_patterns_of_this_crate_conform() {
     assert_conforms(check(first_call, scenarios()).await);
 }
 
-/// C149: the suite names the rule that a wrong pattern breaks.
+/// C153: the suite names the rule that a wrong pattern breaks.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_counts_in_its_value_is_rejected() {
     let expected = (Rule::Crashes, "a plain answer", "a request was sent that the session without");
