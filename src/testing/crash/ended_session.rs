@@ -94,10 +94,12 @@ impl EndedSession {
         });
         due.all(|(input, arrived)| {
             let ends = |entry: &LogEntry| matches!(entry, LogEntry::RunEnded { .. });
-            // The work of a detached request is in the log only when it has ended.
+            // The work of a detached request is in the log only when it has ended. A request that
+            // was interrupted before any text leaves nothing but its charge, and may be sent again.
             let is_idle = |end: usize| {
-                let is_input = matches!(self.log[end - 1], LogEntry::Queued { .. });
-                !is_input && !is_busy(&self.log[..end])
+                let last = &self.log[end - 1];
+                let tells = !matches!(last, LogEntry::Queued { .. } | LogEntry::Charged { .. });
+                tells && !is_busy(&self.log[..end])
             };
             let mut after = arrived + 1..=cut;
             match input.stops_the_run() {
