@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use loopwright_core::BehaviorPattern;
 use loopwright_core::model::ToolChoice;
-use loopwright_core::testing::Script;
+use loopwright_core::testing::{self, Script};
+use loopwright_core::{BehaviorPattern, GenericAgent};
 use loopwright_patterns::conformance::{Report, Rule, Scenario, Violation, check, scenarios};
 use loopwright_patterns::{FirstCall, GenericPattern, PiPattern};
 
 use crate::painter::Painter;
-use crate::votes::Votes;
+use crate::votes::{KeyedVotes, Votes};
 use crate::wrong::*;
 
 fn assert_conforms(checked: Result<Report, Violation>) {
@@ -178,6 +178,15 @@ async fn a_pattern_with_detached_requests_conforms() {
     let report = check(|| Votes(3), plain.chain([own])).await;
     let report = report.unwrap_or_else(|violation| panic!("{violation}"));
     assert!(report.sessions > 100, "{report:?}");
+}
+
+/// Replies that are found under their keys are not requested again: each vote keeps its own.
+#[tokio::test(start_paused = true)]
+async fn replies_under_keys_are_the_same_after_a_crash() {
+    let agent = |model| GenericAgent::builder(model, KeyedVotes(3));
+    let votes = testing::Scenario::new(["4", "5", "6"].map(Script::text)).request("2 + 2?");
+    let report = testing::crash_at_every_append(agent, votes).await.unwrap();
+    assert_eq!((report.requests, report.compared), (3, report.appends), "{report}");
 }
 
 /// The replies can depend on the request, so that a pattern gets the form that it needs.

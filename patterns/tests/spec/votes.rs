@@ -38,3 +38,25 @@ impl BehaviorPattern for Votes {
         }
     }
 }
+
+/// Asks several times at once, and finds the replies under their keys.
+pub(crate) struct KeyedVotes(pub(crate) usize);
+
+#[async_trait]
+impl BehaviorPattern for KeyedVotes {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        if step.history().last().is_some_and(|message| message.as_assistant().is_some()) {
+            return Ok(StepEnd::Done);
+        }
+        let ask = |n: usize| Ask::detached().key(format!("vote-{n}"));
+        let replies = step.ask_all((0..self.0).map(ask)).await?;
+        if let Some(failed) = replies.iter().find(|reply| reply.should_stop()) {
+            return failed.clone().finish();
+        }
+        let votes: Vec<String> = replies.iter().map(|reply| reply.text()).collect();
+        let text = ContentPart::Text { text: votes.join(", "), signature: None };
+        step.remember(AssistantMessage::new(vec![text])).await?;
+        Ok(StepEnd::Done)
+    }
+}

@@ -45,12 +45,13 @@ impl EndedSession {
     }
 
     /// Returns the number of requests whose replies a session with the first `cut` entries need not
-    /// request. The reply to a detached request is needed until the pattern has written something.
+    /// request. The reply to a detached request without a key is needed until the pattern has
+    /// written something.
     pub(super) fn used_replies(&self, cut: usize) -> usize {
         let logged = &self.log[..cut];
         let requested = logged.iter().filter(|entry| is_request(entry)).count();
         let last = logged.iter().rev().find(|entry| !entry.is_of_input());
-        let is_detached = matches!(last, Some(LogEntry::Detached { .. }));
+        let is_detached = matches!(last, Some(LogEntry::Detached { key: None, .. }));
         requested - usize::from(is_detached || SessionLog::of(logged).awaits_reply())
     }
 
