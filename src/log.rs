@@ -17,7 +17,6 @@ pub(crate) mod in_memory_store;
 pub(crate) mod input;
 pub(crate) mod memory;
 pub(crate) mod outcome;
-pub(crate) mod question;
 pub(crate) mod queue;
 pub(crate) mod seen_inputs;
 pub(crate) mod session_info;

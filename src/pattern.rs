@@ -4,11 +4,11 @@ pub(crate) mod context;
 pub(crate) mod step;
 
 pub use crate::error::StepError;
-pub use crate::log::question::{AnswerForm, Question};
 pub use crate::session::ask::{Ask, Profile};
 pub use crate::session::batch::BatchOutcome;
 pub use crate::session::pattern_calls::{Asked, Call};
 pub use crate::session::reply::Reply;
+pub use crate::tool::question::{AnswerForm, Question};
 pub use context::AgentContext;
 pub use step::StepContext;
 

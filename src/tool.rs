@@ -1,16 +1,19 @@
 //! The extension point for tools: [`Tool`], its [`ToolSpec`], its [`ToolContext`] and its
 //! [`ToolOutput`].
 
+pub(crate) mod ask_user;
 pub(crate) mod coerce;
 pub(crate) mod context;
 pub(crate) mod function;
 pub(crate) mod list;
 pub(crate) mod output;
+pub(crate) mod question;
 pub(crate) mod schema;
 pub(crate) mod spec;
 pub(crate) mod toolbox;
 
 pub use crate::error::{ActionRequest, ToolError, ToolboxError};
+pub use ask_user::AskUser;
 pub use context::{ApprovalRecord, Progress, Resolution, ToolContext, ToolUpdate};
 pub(crate) use context::{Outcome, Report};
 pub use function::{FnTool, tool_fn, tool_with};

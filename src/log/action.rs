@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::ActionRequest;
+use crate::log::input::{Decision, Provided};
 use crate::message::CallId;
+use crate::tool::ToolOutput;
+use crate::tool::question::Question;
 
 /// Describes what the agent needs from outside: the decision on a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -48,5 +51,27 @@ impl ExternalAction {
     pub fn request(mut self, request: impl Into<Option<Arc<ActionRequest>>>) -> Self {
         self.request = request.into();
         self
+    }
+
+    /// Returns the question that the action asks, or `None` if it is not a question.
+    pub fn question(&self) -> Option<Question> {
+        Question::of(self.request.as_ref()?)
+    }
+
+    /// Returns the result of the call if the decision answers its question: no tool runs then.
+    pub(crate) fn answered_by(&self, decision: &Decision) -> Option<ToolOutput> {
+        match decision {
+            Decision::Provide(Provided::Input(answer)) => Some(self.question()?.output(answer)),
+            _ => None,
+        }
+    }
+
+    /// Returns the decision as events show it: without the answer to a secret question.
+    pub(crate) fn shown(&self, decision: &Arc<Decision>) -> Arc<Decision> {
+        let is_answer = matches!(&**decision, Decision::Provide(Provided::Input(_)));
+        if is_answer && self.question().is_some_and(|question| question.is_secret()) {
+            return Decision::Provide(Provided::Input(Value::Null)).into();
+        }
+        decision.clone()
     }
 }

@@ -3,10 +3,10 @@
 use crate::error::InputError;
 use crate::log::calls::Phase;
 use crate::log::input::{ActionResult, Decision, Provided};
-use crate::log::question::Question;
 use crate::session::config::{Config, WhileAwaiting};
 use crate::session::journal::Journal;
 use crate::tool::Toolbox;
+use crate::tool::question::Question;
 
 /// Returns the decision as it will be carried out.
 pub(crate) fn check(

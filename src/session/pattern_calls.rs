@@ -10,12 +10,12 @@ use crate::error::{Failure, StepError};
 use crate::log::calls::KeyedResult;
 use crate::log::entry::LogEntry;
 use crate::log::input::{Decision, Provided};
-use crate::log::question::{ASK_USER, Question};
 use crate::message::{
     AssistantMessage, CallId, ContentPart, Message, StopReason, ToolCall, ToolResult,
 };
 use crate::session::Session;
 use crate::session::batch;
+use crate::tool::question::{ASK_USER, Question};
 use crate::tool::toolbox::digest;
 
 /// The model of the messages that contain a pattern's calls.

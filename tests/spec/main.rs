@@ -12,6 +12,7 @@
 mod aborts;
 mod answering;
 mod ask_all;
+mod ask_user;
 mod bad_memory;
 mod batches;
 mod behaviours;

@@ -1,10 +1,10 @@
 //! Calls that a pattern makes, and its questions to the user.
 
 use crate::error::StepError;
-use crate::log::question::Question;
 use crate::message::ToolResult;
 use crate::pattern::step::StepContext;
 use crate::session::pattern_calls::{self, Asked, Call};
+use crate::tool::question::Question;
 
 impl StepContext<'_> {
     /// Makes a call and returns its result, or `None` if it waits for a decision: then the step

@@ -9,10 +9,10 @@ use crate::log::compaction::CompactionCause;
 use crate::log::entry::LogEntry;
 use crate::log::input::{AbortRequest, Decision, InputEvent, Prompt, Provided};
 use crate::log::outcome::RunCause;
-use crate::log::question::AnswerForm;
 use crate::model::ChatRequest;
 use crate::testing::script::Script;
 use crate::testing::scripted_model::ReplyFn;
+use crate::tool::question::AnswerForm;
 
 /// Describes a session for [`crash_at_every_append`](super::crash_at_every_append): the replies of
 /// the model, the inputs, and the decisions on pending actions.

@@ -5,8 +5,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::ActionRequest;
-use crate::log::action::ExternalAction;
-use crate::log::input::{Decision, Provided};
 use crate::tool::ToolOutput;
 use crate::tool::schema::Schema;
 
@@ -19,9 +17,9 @@ pub(crate) const ASK_USER: &str = "ask_user";
 /// Holds a question to the user and the form of its answer.
 ///
 /// [`StepContext::question`](crate::StepContext::question) asks it from a pattern, the tool
-/// [`AskUser`](crate::tool::AskUser) from a model. Front ends read it from the pending action with
-/// [`ExternalAction::question`], show it, and answer with the value that
-/// [`Question::read`] makes of what the user typed.
+/// [`AskUser`](crate::tool::AskUser) from a model. Front ends read it from the pending action
+/// ([`ExternalAction::question`](crate::event::ExternalAction::question)), show it, and answer with
+/// the value that [`Question::read`] makes of what the user typed.
 ///
 /// ```
 /// use loopwright_core::pattern::Question;
@@ -102,7 +100,11 @@ impl Question {
     /// Asks for a value of this type. The answer is JSON that fits its schema. It needs the feature
     /// `schema`, as answers could not be checked without it.
     pub fn json<T: JsonSchema>(question: impl Into<String>) -> Self {
-        let schema = schemars::schema_for!(T).to_value();
+        Self::json_schema(question, schemars::schema_for!(T).to_value())
+    }
+
+    /// Asks for a value that fits this JSON Schema.
+    pub(crate) fn json_schema(question: impl Into<String>, schema: Value) -> Self {
         Self::new(question, AnswerForm::Json { schema })
     }
 
@@ -220,7 +222,7 @@ impl Question {
 
     /// Returns the result of the call that asked, which contains the answer for the model and for
     /// front ends.
-    fn output(&self, answer: &Value) -> ToolOutput {
+    pub(crate) fn output(&self, answer: &Value) -> ToolOutput {
         let text = match answer {
             _ if self.is_secret() => return ToolOutput::text("The user has answered."),
             Value::String(text) => text.clone(),
@@ -244,30 +246,6 @@ fn check_option(chosen: &str, options: &[String]) -> Result<(), String> {
 
 fn not_an_option(chosen: &str, options: &[String]) -> String {
     format!("`{}` is not one of the options: {}", chosen.trim(), options.join(", "))
-}
-
-impl ExternalAction {
-    /// Returns the question that the action asks, or `None` if it is not a question.
-    pub fn question(&self) -> Option<Question> {
-        Question::of(self.request.as_ref()?)
-    }
-
-    /// Returns the result of the call if the decision answers its question: no tool runs then.
-    pub(crate) fn answered_by(&self, decision: &Decision) -> Option<ToolOutput> {
-        match decision {
-            Decision::Provide(Provided::Input(answer)) => Some(self.question()?.output(answer)),
-            _ => None,
-        }
-    }
-
-    /// Returns the decision as events show it: without the answer to a secret question.
-    pub(crate) fn shown(&self, decision: &std::sync::Arc<Decision>) -> std::sync::Arc<Decision> {
-        let is_answer = matches!(&**decision, Decision::Provide(Provided::Input(_)));
-        if is_answer && self.question().is_some_and(|question| question.is_secret()) {
-            return Decision::Provide(Provided::Input(Value::Null)).into();
-        }
-        decision.clone()
-    }
 }
 
 #[cfg(test)]
@@ -328,11 +306,9 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_back_from_its_action() {
+    fn it_is_read_back_from_its_request() {
         for question in [Question::choice("?", ["a"]), Question::text("?"), Question::secret("?")] {
-            let action = ExternalAction::new("c", ASK_USER, json!({}), "d");
-            let request = std::sync::Arc::new(question.action_request());
-            assert_eq!(action.request(request).question(), Some(question));
+            assert_eq!(Question::of(&question.action_request()), Some(question));
         }
     }
 }
