@@ -186,8 +186,10 @@ async fn a_cancelled_or_dropped_call_leaves_no_process() {
     });
     let Err(ToolError::CancelledWith { output, details }) = result else { panic!("{result:?}") };
     assert!(output.starts_with("The command was killed."), "{output}");
-    assert!(output.ends_with("\nbegun\n"), "what it printed is kept: {output}");
-    assert_eq!((&details["exit_code"], &details["output_bytes"]), (&json!(null), &json!(6)));
+    // A shell that has not started its `sleep` yet says that it cannot fork.
+    assert!(output.contains("\nbegun\n"), "what it printed is kept: {output}");
+    assert_eq!(details["exit_code"], json!(null));
+    assert!(details["output_bytes"].as_u64().unwrap() >= 6, "{details}");
     assert_eq!(alive(&mark), 0);
     {
         let mut call = fixture.tool.call(&arguments, ToolContext::detached());
