@@ -71,6 +71,8 @@ impl Reply {
                     (block.open, block.signature) = (false, signature.map(|s| s.to_string()));
                 }
                 ModelEvent::Withdrawn => blocks.clear(),
+                // What was used so far; the end of the reply has the whole.
+                ModelEvent::Usage(_) => {}
                 ModelEvent::Done { stop, usage } => end = Some(Ok((stop, usage))),
                 ModelEvent::Error(error) => end = Some(Err(error)),
                 other => return Err(format!("{other:?} is new to this test")),
