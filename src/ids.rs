@@ -57,7 +57,8 @@ macro_rules! numbered {
             }
 
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                let pattern = concat!("^", $letter, "[0-9]+$");
+                // A number of 20 digits may not fit into 64 bits.
+                let pattern = concat!("^", $letter, "[0-9]{1,19}$");
                 schemars::json_schema!({ "type": "string", "pattern": pattern })
             }
         }
