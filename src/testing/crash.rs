@@ -5,6 +5,7 @@ mod checks;
 mod comparison;
 mod ended_session;
 mod input_queue;
+mod requests;
 mod scenario;
 
 use std::sync::Arc;
@@ -28,8 +29,9 @@ use crate::session::handle::AgentHandle;
 use crate::tool::Tool;
 use checks::{RecordedCalls, check_calls, check_due, check_effects, check_numbers};
 use comparison::Comparison;
-use ended_session::{EndedSession, is_request};
+use ended_session::EndedSession;
 use input_queue::InputQueue;
+use requests::{sent_requests, used_replies};
 use scenario::ScenarioInput;
 
 /// Counts what [`crash_at_every_append`] did.
@@ -152,7 +154,7 @@ pub async fn crash_at_every_append(
     Ok(CrashReport {
         appends: complete.appends.len(),
         compared,
-        requests: count(is_request),
+        requests: sent_requests(&complete.log).len(),
         calls: count(|entry| matches!(entry, LogEntry::CallFinished { .. })),
     })
 }
@@ -203,12 +205,12 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         let unknown = complete.unknown_calls(cut);
         let is_compared =
             complete.is_settled(&self.scenario.inputs, cut) && !complete.terminates(&unknown);
-        let recording = complete.recording.clone().skip(complete.used_replies(cut));
+        let recording = complete.recording.clone().skip(&used_replies(logged));
         let model = if is_compared {
             ScriptedModel::replaying(recording.ignore_results(&unknown))
         } else {
             // Requests that the recording does not have are legitimate.
-            let model = self.model(complete.used_replies(cut));
+            let model = self.model(used_replies(logged).into_iter().filter(|used| *used).count());
             match self.scenario.default_reply {
                 Some(_) => model,
                 None => model.default_reply(Script::text("…")),

@@ -35,9 +35,10 @@ impl Recording {
         Recording { exchanges, ..Recording::default() }
     }
 
-    /// Marks the replies to the first `count` requests as used.
-    pub(super) fn skip(mut self, count: usize) -> Self {
-        self.exchanges.iter_mut().take(count).for_each(|exchange| exchange.is_used = true);
+    /// Marks the replies to the first requests as used or not.
+    pub(super) fn skip(mut self, used: &[bool]) -> Self {
+        let exchanges = self.exchanges.iter_mut().zip(used);
+        exchanges.for_each(|(exchange, is_used)| exchange.is_used = *is_used);
         self
     }
 

@@ -9,12 +9,12 @@ use loopwright_core::message::Usage;
 use loopwright_core::model::{ModelInfo, Prices};
 use loopwright_core::testing::Script;
 
-use super::product::is_request;
+use super::product::count_requests;
 use super::session::Until;
 use super::subject::Subject;
 
-/// The tokens of each reply.
-const TOKENS: u64 = 2;
+/// The tokens of each reply, against which the estimate of a request is small.
+const TOKENS: u64 = 1_000_000;
 
 /// The price of a reply in US dollars.
 const COST: f64 = 2.0;
@@ -27,15 +27,21 @@ pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
         return Ok(());
     }
     for count in 0..requests_of_a_run(&subject.complete.log) {
-        let cost = (count as f64 * COST - 0.5 * COST).max(0.0);
+        // Half a reply below what the replies before the refused request use.
+        let tokens = (count as u64 * TOKENS).saturating_sub(TOKENS / 2);
+        let cost = tokens as f64 * COST / TOKENS as f64;
         let budgets = [
             (Limit::Turns, Limits::default().turns(count as u32)),
-            (Limit::Tokens, Limits::default().tokens(count as u64 * TOKENS)),
+            (Limit::Tokens, Limits::default().tokens(tokens)),
             (Limit::Cost, Limits::default().cost(cost)),
         ];
         for (limit, limits) in budgets {
             let played = subject.complete.played.iter().cloned();
             let checked = check_limit(subject, limit, limits, played.collect()).await;
+            let checked = checked.and_then(|log| match requests_of_a_run(&log) {
+                sent if sent == count => Ok(()),
+                sent => Err(format!("{sent} requests are sent")),
+            });
             checked.map_err(|why| format!("{limit}, reached after {count} requests: {why}"))?;
         }
     }
@@ -49,14 +55,14 @@ pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the scenario until a run ends with this limit.
+/// Runs the scenario until a run ends with this limit, and returns the log.
 async fn check_limit(
     subject: &Subject<'_>,
     limit: Limit,
     limits: Limits,
     replies: Vec<Script>,
-) -> Result<(), String> {
-    let usage = Usage::new(TOKENS, 0);
+) -> Result<Vec<LogEntry>, String> {
+    let usage = Usage::new(TOKENS, 0).outside_context(TOKENS);
     let replies = replies.into_iter().map(|reply| reply.usage(usage));
     let price = COST / TOKENS as f64 * 1e6;
     let info = ModelInfo::new("test/scripted").with_prices(Prices::new(price, price));
@@ -70,7 +76,7 @@ async fn check_limit(
         _ => false,
     };
     if log.iter().any(is_expected) {
-        return Ok(());
+        return Ok(log);
     }
     let ends: Vec<String> = log.iter().filter_map(end_text).collect();
     Err(format!("no run ends with the limit; the ends are {}", ends.join(", ")))
@@ -90,11 +96,10 @@ fn requests_of_a_run(log: &[LogEntry]) -> usize {
             LogEntry::RunStarted { cause: RunCause::UserRequest(_) | RunCause::Steer, .. } => {
                 count = 0;
             }
-            entry if is_request(entry) => {
-                count += 1;
+            entry => {
+                count += count_requests(std::slice::from_ref(entry));
                 max = max.max(count);
             }
-            _ => {}
         }
     }
     max

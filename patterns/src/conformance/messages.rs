@@ -5,7 +5,7 @@ use loopwright_core::event::{InputEvent, Prompt, QueueKind, RunStatus, Urgency};
 use loopwright_core::log::LogEntry;
 use loopwright_core::message::MessageKind;
 
-use super::product::is_request;
+use super::product::count_requests;
 use super::session::{Disturbance, Until};
 use super::subject::Subject;
 
@@ -84,7 +84,7 @@ fn check_answered(log: &[LogEntry], is_wanted: impl Fn(&Message) -> bool) -> Res
             return Err(format!("the run ends, and `{text}` was not delivered"));
         };
         let later = &rest[delivered + 1..];
-        if !later.iter().any(is_request) || !later.iter().any(is_answer) {
+        if count_requests(later) == 0 || !later.iter().any(is_answer) {
             return Err(format!("the run ends, and `{text}` was delivered and not answered"));
         }
         let is_copy = |entry: &LogEntry| match entry {

@@ -4,7 +4,7 @@ use loopwright_core::event::RunStatus;
 use loopwright_core::model::ModelErrorKind;
 use loopwright_core::testing::Script;
 
-use super::product::{Product, is_request};
+use super::product::{Product, count_requests};
 use super::session::{Until, ends_with};
 use super::subject::Subject;
 
@@ -29,7 +29,7 @@ async fn check_request(subject: &Subject<'_>, request: usize) -> Result<(), Stri
     let Some(end) = log.iter().position(|entry| ends_with(entry, RunStatus::Error)) else {
         return Err("no run ends with an error".into());
     };
-    let requests = log[..end].iter().filter(|entry| is_request(entry)).count();
+    let requests = count_requests(&log[..end]);
     if requests != request + 1 {
         let more = requests.saturating_sub(request + 1);
         return Err(format!("{more} more requests are sent before the run ends"));

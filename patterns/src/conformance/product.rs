@@ -36,7 +36,7 @@ impl Product {
             messages: messages.iter().skip(before).map(|message| line(message)).collect(),
             ends: log[from..].iter().filter_map(end).collect(),
             events: log[from..].iter().filter_map(event).collect(),
-            requests: log[from..].iter().filter(|entry| is_request(entry)).count(),
+            requests: count_requests(&log[from..]),
         }
     }
 
@@ -73,9 +73,15 @@ fn same(what: &str, observed: &[String], expected: &[String]) -> Result<(), Stri
     Err(format!("{what} {at} is {} instead of {}", text(observed), text(expected)))
 }
 
-/// Returns whether the entry is that of a request.
-pub(super) fn is_request(entry: &LogEntry) -> bool {
-    matches!(entry, LogEntry::RequestStarted { .. } | LogEntry::Detached { .. })
+/// Returns the number of requests that these entries send, detached ones included.
+pub(super) fn count_requests(log: &[LogEntry]) -> usize {
+    let count = |sent: usize, entry: &LogEntry| match entry {
+        LogEntry::RequestStarted { .. } => sent + 1,
+        LogEntry::DetachedStarted { requests } => sent + requests.len(),
+        LogEntry::NotSent { messages } => sent.saturating_sub(messages.len()),
+        _ => sent,
+    };
+    log.iter().fold(0, count)
 }
 
 fn line(message: &Message) -> String {

@@ -9,7 +9,7 @@ use loopwright_core::message::{ResultStatus, StopReason};
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{AgentBuilder, BehaviorPattern, GenericAgent};
 
-use super::product::{Product, is_request};
+use super::product::{Product, count_requests};
 use super::scenario::Scenario;
 use super::session::{Disturbance, Ended, Session, Until};
 use super::violation::{Rule, Violation};
@@ -124,8 +124,7 @@ impl<'a> Subject<'a> {
             }
             _ => false,
         };
-        let requests = log.iter().filter(|entry| is_request(entry)).count();
-        requests == log.iter().filter(is_whole).count()
+        count_requests(log) == log.iter().filter(is_whole).count()
     }
 
     /// Describes an append by its number and its last entry.

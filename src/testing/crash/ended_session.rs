@@ -5,17 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::input_queue::{Append, SentInput};
+use super::requests::awaits_reply;
 use super::scenario::ScenarioInput;
 use crate::log::entry::LogEntry;
-use crate::log::session_log::SessionLog;
 use crate::message::{CallId, ToolResult};
 use crate::testing::recording::Recording;
 use crate::tool::Effect;
-
-/// Returns whether the entry is that of a request.
-pub(super) fn is_request(entry: &LogEntry) -> bool {
-    matches!(entry, LogEntry::RequestStarted { .. } | LogEntry::Detached { .. })
-}
 
 /// A session that ran to its end.
 pub(super) struct EndedSession {
@@ -42,17 +37,6 @@ impl EndedSession {
     fn entry_of(&self, input: &ScenarioInput, from: usize) -> Option<usize> {
         let first = self.log[from..].iter().position(|entry| input.leads_to(entry));
         first.map(|at| from + at)
-    }
-
-    /// Returns the number of requests whose replies a session with the first `cut` entries need not
-    /// request. The reply to a detached request without a key is needed until the pattern has
-    /// written something.
-    pub(super) fn used_replies(&self, cut: usize) -> usize {
-        let logged = &self.log[..cut];
-        let requested = logged.iter().filter(|entry| is_request(entry)).count();
-        let last = logged.iter().rev().find(|entry| !entry.is_of_input());
-        let is_detached = matches!(last, Some(LogEntry::Detached { key: None, .. }));
-        requested - usize::from(is_detached || SessionLog::of(logged).awaits_reply())
     }
 
     /// Returns the side effects before this append, or before the end if there is no such append.
@@ -95,8 +79,8 @@ impl EndedSession {
         });
         due.all(|(input, arrived)| {
             let ends = |entry: &LogEntry| matches!(entry, LogEntry::RunEnded { .. });
-            // The work of a detached request is in the log only when it has ended. A request that
-            // was interrupted before any text leaves nothing but its charge, and may be sent again.
+            // A request that was interrupted before any text leaves nothing but its charge: only
+            // the next write of the pattern shows that it is not sent again.
             let is_idle = |end: usize| {
                 let last = &self.log[end - 1];
                 let tells = !matches!(last, LogEntry::Queued { .. } | LogEntry::Charged { .. });
@@ -113,7 +97,7 @@ impl EndedSession {
 
 /// Returns whether a request or a call is in progress after these entries.
 fn is_busy(entries: &[LogEntry]) -> bool {
-    SessionLog::of(entries).awaits_reply() || !running_calls(entries).is_empty()
+    awaits_reply(entries) || !running_calls(entries).is_empty()
 }
 
 /// Returns the calls that have started and neither finished nor suspended.

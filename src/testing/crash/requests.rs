@@ -1,0 +1,63 @@
+//! The requests in a log, and whether their replies are still needed after a crash.
+
+use std::collections::HashSet;
+
+use crate::log::entry::LogEntry;
+use crate::log::session_log::SessionLog;
+use crate::message::MessageId;
+
+/// Returns the numbers of the requests that were sent, detached ones included, in their order.
+pub(super) fn sent_requests(log: &[LogEntry]) -> Vec<MessageId> {
+    let mut sent = Vec::new();
+    for entry in log {
+        match entry {
+            LogEntry::RequestStarted { message, .. } => sent.push(*message),
+            LogEntry::DetachedStarted { requests } => {
+                sent.extend(requests.iter().map(|request| request.message));
+            }
+            LogEntry::NotSent { messages } => sent.retain(|request| !messages.contains(request)),
+            _ => {}
+        }
+    }
+    sent
+}
+
+/// Returns for each request of this log whether a session that continues from it needs no reply to
+/// it any more. The reply to a detached request without a key is needed until the pattern has
+/// written something.
+pub(super) fn used_replies(log: &[LogEntry]) -> Vec<bool> {
+    let mut pending = pending_detached(log);
+    if SessionLog::of(log).awaits_reply() {
+        pending.extend(log.iter().rev().find_map(|entry| match entry {
+            LogEntry::RequestStarted { message, .. } => Some(*message),
+            _ => None,
+        }));
+    }
+    let written = log.iter().rev().find(|entry| !entry.is_of_input());
+    if let Some(LogEntry::Detached { message, key: None, .. }) = written {
+        pending.insert(message.id);
+    }
+    sent_requests(log).iter().map(|request| !pending.contains(request)).collect()
+}
+
+/// Returns whether the reply to a request is awaited after these entries.
+pub(super) fn awaits_reply(log: &[LogEntry]) -> bool {
+    !pending_detached(log).is_empty() || SessionLog::of(log).awaits_reply()
+}
+
+/// Returns the detached requests without an end in this log.
+fn pending_detached(log: &[LogEntry]) -> HashSet<MessageId> {
+    let mut pending = HashSet::new();
+    for entry in log {
+        match entry {
+            LogEntry::DetachedStarted { requests } => {
+                pending.extend(requests.iter().map(|request| request.message));
+            }
+            LogEntry::Detached { message, .. } => drop(pending.remove(&message.id)),
+            LogEntry::Charged { message, ended: true, .. } => drop(pending.remove(message)),
+            LogEntry::NotSent { messages } => pending.retain(|sent| !messages.contains(sent)),
+            _ => {}
+        }
+    }
+    pending
+}
