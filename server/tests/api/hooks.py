@@ -71,7 +71,7 @@ def before_call(context, case, kwargs):
         names["id"] = a_session()
     if not isinstance(body, dict) or method != "POST":
         return
-    if named(body.get("workDir")):
+    if isinstance(body.get("workDir"), str) and body["workDir"] != "":
         body["workDir"] = "."
     if path == "/api/sessions" and named(body.get("model")):
         body["model"] = "offline"
