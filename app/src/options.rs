@@ -64,6 +64,11 @@ pub(crate) struct Options {
     #[arg(default_missing_value = "true")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) no_agents_md: Option<bool>,
+    /// Do not offer the model the tool ask_user, with which it asks you questions.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) no_questions: Option<bool>,
     /// How much the model thinks before it answers; `off` by default.
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,6 +115,7 @@ impl Options {
             workspace: self.workspace.over(lower.workspace),
             system: self.system.or(lower.system),
             no_agents_md: self.no_agents_md.or(lower.no_agents_md),
+            no_questions: self.no_questions.or(lower.no_questions),
             thinking: self.thinking.or(lower.thinking),
             pattern: self.pattern.or(lower.pattern),
             tool_choice: self.tool_choice.or(lower.tool_choice),

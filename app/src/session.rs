@@ -9,7 +9,7 @@ mod open;
 mod store;
 mod unattended;
 
-pub(crate) use self::agent::{Built, build};
+pub(crate) use self::agent::{Built, agent_tools, build};
 pub(crate) use self::allowed::Allowed;
 pub(crate) use self::catalogue::{catalogue, default_models_file};
 pub(crate) use self::follow::{FollowError, Live, Operator, follow};

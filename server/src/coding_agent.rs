@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use loopwright_core::hooks::BeforeToolCall;
 use loopwright_core::model::{ModelError, ModelErrorKind};
-use loopwright_core::tool::{Approval, Effect};
+use loopwright_core::tool::{Approval, AskUser, Effect};
 use loopwright_core::{AgentBuilder, GenericAgent};
 use loopwright_memory::SummaryCompaction;
 use loopwright_patterns::PiPattern;
@@ -47,6 +47,7 @@ pub struct CodingAgents {
     roots: Roots,
     commands: Commands,
     agents_md: bool,
+    questions: bool,
 }
 
 /// Configures [`CodingAgents`].
@@ -57,6 +58,7 @@ pub struct CodingAgentsBuilder {
     unprotected: Vec<PathBuf>,
     commands: Commands,
     agents_md: bool,
+    questions: bool,
 }
 
 impl CodingAgents {
@@ -68,6 +70,7 @@ impl CodingAgents {
             unprotected: Vec::new(),
             commands: Commands::new(),
             agents_md: true,
+            questions: true,
         }
     }
 
@@ -104,6 +107,13 @@ impl CodingAgentsBuilder {
         self
     }
 
+    /// Does not offer models the tool [`AskUser`]. By default live sessions have it. Requests to
+    /// `/api/agent-chat` never do: nobody can answer while they stream.
+    pub fn no_questions(mut self) -> Self {
+        self.questions = false;
+        self
+    }
+
     /// Builds the agents.
     ///
     /// # Errors
@@ -119,6 +129,7 @@ impl CodingAgentsBuilder {
             models: self.models,
             commands: self.commands,
             agents_md: self.agents_md,
+            questions: self.questions,
         })
     }
 }
@@ -140,7 +151,12 @@ impl Agents for CodingAgents {
         if self.agents_md {
             system.push_str(&project_instructions(workspace.clone()).await);
         }
-        let tools = coding_tools_with(workspace, self.commands.clone());
+        let mut tools = coding_tools_with(workspace, self.commands.clone());
+        if self.questions {
+            tools = tools.with(AskUser::new()).map_err(|why| {
+                AgentRejection::internal(format!("The tool `ask_user` cannot be added: {why}."))
+            })?;
+        }
         let names: Vec<&str> = tools.names().collect();
         let builder = GenericAgent::builder(model, PiPattern)
             .system(system)

@@ -54,6 +54,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true")]
     pub(crate) no_agents_md: Option<bool>,
+    /// Do not offer models the tool ask_user, with which they ask the user questions.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true")]
+    pub(crate) no_questions: Option<bool>,
     #[command(flatten)]
     pub(crate) retries: RetryOptions,
     #[command(flatten)]

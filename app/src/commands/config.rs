@@ -88,7 +88,7 @@ fn row(name: &'static str, layers: &[&Layer], active: &Layer) -> Row {
 /// Returns the default of a setting, or null if there is none or it depends on the environment.
 fn default_value(name: &str) -> Value {
     match name {
-        "no_agents_md" | "guard" | "network" | "unconfined" => json!(false),
+        "no_agents_md" | "no_questions" | "guard" | "network" | "unconfined" => json!(false),
         "thinking" => json!(Thinking::from(ThinkingLevel::default())),
         "pattern" => json!(Pattern::default()),
         "max_turns" => json!(Limits::default().turns),

@@ -75,6 +75,9 @@ fn server(args: &ServeArgs) -> Result<Server, StartError> {
     if args.no_agents_md.unwrap_or_default() {
         agents = agents.no_agents_md();
     }
+    if args.no_questions.unwrap_or_default() {
+        agents = agents.no_questions();
+    }
     let agents = agents.build().map_err(|why| StartError(why.to_string()))?;
     let mut builder = Server::builder(agents)
         .store(open_store(args.store.path.clone())?)

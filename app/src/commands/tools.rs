@@ -3,7 +3,7 @@
 use std::io;
 
 use loopwright_core::message::Content;
-use loopwright_core::tool::{Effect, Toolbox};
+use loopwright_core::tool::{AskUser, Effect, Toolbox};
 use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput};
 use loopwright_tools::coding_tools_with;
 use serde_json::{Value, json};
@@ -38,7 +38,8 @@ pub(crate) async fn tools(args: &Tools, config: &Config) -> Result<u8, StartErro
 
 fn toolbox(given: &WorkspaceOptions, config: &Config) -> Result<Toolbox, StartError> {
     let options = config.workspace(given)?;
-    Ok(coding_tools_with(options.workspace()?, options.commands()))
+    let tools = coding_tools_with(options.workspace()?, options.commands());
+    tools.with(AskUser::new()).map_err(|why| StartError(format!("The tools: {why}.")))
 }
 
 fn list(tools: &Toolbox, json: bool) -> io::Result<u8> {
@@ -107,6 +108,11 @@ fn show(done: Result<ToolOutput, ToolError>, json: bool) -> io::Result<u8> {
             output::json_line(&json!({ "status": "error", "error": why.to_string() }))?
         }
         Ok(output) => output.content.iter().try_for_each(show_content)?,
+        Err(ToolError::Suspend(request)) => output::error(&format!(
+            "The tool asks the user ({}), and only a session can carry the answer: use `loopwright \
+             run` or `chat`.",
+            request.kind
+        )),
         Err(ToolError::Cancelled) => output::info("Aborted."),
         Err(ToolError::CancelledWith { output, .. }) => {
             output::text(&output)?;

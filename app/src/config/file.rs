@@ -219,8 +219,16 @@ mod tests {
     fn a_project_cannot_grant_rights() {
         let allowed: Vec<&str> =
             KEYS.iter().filter(|key| key.risk.is_none()).map(|key| key.name).collect();
-        let known =
-            ["system", "no_agents_md", "thinking", "pattern", "tool_choice", "max_turns", "guard"];
+        let known = [
+            "system",
+            "no_agents_md",
+            "no_questions",
+            "thinking",
+            "pattern",
+            "tool_choice",
+            "max_turns",
+            "guard",
+        ];
         assert_eq!(allowed, known, "consider the risk before projects may set more");
         let own = Path::new("/home/me/.config/loopwright/loopwright.toml");
         for key in KEYS.iter().filter(|key| key.risk.is_some()) {

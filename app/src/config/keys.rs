@@ -59,6 +59,7 @@ pub(crate) const KEYS: &[Key] = &[
     own("models", Kind::Path, "where models are described"),
     key("system", Kind::Text),
     key("no_agents_md", Kind::Switch),
+    key("no_questions", Kind::Switch),
     key("thinking", Kind::Word(words::<Thinking>)),
     key("pattern", Kind::Word(words::<Pattern>)),
     key("tool_choice", Kind::Text),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use loopwright_core::model::{ModelInfo, ToolChoice};
+use loopwright_core::tool::{AskUser, Toolbox};
 use loopwright_core::{BehaviorPattern, GenericAgent};
 use loopwright_memory::SummaryCompaction;
 use loopwright_patterns::{FirstCall, GenericPattern, PiPattern};
@@ -45,7 +46,7 @@ pub(crate) async fn build(
     let workspace = options.workspace.workspace()?;
     let root = workspace.root().to_owned();
     let system = system_prompt(options, &workspace);
-    let tools = coding_tools_with(workspace, options.workspace.commands());
+    let tools = agent_tools(options, workspace)?;
     let names: Vec<&str> = tools.names().collect();
     let approved = approved_tools(&options.approve, &names)?;
     let pattern = pattern(options, &names)?;
@@ -74,6 +75,15 @@ pub(crate) async fn build(
         .tools(tools)
         .build()?;
     Ok(Built { agent, model: info, root, settings })
+}
+
+/// Returns the tools of the agent.
+pub(crate) fn agent_tools(options: &Options, workspace: Workspace) -> Result<Toolbox, StartError> {
+    let tools = coding_tools_with(workspace, options.workspace.commands());
+    if options.no_questions.unwrap_or_default() {
+        return Ok(tools);
+    }
+    tools.with(AskUser::new()).map_err(|why| StartError(format!("The tools: {why}.")))
 }
 
 fn system_prompt(options: &Options, workspace: &Workspace) -> String {

@@ -40,6 +40,7 @@ fn a_local_server_needs_no_key_and_receives_the_flags() {
     let tools: Vec<_> =
         request.body["tools"].as_array().unwrap().iter().map(|t| &t["function"]["name"]).collect();
     let all = [
+        "ask_user",
         "diff",
         "edit_file",
         "execute_command",

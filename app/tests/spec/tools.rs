@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::process::{Process, loopwright, project};
 
-const TOOLS: [&str; 8] = [
+const TOOLS: [&str; 9] = [
+    "ask_user",
     "read_file",
     "write_file",
     "edit_file",
@@ -52,6 +53,14 @@ fn every_tool_can_be_called() {
         assert!(exit.err.contains("The arguments do not fit the schema:\n- /"), "{name}: {exit:?}");
         assert!(exit.err.contains(": is required, but missing"), "{name}: {exit:?}");
     }
+}
+
+/// Without a session nobody can answer.
+#[test]
+fn a_question_needs_a_session() {
+    let exit = loopwright(&project(), &["tools", "call", "ask_user", r#"{"question": "Which?"}"#]);
+    assert_eq!((exit.code, exit.out.as_str()), (1, ""), "{exit:?}");
+    assert!(exit.err.contains("only a session can carry the answer"), "{exit:?}");
 }
 
 #[test]

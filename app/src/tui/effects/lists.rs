@@ -7,7 +7,6 @@ use loopwright_core::log::SessionInfo;
 use loopwright_core::tool::Effect as ToolEffect;
 use loopwright_memory::to_markdown;
 use loopwright_providers::ModelFacts;
-use loopwright_tools::coding_tools_with;
 
 use super::files::{MAX_FILES, files};
 use super::msg::Msg;
@@ -15,7 +14,7 @@ use super::open::Host;
 use crate::error::StartError;
 use crate::options::Approve;
 use crate::output::{age, write_new_file};
-use crate::session::{Session, SessionSetup, catalogue};
+use crate::session::{Session, SessionSetup, agent_tools, catalogue};
 use crate::tui::state::{Choice, Outcome, Source, Tone};
 use crate::wording::waiting;
 
@@ -71,12 +70,12 @@ impl Host {
 
     /// Sends the list of the agent's tools.
     pub(super) fn tools(&self) {
-        let directory = &self.options().workspace;
-        let outcome = match directory.workspace() {
-            Err(why) => Outcome::Notice(Tone::Error, StartError::from(why).0),
-            Ok(workspace) => {
-                let tools = coding_tools_with(workspace, directory.commands());
-                let approved = &self.options().approve;
+        let options = self.options();
+        let workspace = options.workspace.workspace().map_err(StartError::from);
+        let outcome = match workspace.and_then(|workspace| agent_tools(options, workspace)) {
+            Err(StartError(why)) => Outcome::Notice(Tone::Error, why),
+            Ok(tools) => {
+                let approved = &options.approve;
                 let unasked = |name: &str| {
                     let allowed_by = |one: &Approve| {
                         *one == Approve::All || *one == Approve::Tool(name.to_owned())
