@@ -10,7 +10,8 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::serve::{DEFAULT_ADDR, ServeArgs};
 pub(crate) use self::sessions::{
-    ActionsArgs, ApproveArgs, DecisionArgs, DenyArgs, Format, SessionArgs, Sessions, StoreArgs,
+    ActionsArgs, AnswerArgs, ApproveArgs, DecisionArgs, DenyArgs, Format, SessionArgs, Sessions,
+    StoreArgs,
 };
 pub(crate) use self::verbosity::VerbosityArgs;
 use crate::options::{MODELS_HELP, Options, WorkspaceOptions};
@@ -35,12 +36,12 @@ pub(crate) enum Command {
     /// Answer one prompt and exit.
     ///
     /// The answer goes to standard output, everything else to standard error. Exit codes: 0 done, 2
-    /// bad usage, 3 a tool call waits for approval, 4 a limit was reached, 5 the model failed, 6
-    /// the answer is cut off or empty, 130 aborted.
+    /// bad usage, 3 a tool call waits for approval or a question for its answer, 4 a limit was
+    /// reached, 5 the model failed, 6 the answer is cut off or empty, 130 aborted.
     Run(RunArgs),
     /// Chat with the agent; line by line if standard input or output is not a terminal.
     Chat(ChatArgs),
-    /// List the calls that wait for your approval, in one session or in all.
+    /// List the calls and questions that wait for you, in one session or in all.
     ///
     /// Exit codes: 0 done, 1 no call waits, 2 bad usage.
     Actions(ActionsArgs),
@@ -48,6 +49,11 @@ pub(crate) enum Command {
     Approve(ApproveArgs),
     /// Deny a pending call and continue its session. Exit codes are those of `run`.
     Deny(DenyArgs),
+    /// Answer a question, or provide the input of a suspended call, and continue its session.
+    ///
+    /// An answer that does not fit the question is refused and changes nothing. Exit codes are
+    /// those of `run`.
+    Answer(AnswerArgs),
     /// List, show, search, copy and delete conversations.
     #[command(subcommand)]
     Sessions(Sessions),

@@ -1,7 +1,8 @@
 //! The `loopwright` binary: `run` answers one prompt, `chat` is a conversation, `serve` a server.
-//! `actions`, `approve` and `deny` resolve pending calls; the other commands show and manage
-//! sessions, models, tools and settings.
+//! `actions`, `approve`, `deny` and `answer` resolve pending calls; the other commands show and
+//! manage sessions, models, tools and settings.
 
+mod answer;
 mod args;
 mod commands;
 mod config;
@@ -63,6 +64,7 @@ fn dispatch(cli: Cli) -> Result<u8, StartError> {
         Command::Actions(args) => start(actions::actions(&args, &config()?)),
         Command::Approve(args) => start(actions::approve(&args, &config()?)),
         Command::Deny(args) => start(actions::deny(&args, &config()?)),
+        Command::Answer(args) => start(actions::answer(&args, &config()?)),
         Command::Sessions(args) => start(sessions::sessions(&args, &config()?)),
         Command::Serve(args) => start(serve::serve(config()?.serve(args)?)),
         Command::Config(args) => start(config_command::config(&args, &config()?)),

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Read};
 use std::time::Duration;
 
 use crate::error::StartError;
+use crate::interrupt::Interrupt;
 use crate::output;
 
 /// The number of bytes of standard input that are accepted.
@@ -18,6 +19,89 @@ const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(3);
 ///
 /// Fails if the input cannot be read, has more than [`MAX_BYTES`], or is not UTF-8.
 pub(crate) fn read(what: &str) -> Result<String, StartError> {
+    read_whole(what).map(|text| text.trim_end().to_owned())
+}
+
+/// Reads a secret from standard input, without the end of its last line. A terminal does not show
+/// what is typed, and one line is read. Returns `None` if the user pressed Ctrl-C.
+///
+/// # Errors
+///
+/// Fails as [`read`] does.
+pub(crate) async fn read_secret(what: &str) -> Result<Option<String>, StartError> {
+    if !io::stdin().is_terminal() {
+        return read_whole(what).map(|text| Some(without_line_end(&text).to_owned()));
+    }
+    // Ctrl-C must not end the process while the terminal shows nothing.
+    let mut interrupt = Interrupt::listen()?;
+    let hidden = Hidden::new();
+    output::question(&format!("Type the {what}; it is not shown:"));
+    let read = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        io::stdin().read_line(&mut line).map(|_| line)
+    });
+    let line = tokio::select! {
+        () = interrupt.pressed() => None,
+        line = read => Some(line),
+    };
+    drop(hidden);
+    output::info(""); // the line end was not shown
+    let error = |why: &dyn std::fmt::Display| {
+        StartError(format!("The {what} could not be read from standard input: {why}."))
+    };
+    match line {
+        None => Ok(None),
+        Some(Ok(Ok(line))) => Ok(Some(without_line_end(&line).to_owned())),
+        Some(Ok(Err(why))) => Err(error(&why)),
+        Some(Err(why)) => Err(error(&why)),
+    }
+}
+
+fn without_line_end(text: &str) -> &str {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    text.strip_suffix('\r').unwrap_or(text)
+}
+
+/// Keeps the terminal from showing what is typed, until it is dropped.
+pub(crate) struct Hidden {
+    #[cfg(unix)]
+    before: Option<rustix::termios::Termios>,
+}
+
+impl Hidden {
+    /// Hides what is typed on standard input, if that is a terminal.
+    #[cfg(unix)]
+    pub(crate) fn new() -> Self {
+        use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+
+        let before = tcgetattr(io::stdin()).ok();
+        if let Some(mut hidden) = before.clone() {
+            hidden.local_modes.remove(LocalModes::ECHO);
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &hidden);
+        }
+        Hidden { before }
+    }
+
+    /// Does nothing: this platform shows what is typed.
+    #[cfg(not(unix))]
+    pub(crate) fn new() -> Self {
+        Hidden {}
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        use rustix::termios::{OptionalActions, tcsetattr};
+
+        if let Some(before) = &self.before {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+    }
+}
+
+/// Reads standard input to its end.
+fn read_whole(what: &str) -> Result<String, StartError> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
         output::info(&format!("Type the {what}, then press Ctrl-D at the start of a line."));
@@ -33,10 +117,9 @@ pub(crate) fn read(what: &str) -> Result<String, StartError> {
              the prompt",
         ));
     }
-    let text = String::from_utf8(bytes).map_err(|why| {
+    String::from_utf8(bytes).map_err(|why| {
         error(&format!("it is not UTF-8 text from byte {} on", why.utf8_error().valid_up_to()))
-    })?;
-    Ok(text.trim_end().to_owned())
+    })
 }
 
 /// Returns the prompt with the text below it, between tags that the text does not contain.

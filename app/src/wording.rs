@@ -2,7 +2,7 @@
 
 use loopwright_core::agent::Limit;
 use loopwright_core::compaction::Compaction;
-use loopwright_core::event::{RetryNotice, RunOutcome, RunStatus};
+use loopwright_core::event::{ExternalAction, RetryNotice, RunOutcome, RunStatus};
 
 /// Returns the text with a full stop, unless it ends with a punctuation mark.
 pub(crate) fn ended(text: &str) -> String {
@@ -27,12 +27,20 @@ pub(crate) fn time(seconds: u64) -> String {
     }
 }
 
-/// Returns how many calls wait, or `None` if no call does.
-pub(crate) fn waiting(calls: usize) -> Option<String> {
-    match calls {
+/// Returns how many calls and questions wait, or `None` if there are none.
+pub(crate) fn waiting<'a>(actions: impl IntoIterator<Item = &'a ExternalAction>) -> Option<String> {
+    let (questions, calls): (Vec<_>, Vec<_>) =
+        actions.into_iter().partition(|action| action.question().is_some());
+    let count = |number: usize, what: &str| match number {
         0 => None,
-        1 => Some("1 call waits".into()),
-        n => Some(format!("{n} calls wait")),
+        1 => Some(format!("1 {what}")),
+        n => Some(format!("{n} {what}s")),
+    };
+    let verb = if questions.len() + calls.len() == 1 { "waits" } else { "wait" };
+    match (count(calls.len(), "call"), count(questions.len(), "question")) {
+        (None, None) => None,
+        (Some(one), None) | (None, Some(one)) => Some(format!("{one} {verb}")),
+        (Some(calls), Some(questions)) => Some(format!("{calls} and {questions} {verb}")),
     }
 }
 
@@ -108,6 +116,11 @@ pub(crate) fn no_colour() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use loopwright_core::tool::ActionRequest;
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
@@ -118,10 +131,22 @@ mod tests {
             ("Done!", "É is no key.")
         );
         assert_eq!([7, 65, 7_380].map(time), ["7s", "1m 05s", "2h 03m"]);
-        assert_eq!(
-            [0, 1, 2].map(waiting),
-            [None, Some("1 call waits".into()), Some("2 calls wait".into())]
-        );
+    }
+
+    #[test]
+    fn calls_and_questions_are_counted() {
+        let call = || ExternalAction::new("c", "write_file", Value::Null, "d");
+        let data = json!({ "question": "Which?", "form": "text" });
+        let question = || call().request(Arc::new(ActionRequest::new("question", data.clone())));
+        for (actions, expected) in [
+            (vec![], None),
+            (vec![call()], Some("1 call waits")),
+            (vec![call(), call()], Some("2 calls wait")),
+            (vec![question()], Some("1 question waits")),
+            (vec![question(), call(), question()], Some("1 call and 2 questions wait")),
+        ] {
+            assert_eq!(waiting(&actions).as_deref(), expected);
+        }
     }
 
     #[test]

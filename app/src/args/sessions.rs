@@ -84,6 +84,18 @@ pub(crate) struct ApproveArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct AnswerArgs {
+    #[command(flatten)]
+    pub(crate) decision: DecisionArgs,
+    /// The answer: an option or its number, several of them separated by commas, a text, or JSON;
+    /// read from standard input if it is missing or `-`.
+    ///
+    /// A secret is read from standard input only, where other processes do not see it.
+    #[arg(value_name = "ANSWER", allow_negative_numbers = true)]
+    pub(crate) answer: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct DenyArgs {
     #[command(flatten)]
     pub(crate) decision: DecisionArgs,

@@ -1,19 +1,25 @@
-//! `loopwright actions`, `approve` and `deny`: pending actions, resolved from another process.
+//! `loopwright actions`, `approve`, `deny` and `answer`: pending actions, resolved from another
+//! process.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
-use loopwright_core::event::{ActionResult, Decision, ExternalAction, InputEvent};
+use loopwright_core::SessionStore;
+use loopwright_core::event::{ActionResult, Decision, ExternalAction, InputEvent, Provided};
 use loopwright_core::log::{PendingAction, PendingFilter, SessionInfo};
+use loopwright_core::pattern::Question;
 use serde_json::Value;
 
-use crate::args::{ActionsArgs, ApproveArgs, DecisionArgs, DenyArgs};
+use crate::answer::read_answer;
+use crate::args::{ActionsArgs, AnswerArgs, ApproveArgs, DecisionArgs, DenyArgs};
 use crate::config::Config;
 use crate::error::StartError;
-use crate::exit_code::EMPTY;
+use crate::exit_code::{ABORTED, EMPTY};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::session::{Allowed, RunOutput, Session, build, existing, open_store, run_unattended};
+use crate::stdin;
+use crate::wording;
 
 /// Lists the pending actions, and returns the exit code.
 pub(crate) async fn actions(args: &ActionsArgs, config: &Config) -> Result<u8, StartError> {
@@ -53,41 +59,118 @@ pub(crate) async fn approve(args: &ApproveArgs, config: &Config) -> Result<u8, S
             Decision::ApproveWith(arguments)
         }
     };
-    decide(&args.decision, config, decision).await
+    let pending = Pending::find(&args.decision, config).await?;
+    if pending.action.question().is_some() {
+        return Err(pending.error("asks a question", "loopwright answer"));
+    }
+    pending.decide(&args.decision, config, decision).await
 }
 
 /// Denies a call, continues its session, and returns the exit code.
 pub(crate) async fn deny(args: &DenyArgs, config: &Config) -> Result<u8, StartError> {
     let reason = args.reason.clone().unwrap_or_else(|| "the user said no".into());
-    decide(&args.decision, config, Decision::Deny(reason)).await
+    let pending = Pending::find(&args.decision, config).await?;
+    pending.decide(&args.decision, config, Decision::Deny(reason)).await
 }
 
-/// Resolves the call, and continues its session with the options that it was started with.
-async fn decide(
-    args: &DecisionArgs,
-    config: &Config,
-    decision: Decision,
-) -> Result<u8, StartError> {
-    let store = open_store(config.store(&args.store))?;
-    let info = existing(&*store, &args.session).await?;
-    let action = pending_action(&info, &args.call)?;
-    check_digest(args, &action)?;
-    let session = Session::existing(store, info);
-    let verbosity = args.verbosity.verbosity();
-    let settings = session.settings(&args.options, config, verbosity)?;
-    let built = build(&settings, &Allowed::default(), verbosity).await?;
-    session.announce(&built, verbosity);
-    let (handle, events) = built.agent.run(session.context(&built).await?).await?;
-    // Before, while the session may wait for another process, Ctrl-C ends this one at once.
-    let interrupt = Interrupt::listen()?;
-    let mut result = ActionResult::new(action.call, action.digest, decision);
-    if let Some(by) = &args.by {
-        result = result.by(Arc::<str>::from(by.as_str()));
+/// Answers a question or provides the input of a suspended call, continues its session, and returns
+/// the exit code.
+pub(crate) async fn answer(args: &AnswerArgs, config: &Config) -> Result<u8, StartError> {
+    let pending = Pending::find(&args.decision, config).await?;
+    if pending.action.request.is_none() {
+        return Err(pending.error("needs your approval, not an answer", "loopwright approve"));
     }
-    let sent = handle.send(InputEvent::ExternalActionResult(result)).await;
-    sent.map_err(|why| StartError(format!("The decision was not accepted: {why}.")))?;
-    let display = RunOutput { json: args.json, verbosity, streams: true };
-    Ok(run_unattended(handle, events, interrupt, display, Some(&args.session)).await)
+    let question = pending.action.question();
+    let Some(text) = answer_text(args.answer.as_deref(), question.as_ref()).await? else {
+        return Ok(ABORTED);
+    };
+    let input = match &question {
+        Some(question) => read_answer(question, &text).map_err(|why| {
+            StartError(format!("The answer does not fit the question: {}", wording::ended(&why)))
+        })?,
+        None => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+    };
+    let decision = Decision::Provide(Provided::Input(input));
+    pending.decide(&args.decision, config, decision).await
+}
+
+/// Returns the answer that was given, or that standard input contains. `None` means that the user
+/// pressed Ctrl-C.
+async fn answer_text(
+    given: Option<&str>,
+    question: Option<&Question>,
+) -> Result<Option<String>, StartError> {
+    let is_secret = question.is_some_and(Question::is_secret);
+    if let Some(given) = given.filter(|given| *given != "-") {
+        return match is_secret {
+            false => Ok(Some(given.to_owned())),
+            true => Err(StartError(
+                "The question asks for a secret, which other processes see on a command line: \
+                 leave it out, and give it on standard input."
+                    .into(),
+            )),
+        };
+    }
+    if let (Some(question), true) = (question, io::stdin().is_terminal()) {
+        output::report_question(question, None);
+    }
+    match is_secret {
+        true => stdin::read_secret("answer").await,
+        false => stdin::read("answer").map(Some),
+    }
+}
+
+/// A pending call, and where its session is stored.
+struct Pending {
+    store: Arc<dyn SessionStore>,
+    info: SessionInfo,
+    action: ExternalAction,
+}
+
+impl Pending {
+    /// Finds the call, and checks that it is the one whose digest the user gave.
+    async fn find(args: &DecisionArgs, config: &Config) -> Result<Self, StartError> {
+        let store = open_store(config.store(&args.store))?;
+        let info = existing(&*store, &args.session).await?;
+        let action = pending_action(&info, &args.call)?;
+        check_digest(args, &action)?;
+        Ok(Pending { store, info, action })
+    }
+
+    /// Returns the error of a command that another one should replace.
+    fn error(&self, what: &str, command: &str) -> StartError {
+        let (session, call) = (output::quoted(&self.info.id), &self.action.call);
+        StartError(format!(
+            "The call `{call}` {what}: `{command} {session} {call}` resolves it, `loopwright deny \
+             {session} {call}` declines."
+        ))
+    }
+
+    /// Resolves the call, and continues its session with the options that it was started with.
+    async fn decide(
+        self,
+        args: &DecisionArgs,
+        config: &Config,
+        decision: Decision,
+    ) -> Result<u8, StartError> {
+        let Pending { store, info, action } = self;
+        let session = Session::existing(store, info);
+        let verbosity = args.verbosity.verbosity();
+        let settings = session.settings(&args.options, config, verbosity)?;
+        let built = build(&settings, &Allowed::default(), verbosity).await?;
+        session.announce(&built, verbosity);
+        let (handle, events) = built.agent.run(session.context(&built).await?).await?;
+        // Before, while the session may wait for another process, Ctrl-C ends this one at once.
+        let interrupt = Interrupt::listen()?;
+        let mut result = ActionResult::new(action.call, action.digest, decision);
+        if let Some(by) = &args.by {
+            result = result.by(Arc::<str>::from(by.as_str()));
+        }
+        let sent = handle.send(InputEvent::ExternalActionResult(result)).await;
+        sent.map_err(|why| StartError(format!("The decision was not accepted: {why}.")))?;
+        let display = RunOutput { json: args.json, verbosity, streams: true };
+        Ok(run_unattended(handle, events, interrupt, display, Some(&args.session)).await)
+    }
 }
 
 fn pending_action(info: &SessionInfo, call: &str) -> Result<ExternalAction, StartError> {

@@ -30,6 +30,7 @@ const HELP: &str = "\
 A line is a request; while the agent works, a line steers it.
 /compact TEXT summarise older turns, following the instructions in TEXT if given
 /continue     continue a run that was interrupted or has failed
+/decline TEXT decline to answer a question, with a reason
 /later TEXT   queue a follow-up
 /help         show this text
 /quit         leave: a run is aborted, pending calls stay open
@@ -102,7 +103,7 @@ impl Operator for Chat {
 
     async fn handle(&mut self, input: Input, live: &mut Live) -> Done {
         match input {
-            Input::Line(Some(line)) => self.line(line.trim()).await,
+            Input::Line(Some(line)) => self.line(&line).await,
             Input::Line(None) => {
                 self.input_ended();
                 Ok(())
@@ -196,9 +197,13 @@ impl Chat {
         }
     }
 
-    async fn line(&mut self, line: &str) -> Done {
+    async fn line(&mut self, typed: &str) -> Done {
+        let line = typed.trim();
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let rest = rest.trim();
+        if let State::Answering(_, Some(_)) = self.state {
+            output::notice(""); // the line end was not shown
+        }
         match (word, &self.state) {
             ("", State::Idle) => self.wait_for_request(),
             ("", State::Running) => {}
@@ -216,7 +221,11 @@ impl Chat {
                 output::info("Queued as a follow-up.");
                 self.repeat_question();
             }
-            (command, _) if is_command(command) => {
+            ("/decline", State::Answering(action, _)) => {
+                let action = action.clone();
+                self.decline(action, rest).await?;
+            }
+            (command, state) if is_command(command) && !state.asks_for_a_secret() => {
                 output::info(&format!("`{line}` is not a command; /help lists the commands."));
                 self.repeat_question();
             }
@@ -232,6 +241,10 @@ impl Chat {
             (_, State::Editing(action)) => {
                 let action = action.clone();
                 self.edit(action, line).await?;
+            }
+            (_, State::Answering(action, _)) => {
+                let action = action.clone();
+                self.answer(action, typed).await?;
             }
         }
         Ok(())
@@ -290,7 +303,7 @@ impl Chat {
         match self.state {
             State::Running => {}
             State::Idle => self.exit_code = Some(0),
-            State::Deciding(_) | State::Editing(_) => self.leave_pending(),
+            State::Deciding(_) | State::Editing(_) | State::Answering(..) => self.leave_pending(),
         }
     }
 

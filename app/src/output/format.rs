@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::ExternalAction;
+use loopwright_core::pattern::{AnswerForm, Question};
 
 /// The number of characters of a call's arguments, or of a result, that a line shows.
 const MAX_LINE_CHARS: usize = 160;
@@ -22,9 +23,31 @@ pub(crate) fn age(time: u64) -> String {
     }
 }
 
-/// Returns a pending call with all of its arguments, so that nobody approves what they did not see.
+/// Returns a pending call with all of its arguments, so that nobody approves what they did not see;
+/// of a question its text and its options. The result is one line.
 pub(crate) fn call(action: &ExternalAction) -> String {
-    format!("{} {}", action.name, action.arguments)
+    let Some(question) = action.question() else {
+        return format!("{} {}", action.name, action.arguments);
+    };
+    let line = one_line(&question.question);
+    let options = options(&question).iter().enumerate();
+    let options = options.map(|(index, option)| format!("{} {}", index + 1, one_line(option)));
+    match options.collect::<Vec<_>>() {
+        none if none.is_empty() => line,
+        options => format!("{line} ({})", options.join(", ")),
+    }
+}
+
+/// Returns the options of a question, none if it has another form.
+pub(crate) fn options(question: &Question) -> &[String] {
+    match &question.form {
+        AnswerForm::Choice { options } | AnswerForm::Several { options } => options,
+        _ => &[],
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the beginning of an action's digest, which is enough to identify it.

@@ -1,9 +1,10 @@
 //! Pending actions, and the commands that resolve them.
 
 use loopwright_core::event::ExternalAction;
+use loopwright_core::pattern::{AnswerForm, Question};
 use loopwright_tools::protected_file;
 
-use super::format::{call, digest, quoted};
+use super::format::{call, digest, options, quoted};
 use super::streams::{info, notice};
 
 /// Writes the pending actions, and how to resolve them, to standard error. `session` is the name of
@@ -11,29 +12,104 @@ use super::streams::{info, notice};
 pub(crate) fn report_pending(actions: &[ExternalAction], session: Option<&str>) {
     let mut is_protected = false;
     for action in actions {
+        if let Some(question) = action.question() {
+            report_question(&question, Some(&action.call));
+            continue;
+        }
         notice(&format!("? {} (call {})", call(action), action.call));
         if let Some(protected) = protected_file(&action.name, &action.arguments) {
             info(&protected);
             is_protected = true;
         }
     }
-    let Some(session) = session else {
-        let mut tools: Vec<&str> = actions.iter().map(|action| &*action.name).collect();
-        tools.dedup();
-        let flags: Vec<String> = tools.iter().map(|tool| format!("--approve {tool}")).collect();
-        let protected = if is_protected { " and --unprotected PATH" } else { "" };
-        return info(&format!(
-            "Not run, because it needs your approval. Allow it with {}{protected}, or decide call \
-             by call in `loopwright chat`.",
-            flags.join(" ")
-        ));
-    };
-    let Some(action) = actions.first() else {
-        return;
-    };
-    let which = format!("{} {} --digest {}", quoted(session), action.call, digest(action));
+    let (suspended, unapproved): (Vec<_>, Vec<_>) =
+        actions.iter().partition(|action| action.request.is_some());
+    match session {
+        Some(session) => {
+            if let Some(action) = unapproved.first() {
+                let which = which(session, action);
+                info(&format!(
+                    "Not run, because it needs your approval: `loopwright approve {which}` runs \
+                     it and continues, `loopwright deny {which} --reason TEXT` refuses it."
+                ));
+            }
+            if let Some(action) = suspended.first() {
+                report_answer(session, action);
+            }
+        }
+        None => {
+            if !unapproved.is_empty() {
+                report_flags(&unapproved, is_protected);
+            }
+            if !suspended.is_empty() {
+                info(
+                    "Not answered, and nobody can answer later, because the session is not \
+                     stored. Leave out --no-session, or use `loopwright chat`.",
+                );
+            }
+        }
+    }
+}
+
+/// Writes a question and its options to standard error.
+pub(crate) fn report_question(question: &Question, call: Option<&str>) {
+    let call = call.map(|call| format!(" (call {call})")).unwrap_or_default();
+    notice(&format!("? {}{call}", question.question.trim_end()));
+    for (index, option) in options(question).iter().enumerate() {
+        notice(&format!("  {}. {option}", index + 1));
+    }
+    if let AnswerForm::Json { schema } = &question.form {
+        info(&format!("  JSON that fits {schema}"));
+    }
+}
+
+/// Returns which text answers the question, as a phrase.
+pub(crate) fn how_to_answer(question: &Question) -> &'static str {
+    match &question.form {
+        AnswerForm::Choice { .. } => "an option or its number",
+        AnswerForm::Several { .. } => "options or their numbers, separated by commas",
+        AnswerForm::Json { .. } => "JSON",
+        AnswerForm::Secret => "a text that is not shown",
+        _ => "a text",
+    }
+}
+
+/// Returns the arguments that name an action to the commands.
+fn which(session: &str, action: &ExternalAction) -> String {
+    format!("{} {} --digest {}", quoted(session), action.call, digest(action))
+}
+
+/// Says which commands answer a question, or provide the input of a suspended call.
+fn report_answer(session: &str, action: &ExternalAction) {
+    let which = which(session, action);
+    let question = action.question();
+    let deny = format!("`loopwright deny {which} --reason TEXT` declines");
+    info(&match &question {
+        Some(question) if question.is_secret() => format!(
+            "Not answered: `loopwright answer {which}` reads the answer from standard input and \
+             continues, {deny}."
+        ),
+        Some(question) => format!(
+            "Not answered: `loopwright answer {which} ANSWER` answers with {} and continues, \
+             {deny}.",
+            how_to_answer(question)
+        ),
+        None => format!(
+            "Not run, because it needs input: `loopwright answer {which} INPUT` provides it, as \
+             JSON or as a text, and continues; {deny}."
+        ),
+    });
+}
+
+/// Says which flags allow calls that nobody can approve later.
+fn report_flags(actions: &[&ExternalAction], is_protected: bool) {
+    let mut tools: Vec<&str> = actions.iter().map(|action| &*action.name).collect();
+    tools.dedup();
+    let flags: Vec<String> = tools.iter().map(|tool| format!("--approve {tool}")).collect();
+    let protected = if is_protected { " and --unprotected PATH" } else { "" };
     info(&format!(
-        "Not run, because it needs your approval: `loopwright approve {which}` runs it and \
-         continues, `loopwright deny {which} --reason TEXT` refuses it."
+        "Not run, because it needs your approval. Allow it with {}{protected}, or decide call by \
+         call in `loopwright chat`.",
+        flags.join(" ")
     ));
 }

@@ -16,6 +16,7 @@ mod models;
 mod outputs;
 mod process;
 mod prompt;
+mod questions;
 mod scripts;
 mod serve;
 mod server;

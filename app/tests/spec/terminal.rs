@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{LockedStore, Output, Process, STORE, project};
+use crate::process::{LockedStore, Output, Process, STORE, loopwright, project};
+use crate::questions::waits_for_a_secret;
 use crate::server::Server;
 
 const TAKEN: &str = "\x1b[?1049h";
@@ -88,6 +89,28 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         let _ = self.child.kill(); // it may have ended
         let _ = self.child.wait();
+    }
+}
+
+/// C156: What is typed for a secret is not shown, and the terminal shows what is typed afterwards.
+#[test]
+fn a_secret_is_not_shown_while_it_is_typed() {
+    for interrupts in [false, true] {
+        let project = project();
+        waits_for_a_secret(&project);
+        let listed = loopwright(&project, &["actions", "--json"]);
+        let action: Value = serde_json::from_str(&listed.out).unwrap();
+        let call = action["call"].as_str().unwrap();
+        let mut terminal = Terminal::start(&project, &["answer", "s", call, "--model", "offline"]);
+        terminal.screen.until("The password?");
+        terminal.screen.until("it is not shown:");
+        assert!(!terminal.is_cooked());
+        terminal.types(if interrupts { "\x03" } else { "hunter2\r" });
+        assert_eq!(terminal.ends(), if interrupts { 130 } else { 0 });
+        assert!(terminal.is_cooked());
+        assert!(!terminal.screen.so_far().contains("hunter2"));
+        let log = loopwright(&project, &["sessions", "export", "s"]);
+        assert_eq!(log.out.contains("hunter2"), !interrupts);
     }
 }
 

@@ -1,12 +1,18 @@
 //! Pending calls: each is shown to the user, and the decision is sent to the agent.
 
 use loopwright_core::agent::InputError;
-use loopwright_core::event::{Decision, ExternalAction};
+use loopwright_core::event::{Decision, ExternalAction, Provided};
 use loopwright_tools::protected_file;
 use serde_json::Value;
 
 use super::state::{Chat, Done, State};
+use crate::answer::read_answer;
 use crate::output;
+use crate::stdin::Hidden;
+use crate::wording;
+
+/// The reason for a denial if the user gives none.
+const DEFAULT_DENIAL: &str = "the user said no";
 
 const DECISIONS: &str = "\
 y             run it
@@ -22,17 +28,50 @@ impl Chat {
         if action.request.is_none() && protected.is_none() && self.allowed.has(&action.name) {
             return self.decide(action, Decision::Approve).await;
         }
-        output::notice(&format!("? {}", output::call(&action)));
+        match action.question() {
+            Some(question) => output::report_question(&question, None),
+            None => output::notice(&format!("? {}", output::call(&action))),
+        }
         if let Some(protected) = protected {
             output::info(&protected);
         }
-        self.state = State::Deciding(action);
+        self.state = self.deciding(action);
         if self.input_ended {
             self.leave_pending();
         } else {
             self.repeat_question();
         }
         Ok(())
+    }
+
+    /// Returns the state in which the next line resolves the action.
+    fn deciding(&self, action: ExternalAction) -> State {
+        match action.question() {
+            Some(question) => {
+                let hides = question.is_secret() && self.keyboard && !self.input_ended;
+                State::Answering(action, hides.then(Hidden::new))
+            }
+            None => State::Deciding(action),
+        }
+    }
+
+    /// Handles a line that should be the answer to a question. One that does not fit is not sent.
+    pub(super) async fn answer(&mut self, action: ExternalAction, line: &str) -> Done {
+        let Some(question) = action.question() else { return Ok(()) };
+        match read_answer(&question, line.trim_end_matches(['\n', '\r'])) {
+            Ok(answer) => self.decide(action, Decision::Provide(Provided::Input(answer))).await,
+            Err(why) => {
+                output::error(&format!("The answer was not sent: {}", wording::ended(&why)));
+                self.repeat_question();
+                Ok(())
+            }
+        }
+    }
+
+    /// Declines to answer a question.
+    pub(super) async fn decline(&mut self, action: ExternalAction, reason: &str) -> Done {
+        let reason = if reason.is_empty() { DEFAULT_DENIAL } else { reason };
+        self.decide(action, Decision::Deny(reason.into())).await
     }
 
     /// Handles a line that should be a decision.
@@ -44,9 +83,7 @@ impl Chat {
     ) -> Done {
         match (word.to_lowercase().as_str(), rest) {
             ("y" | "yes", "") => self.decide(action, Decision::Approve).await,
-            ("n" | "no", "") => {
-                self.decide(action, Decision::Deny("the user said no".into())).await
-            }
+            ("n" | "no", "") => self.decide(action, Decision::Deny(DEFAULT_DENIAL.into())).await,
             ("n" | "no" | "n," | "no,", why) => {
                 self.decide(action, Decision::Deny(why.to_owned())).await
             }
@@ -88,7 +125,8 @@ impl Chat {
             Ok(_) => self.state = State::Running,
             Err(why @ (InputError::BadArguments(_) | InputError::BadDecision(_))) => {
                 output::error(&format!("This decision was refused: {why}."));
-                self.state = State::Deciding(action);
+                self.state = State::Running; // before input is hidden again, it must be shown
+                self.state = self.deciding(action);
                 self.repeat_question();
             }
             Err(why) => return Err(why.into()),

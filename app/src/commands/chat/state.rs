@@ -11,8 +11,9 @@ use loopwright_core::compaction::Compaction;
 use loopwright_core::event::ExternalAction;
 use tokio::sync::mpsc;
 
-use crate::output::{self, report_pending};
+use crate::output::{self, how_to_answer, report_pending};
 use crate::session::{Allowed, FollowError, Session};
+use crate::stdin::Hidden;
 
 pub(super) type Done = Result<(), FollowError>;
 pub(super) type Compacted = Result<Vec<Arc<Compaction>>, InputError>;
@@ -27,6 +28,16 @@ pub(super) enum State {
     Deciding(ExternalAction),
     /// The new arguments of this call.
     Editing(ExternalAction),
+    /// The answer to this question; a secret is not shown while it is typed.
+    Answering(ExternalAction, Option<Hidden>),
+}
+
+impl State {
+    /// Returns whether the next line must not be shown.
+    pub(super) fn asks_for_a_secret(&self) -> bool {
+        let State::Answering(action, _) = self else { return false };
+        action.question().is_some_and(|question| question.is_secret())
+    }
 }
 
 /// Holds the state of a conversation that is typed line by line.
@@ -83,6 +94,13 @@ impl Chat {
         match &self.state {
             State::Deciding(_) => output::question("Run it? [y]es [n]o [e]dit [a]lways:"),
             State::Editing(_) => output::question("New arguments, as JSON on one line:"),
+            State::Answering(action, _) => {
+                let how = action.question().map(|question| how_to_answer(&question));
+                output::question(&format!(
+                    "Your answer, {} (/decline REASON declines):",
+                    how.unwrap_or("a text")
+                ));
+            }
             State::Idle => self.prompt(),
             State::Running => {}
         }
@@ -91,6 +109,13 @@ impl Chat {
     /// Leaves while a call waits: there is no more input that could decide it.
     pub(super) fn leave_pending(&mut self) {
         match (&self.state, &self.stored_name) {
+            (State::Answering(action, _), Some(session)) => {
+                output::info("The input has ended, so the question waits.");
+                report_pending(slice::from_ref(action), Some(session));
+            }
+            (State::Answering(..), None) => {
+                output::info("The input has ended, so the question is not answered.");
+            }
             (State::Deciding(action) | State::Editing(action), Some(session)) => {
                 output::info("The input has ended, so the call waits.");
                 report_pending(slice::from_ref(action), Some(session));

@@ -139,7 +139,8 @@ fn others_first(all: &[SessionInfo], open: Option<Arc<str>>) -> Vec<Choice> {
 }
 
 fn choice(info: &SessionInfo) -> Choice {
-    let waits = waiting(info.pending.len()).map(|calls| format!("{calls} · ")).unwrap_or_default();
+    let waits = waiting(info.pending.iter().map(|pending| &pending.action));
+    let waits = waits.map(|calls| format!("{calls} · ")).unwrap_or_default();
     let setup = SessionSetup::of(info).to_string();
     let setup = if setup.is_empty() { setup } else { format!("  · {setup}") };
     Choice::new(&*info.id, format!("{:>4}  {waits}{}{setup}", age(info.changed), info.title))

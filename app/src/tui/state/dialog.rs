@@ -66,6 +66,11 @@ impl Dialog {
         !self.detached && !self.actions.is_empty()
     }
 
+    /// Iterates over the pending calls.
+    pub(crate) fn actions(&self) -> impl Iterator<Item = &ExternalAction> {
+        self.actions.iter()
+    }
+
     /// Returns the number of pending calls.
     pub(crate) fn waiting(&self) -> usize {
         self.actions.len()

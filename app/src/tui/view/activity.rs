@@ -43,7 +43,7 @@ fn working(state: &State, theme: &Theme, width: u16) -> Option<Line<'static>> {
         Run::Working { stopping: true, since, .. } => ("Stopping".to_owned(), Some(*since)),
         _ if state.dialog.is_open() => return None,
         Run::Idle | Run::Working { .. } if state.dialog.waiting() > 0 => {
-            let waits = waiting(state.dialog.waiting()).unwrap_or_default() + " for your decision";
+            let waits = waiting(state.dialog.actions()).unwrap_or_default() + " for your decision";
             return Some(Line::from(vec![
                 Span::styled("? ", theme.warning),
                 Span::styled(waits, theme.text),
