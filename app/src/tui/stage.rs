@@ -3,6 +3,7 @@
 
 mod dialogs;
 mod perf;
+mod questions;
 mod recorded;
 mod screens;
 mod sizes;

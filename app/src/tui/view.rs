@@ -5,6 +5,7 @@ mod dialog;
 mod input;
 mod layouts;
 mod popup;
+mod question;
 mod status;
 mod transcript;
 

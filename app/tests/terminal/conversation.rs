@@ -131,3 +131,48 @@ fn ask_steer_confirm_an_edited_edit_interrupt_and_resume() {
     chat.quit();
     terminal.assert_usable();
 }
+
+/// C157: An option is chosen with an arrow and Enter; a text is typed, and declined with a reason.
+#[test]
+fn questions_are_answered() {
+    let chat = Conversation::begin(80, 24, &[]);
+    let terminal = &chat.terminal;
+    // The name of a key is dimmed while the key is ignored, and then in colour.
+    let until_ready = || {
+        terminal.when("keys answer", |_| {
+            let coloured = terminal.coloured();
+            coloured.contains("mEnter") && !coloured.contains("[2mEnter")
+        });
+    };
+    let question = json!({ "question": "Which colour?", "options": ["red", "dark blue"] });
+    reply_with_call(chat.prompt("Paint."), "Well.", "ask_user", &question);
+    terminal.until("› 1. red");
+    until_ready();
+    terminal.keys(&["Down"]);
+    terminal.until("› 2. dark blue");
+    terminal.keys(&["Enter"]);
+    let reply = chat.model.request();
+    assert_eq!(reply.last(), "\"dark blue\"");
+
+    reply_with_call(reply, "Good.", "ask_user", &json!({ "question": "How dark?" }));
+    terminal.until("How dark?");
+    until_ready();
+    terminal.keys(&["Enter"]);
+    terminal.until("The answer is empty.");
+    terminal.line("as the night");
+    let reply = chat.model.request();
+    assert_eq!(reply.last(), "\"as the night\"");
+
+    reply_with_call(reply, "Good.", "ask_user", &json!({ "question": "And when?" }));
+    terminal.until("And when?");
+    until_ready();
+    terminal.keys(&["C-x"]);
+    terminal.until("decline, for this reason");
+    terminal.line("any day");
+    let reply = chat.model.request();
+    assert_eq!(reply.last(), "\"Denied by the user: any day\"");
+    reply.say("Done.");
+    terminal.until("Done.");
+    chat.quit();
+    terminal.assert_usable();
+}

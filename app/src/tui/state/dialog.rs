@@ -1,14 +1,17 @@
 //! Pending calls, shown one at a time until the user has decided about each.
 
 mod keys;
+mod options;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use loopwright_core::event::ExternalAction;
 use loopwright_core::message::CallId;
+use loopwright_core::pattern::Question;
 use serde_json::Value;
 
+pub(crate) use self::options::Options;
 use super::effect::Effect;
 use super::prompt::Prompt;
 
@@ -26,6 +29,10 @@ pub(crate) struct Dialog {
     /// How many calls were added since none was pending.
     total: usize,
     pub(crate) mode: Mode,
+    /// The mode to return to from the reason for a denial.
+    before_reason: Mode,
+    /// The question that the current call asks, if it does.
+    question: Option<Question>,
     /// The dialog is closed while the user writes something else.
     pub(crate) detached: bool,
     /// Why the last decision was refused.
@@ -51,8 +58,10 @@ pub(crate) enum Mode {
     Reason(Prompt),
     /// Other arguments, as JSON.
     Edit(Prompt),
-    /// The input of a suspended tool.
+    /// The input of a suspended tool, or the answer to a question.
     Answer(Prompt),
+    /// The options of a question.
+    Options(Options),
 }
 
 impl Dialog {
@@ -69,6 +78,11 @@ impl Dialog {
     /// Iterates over the pending calls.
     pub(crate) fn actions(&self) -> impl Iterator<Item = &ExternalAction> {
         self.actions.iter()
+    }
+
+    /// Returns the question that the current call asks, or `None` if it is not a question.
+    pub(crate) fn question(&self) -> Option<&Question> {
+        self.question.as_ref()
     }
 
     /// Returns the number of pending calls.
@@ -131,7 +145,16 @@ impl Dialog {
     /// Presents the first pending call.
     fn present(&mut self, now: u64) -> Vec<Effect> {
         let suspended = self.current().is_some_and(|action| action.request.is_some());
-        self.mode = if suspended { Mode::Answer(Prompt::default()) } else { Mode::Choose };
+        self.question = self.current().and_then(ExternalAction::question);
+        self.mode = match &self.question {
+            _ if !suspended => Mode::Choose,
+            Some(question) if question.is_secret() => Mode::Answer(Prompt::secret()),
+            Some(question) => {
+                Options::of(question).map_or_else(|| Mode::Answer(Prompt::default()), Mode::Options)
+            }
+            None => Mode::Answer(Prompt::default()),
+        };
+        self.before_reason = Mode::Choose;
         self.problem = None;
         self.sent = false;
         self.preview = None;
@@ -221,7 +244,7 @@ impl Dialog {
     /// Returns the text input, if there is one.
     pub(crate) fn input_mut(&mut self) -> Option<&mut Prompt> {
         match &mut self.mode {
-            Mode::Choose => None,
+            Mode::Choose | Mode::Options(_) => None,
             Mode::Reason(text) | Mode::Edit(text) | Mode::Answer(text) => Some(text),
         }
     }

@@ -9,10 +9,15 @@ use ratatui::style::Style;
 use ratatui::widgets::Widget;
 use ratatui_textarea::{CursorMove, TextArea, WrapMode};
 
+/// What is shown instead of each character of a secret.
+const MASK: char = '•';
+
 /// A text being written.
 #[derive(Debug)]
 pub(crate) struct Prompt {
     area: TextArea<'static>,
+    /// Dots are shown instead of the text.
+    is_secret: bool,
     /// The history, oldest first.
     sent: Vec<String>,
     /// The recalled entry of the history, and the text before recalling.
@@ -37,7 +42,20 @@ impl Default for Prompt {
 impl Prompt {
     /// Creates an input with this text, the cursor at its end.
     pub(crate) fn new(text: &str) -> Self {
-        Prompt { area: area(text), sent: Vec::new(), recalled: None, measured: RefCell::default() }
+        Prompt {
+            area: area(text),
+            is_secret: false,
+            sent: Vec::new(),
+            recalled: None,
+            measured: RefCell::default(),
+        }
+    }
+
+    /// Creates an empty input that shows dots instead of its text.
+    pub(crate) fn secret() -> Self {
+        let mut prompt = Prompt { is_secret: true, ..Prompt::default() };
+        prompt.set("");
+        prompt
     }
 
     /// Returns the text.
@@ -74,6 +92,9 @@ impl Prompt {
     /// Replaces the text, the cursor at its end.
     pub(crate) fn set(&mut self, text: &str) {
         self.area = area(text);
+        if self.is_secret {
+            self.area.set_mask_char(MASK);
+        }
     }
 
     /// Removes and returns the text.
@@ -176,14 +197,23 @@ impl Prompt {
         let lines = self.area.lines();
         let mut last = self.measured.borrow_mut();
         if last.height == 0 || last.width != width || last.lines != lines {
-            *last = Measured { lines: lines.to_vec(), width, height: measure(lines, width) };
+            let height = match self.is_secret {
+                true => measure(lines.iter().map(|line| masked(line)).collect(), width),
+                false => measure(lines.to_vec(), width),
+            };
+            *last = Measured { lines: lines.to_vec(), width, height };
         }
         last.height
     }
 }
 
-fn measure(lines: &[String], width: u16) -> u16 {
-    let area = area_of(lines.to_vec());
+/// Returns a line of a secret as it is shown.
+fn masked(line: &str) -> String {
+    line.chars().map(|_| MASK).collect()
+}
+
+fn measure(lines: Vec<String>, width: u16) -> u16 {
+    let area = area_of(lines);
     let rect = Rect::new(0, 0, width.max(1), 1);
     (&area).render(rect, &mut Buffer::empty(rect));
     u16::try_from(area.screen_cursor().row + 1).unwrap_or(u16::MAX)

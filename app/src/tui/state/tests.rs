@@ -11,6 +11,7 @@ use serde_json::json;
 use super::*;
 
 mod dialog;
+mod questions;
 
 fn press(state: &mut State, modifiers: KeyModifiers, code: KeyCode) -> Vec<Effect> {
     state.now += 1_000; // slower than keys are ignored

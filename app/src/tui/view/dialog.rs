@@ -1,5 +1,7 @@
 //! The dialog for a pending call, which replaces the prompt.
 
+use std::ops::Range;
+
 use loopwright_core::event::ExternalAction;
 use loopwright_core::message::CallId;
 use loopwright_tools::protected_file;
@@ -10,6 +12,7 @@ use ratatui::text::{Line, Span};
 use serde_json::Value;
 
 use super::input::{draw_input, draw_rule};
+use super::question::question_lines;
 use crate::output::sanitized;
 use crate::tui::paint::{self, Theme, arguments, wrap};
 use crate::tui::state::{Dialog, Mode, Prompt, Scroll, State};
@@ -25,6 +28,8 @@ pub(super) struct DialogView {
     /// The largest value of `top`.
     max_top: usize,
     rows: usize,
+    /// The lines of the current option, if it must be made visible.
+    follow: Option<Range<usize>>,
 }
 
 impl DialogView {
@@ -64,10 +69,14 @@ impl DialogView {
         let laid_out_for = (width, dialog.revision, languages);
         let same = self.call.as_ref() == Some(&action.call);
         if !same || self.laid_out_for != laid_out_for {
-            let lines = body(dialog, action, width, theme);
-            let top = if same { self.top } else { 0 };
+            let (lines, option) = match dialog.question() {
+                Some(question) => question_lines(question, &dialog.mode, width, theme),
+                None => (body(dialog, action, width, theme), None),
+            };
+            // A question is shown from its beginning, until the user moves.
+            let (top, follow) = if same { (self.top, option) } else { (0, None) };
             let call = Some(action.call.clone());
-            *self = DialogView { call, laid_out_for, lines, top, max_top: 0, rows: 0 };
+            *self = DialogView { call, laid_out_for, lines, top, max_top: 0, rows: 0, follow };
         }
     }
 
@@ -93,6 +102,10 @@ impl DialogView {
         let visible = if hides { rows.saturating_sub(1) } else { rows };
         self.max_top = lines.len().saturating_sub(visible);
         self.rows = visible;
+        if let Some(option) = self.follow.take() {
+            let lowest = option.end.saturating_sub(visible);
+            self.top = self.top.max(lowest).min(option.start);
+        }
         self.top = self.top.min(self.max_top);
         let hidden = lines.len().saturating_sub(self.top + visible);
         for line in lines.iter().skip(self.top).take(visible) {
@@ -162,13 +175,14 @@ fn takes_a_letter(dialog: &Dialog, now: u64) -> bool {
 
 fn writing(dialog: &Dialog) -> Option<&Prompt> {
     match &dialog.mode {
-        Mode::Choose => None,
+        Mode::Choose | Mode::Options(_) => None,
         Mode::Reason(text) | Mode::Edit(text) | Mode::Answer(text) => Some(text),
     }
 }
 
 fn title(dialog: &Dialog, action: &ExternalAction, theme: &Theme) -> Line<'static> {
     let what = match &action.request {
+        Some(_) if dialog.question().is_some() => "The agent asks".to_owned(),
         None if dialog.is_changed(&action.call) => {
             format!("Run {} with your changes?", action.name)
         }
@@ -259,12 +273,28 @@ fn answers(
         Mode::Choose => {
             &[("y", "yes"), ("n", "no"), ("e", "edit"), ("a", &always), ("Esc", "later")]
         }
+        Mode::Options(options) if options.is_several() => &[
+            ("↑↓", "move"),
+            ("Space", "choose"),
+            ("Enter", "answer"),
+            ("n", "decline"),
+            ("Esc", "later"),
+        ],
+        Mode::Options(_) => {
+            &[("↑↓", "choose"), ("Enter", "answer"), ("n", "decline"), ("Esc", "later")]
+        }
+        Mode::Reason(_) if dialog.question().is_some() => {
+            &[("Enter", "decline, for this reason"), ("Esc", "back")]
+        }
         Mode::Reason(_) => &[("Enter", "no, for this reason"), ("Esc", "back")],
         Mode::Edit(_) => &[("Ctrl+S", "done"), ("Esc", "back")],
+        Mode::Answer(_) if dialog.question().is_some() => {
+            &[("Enter", "answer"), ("Ctrl+X", "decline"), ("Esc", "later")]
+        }
         Mode::Answer(_) => &[("Enter", "answer"), ("Ctrl+X", "refuse"), ("Esc", "later")],
     };
     let ignores_keys =
-        matches!(dialog.mode, Mode::Choose | Mode::Answer(_)) && dialog.ignores_keys(now);
+        !matches!(dialog.mode, Mode::Reason(_) | Mode::Edit(_)) && dialog.ignores_keys(now);
     let mut lines = vec![Line::default()];
     let mut room = usize::from(width);
     for (key, what) in keys {

@@ -12,6 +12,7 @@ const HEADLINE_ARGUMENTS: &[&str] = &[
     "file",
     "url",
     "query",
+    "question",
     "name",
     "title",
     "prompt",

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use loopwright_core::event::{Decision, ExternalAction, Provided};
+use loopwright_core::pattern::Question;
 use loopwright_tools::protected_file;
 use serde_json::Value;
 
 use super::{Dialog, IGNORE_KEYS_MS, Mode};
+use crate::answer::read_answer;
 use crate::tui::state::effect::{Effect, Scroll, pretty};
 use crate::tui::state::prompt::Prompt;
+use crate::wording::sentence;
 
 /// The reason for a denial where the user gives none.
 const DEFAULT_DENIAL: &str = "the user said no";
@@ -23,16 +26,18 @@ impl Dialog {
             KeyCode::PageDown => return vec![Effect::Scroll(Scroll::Pages(1))],
             KeyCode::Esc => {
                 match self.mode {
-                    Mode::Reason(_) | Mode::Edit(_) if !self.sent => self.mode = Mode::Choose,
+                    Mode::Reason(_) | Mode::Edit(_) if !self.sent => {
+                        self.mode = std::mem::take(&mut self.before_reason);
+                    }
                     _ => self.detached = true,
                 }
                 return Vec::new();
             }
             _ if self.sent => return Vec::new(),
-            code if matches!(self.mode, Mode::Choose | Mode::Answer(_))
+            code if !matches!(self.mode, Mode::Reason(_) | Mode::Edit(_))
                 && self.is_too_early(key, now) =>
             {
-                if let Mode::Choose = self.mode {
+                if let Mode::Choose | Mode::Options(_) = self.mode {
                     return self.early_key(key);
                 }
                 if control || code == KeyCode::Enter {
@@ -40,12 +45,17 @@ impl Dialog {
                 }
             }
             KeyCode::Char('x') if control && matches!(self.mode, Mode::Answer(_)) => {
+                if self.question.is_some() {
+                    return self.ask_for_reason();
+                }
                 return self.decide(Decision::Deny(DEFAULT_DENIAL.into()));
             }
             _ => {}
         }
-        if let Mode::Choose = self.mode {
-            return self.choose(key.code);
+        match self.mode {
+            Mode::Choose => return self.choose(key.code),
+            Mode::Options(_) => return self.choose_option(key.code),
+            _ => {}
         }
         let newline = matches!(self.mode, Mode::Edit(_));
         let Some(text) = self.input_mut() else {
@@ -104,15 +114,47 @@ impl Dialog {
         };
         match key {
             KeyCode::Char('y' | 'Y') => self.decide(self.approval(action)),
-            KeyCode::Char('n' | 'N') => {
-                self.mode = Mode::Reason(Prompt::default());
-                Vec::new()
-            }
+            KeyCode::Char('n' | 'N') => self.ask_for_reason(),
             KeyCode::Char('e' | 'E') => {
                 vec![Effect::Edit { call: action.call.clone(), json: pretty(&action.arguments) }]
             }
             KeyCode::Char('a' | 'A') => self.always(),
             code => scroll(code),
+        }
+    }
+
+    /// Handles a key for the options of a question.
+    fn choose_option(&mut self, key: KeyCode) -> Vec<Effect> {
+        let Mode::Options(options) = &mut self.mode else {
+            return Vec::new();
+        };
+        match key {
+            KeyCode::Enter => {
+                let answer = options.answer();
+                return self.decide(Decision::Provide(Provided::Input(answer)));
+            }
+            KeyCode::Char('n' | 'N') => return self.ask_for_reason(),
+            key if options.key(key) => self.revision += 1,
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    /// Asks for the reason of a denial.
+    fn ask_for_reason(&mut self) -> Vec<Effect> {
+        self.before_reason = std::mem::replace(&mut self.mode, Mode::Reason(Prompt::default()));
+        self.problem = None;
+        Vec::new()
+    }
+
+    /// Sends the answer to a question, or shows why it does not fit.
+    fn answer(&mut self, question: &Question, typed: &str) -> Vec<Effect> {
+        match read_answer(question, typed) {
+            Ok(answer) => self.decide(Decision::Provide(Provided::Input(answer))),
+            Err(why) => {
+                self.problem = Some(sentence(&why));
+                Vec::new()
+            }
         }
     }
 
@@ -148,14 +190,17 @@ impl Dialog {
         let input = self.input_mut().map(|input| input.text()).unwrap_or_default();
         let text = input.trim();
         match self.mode {
-            Mode::Choose => Vec::new(),
+            Mode::Choose | Mode::Options(_) => Vec::new(),
             Mode::Reason(_) => self
                 .decide(Decision::Deny(if text.is_empty() { DEFAULT_DENIAL } else { text }.into())),
             Mode::Edit(_) => {
                 let call = self.current().map(|action| action.call.clone());
                 call.map(|call| self.edited(&call, text, now)).unwrap_or_default()
             }
-            Mode::Answer(_) => self.decide(parse_input(text)),
+            Mode::Answer(_) => match self.question.clone() {
+                Some(question) => self.answer(&question, &input),
+                None => self.decide(parse_input(text)),
+            },
         }
     }
 
