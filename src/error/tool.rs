@@ -54,7 +54,8 @@ impl ToolError {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ActionRequest {
-    /// What kind of request it is, such as `login`.
+    /// What kind of request it is, such as `login`; `question` for a
+    /// [`Question`](crate::pattern::Question), which the data then contains.
     pub kind: String,
     /// Data for the front end that shows the request.
     #[serde(default)]

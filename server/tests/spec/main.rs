@@ -6,6 +6,7 @@ mod api;
 mod limits;
 mod mount;
 mod openapi;
+mod questions;
 mod resume;
 mod sessions;
 mod traces;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use loopwright_core::pattern::Question;
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -150,6 +151,15 @@ async fn responses_fit_their_schemas() {
     let path = format!("/api/sessions/{id}/actions/{}", action["call"].as_str().unwrap());
     let approve = json!({ "digest": action["digest"], "decision": "approve", "by": "Ann" });
     fits("/components/schemas/DecisionBody", &approve);
+    for question in [
+        Question::choice("Which?", ["a", "b"]),
+        Question::several("Which?", ["a", "b"]),
+        Question::text("Which?"),
+        Question::json::<Vec<u32>>("Which?"),
+        Question::secret("Which?"),
+    ] {
+        fits("/components/schemas/Question", &serde_json::to_value(question).unwrap());
+    }
     for field in ["data", "content"] {
         let provide = json!({ "digest": "d", "decision": "provide", (field): "new.txt" });
         fits("/components/schemas/DecisionBody", &provide);

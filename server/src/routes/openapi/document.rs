@@ -12,6 +12,8 @@ pub(super) struct Document {
     requests: SchemaGenerator,
     responses: SchemaGenerator,
     paths: Map<String, Value>,
+    /// Components, their properties of any type, and a type that these can have.
+    possible: Vec<(&'static str, &'static str, Value)>,
 }
 
 /// One method of one path, while it is described.
@@ -32,7 +34,18 @@ impl Document {
             requests: settings.clone().for_deserialize().into(),
             responses: settings.for_serialize().into(),
             paths: Map::new(),
+            possible: Vec::new(),
         }
+    }
+
+    /// Adds to a property of any type that its value can have this type.
+    pub(super) fn can_be<T: JsonSchema>(
+        &mut self,
+        component: &'static str,
+        property: &'static str,
+    ) {
+        let schema = self.responses.subschema_for::<T>().to_value();
+        self.possible.push((component, property, schema));
     }
 
     /// Starts to describe an operation. Each parameter in braces in the path is a string.
@@ -65,6 +78,13 @@ impl Document {
         // A type of both requests and responses has one schema for both, or two names.
         let mut schemas = self.requests.take_definitions(true);
         schemas.append(&mut self.responses.take_definitions(true));
+        for (component, property, schema) in self.possible {
+            let properties = schemas.get_mut(component).and_then(|it| it.get_mut("properties"));
+            let property = properties.and_then(|all| all.get_mut(property));
+            if let Some(property) = property.and_then(Value::as_object_mut) {
+                property.insert("anyOf".into(), json!([schema, {}]));
+            }
+        }
         json!({
             "openapi": "3.2.0",
             "info": {

@@ -1,6 +1,7 @@
 //! The operations of the document: all routes, except for the files of the page.
 
 use loopwright_core::event::Envelope;
+use loopwright_core::pattern::Question;
 use serde_json::json;
 
 use super::document::Document;
@@ -219,8 +220,13 @@ fn actions(document: &mut Document) {
             "/api/actions",
             "Lists the pending actions of all sessions, the oldest first.",
         )
-        .response::<Actions>(200, "The actions.")
+        .response::<Actions>(
+            200,
+            "The actions. If the `kind` of an action's `request` is `question`, its `data` is a \
+             `Question`.",
+        )
         .add();
+    document.can_be::<Question>("ActionRequest", "data");
     document
         .operation("get", "/api/sessions/{id}/actions", "Lists the pending actions of a session.")
         .response::<Actions>(200, "The actions.")

@@ -56,8 +56,10 @@ pub(crate) struct DecisionBody {
     /// For `provide`: the result of a call that was carried out outside.
     #[serde(default)]
     content: Option<ResultContent>,
-    /// For `provide`: the input that a suspended tool asked for; with `content`, details of the
-    /// result for front ends.
+    /// For `provide`: the input that a suspended tool asked for, or the answer to a question (see
+    /// `Question`): a string for `choice`, `text` and `secret`, an array of the chosen options for
+    /// `several`, for `json` a value that fits the schema. An answer that does not fit is refused
+    /// with status 400. With `content`: details of the result for front ends.
     #[serde(default)]
     data: Option<Value>,
     /// Who decides.
@@ -80,8 +82,8 @@ enum DecisionKind {
     ApproveWith,
     /// Do not run the call.
     Deny,
-    /// Provide the input that a suspended tool asked for, or the result of a call that was carried
-    /// out outside.
+    /// Provide the answer to a question, the input that a suspended tool asked for, or the result
+    /// of a call that was carried out outside.
     Provide,
 }
 
