@@ -1,6 +1,8 @@
 // One call of a tool: its arguments, its output while it runs, its diff, and the card that asks for a decision.
 
+import { button, denial, emptyCard, row } from './card.js';
 import { el, truncated } from './dom.js';
+import { questionCard, questionOf } from './question.js';
 
 /** Characters and lines that are drawn of one text. */
 const MAX_CHARS = 100_000, MAX_LINES = 2_000;
@@ -67,7 +69,7 @@ function drawArguments(value) {
 function gist(value) {
   if (value === null || typeof value !== 'object') return '';
   const texts = Object.values(value).filter((it) => typeof it === 'string');
-  const first = ['command', 'path', 'pattern', 'query', 'url'].map((name) => value[name]).find((it) => typeof it === 'string');
+  const first = ['command', 'path', 'pattern', 'query', 'question', 'url'].map((name) => value[name]).find((it) => typeof it === 'string');
   return truncated(visible((first ?? texts[0] ?? '').split('\n', 1)[0]), 120);
 }
 
@@ -144,6 +146,7 @@ export class ToolCall {
     const took = this.started && time ? (time - this.started) / 1000 : 0;
     this.setStatus(result.status, took >= 0.1 ? ` · ${took.toFixed(took < 10 ? 1 : 0)} s` : '');
     const { details } = result;
+    if (this.asks) this.details.open = true; // the question and its answer are part of the conversation
     this.out.replaceChildren();
     if (typeof details?.diff === 'string' && details.diff) {
       this.args.replaceChildren(); // the diff shows them
@@ -160,8 +163,10 @@ export class ToolCall {
   ask(action, decide) {
     this.setStatus('waiting');
     this.setArguments(action.arguments);
-    this.args.hidden = !requestOf(action); // the card shows them
-    this.card = card(this.name, action, decide);
+    const question = questionOf(action);
+    this.args.hidden = !requestOf(action) || Boolean(question); // the card shows them
+    this.asks = Boolean(question);
+    this.card = question ? questionCard(question, action, decide, drawArguments, visible) : card(this.name, action, decide);
     this.node.append(this.card);
   }
 
@@ -173,7 +178,7 @@ export class ToolCall {
     const words = {
       approve: `Approved${by}.`, approve_with: `Approved with other arguments${by}.`,
       deny: `Denied${by}${more ? `: ${more}` : '.'}`,
-      provide: more?.result ? `The result was provided${by}.` : `The input was provided${by}.`,
+      provide: this.asks ? `Answered${by}.` : more?.result ? `The result was provided${by}.` : `The input was provided${by}.`,
     };
     this.notes.append(el('p', { class: 'note' }, words[kind] ?? kind));
     if (kind === 'approve_with') this.setArguments(more);
@@ -194,13 +199,7 @@ function image({ media_type: type, data }) {
 
 function card(name, action, decide) {
   const request = requestOf(action);
-  const title = el('h3', { tabindex: -1 }, request ? `${name} asks: ${request.kind}` : `Run ${name}?`);
-  const problem = el('p', { class: 'problem', role: 'alert', hidden: true });
-  const showProblem = (text) => ((problem.textContent = text), (problem.hidden = !text));
-  const face = el('div');
-  const node = el('section', { class: 'card', 'aria-label': title.textContent, 'data-digest': action.digest }, title, face, problem);
-  const button = (text, onclick, kind = '') => el('button', { type: 'button', class: kind, onclick }, text);
-  const row = (...buttons) => el('div', { class: 'row' }, ...buttons);
+  const { node, title, face, showProblem, resolve } = emptyCard(request ? `${name} asks: ${request.kind}` : `Run ${name}?`, action, decide);
   const back = () => button('Back', () => (showProblem(''), showChoices(), title.focus()));
   const content = () => el('div', { class: 'args' }, ...drawArguments(request?.data ?? action.arguments));
   // The JSON that may be sent besides yes and no: the input that a tool asks for, or other arguments.
@@ -210,18 +209,6 @@ function card(name, action, decide) {
       open: 'Edit…', label: 'Arguments as JSON', start: JSON.stringify(action.arguments, null, 2), go: 'Approve as edited',
       body: (value) => ({ decision: 'approve_with', arguments: value }),
     };
-
-  async function resolve(body) {
-    showProblem('');
-    const all = [...node.querySelectorAll('button')];
-    all.forEach((one) => (one.disabled = true));
-    try {
-      await decide({ digest: action.digest, ...body });
-    } catch (error) {
-      showProblem(error.path ? `${error.path}: ${error.message}` : error.message);
-      all.forEach((one) => (one.disabled = false));
-    }
-  }
 
   function showChoices() {
     face.replaceChildren(content(), row(
@@ -248,10 +235,8 @@ function card(name, action, decide) {
   }
 
   function deny() {
-    const reason = el('input', { class: 'reason', placeholder: 'Why not? The model reads this.', 'aria-label': 'Reason' });
-    const go = () => resolve({ decision: 'deny', reason: reason.value.trim() || 'The user does not want this.' });
-    reason.addEventListener('keydown', (key) => key.key === 'Enter' && !key.isComposing && go());
-    face.replaceChildren(content(), reason, row(button('Deny', go, 'danger'), back()));
+    const { reason, go } = denial('Deny', 'Why not? The model reads this.', resolve);
+    face.replaceChildren(content(), reason, row(go, back()));
     reason.focus();
   }
 

@@ -110,7 +110,7 @@ fn a_reply_is_announced_once_when_it_is_complete() {
 }
 
 /// The contrast of texts with their background, by the WCAG's formula; AA requires 4.5.
-const CONTRAST: &str = "{
+pub(crate) const CONTRAST: &str = "{
     const canvas = Object.assign(document.createElement('canvas'), { width: 1, height: 1 });
     const paint = canvas.getContext('2d', { willReadFrequently: true });
     const rgb = (...layers) => {

@@ -242,18 +242,34 @@ impl Tab {
 
     /// Presses a key; `alt` with it.
     pub(crate) fn press(&self, key: &str, alt: bool) {
+        self.press_with(key, u8::from(alt));
+    }
+
+    /// Presses a key; Control with it.
+    pub(crate) fn press_control(&self, key: &str) {
+        self.press_with(key, 2);
+    }
+
+    fn press_with(&self, key: &str, modifiers: u8) {
         let code = match key {
             "Enter" => 13,
             "Escape" => 27,
             "Tab" => 9,
+            "ArrowDown" => 40,
+            " " => 32,
             other => panic!("the code of {other} is not known here"),
         };
         let mut event =
             json!({ "type": "rawKeyDown", "key": key, "code": key, "windowsVirtualKeyCode": code });
-        event["modifiers"] = u8::from(alt).into();
-        if key == "Enter" {
+        event["modifiers"] = modifiers.into();
+        let text = match key {
+            "Enter" => "\r",
+            " " => " ",
+            _ => "",
+        };
+        if !text.is_empty() {
             event["type"] = "keyDown".into();
-            event["text"] = "\r".into();
+            event["text"] = text.into();
         }
         self.call("Input.dispatchKeyEvent", event.clone());
         event["type"] = "keyUp".into();

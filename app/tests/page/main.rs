@@ -15,6 +15,7 @@ mod markdown;
 #[path = "../spec/process.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod process;
+mod questions;
 #[path = "../spec/server.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod server;
