@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright::agent::{Environment, SystemEnvironment};
-use loopwright::log::{LogEntry, MemoryError, SessionInfo};
+use loopwright::log::{LogEntry, MemoryError, SessionInfo, sub_agents};
 use loopwright::memory::conformance;
 use loopwright::{Memory, SessionStore};
 use redis::aio::MultiplexedConnection;
@@ -147,6 +147,7 @@ impl SessionStore for Redis {
                 entries => sessions.push(SessionInfo::of(name, &entries?)),
             }
         }
+        sessions.retain(|info| info.sub_agent_of.is_none());
         sessions.sort_by_key(|info| Reverse(info.changed));
         Ok(sessions)
     }
@@ -158,7 +159,14 @@ impl SessionStore for Redis {
     }
 
     async fn delete(&self, name: &str) -> Result<(), MemoryError> {
-        match run::<u8>(self, DELETE, name, &[name.to_owned()]).await? {
+        let sub_agents = sub_agents(self, name).await?;
+        let deleted = run::<u8>(self, DELETE, name, &[name.to_owned()]).await?;
+        if deleted == 1 {
+            for name in sub_agents {
+                run::<u8>(self, DELETE, &name, &[name.to_string()]).await?;
+            }
+        }
+        match deleted {
             0 => Err(MemoryError::NoSession(name.into())),
             1 => Ok(()),
             _ => Err(MemoryError::InUse(name.into())),

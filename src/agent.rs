@@ -1,6 +1,7 @@
 //! [`GenericAgent`], an agent, and the start of its sessions.
 
 pub(crate) mod builder;
+mod child;
 pub(crate) mod run;
 pub(crate) mod task;
 
@@ -21,12 +22,14 @@ use tokio::sync::mpsc;
 use crate::agent::task::Task;
 use crate::error::MemoryError;
 use crate::log::event::Parent;
+use crate::log::in_memory_store::InMemoryStore;
 use crate::log::memory::{InMemory, Memory};
 use crate::log::store::SessionStore;
 use crate::pattern::BehaviorPattern;
 use crate::session::Session;
 use crate::session::config::Config;
-use crate::session::hub::{EventStream, Hub, Subscriber};
+use crate::session::hub::{EventStream, Hub, Scope, Subscriber};
+use crate::session::tree::Tree;
 
 /// Combines a model, a behaviour pattern, tools and rules. One agent serves any number of sessions.
 /// Clones are cheap and share the agent.
@@ -48,22 +51,39 @@ impl GenericAgent {
     ///
     /// # Errors
     ///
-    /// Fails if the session's memory cannot be read or written.
+    /// Fails if the session's memory cannot be read or written, if the session belongs to a
+    /// sub-agent, or if the agent has sub-agents and the session's memory is not one of a store.
     ///
     /// # Panics
     ///
     /// Panics outside of a tokio runtime, or if time is not enabled in it.
     pub async fn run(&self, cx: RunContext) -> Result<(AgentHandle, EventStream), AgentError> {
-        let RunContext { session, memory, settings, extensions, parent } = cx;
+        let tree = Tree { store: cx.store.clone(), ..Tree::default() };
+        self.start(cx, tree, Vec::new()).await
+    }
+
+    /// Opens a session at this place of the tree, with these subscribers to its events.
+    async fn start(
+        &self,
+        cx: RunContext,
+        tree: Tree,
+        subscribers: Vec<Subscriber>,
+    ) -> Result<(AgentHandle, EventStream), AgentError> {
+        if tree.store.is_none() && !self.config.children.is_empty() {
+            return Err(AgentError::NoStore);
+        }
+        let RunContext { session, memory, settings, extensions, parent, .. } = cx;
         let id =
             session.unwrap_or_else(|| format!("s{:016x}", self.config.environment.random()).into());
         let (commands, from_handles) = mpsc::unbounded_channel();
         let (to_session, from_task) = mpsc::unbounded_channel();
         let mut hub = Hub::new(id.clone(), parent.map(Arc::new), self.config.environment.clone());
-        let (subscriber, stream) = Subscriber::new(false);
+        let (subscriber, stream) = Subscriber::new(Scope::Session);
         hub.subscribe(subscriber);
+        subscribers.into_iter().for_each(|subscriber| hub.subscribe(subscriber));
         let mut session = Session::new(self.config.clone(), hub, id, memory, from_task);
         session.extensions = extensions.clone();
+        session.tree = tree;
         session.open(settings).await?;
         let mut task =
             Task::new(session, self.pattern.clone(), from_handles, to_session, extensions);
@@ -76,6 +96,8 @@ impl GenericAgent {
 pub struct RunContext {
     session: Option<Arc<str>>,
     memory: Arc<dyn Memory>,
+    /// Has the sessions of sub-agents.
+    store: Option<Arc<dyn SessionStore>>,
     settings: Option<Arc<Value>>,
     extensions: Extensions,
     parent: Option<Parent>,
@@ -87,6 +109,7 @@ impl Default for RunContext {
         RunContext {
             session: None,
             memory,
+            store: Some(Arc::new(InMemoryStore::new())),
             settings: None,
             extensions: Extensions::new(),
             parent: None,
@@ -106,31 +129,34 @@ impl RunContext {
         self
     }
 
-    /// Sets the memory of the session. A session that it contains is continued.
-    pub fn memory(mut self, memory: impl Memory + 'static) -> Self {
-        self.memory = Arc::new(memory);
-        self
+    /// Sets the memory of the session. A session that it contains is continued. An agent with
+    /// sub-agents needs [`RunContext::stored`] instead.
+    pub fn memory(self, memory: impl Memory + 'static) -> Self {
+        self.shared_memory(Arc::new(memory))
     }
 
     /// Sets the memory of the session, as opened by a store.
     pub fn shared_memory(mut self, memory: Arc<dyn Memory>) -> Self {
-        self.memory = memory;
+        (self.memory, self.store) = (memory, None);
         self
     }
 
-    /// Opens `session` from `store`. The run owns it until its event stream ends.
+    /// Opens `session` from `store`. The run owns it until its event stream ends. Sub-agents have
+    /// their sessions in the same store, of which a clone is kept: it must be cheap, as that of an
+    /// `Arc` is.
     ///
     /// # Errors
     ///
     /// Fails as [`SessionStore::open`] does.
     pub async fn stored(
         self,
-        store: &dyn SessionStore,
+        store: &(impl SessionStore + Clone + 'static),
         session: impl Into<Arc<str>>,
     ) -> Result<Self, MemoryError> {
         let session = session.into();
         let memory = store.open(&session).await?;
-        Ok(self.session(session).shared_memory(memory))
+        let opened = self.session(session).shared_memory(memory);
+        Ok(RunContext { store: Some(Arc::new(store.clone())), ..opened })
     }
 
     /// Sets the host's settings for opening the session again, such as the model and the directory.

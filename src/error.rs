@@ -192,6 +192,9 @@ pub enum InputError {
     /// The output schema of the request is not a valid schema, or the feature `schema` is off.
     #[error("the output schema cannot be used: {0}")]
     OutputSchema(String),
+    /// No sub-agent works for the call that a steer names.
+    #[error("no sub-agent works for the call `{0}`: it has ended, or waits for a decision")]
+    NoSubAgent(CallId),
     /// The agent has no compaction policy.
     #[error("the agent does not compact: give it a policy with `AgentBuilder::compaction`")]
     NoCompaction,
@@ -222,4 +225,10 @@ pub enum AgentError {
     /// The output schema is not a valid schema, or the feature `schema` is off.
     #[error("the output schema cannot be used: {0}")]
     OutputSchema(String),
+    /// The agent has sub-agents, and the session's memory does not belong to a store.
+    #[error(
+        "the agent has sub-agents, whose sessions need a store: open the session with \
+         `RunContext::stored`"
+    )]
+    NoStore,
 }

@@ -58,6 +58,9 @@ pub struct Limits {
     pub parallel_requests: usize,
     /// How often an answer that does not fit the output schema is sent back; 2 by default.
     pub output_retries: u32,
+    /// How deep sub-agents may be nested; 5 by default. With 1, the agent's sub-agents cannot start
+    /// others, and with 0 it cannot start any. The limit of the agent at the root holds for all.
+    pub depth: u32,
 }
 
 impl Default for Limits {
@@ -73,6 +76,7 @@ impl Default for Limits {
             parallel_calls: 8,
             parallel_requests: 16,
             output_retries: 2,
+            depth: 5,
         }
     }
 }
@@ -138,6 +142,12 @@ impl Limits {
         self.output_retries = times;
         self
     }
+
+    /// Sets how deep sub-agents may be nested.
+    pub fn depth(mut self, levels: u32) -> Self {
+        self.depth = levels;
+        self
+    }
 }
 
 impl Limits {
@@ -157,17 +167,22 @@ impl Limits {
 /// let budget = Budget::default().turns(500).cost(20.0);
 /// assert_eq!((budget.turns, budget.tokens), (Some(500), None));
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Budget {
     /// The number of turns: model requests, detached ones included.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
     /// The tokens of all requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// The cost of all requests in US dollars. With it, a request to a model without prices fails
     /// with [`StepError::NoPrices`](crate::StepError::NoPrices).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
     /// The wall-clock time of all runs. [`Duration::MAX`] is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Duration>,
 }
 
@@ -207,6 +222,39 @@ impl Budget {
         }
     }
 
+    /// Returns one of `parts` equal parts of the budget, rounded up. The time is not divided, since
+    /// sub-agents work at the same time.
+    pub(crate) fn part(&self, parts: u32) -> Budget {
+        let parts = parts.max(1);
+        Budget {
+            turns: self.turns.map(|turns| turns.div_ceil(parts)),
+            tokens: self.tokens.map(|tokens| tokens.div_ceil(u64::from(parts))),
+            cost: self.cost.map(|cost| cost / f64::from(parts)),
+            time: self.time,
+        }
+    }
+
+    /// Returns what remains when a part is taken away. The time is not divided.
+    pub(crate) fn without(&self, part: &Budget) -> Budget {
+        let Budget { turns, tokens, cost, .. } = *part;
+        let taken = Spent {
+            turns: turns.unwrap_or_default(),
+            tokens: tokens.unwrap_or_default(),
+            cost: cost.unwrap_or_default(),
+            time: Duration::ZERO,
+        };
+        self.left(&taken)
+    }
+
+    /// Returns whether nothing is left of one of the budgets.
+    pub(crate) fn is_used_up(&self) -> bool {
+        let Budget { turns, tokens, cost, time } = *self;
+        turns == Some(0)
+            || tokens == Some(0)
+            || cost.is_some_and(|cost| cost <= 0.0)
+            || time == Some(Duration::ZERO)
+    }
+
     /// Returns the smaller of each two budgets.
     pub fn min(&self, other: &Budget) -> Budget {
         fn least<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
@@ -239,6 +287,15 @@ pub struct Spent {
     pub time: Duration,
 }
 
+impl Spent {
+    /// Counts what is reserved for a sub-agent.
+    pub(crate) fn reserve(&mut self, share: &Budget) {
+        self.turns = self.turns.saturating_add(share.turns.unwrap_or_default());
+        self.tokens = self.tokens.saturating_add(share.tokens.unwrap_or_default());
+        self.cost += share.cost.unwrap_or_default();
+    }
+}
+
 /// Names the budget that ended a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -260,6 +317,14 @@ pub enum Limit {
     SessionCost,
     /// [`Budget::time`] of the session.
     SessionTime,
+    /// The turns that a sub-agent may use of the budget of the agent that started it.
+    ShareTurns,
+    /// The tokens that a sub-agent may use of that budget.
+    ShareTokens,
+    /// The cost of a sub-agent within that budget.
+    ShareCost,
+    /// The time of a sub-agent within that budget.
+    ShareTime,
 }
 
 impl fmt::Display for Limit {
@@ -273,6 +338,10 @@ impl fmt::Display for Limit {
             Limit::SessionTokens => "the session's limit of tokens",
             Limit::SessionCost => "the session's cost limit",
             Limit::SessionTime => "the session's time limit",
+            Limit::ShareTurns => "the sub-agent's share of the turns",
+            Limit::ShareTokens => "the sub-agent's share of the tokens",
+            Limit::ShareCost => "the sub-agent's share of the cost",
+            Limit::ShareTime => "the sub-agent's share of the time",
         })
     }
 }

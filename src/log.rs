@@ -33,5 +33,5 @@ pub use in_memory_store::InMemoryStore;
 pub use memory::{InMemory, Memory};
 pub use session_info::{PendingAction, PendingFilter, SessionInfo};
 pub use session_log::{Branch, SessionLog};
-pub use store::{SearchHit, SessionStore};
-pub use turn::{Estimate, Reservation};
+pub use store::{SearchHit, SessionStore, sub_agents};
+pub use turn::{Estimate, Reservation, Used};

@@ -2,15 +2,19 @@
 //!
 //! One task owns the session and lends it to the pattern as a `StepContext`. There is no lock: the
 //! owner of `&mut Session` is the single writer. Each part owns its state: [`Journal`] the log,
-//! [`Intake`] what has been sent, [`Executor`] the running tools, [`StreamingReply`] the reply in
-//! progress, [`InFlight`] the usage of requests in progress, [`CompactionState`] the state of
-//! compactions.
+//! [`Intake`] what has been sent, [`Executor`] the running tools, [`Children`] the sub-agents that
+//! work, [`StreamingReply`] the reply in progress, [`InFlight`] the usage of requests in progress,
+//! [`CompactionState`] the state of compactions.
 
 pub(crate) mod ask;
 pub(crate) mod ask_all;
 pub(crate) mod batch;
 pub(crate) mod budget;
+pub(crate) mod child;
+pub(crate) mod child_agent;
+pub(crate) mod children;
 pub(crate) mod close;
+pub(crate) mod command;
 pub(crate) mod compaction;
 pub(crate) mod compaction_state;
 pub(crate) mod config;
@@ -33,6 +37,8 @@ pub(crate) mod request;
 pub(crate) mod running_tool;
 pub(crate) mod state;
 pub(crate) mod stream;
+pub(crate) mod sub_agents;
+pub(crate) mod tree;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,22 +58,27 @@ use crate::log::memory::Memory;
 use crate::log::queue::QueuedMessage;
 use crate::message::{Message, MessageKind};
 use crate::model::Update;
+use crate::session::children::Children;
+use crate::session::command::{Ack, Command, Receipt};
 use crate::session::compaction_state::CompactionState;
 use crate::session::config::{Config, WhileAwaiting};
 use crate::session::executor::Executor;
 use crate::session::hooks::HookContext;
 use crate::session::hub::Hub;
 use crate::session::in_flight::InFlight;
-use crate::session::intake::{Accepted, Ack, Command, Intake, Receipt};
+use crate::session::intake::{Accepted, Intake};
 use crate::session::journal::Journal;
 use crate::session::reply::StreamingReply;
-use crate::session::state::AgentState;
+use crate::session::state::{AgentState, Examined};
+use crate::session::tree::Tree;
 
 /// A session and its parts.
 pub(crate) struct Session {
     pub(crate) journal: Journal,
     pub(crate) intake: Intake,
     pub(crate) executor: Executor,
+    pub(crate) children: Children,
+    pub(crate) tree: Tree,
     pub(crate) reply: StreamingReply,
     pub(crate) in_flight: InFlight,
     pub(crate) compaction: CompactionState,
@@ -95,6 +106,8 @@ impl Session {
             journal: Journal::new(memory, hub),
             intake: Intake::new(commands),
             executor: Executor::new(config.tools.clone()),
+            children: Children::default(),
+            tree: Tree::default(),
             reply: StreamingReply::default(),
             in_flight: InFlight::default(),
             compaction: CompactionState::default(),
@@ -123,7 +136,18 @@ impl Session {
     pub(crate) async fn receive(&mut self, command: Command) -> Result<Accepted, MemoryError> {
         match command {
             Command::State(ack) => drop(ack.send(self.state())),
-            Command::Subscribe(subscriber) => self.journal.hub.subscribe(subscriber),
+            Command::Subscribe(subscriber) => {
+                if subscriber.is_of_tree() {
+                    self.children.subscribe(&subscriber);
+                }
+                self.journal.hub.subscribe(subscriber)
+            }
+            Command::SteerTo(call, input) => {
+                if let Err(input) = self.children.steer(&call, input) {
+                    let _ = input.ack.send(Err(InputError::NoSubAgent(call)));
+                }
+            }
+            Command::Examine(ack) => drop(ack.send(self.examined())),
             Command::Join(subscriber, ack) => {
                 let transient = self.transient_events();
                 self.journal.hub.join(subscriber, transient);
@@ -261,7 +285,26 @@ impl Session {
             events.extend(self.reply.retry(now).map(AgentEvent::Retry));
         }
         events.extend(self.executor.updates_so_far());
+        events.extend(self.children.updates_so_far());
         events
+    }
+
+    fn examined(&self) -> Examined {
+        let fold = &self.journal.fold;
+        Examined {
+            is_interrupted: self.interrupted && fold.run.is_some(),
+            pending: fold.pending().cloned().collect(),
+            outcome: fold.outcome.clone(),
+            used: fold.total.used(&fold.reserved),
+        }
+    }
+
+    /// Waits for the abort that is on its way if a session above is being aborted: nothing starts
+    /// any more.
+    pub(crate) async fn stop_if_cancelled(&mut self) {
+        if self.cancel.is_cancelled() {
+            std::future::pending().await
+        }
     }
 
     fn state(&self) -> AgentState {

@@ -41,7 +41,10 @@ mod trace;
 
 pub use crate::log::{check_log, replay_messages};
 pub use check::{check_events, check_request, check_transcript};
-pub use crash::{CrashReport, Scenario, crash_at_every_append, default_decision};
+pub use crash::{
+    CrashReport, Scenario, TreeInput, TreeReport, crash_at_every_append, crash_tree,
+    default_decision,
+};
 pub use faulty_memory::FaultyMemory;
 pub use fixed_environment::FixedEnvironment;
 pub use gate::Gate;

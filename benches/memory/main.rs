@@ -81,10 +81,10 @@ struct Bench {
 /// The stores under test.
 const STORES: [&str; 2] = ["Sqlite", "Jsonl"];
 
-fn store(kind: &str, folder: &Path, durability: Durability) -> Box<dyn SessionStore> {
+fn store(kind: &str, folder: &Path, durability: Durability) -> Arc<dyn SessionStore> {
     match kind {
-        "Jsonl" => Box::new(Jsonl::open(folder.join("sessions")).unwrap().durability(durability)),
-        _ => Box::new(Sqlite::open(folder.join("sessions.db")).unwrap().durability(durability)),
+        "Jsonl" => Arc::new(Jsonl::open(folder.join("sessions")).unwrap().durability(durability)),
+        _ => Arc::new(Sqlite::open(folder.join("sessions.db")).unwrap().durability(durability)),
     }
 }
 
@@ -215,7 +215,7 @@ impl Bench {
                         assert!(floor.borrow().select() > count);
                     })
                 };
-                let open = || micros(1_000, || self.runtime.block_on(open(&*store, count)));
+                let open = || micros(1_000, || self.runtime.block_on(open(&store, count)));
                 let both = self.both(select, open);
                 took.push(both[1].clone());
                 let figure = format!("{kind}: ms to open {count} entries");
@@ -244,7 +244,7 @@ async fn append_each(memory: Arc<dyn Memory>, entries: &[LogEntry]) {
     }
 }
 
-async fn open(store: &dyn SessionStore, entries: usize) {
+async fn open(store: &Arc<dyn SessionStore>, entries: usize) {
     let agent = GenericAgent::builder(ScriptedModel::new([]), GenericPattern).build().unwrap();
     let (handle, mut events) =
         agent.run(RunContext::new().stored(store, "s").await.unwrap()).await.unwrap();

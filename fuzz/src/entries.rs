@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use loopwright_core::Message;
-use loopwright_core::agent::Limit as Budget;
+use loopwright_core::agent::{Budget, Limit};
 use loopwright_core::compaction::CompactionCause;
 use loopwright_core::error::{ActionRequest, ModelErrorKind};
-use loopwright_core::event::{Decision, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency};
-use loopwright_core::log::{Estimate, LogEntry, Reservation, StateScope};
+use loopwright_core::event::{
+    Decision, ExternalAction, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency,
+};
+use loopwright_core::log::{Estimate, LogEntry, Reservation, StateScope, Used};
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, CustomMessage, MessageId, MessageKind, ResultStatus,
     RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
@@ -253,7 +255,7 @@ impl Source<'_> {
             time: self.number(),
             error: self.maybe(|source| source.one_of(&TEXTS).into()),
             model_error: self.maybe(|_| ModelErrorKind::Network),
-            limit: self.maybe(|_| Budget::Turns),
+            limit: self.maybe(|_| Limit::Turns),
             value: self.maybe(|source| source.value().into()),
             handed_back: self.inputs(),
         }
@@ -300,6 +302,17 @@ impl Source<'_> {
         }
     }
 
+    fn child_awaits(&mut self) -> LogEntry {
+        let call = self.call();
+        let action = |source: &mut Self| {
+            let inner = format!("{call}~{}", source.byte() % 4);
+            Arc::new(ExternalAction::new(inner, "tool", source.value(), source.one_of(&TEXTS)))
+        };
+        let actions = (0..self.byte() % 3).map(|_| action(self)).collect();
+        let (time, idle) = (self.number(), self.byte() % 2 == 0);
+        LogEntry::ChildAwaits { call, actions, time, idle }
+    }
+
     fn decided(&mut self) -> LogEntry {
         let decision = match self.byte() % 5 {
             0 => Decision::Approve,
@@ -308,9 +321,13 @@ impl Source<'_> {
             3 => Decision::Provide(Provided::Input(self.value())),
             _ => Decision::Provide(Provided::Result(ToolOutput::text(self.one_of(&TEXTS)))),
         };
+        let call = match self.byte() % 4 {
+            0 => format!("{}~{}", self.call(), self.byte() % 4).into(),
+            _ => self.call(),
+        };
         LogEntry::Decided {
             input: self.new_input(),
-            call: self.call(),
+            call,
             decision: decision.into(),
             by: self.maybe(|source| source.one_of(&TEXTS).into()),
             time: self.number(),
@@ -329,7 +346,7 @@ impl Source<'_> {
     }
 
     fn entry(&mut self) -> LogEntry {
-        match self.byte() % 30 {
+        match self.byte() % 33 {
             0 => LogEntry::Opened {
                 epoch: self.number(),
                 time: self.number(),
@@ -387,6 +404,17 @@ impl Source<'_> {
             28 => LogEntry::NotSent {
                 messages: self.reservations().iter().map(|request| request.message).collect(),
             },
+            29 => LogEntry::ChildStarted {
+                call: self.call(),
+                session: self.one_of(&TEXTS).into(),
+                share: Budget::default().turns(self.byte().into()),
+            },
+            30 => self.child_awaits(),
+            31 => {
+                let mut used = Used::default();
+                (used.usage, used.cost) = (self.reply().usage, self.one_of(&COSTS));
+                LogEntry::ChildEnded { call: self.call(), used }
+            }
             _ if self.byte() % 8 == 0 => LogEntry::Reset,
             _ => LogEntry::AbortRequested { input: self.new_input() },
         }

@@ -154,6 +154,7 @@ impl Jsonl {
                 Err(error) => Err(error),
             };
             match info {
+                Ok(info) if info.sub_agent_of.is_some() => {}
                 Ok(info) => list.push(info),
                 Err(MemoryError::NoSession(_)) => {}
                 Err(error) => tracing::warn!("a session is missing in the list: {error}"),
@@ -202,7 +203,11 @@ impl Jsonl {
         if !branches.is_empty() {
             return Err(MemoryError::HasBranches { session: session.into(), branches });
         }
-        let exists = !matches!(self.read_log(session), Err(MemoryError::NoSession(_)));
+        let (exists, sub_agents) = match self.read_log(session) {
+            Err(MemoryError::NoSession(_)) => (false, Vec::new()),
+            Err(_) => (true, Vec::new()), // a damaged session can be deleted
+            Ok((_, entries)) => (true, entries.into_iter().filter_map(sub_agent).collect()),
+        };
         for file in [self.folder.torn(&path), path] {
             match fs::remove_file(&file) {
                 Err(e) if e.kind() != ErrorKind::NotFound => {
@@ -212,6 +217,12 @@ impl Jsonl {
             }
         }
         self.folder.sync()?;
+        for sub_agent in sub_agents {
+            match self.remove(&sub_agent) {
+                Err(MemoryError::NoSession(_)) => {} // it was never opened
+                removed => removed?,
+            }
+        }
         if exists { Ok(()) } else { Err(MemoryError::NoSession(session.into())) }
     }
 
@@ -280,6 +291,10 @@ impl SessionStore for Jsonl {
         let session = session.to_owned();
         self.change(move |store, _lock| store.remove(&session)).await
     }
+}
+
+fn sub_agent(entry: LogEntry) -> Option<Arc<str>> {
+    entry.sub_agent().cloned()
 }
 
 fn check_name(session: &str) -> Result<(), MemoryError> {

@@ -249,10 +249,11 @@ fn get_nonempty(
     Ok(session)
 }
 
-/// Returns the sessions that have entries, the most recently changed first.
+/// Returns the sessions that have entries and are not those of sub-agents, the most recently
+/// changed first.
 fn list(connection: &Connection, file: &Path) -> Result<Vec<rows::Session>, StoreError> {
     let (mut all, _) = rows::all(connection, file)?;
-    all.retain(|session| session.info.entries > 0);
+    all.retain(|session| session.info.entries > 0 && session.info.sub_agent_of.is_none());
     all.sort_by_key(|session| Reverse(session.info.changed));
     Ok(all)
 }

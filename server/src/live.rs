@@ -114,7 +114,7 @@ impl LiveSessions {
         let mut slot = self.0.lock(&id).await;
         let capacity = self.0.acquire_capacity().await?;
         let settings = serde_json::to_value(settings).unwrap_or_default();
-        let cx = RunContext::new().stored(&**store, id.clone()).await?;
+        let cx = RunContext::new().stored(store, id.clone()).await?;
         slot.put(self.start(id.clone(), &agent, cx.settings(settings), capacity).await?);
         Ok(id)
     }
@@ -215,7 +215,7 @@ impl LiveSessions {
         let capacity = self.0.acquire_capacity().await?;
         let settings = SessionSettings::from_stored(info.settings.as_deref());
         let agent = agents.for_session(&settings).await?;
-        let cx = RunContext::new().stored(&**store, info.id.clone()).await?;
+        let cx = RunContext::new().stored(store, info.id.clone()).await?;
         let mut session = self.start(info.id, &agent, cx, capacity).await?;
         if session.is_running().await {
             // Opening it has started a run, for input that was queued.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::agent::GenericAgent;
+use crate::agent::child::ChildTool;
 use crate::environment::{Environment, SystemEnvironment};
 use crate::error::AgentError;
 use crate::extensions::Extensions;
@@ -16,6 +17,7 @@ use crate::log::input::{QueueMode, Urgency};
 use crate::message::{Message, ToolResult};
 use crate::model::{ChatModel, OutputSchema, ThinkingLevel};
 use crate::pattern::BehaviorPattern;
+use crate::session::child_agent::ChildAgent;
 use crate::session::config::{Config, WhileAwaiting};
 use crate::session::hooks::{
     BeforeEnd, BeforeToolCall, EndCheck, FnAfterToolCall, FnBeforeToolCall, FnConvertToLlm,
@@ -88,6 +90,7 @@ pub struct AgentBuilder {
     temperature: Option<f32>,
     tools: Vec<Arc<dyn Tool>>,
     sources: Vec<(String, Arc<dyn ToolSource>)>,
+    children: BTreeMap<Arc<str>, Arc<dyn ChildAgent>>,
     auto: AutoRules,
     hooks: HookLayers,
     limits: Limits,
@@ -123,6 +126,7 @@ impl AgentBuilder {
             temperature: None,
             tools: Vec::new(),
             sources: Vec::new(),
+            children: BTreeMap::new(),
             auto: AutoRules::default(),
             hooks: HookLayers::default(),
             limits: Limits::default(),
@@ -157,6 +161,7 @@ impl AgentBuilder {
             temperature: self.temperature,
             tools,
             sources: self.sources,
+            children: self.children,
             auto: self.auto,
             hooks: self.hooks,
             limits: self.limits,
@@ -225,6 +230,65 @@ impl AgentBuilder {
         source: impl ToolSource + 'static,
     ) -> Self {
         self.sources.push((prefix.into(), Arc::new(source)));
+        self
+    }
+
+    /// Adds a sub-agent, to which the model gives tasks with a tool of this name. A pattern calls
+    /// it with [`Call::child`](crate::pattern::Call::child).
+    ///
+    /// For each call the sub-agent works in a session of its own, in the store of the session that
+    /// calls it. Sub-agents of one reply work at the same time, after a crash they continue, and
+    /// the actions that they need decided appear in the session at the root, with their
+    /// [path](crate::event::ExternalAction::path). An abort stops them. They share the budgets of
+    /// the root: what is left is divided by the sub-agents that start together, and what one has
+    /// not used is returned when it ends. [`Limits::depth`] limits how deep they are nested.
+    ///
+    /// The result of the call is the last reply of the sub-agent, or its typed value as JSON. It
+    /// needs no approval.
+    ///
+    /// ```
+    /// use loopwright_core::testing::{Script, ScriptedModel};
+    /// use loopwright_core::{GenericAgent, RunContext};
+    /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+    /// # struct Loop;
+    /// # #[async_trait::async_trait]
+    /// # impl BehaviorPattern for Loop {
+    /// #     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+    /// #         step.take_input().await?;
+    /// #         loop {
+    /// #             let reply = step.ask().await?;
+    /// #             if step.call_tools(&reply).await?.awaits_user() {
+    /// #                 return Ok(StepEnd::AwaitingAction);
+    /// #             }
+    /// #             if !reply.has_calls() { return reply.finish() }
+    /// #         }
+    /// #     }
+    /// # }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let librarian = ScriptedModel::new([Script::text("Chapter 7.")]);
+    /// let librarian = GenericAgent::builder(librarian, Loop).build()?;
+    /// let model = ScriptedModel::new([
+    ///     Script::calls([("c1", "librarian", serde_json::json!({ "task": "Where is it?" }))]),
+    ///     Script::text("It is in chapter 7."),
+    /// ]);
+    /// let agent = GenericAgent::builder(model, Loop)
+    ///     .child("librarian", "Finds passages in the book.", librarian)
+    ///     .build()?;
+    /// let (handle, _events) = agent.run(RunContext::new()).await?;
+    /// assert_eq!(handle.prompt("Where is the whale?").await?.text, "It is in chapter 7.");
+    /// # Ok(()) }
+    /// ```
+    pub fn child(
+        mut self,
+        name: impl Into<Arc<str>>,
+        description: impl Into<String>,
+        agent: GenericAgent,
+    ) -> Self {
+        let name = name.into();
+        self.tools.push(Arc::new(ChildTool::new(name.clone(), description.into())));
+        self.children.insert(name, Arc::new(agent));
         self
     }
 

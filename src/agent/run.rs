@@ -7,11 +7,9 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
 
 use crate::error::{InputError, MemoryError, StepError};
 use crate::limits::deadline;
-use crate::log::calls::Phase;
 use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
 use crate::log::input::{InputEvent, QueueKind, Urgency};
@@ -26,9 +24,9 @@ use crate::session::Session;
 use crate::session::batch::{self, BatchOutcome};
 use crate::session::budget;
 use crate::session::close::{self, Ending};
+use crate::session::command::{Caller, Command, Input, Receipt, Sorted};
 use crate::session::compaction;
 use crate::session::config::WhileAwaiting;
-use crate::session::intake::{Caller, Command, Input, Receipt, Sorted};
 use crate::session::panics::panic_text;
 use crate::session::reply::without_fence;
 use crate::session::request::output_schema;
@@ -90,7 +88,7 @@ pub(crate) async fn run(
     caller: Option<Caller>,
 ) -> AfterRun {
     session.interrupted = false;
-    session.cancel = CancellationToken::new();
+    session.cancel = session.tree.cancel.child_token();
     session.run_began = Some(Instant::now());
     if let Some(cause) = cause
         && let Err(error) = begin(session, cause).await
@@ -100,6 +98,8 @@ pub(crate) async fn run(
     }
     let (ending, stop) = drive(session, pattern, channels).await;
     let Some(stop) = stop else { return end(session, channels, ending, caller).await };
+    // Before the abort is acknowledged: sub-agents start nothing from here on.
+    session.cancel.cancel();
     while !session.intake.compactions.is_empty() {
         let aborted = InputError::NotCompacted("the run was aborted".into());
         compaction::answer_next(session, Err(aborted));
@@ -271,7 +271,7 @@ fn may_continue_batch(session: &Session, has_message: bool) -> bool {
     let fold = &session.journal.fold;
     let supersedes = session.config.while_awaiting == WhileAwaiting::Supersede;
     fold.pending().next().is_none()
-        || fold.calls().iter().any(|c| matches!(c.phase, Phase::Decided { .. }))
+        || fold.has_decision()
         || has_message && supersedes && fold.queue.has_steer(Urgency::SkipPending)
 }
 
@@ -311,7 +311,7 @@ async fn pass(
     deadline: Option<Instant>,
     is_first: bool,
 ) -> Result<PassEnd, Box<Input>> {
-    let current = Current::of(session);
+    let (current, session_tree) = (Current::of(session), session.tree.clone());
     let step = AssertUnwindSafe(step(session, pattern, is_first)).catch_unwind();
     let mut step = std::pin::pin!(step);
     let mut time_up = std::pin::pin!(async {
@@ -320,7 +320,13 @@ async fn pass(
             None => std::future::pending().await,
         }
     });
-    let mut lost = current.memory.lost();
+    let orphaned = session_tree.orphaned;
+    let mut lost = std::pin::pin!(async {
+        tokio::select! {
+            () = current.memory.lost() => {}
+            () = orphaned.cancelled() => {}
+        }
+    });
     loop {
         tokio::select! { biased;
             Some(command) = channels.commands.recv() => {

@@ -19,11 +19,10 @@ use crate::message::RunId;
 use crate::pattern::BehaviorPattern;
 use crate::session::Session;
 use crate::session::close::{self, Ending};
+use crate::session::command::{Caller, Command, Input, Receipt, Sorted};
 use crate::session::compaction;
 use crate::session::config::WhileAwaiting;
-use crate::session::intake::{
-    self, Accepted, Caller, Command, CompactionRequest, Input, Receipt, Sorted,
-};
+use crate::session::intake::{self, Accepted, CompactionRequest};
 use crate::session::panics::panic_text;
 
 /// Owns a session for as long as a handle exists.

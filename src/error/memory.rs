@@ -44,6 +44,14 @@ pub enum MemoryError {
         /// The sessions that were forked from it.
         branches: Vec<String>,
     },
+    /// The session belongs to a sub-agent and is opened by the session at its root only.
+    #[error("the session `{session}` belongs to a sub-agent: open `{root}` instead")]
+    SubAgent {
+        /// The session.
+        session: Arc<str>,
+        /// The session at the root, where its actions are decided.
+        root: Arc<str>,
+    },
     /// The stored data is corrupt. The file was left untouched.
     #[error(transparent)]
     Damaged(Failure),

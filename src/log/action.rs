@@ -12,11 +12,21 @@ use crate::message::CallId;
 use crate::tool::ToolOutput;
 use crate::tool::question::Question;
 
+/// Separates the calls in the name of a sub-agent's call. It needs no escape in a URL, and no
+/// provider uses it.
+const SEPARATOR: char = '~';
+
+/// Returns the part of a call's name within the sub-agent that works for the call `outer`.
+pub(crate) fn call_of_child<'a>(call: &'a str, outer: &str) -> Option<&'a str> {
+    call.strip_prefix(outer)?.strip_prefix(SEPARATOR)
+}
+
 /// Describes what the agent needs from outside: the decision on a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ExternalAction {
-    /// The call.
+    /// The call. For an action of a sub-agent it consists of the call that the sub-agent works for,
+    /// `~`, and the call in the sub-agent's session.
     pub call: CallId,
     /// The tool's name.
     pub name: Arc<str>,
@@ -28,6 +38,10 @@ pub struct ExternalAction {
     /// What a suspended tool needs; `None` asks for the approval of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Arc<ActionRequest>>,
+    /// The names of the sub-agents on the way from the agent to the one that needs the decision;
+    /// empty if it is the agent itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<Arc<str>>,
 }
 
 impl ExternalAction {
@@ -44,6 +58,7 @@ impl ExternalAction {
             arguments: arguments.into(),
             digest: digest.into(),
             request: None,
+            path: Vec::new(),
         }
     }
 
@@ -51,6 +66,13 @@ impl ExternalAction {
     pub fn request(mut self, request: impl Into<Option<Arc<ActionRequest>>>) -> Self {
         self.request = request.into();
         self
+    }
+
+    /// Returns the action as the parent of the sub-agent shows it that needs the decision.
+    pub(crate) fn of_child(&self, call: &CallId, agent: &Arc<str>) -> Self {
+        let path = std::iter::once(agent).chain(&self.path).cloned().collect();
+        let call = format!("{call}{SEPARATOR}{}", self.call).into();
+        ExternalAction { call, path, ..self.clone() }
     }
 
     /// Returns the question that the action asks, or `None` if it is not a question.

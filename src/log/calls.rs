@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::log::action::ExternalAction;
+use crate::limits::Budget;
+use crate::log::action::{ExternalAction, call_of_child};
 use crate::log::event::AgentEvent;
-use crate::log::input::{Decision, Provided};
+use crate::log::input::{ActionResult, Decision, Provided};
 use crate::message::{AssistantMessage, CallId, Message, ResultStatus, StopReason, ToolCall};
 use crate::tool::{ApprovalRecord, Resolution};
 
@@ -47,8 +48,29 @@ pub(crate) struct Call {
     pub(crate) resolution: Option<Resolution>,
     /// Who allowed it to run, if a decision did.
     pub(crate) approval: Option<Arc<ApprovalRecord>>,
+    /// The sub-agent that works for it, if one was started.
+    pub(crate) child: Option<Box<ChildCall>>,
     /// Whether its `tool_execution_start` was emitted.
     has_started: bool,
+}
+
+/// Describes the sub-agent that works for a call.
+pub(crate) struct ChildCall {
+    pub(crate) session: Arc<str>,
+    pub(crate) share: Budget,
+    /// Its pending actions, as the parent shows them.
+    pub(crate) actions: Vec<Arc<ExternalAction>>,
+    /// The decisions that its own log may not have, as it gets them.
+    pub(crate) decided: Vec<ActionResult>,
+}
+
+impl ChildCall {
+    /// Returns whether it has an action or a decision with this name, as the parent knows it.
+    pub(crate) fn knows(&self, outer: &str, call: &str) -> bool {
+        let inner = call_of_child(call, outer);
+        self.actions.iter().any(|action| *action.call == *call)
+            || self.decided.iter().any(|decided| inner == Some(&*decided.call))
+    }
 }
 
 /// Names the phase of a call.
@@ -69,12 +91,19 @@ impl From<&ToolCall> for Call {
             result: None,
             resolution: None,
             approval: None,
+            child: None,
             has_started: false,
         }
     }
 }
 
 impl Call {
+    /// Returns whether a decision on it, or for its sub-agent, has not been carried out.
+    pub(crate) fn is_decided(&self) -> bool {
+        let for_child = self.child.as_ref().is_some_and(|child| !child.decided.is_empty());
+        for_child || matches!(self.phase, Phase::Decided { .. })
+    }
+
     /// Emits `tool_execution_start`, once.
     pub(crate) fn emit_start(&mut self, arguments: Arc<Value>, emit: &mut dyn FnMut(AgentEvent)) {
         if !std::mem::replace(&mut self.has_started, true) {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::log::calls::Phase;
+use crate::log::action::call_of_child;
 use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
 use crate::message::Message;
@@ -39,8 +39,21 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
             LogEntry::CallAwaiting { call, .. } | LogEntry::CallStarted { call, .. } => {
                 fold.call(call).is_some_and(|call| call.result.is_none())
             }
-            LogEntry::Decided { call, .. } => {
-                fold.call(call).is_some_and(|call| matches!(call.phase, Phase::Awaiting(_)))
+            LogEntry::Decided { call, .. } => fold.pending().any(|action| action.call == *call),
+            LogEntry::ChildStarted { call, .. } => {
+                fold.call(call).is_some_and(|call| call.result.is_none() && call.child.is_none())
+            }
+            LogEntry::ChildAwaits { call, actions, idle, .. } => {
+                let child = fold.call(call).and_then(|found| found.child.as_ref());
+                child.is_some_and(|child| {
+                    actions.iter().all(|action| {
+                        call_of_child(&action.call, call).is_some()
+                            && (*idle || !child.knows(call, &action.call))
+                    })
+                })
+            }
+            LogEntry::ChildEnded { call, .. } => {
+                fold.call(call).is_some_and(|found| found.child.is_some())
             }
             LogEntry::CallFinished { result } => result
                 .as_tool_result()

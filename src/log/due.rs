@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::log::action::call_of_child;
 use crate::log::entry::LogEntry;
 use crate::log::input::{QueueKind, Urgency};
 use crate::log::outcome::RunCause;
@@ -86,8 +87,11 @@ impl Agenda {
     }
 
     /// Updates the agenda for an entry at this position, counted from one. `has_pending` says
-    /// whether an action is pending after the entry.
-    pub(crate) fn apply(&mut self, entry: &LogEntry, at: u64, has_pending: bool) {
+    /// whether an action is pending after the entry, and `asks` whether one became pending.
+    pub(crate) fn apply(&mut self, entry: &LogEntry, at: u64, has_pending: bool, asks: bool) {
+        if asks {
+            self.asked_at = at;
+        }
         match entry {
             LogEntry::Queued { input, kind, urgency, .. } => {
                 let is_open = has_pending || !self.decided.is_empty();
@@ -127,14 +131,19 @@ impl Agenda {
                 }
             }
             LogEntry::CallAwaiting { call, .. } => {
-                self.asked_at = at;
                 self.decided.retain(|decided| decided != call);
+            }
+            LogEntry::ChildAwaits { call, idle: true, .. } | LogEntry::ChildEnded { call, .. } => {
+                self.decided.retain(|decided| call_of_child(decided, call).is_none());
             }
             LogEntry::Decided { call, .. } => self.decided.push(call.clone()),
             LogEntry::CallStarted { call, .. } => self.decided.retain(|decided| decided != call),
             LogEntry::CallFinished { result } => {
-                let result = result.as_tool_result();
-                self.decided.retain(|decided| result.is_none_or(|result| result.call != *decided));
+                let Some(result) = result.as_tool_result() else { return };
+                let is_other = |decided: &CallId| {
+                    *decided != result.call && call_of_child(decided, &result.call).is_none()
+                };
+                self.decided.retain(is_other);
             }
             LogEntry::Reset => *self = Self::default(),
             _ => {}

@@ -10,12 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{ActionRequest, ModelErrorKind};
-use crate::limits::Limit;
+use crate::limits::{Budget, Limit};
+use crate::log::action::ExternalAction;
 use crate::log::compaction::CompactionCause;
 use crate::log::event::Parent;
 use crate::log::input::{Decision, QueueKind, Urgency};
 use crate::log::outcome::{RunCause, RunStatus};
-use crate::log::turn::{Estimate, Reservation};
+use crate::log::turn::{Estimate, Reservation, Used};
 use crate::message::{CallId, InputId, Message, MessageId, RunId, Usage};
 use crate::model::OutputSchema;
 
@@ -261,6 +262,36 @@ pub enum LogEntry {
         /// The arguments, after coercion, hooks and edits.
         arguments: Arc<Value>,
     },
+    /// A sub-agent is about to be started for a call. Written together with `CallStarted`, before
+    /// the sub-agent's session is opened.
+    ChildStarted {
+        /// The call.
+        call: CallId,
+        /// The session of the sub-agent.
+        session: Arc<str>,
+        /// What it may use of the budgets of its parent, which are charged with it until the end.
+        #[serde(default)]
+        share: Budget,
+    },
+    /// A sub-agent needs decisions.
+    ChildAwaits {
+        /// The call that it works for.
+        call: CallId,
+        /// The actions that became pending; all its pending ones if it is idle.
+        actions: Vec<Arc<ExternalAction>>,
+        /// The time in milliseconds since 1970.
+        time: u64,
+        /// Whether it only waits. Then its own log has every decision that came before this entry.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        idle: bool,
+    },
+    /// A sub-agent has ended, as its own log says. Written together with the result of its call.
+    ChildEnded {
+        /// The call that it worked for.
+        call: CallId,
+        /// What it has used, its own sub-agents included.
+        used: Used,
+    },
     /// A call finished. Results are written as they arrive; the conversation has them in source
     /// order.
     CallFinished {
@@ -315,6 +346,14 @@ impl LogEntry {
         )
     }
 
+    /// Returns the session of the sub-agent that the entry starts, or `None`.
+    pub fn sub_agent(&self) -> Option<&Arc<str>> {
+        match self {
+            LogEntry::ChildStarted { session, .. } => Some(session),
+            _ => None,
+        }
+    }
+
     /// Returns the message that the entry adds, or `None`. Detached replies and summaries do not
     /// count.
     pub fn message(&self) -> Option<&Arc<Message>> {
@@ -341,6 +380,7 @@ impl LogEntry {
                 | AbortRequested { .. }
                 | Handled { .. }
                 | CallStarted { .. }
+                | ChildStarted { .. }
                 | RunEnded { .. }
                 | Reset
         )

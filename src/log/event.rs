@@ -59,12 +59,16 @@ pub struct Parent {
     pub session_id: Arc<str>,
     /// The call in that session.
     pub call: CallId,
+    /// The session at the root, by which alone the session is opened; `None` if the host has set
+    /// the parent itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<Arc<str>>,
 }
 
 impl Parent {
     /// Names a call of a session.
     pub fn new(session_id: impl Into<Arc<str>>, call: impl Into<CallId>) -> Self {
-        Parent { session_id: session_id.into(), call: call.into() }
+        Parent { session_id: session_id.into(), call: call.into(), root: None }
     }
 }
 
@@ -275,6 +279,7 @@ mod tests {
             arguments: Arc::default(),
             digest: "d".into(),
             request: None,
+            path: Vec::new(),
         };
         let outcome = RunOutcome {
             end: RunStatus::Done,
@@ -354,7 +359,7 @@ mod tests {
         let delta = Update::ToolCall { block: 1, delta: "{".into() };
         let delta = AgentEvent::MessageUpdate { message_id: MessageId(2), update: delta };
         for event in all().into_iter().chain([delta]) {
-            let parent = Parent { session_id: "p".into(), call: CallId::from("c0") };
+            let parent = Parent::new("p", "c0");
             let (parent, session_id) = (Some(Arc::new(parent)), "s".into());
             let sent = Envelope { seq: 1, session_id, run_id: RunId(1), parent, time: 7, event };
             let read: Envelope =

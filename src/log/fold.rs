@@ -3,6 +3,8 @@
 //! Only [`Fold::apply`] turns an entry into state and numbered events. The live session, a restart
 //! and a reader that reconnects all use it, so they cannot disagree.
 
+mod charges;
+mod children;
 mod compacted;
 mod state;
 
@@ -12,14 +14,14 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::log::action::ExternalAction;
-use crate::log::calls::{Batch, Call, MadeCalls, Phase};
+use crate::log::calls::{Batch, Call, ChildCall, MadeCalls, Phase};
 use crate::log::entry::{LogEntry, StateScope};
 use crate::log::event::{AgentEvent, QueuedText};
 use crate::log::input::QueueKind;
 use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
 use crate::log::queue::QueuedMessage;
 use crate::log::turn::Turn;
-use crate::message::{InputId, Message, MessageId, MessageKind, RunId, Usage};
+use crate::message::{InputId, Message, MessageKind, RunId};
 use crate::tool::{ApprovalRecord, Resolution};
 
 use state::AfterBatch;
@@ -143,13 +145,33 @@ impl Fold {
                     arguments,
                     digest: digest.clone(),
                     request: request.clone(),
+                    path: Vec::new(),
                 };
                 let action = Arc::new(action);
                 found.phase = Phase::Awaiting(action.clone());
                 emit(AgentEvent::ExternalAction(action));
             }
+            LogEntry::ChildStarted { call, session, share } => {
+                let Some(found) = self.call_mut(call) else { return };
+                found.child.get_or_insert_with(|| {
+                    let session = session.clone();
+                    Box::new(ChildCall { session, share: *share, actions: vec![], decided: vec![] })
+                });
+            }
+            LogEntry::ChildAwaits { call, actions, idle, .. } => {
+                self.open_turn(emit);
+                self.child_awaits(call, actions, *idle, emit)
+            }
+            LogEntry::ChildEnded { call, used } => {
+                self.call_mut(call).and_then(|found| found.child.take());
+                self.spent.add(used);
+                self.total.add(used);
+            }
             LogEntry::Decided { input, call, decision, by, time } => {
                 self.inputs.insert(input.clone());
+                if self.decide_for_child(entry, emit) {
+                    return;
+                }
                 let Some(found) = self.call_mut(call) else {
                     return;
                 };
@@ -185,7 +207,8 @@ impl Fold {
     }
 
     fn start_run(&mut self, run: RunId, cause: &RunCause, emit: &mut dyn FnMut(AgentEvent)) {
-        (self.run, self.runs, self.abort_requested) = (Some(run), run.0, false);
+        let is_abort = matches!(cause, RunCause::Abort);
+        (self.run, self.runs, self.abort_requested) = (Some(run), run.0, is_abort);
         self.run_at = self.len;
         self.terminated = None;
         (self.cause, self.last_error) = (Some(cause.clone()), None);
@@ -438,38 +461,6 @@ impl Fold {
         if is_for_model && message.is_for_model() {
             self.size.add(message);
             Arc::make_mut(&mut self.context).push(message.clone());
-        }
-    }
-
-    /// Counts the usage and cost of a reply.
-    fn spend_for(&mut self, message: &Message, cost: Option<f64>) {
-        let usage = message.as_assistant().map(|reply| reply.usage).unwrap_or_default();
-        self.spend(usage, cost);
-    }
-
-    fn spend(&mut self, usage: Usage, cost: Option<f64>) {
-        self.spent.spend(usage, cost);
-        self.total.spend(usage, cost);
-    }
-
-    /// Counts a request that is about to be sent.
-    fn count_request(&mut self) {
-        for account in [&mut self.spent, &mut self.total] {
-            account.requests = account.requests.saturating_add(1);
-        }
-    }
-
-    /// Notes that a request has ended without a reply. Returns false if it was not in progress.
-    fn end_request(&mut self, message: MessageId) -> bool {
-        self.requested.take_if(|requested| *requested == message);
-        self.reserved.release(message)
-    }
-
-    /// Charges the requests whose end will never be in the log with their estimates.
-    fn lose_reserved(&mut self) {
-        for (_, estimate) in std::mem::take(&mut self.reserved).all() {
-            self.spent.lose(estimate);
-            self.total.lose(estimate);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::error::MemoryError;
 use crate::log::entry::LogEntry;
 use crate::log::memory::{InMemory, Memory};
 use crate::log::session_info::SessionInfo;
-use crate::log::store::SessionStore;
+use crate::log::store::{SessionStore, sub_agents};
 
 /// Stores sessions in RAM. Clones share the sessions.
 #[derive(Clone, Default)]
@@ -91,7 +91,8 @@ impl SessionStore for InMemoryStore {
         let sessions = self.sessions_by_name();
         let all =
             sessions.iter().map(|(id, stored)| SessionInfo::of(id.as_str(), &stored.log.entries()));
-        let mut all: Vec<_> = all.filter(|info| info.entries > 0).collect();
+        let is_listed = |info: &SessionInfo| info.entries > 0 && info.sub_agent_of.is_none();
+        let mut all: Vec<_> = all.filter(is_listed).collect();
         all.sort_by_key(|info| std::cmp::Reverse(info.changed));
         Ok(all)
     }
@@ -101,12 +102,15 @@ impl SessionStore for InMemoryStore {
     }
 
     async fn delete(&self, session: &str) -> Result<(), MemoryError> {
-        self.log(session)?;
+        let sub_agents = sub_agents(self, session).await?;
         let mut sessions = self.sessions_by_name();
         if sessions.get(session).is_some_and(|stored| stored.owned) {
             return Err(MemoryError::InUse(session.into()));
         }
         sessions.remove(session);
+        for session in sub_agents {
+            sessions.remove(&*session);
+        }
         Ok(())
     }
 }

@@ -6,9 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::log::action::ExternalAction;
+use crate::log::action::{ExternalAction, call_of_child};
 use crate::log::due::{Agenda, Due};
 use crate::log::entry::LogEntry;
+use crate::log::event::Parent;
 use crate::log::turn::add_cost;
 use crate::message::{RunId, Usage};
 
@@ -32,6 +33,9 @@ pub struct SessionInfo {
     /// The session that it was forked from, and the number of entries that it shares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<(Arc<str>, u64)>,
+    /// The call that the session works for, if an agent has opened it for a sub-agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sub_agent_of: Option<Arc<Parent>>,
     /// The run in progress, or the run that a crash interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
@@ -71,6 +75,7 @@ impl SessionInfo {
             changed: 0,
             title: String::new(),
             parent: None,
+            sub_agent_of: None,
             run: None,
             due: None,
             usage: Usage::default(),
@@ -92,8 +97,12 @@ impl SessionInfo {
     /// length of the log.
     pub fn apply(&mut self, entry: &LogEntry) {
         self.entries += 1;
+        let mut asks = matches!(entry, LogEntry::CallAwaiting { .. });
         match entry {
-            LogEntry::Opened { time, .. } => self.changed = self.changed.max(*time),
+            LogEntry::Opened { time, parent, .. } => {
+                self.changed = self.changed.max(*time);
+                self.sub_agent_of = parent.clone().filter(|parent| parent.root.is_some());
+            }
             LogEntry::RunStarted { run, time, .. } => {
                 (self.run, self.changed) = (Some(*run), *time);
                 if self.started == 0 {
@@ -122,6 +131,32 @@ impl SessionInfo {
                 self.usage += *usage;
                 add_cost(&mut self.cost, *cost);
             }
+            LogEntry::ChildAwaits { call, actions, time, idle } => {
+                self.changed = *time;
+                if *idle {
+                    let is_pending = |known: &PendingAction| {
+                        call_of_child(&known.action.call, call).is_none()
+                            || actions.iter().any(|action| action.call == known.action.call)
+                    };
+                    self.pending.retain(is_pending);
+                }
+                for action in actions {
+                    let is_known = |known: &PendingAction| known.action.call == action.call;
+                    if !self.pending.iter().any(is_known) {
+                        asks = true;
+                        let action = (**action).clone();
+                        let session = self.id.clone();
+                        self.pending.push(PendingAction { session, since: *time, action });
+                    }
+                }
+            }
+            LogEntry::ChildEnded { call, used } => {
+                let is_other =
+                    |known: &PendingAction| call_of_child(&known.action.call, call).is_none();
+                self.pending.retain(is_other);
+                self.usage += used.usage;
+                add_cost(&mut self.cost, Some(used.cost));
+            }
             LogEntry::Settings { settings } => {
                 self.settings = (!settings.is_null()).then(|| settings.clone());
             }
@@ -134,6 +169,7 @@ impl SessionInfo {
                     arguments,
                     digest: digest.clone(),
                     request: request.clone(),
+                    path: Vec::new(),
                 };
                 self.pending.retain(|pending| pending.action.call != action.call);
                 self.pending.push(PendingAction { session: self.id.clone(), since: *time, action });
@@ -147,14 +183,18 @@ impl SessionInfo {
             }
             LogEntry::CallFinished { result } => {
                 if let Some(result) = result.as_tool_result() {
-                    self.pending.retain(|pending| pending.action.call != result.call);
+                    let is_other = |pending: &PendingAction| {
+                        pending.action.call != result.call
+                            && call_of_child(&pending.action.call, &result.call).is_none()
+                    };
+                    self.pending.retain(is_other);
                 }
             }
             LogEntry::Reset => self.pending.clear(),
             _ => {}
         }
         let has_pending = !self.pending.is_empty();
-        self.agenda.apply(entry, self.entries, has_pending);
+        self.agenda.apply(entry, self.entries, has_pending, asks);
         self.due = match self.run {
             Some(_) => Some(Due::Interrupted),
             None => self.agenda.due(has_pending),

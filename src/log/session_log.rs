@@ -17,6 +17,7 @@ use crate::log::fold::Fold;
 use crate::log::follower::Follower;
 use crate::log::input::QueueKind;
 use crate::log::outcome::RunStatus;
+use crate::log::turn::Used;
 use crate::message::{History, InputId, Message, RunId};
 use crate::model::Update;
 
@@ -160,6 +161,11 @@ impl SessionLog {
     /// [left](crate::agent::Budget::left).
     pub fn spent(&self) -> Spent {
         self.fold.total.spent(&self.fold.reserved)
+    }
+
+    /// Returns what it has used, as its parent is charged with it.
+    pub(crate) fn used(&self) -> Used {
+        self.fold.total.used(&self.fold.reserved)
     }
 
     /// Returns the values that the pattern stored, by scope and key.

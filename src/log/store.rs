@@ -83,10 +83,11 @@ pub trait SessionStore: Send + Sync {
     /// [`MemoryError::NoSession`] if there is no session with an entry.
     async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError>;
 
-    /// Describes each session that has an entry; the one that changed last is first.
+    /// Describes each session that has an entry, except those of sub-agents
+    /// ([`SessionInfo::sub_agent_of`]); the one that changed last is first.
     async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError>;
 
-    /// Deletes a session.
+    /// Deletes a session, and those of its sub-agents ([`sub_agents`]).
     ///
     /// # Errors
     ///
@@ -94,10 +95,9 @@ pub trait SessionStore: Send + Sync {
     /// the start of its log.
     async fn delete(&self, session: &str) -> Result<(), MemoryError>;
 
-    /// Describes one session. The default finds it in [`SessionStore::sessions`].
+    /// Describes one session, also that of a sub-agent. The default reads its log.
     async fn session(&self, session: &str) -> Result<SessionInfo, MemoryError> {
-        let mut all = self.sessions().await?.into_iter();
-        all.find(|info| *info.id == *session).ok_or_else(|| MemoryError::NoSession(session.into()))
+        Ok(SessionInfo::of(session, &self.read(session, 0).await?))
     }
 
     /// Returns whether a session is open: whether opening it now would fail with
@@ -164,6 +164,73 @@ pub trait SessionStore: Send + Sync {
             hits.extend(here.take(limit - hits.len()));
         }
         Ok(hits)
+    }
+}
+
+/// Returns the sessions of the sub-agents of a session, and of theirs. Those that were deleted, or
+/// have not been opened, are left out.
+///
+/// # Errors
+///
+/// Fails as [`SessionStore::read`] does for `session`.
+pub async fn sub_agents(
+    store: &(impl SessionStore + ?Sized),
+    session: &str,
+) -> Result<Vec<Arc<str>>, MemoryError> {
+    let mut found: Vec<Arc<str>> = Vec::new();
+    let mut next = 0;
+    let mut entries = store.read(session, 0).await?;
+    loop {
+        found.extend(entries.iter().filter_map(LogEntry::sub_agent).cloned());
+        entries = loop {
+            let Some(session) = found.get(next) else { return Ok(found) };
+            match store.read(session, 0).await {
+                Err(MemoryError::NoSession(_)) => drop(found.remove(next)),
+                read => {
+                    next += 1;
+                    break read?;
+                }
+            }
+        };
+    }
+}
+
+#[async_trait]
+impl<S: SessionStore + ?Sized> SessionStore for Arc<S> {
+    async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
+        (**self).open(session).await
+    }
+
+    async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
+        (**self).read(session, from).await
+    }
+
+    async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
+        (**self).sessions().await
+    }
+
+    async fn delete(&self, session: &str) -> Result<(), MemoryError> {
+        (**self).delete(session).await
+    }
+
+    async fn session(&self, session: &str) -> Result<SessionInfo, MemoryError> {
+        (**self).session(session).await
+    }
+
+    async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {
+        (**self).in_use(session).await
+    }
+
+    async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
+        (**self).fork(session, at, to).await
+    }
+
+    async fn pending(&self, filter: &PendingFilter) -> Result<Vec<PendingAction>, MemoryError> {
+        (**self).pending(filter).await
+    }
+
+    async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {
+        (**self).search(query, limit).await
     }
 }
 

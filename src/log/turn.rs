@@ -69,6 +69,27 @@ impl Reservation {
     }
 }
 
+/// Says what a sub-agent has used.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Used {
+    /// The number of turns.
+    pub turns: u32,
+    /// The usage that providers reported.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub usage: Usage,
+    /// Its cost in US dollars, as far as prices are known.
+    #[serde(default)]
+    pub cost: f64,
+    /// The estimates of requests whose end was lost in a crash.
+    #[serde(default, skip_serializing_if = "Estimate::is_zero")]
+    pub lost: Estimate,
+}
+
+fn is_zero(usage: &Usage) -> bool {
+    *usage == Usage::default()
+}
+
 /// Counts the usage since the last request of the user, or that of the whole session.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Account {
@@ -100,6 +121,22 @@ impl Account {
     pub(super) fn spend(&mut self, usage: Usage, cost: Option<f64>) {
         self.usage += usage;
         add_cost(&mut self.cost, cost);
+    }
+
+    /// Returns all of it except the time. Requests in progress count as lost.
+    pub(crate) fn used(&self, reserved: &Reserved) -> Used {
+        let Account { usage, cost, requests, mut lost, .. } = *self;
+        reserved.all().for_each(|(_, estimate)| lost.add(estimate));
+        Used { turns: requests, usage, cost, lost }
+    }
+
+    /// Adds what a sub-agent has used.
+    pub(super) fn add(&mut self, used: &Used) {
+        self.requests = self.requests.saturating_add(used.turns);
+        self.spend(used.usage, Some(used.cost));
+        if !used.lost.is_zero() {
+            self.lose(used.lost);
+        }
     }
 
     pub(super) fn lose(&mut self, estimate: Estimate) {

@@ -138,7 +138,8 @@ impl StepContext<'_> {
     pub async fn take_input(&mut self) -> Result<(), StepError> {
         self.session.receive_all().await?;
         if self.session.supersedes() {
-            batch::finish_unstarted(self.session, ResultStatus::Denied, SUPERSEDED).await?;
+            batch::supersede(self.session, ResultStatus::Denied, SUPERSEDED).await?;
+            batch::wait_for_running(self.session).await?;
         }
         let fold = &self.session.journal.fold;
         match &fold.undelivered {

@@ -17,12 +17,14 @@ use crate::session::hooks::ToolCallInfo;
 use crate::session::intake::Accepted;
 use crate::session::layers::CallRefused;
 use crate::session::running_tool::yield_once;
+use crate::session::sub_agents::{self, Shares};
 use crate::tool::toolbox::digest;
 use crate::tool::{Effect, ToolOutput, ToolSpec};
 
 const CUT_OFF: &str = "The reply was cut off at the output limit, so none of its calls ran. \
     Make the call again in smaller parts.";
 const STEERED: &str = "Skipped: the user steered before it started.";
+const NOTHING_LEFT: &str = "The sub-agent was not started: nothing is left of the budget (limit).";
 const OUTCOME_UNKNOWN: &str = "The outcome is unknown: it may have run before the process was \
     interrupted. Check before you call it again.";
 
@@ -83,12 +85,12 @@ pub(crate) async fn run(
     while session.journal.fold.batch.is_some() {
         prepare(session).await?;
         if steer_skips(session) {
-            finish_unstarted(session, ResultStatus::Skipped, STEERED).await?;
+            supersede(session, ResultStatus::Skipped, STEERED).await?;
         }
         if start_ready(session, only).await? {
             yield_once().await; // a fast tool ends before a timer is set for it
         }
-        if session.executor.running_calls() == 0 {
+        if running(session) == 0 {
             break;
         }
         next_event(session).await?;
@@ -130,13 +132,31 @@ pub(crate) async fn announce(session: &mut Session, before: &[CallId]) -> Result
     Ok(session.wait_for(hooks.on_actions(session.hook_context(), actions)).await?)
 }
 
-/// Handles a command, or the next event of a running tool.
+/// Returns how many tools run and how many sub-agents work.
+fn running(session: &Session) -> usize {
+    session.executor.running_calls() + session.children.working()
+}
+
+/// Asks running tools and sub-agents to stop: all, or the interruptible ones.
+pub(crate) fn cancel(session: &mut Session, all: bool, why: &str) {
+    let Session { executor, children, journal, .. } = session;
+    executor.cancel(all, why);
+    let tools = &executor.tools;
+    let is_interruptible = |call: &CallId| {
+        let name = journal.fold.call(call).map(|c| &c.call.name);
+        name.and_then(|name| tools.spec(name)).is_none_or(|spec| spec.interruptible)
+    };
+    let why = format!("Aborted, since {why}.");
+    children.cancel(|call| all || is_interruptible(call), ResultStatus::Aborted, &why);
+}
+
+/// Handles a command, or the next event of a running tool or of a sub-agent.
 async fn next_event(session: &mut Session) -> Result<(), StepError> {
-    let Session { intake, executor, .. } = session;
+    let Session { intake, executor, children, .. } = session;
     tokio::select! { biased;
         Some(command) = intake.commands.recv() => {
             if session.receive(command).await? == Accepted::Steer(Urgency::Interrupt) {
-                session.executor.cancel(false, "the user interrupted");
+                cancel(session, false, "the user interrupted");
             }
             Ok(())
         }
@@ -147,23 +167,56 @@ async fn next_event(session: &mut Session) -> Result<(), StepError> {
             journal.flush().await?;
             handled
         }
+        (call, report) = children.next() => {
+            sub_agents::handle(session, call, report);
+            Ok(session.journal.flush().await?)
+        }
     }
 }
 
-/// Waits until no tool runs. Commands are not handled.
+/// Waits until no tool runs and no sub-agent works. Commands are not handled.
 pub(crate) async fn wait_for_running(session: &mut Session) -> Result<(), MemoryError> {
-    let Session { executor, journal, config, .. } = session;
-    while executor.running_calls() > 0 {
-        let event = executor.next_event().await;
-        let time = config.environment.now();
-        // A hook that panicked is named in the result of its call, and the others continue.
-        let _ = executor.handle(event, journal, &config.limits, time);
-        journal.flush().await?;
+    while running(session) > 0 {
+        let Session { executor, children, journal, config, .. } = session;
+        tokio::select! { biased;
+            event = executor.next_event() => {
+                let time = config.environment.now();
+                // A hook that panicked is named in the result of its call, and the others continue.
+                let _ = executor.handle(event, journal, &config.limits, time);
+            }
+            (call, report) = children.next() => sub_agents::handle(session, call, report),
+        }
+        session.journal.flush().await?;
     }
     Ok(())
 }
 
-/// Writes this result for every call that has not started.
+/// Gives all calls this result that a message of the user replaces: those that have not started or
+/// wait for a decision. A decision that was made is carried out.
+pub(crate) async fn supersede(
+    session: &mut Session,
+    status: ResultStatus,
+    why: &str,
+) -> Result<(), MemoryError> {
+    finish_unstarted(session, status, why).await?;
+    let has_question = |call: &CallId, session: &Session| {
+        let child = session.journal.fold.call(call).and_then(|c| c.child.as_ref());
+        child.is_some_and(|child| !child.actions.is_empty())
+    };
+    let fold = &session.journal.fold;
+    let waiting: Vec<CallId> = fold.children().map(|(c, _)| c.call.id.clone()).collect();
+    let waiting: Vec<CallId> =
+        waiting.into_iter().filter(|call| has_question(call, session)).collect();
+    sub_agents::stop_waiting(
+        session,
+        |call, is_decided| !is_decided && waiting.contains(call),
+        status,
+        why,
+    );
+    Ok(())
+}
+
+/// Writes this result for every call that has not started. Calls with a sub-agent are left out.
 pub(crate) async fn finish_unstarted(
     session: &mut Session,
     status: ResultStatus,
@@ -215,6 +268,10 @@ async fn prepare(session: &mut Session) -> Result<(), StepError> {
                 }
                 carry_out(session, &id, &name, &action.arguments, &decision, by.as_deref()).await?
             }
+            Phase::Started { .. } if call.child.is_some() => {
+                sub_agents::resume(session, &id);
+                continue;
+            }
             Phase::Started { arguments } => recover(session, &name, arguments),
             Phase::Awaiting(_) | Phase::Finished => continue,
         };
@@ -246,6 +303,12 @@ async fn prepare_new(
         Ok(valid) => valid,
         Err(why) => return Ok(Err(Refusal::error(why))),
     };
+    if session.config.children.contains_key(name)
+        && session.tree.depth.unwrap_or(session.config.limits.depth) == 0
+    {
+        let why = "No more sub-agents can be started here: they are nested too deep.";
+        return Ok(Err(Refusal::error(why)));
+    }
     Ok(pass_hooks(session, id, &spec, arguments).await?.map(|arguments| {
         let auto = session.config.auto.can_auto_call(&spec, &arguments, &session.extensions);
         Ready { arguments, auto }
@@ -338,26 +401,48 @@ fn recover(session: &Session, name: &str, arguments: Arc<Value>) -> Result<Ready
 /// Starts what may start: up to the limit, or one call at a time if a tool of the batch is
 /// sequential. Returns whether any started.
 async fn start_ready(session: &mut Session, only: Option<&CallId>) -> Result<bool, StepError> {
-    let Session { executor, journal, config, .. } = session;
+    let Session { executor, journal, config, children, .. } = session;
     let is_sequential =
         |c: &Call| executor.tools.spec(&c.call.name).is_some_and(|spec| spec.sequential);
     let calls = journal.fold.calls();
     let max = if calls.iter().any(is_sequential) { 1 } else { config.limits.parallel_calls };
-    let free = max.saturating_sub(executor.running_calls());
+    let running = executor.running_calls() + children.working();
+    let free = max.saturating_sub(running);
     let is_wanted = |c: &&Call| only.is_none_or(|id| c.call.id == *id);
     let is_startable = |c: &&Call| executor.ready.get(&c.call.id).is_some_and(|ready| ready.auto);
     let startable = calls.iter().filter(is_wanted).filter(is_startable).take(free);
     let starting: Vec<(CallId, Arc<str>)> =
         startable.map(|c| (c.call.id.clone(), c.call.name.clone())).collect();
+    if starting.is_empty() {
+        return Ok(false);
+    }
+    session.stop_if_cancelled().await;
+    let mut shares = Shares::of(session);
     let mut started = Vec::new();
     for (call, name) in starting {
-        let Some(Ready { arguments, .. }) = executor.ready.remove(&call) else { continue };
-        journal.stage(LogEntry::CallStarted { call: call.clone(), arguments: arguments.clone() });
+        let Some(Ready { arguments, .. }) = session.executor.ready.remove(&call) else { continue };
+        if session.config.children.contains_key(&name) {
+            let Some(share) = shares.take() else {
+                let Session { journal, config, .. } = session;
+                let output = ToolOutput::text(NOTHING_LEFT);
+                finish(journal, &config.limits, &call, ResultStatus::Error, output);
+                continue;
+            };
+            let entry = sub_agents::start_entry(session, &call, share);
+            session.journal.stage(entry);
+        }
+        let start = LogEntry::CallStarted { call: call.clone(), arguments: arguments.clone() };
+        session.journal.stage(start);
         started.push((call, name, arguments));
     }
-    journal.flush().await?; // the start is in the log before anything runs
+    session.journal.flush().await?; // the start is in the log before anything runs
+    session.stop_if_cancelled().await;
     let any = !started.is_empty();
     for (call, name, arguments) in started {
+        if session.config.children.contains_key(&name) {
+            sub_agents::resume(session, &call);
+            continue;
+        }
         let Some(spec) = session.executor.tools.spec(&name).cloned() else { continue };
         let info = call_info(session, &call, &spec, arguments);
         let Session { executor, journal, config, .. } = session;

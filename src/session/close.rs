@@ -14,6 +14,7 @@ use crate::log::turn::Account;
 use crate::message::{MessageId, ResultStatus, StopReason, Usage};
 use crate::session::Session;
 use crate::session::batch;
+use crate::session::sub_agents;
 
 /// How a run ends, before it is written.
 #[derive(Debug, Clone)]
@@ -154,9 +155,11 @@ async fn close_batch(session: &mut Session, status: RunStatus) -> Result<(), Mem
     } else {
         (ResultStatus::Skipped, "the run ended", "Skipped: the run ended before it started.")
     };
-    session.executor.cancel(true, cause);
+    batch::cancel(session, true, cause);
     batch::wait_for_running(session).await?;
-    batch::finish_unstarted(session, result, why).await
+    batch::finish_unstarted(session, result, why).await?;
+    sub_agents::stop_waiting(session, |_, _| true, result, why);
+    batch::wait_for_running(session).await
 }
 
 /// Delivers a request that its run did not get to: left in the queue it would start the run again

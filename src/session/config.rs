@@ -9,6 +9,7 @@ use crate::limits::{Budget, Limits};
 use crate::log::compaction::CompactionPolicy;
 use crate::log::input::{QueueMode, Urgency};
 use crate::model::{ChatModel, OutputSchema, ThinkingLevel};
+use crate::session::child_agent::ChildAgent;
 use crate::session::layers::HookLayers;
 use crate::tool::ToolSource;
 use crate::tool::toolbox::{AutoRules, Toolbox};
@@ -25,6 +26,8 @@ pub(crate) struct Config {
     pub(crate) tools: Toolbox,
     /// The sources, each with the prefix of its tools' names.
     pub(crate) sources: Vec<(String, Arc<dyn ToolSource>)>,
+    /// The sub-agents, by the names of their tools.
+    pub(crate) children: BTreeMap<Arc<str>, Arc<dyn ChildAgent>>,
     pub(crate) auto: AutoRules,
     pub(crate) hooks: HookLayers,
     pub(crate) limits: Limits,

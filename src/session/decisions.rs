@@ -1,7 +1,9 @@
 //! The decisions on pending actions: which are accepted.
 
+use std::sync::Arc;
+
 use crate::error::InputError;
-use crate::log::calls::Phase;
+use crate::log::action::ExternalAction;
 use crate::log::input::{ActionResult, Decision, Provided};
 use crate::session::config::{Config, WhileAwaiting};
 use crate::session::journal::Journal;
@@ -15,8 +17,8 @@ pub(crate) fn check(
     tools: &Toolbox,
     result: &ActionResult,
 ) -> Result<Decision, InputError> {
-    let call = journal.fold.call(&result.call);
-    let Some(Phase::Awaiting(action)) = call.map(|c| &c.phase) else {
+    let action = journal.fold.pending().find(|action| action.call == result.call);
+    let Some(action) = action.filter(|_| !journal.fold.abort_requested) else {
         return Err(InputError::NotPending(result.call.clone()));
     };
     // The message that replaces the decision came first.
@@ -26,14 +28,33 @@ pub(crate) fn check(
     if action.digest != result.digest {
         return Err(InputError::DigestDiffers(result.call.clone()));
     }
-    let refuse = |why: &str| Err(InputError::BadDecision(why.into()));
+    check_for(config, tools, &action.path, action, &result.decision)
+}
+
+/// Checks the decision on an action of the agent with this configuration, or of one of its
+/// sub-agents on this path.
+pub(crate) fn check_for(
+    config: &Config,
+    tools: &Toolbox,
+    path: &[Arc<str>],
+    action: &ExternalAction,
+    decision: &Decision,
+) -> Result<Decision, InputError> {
     if let Some(question) = action.question() {
-        return check_answer(&question, &result.decision);
+        return check_answer(&question, decision);
     }
-    if result.decision.runs_the_tool() && tools.entry(&action.name).is_err() {
+    if let [agent, path @ ..] = path {
+        return match config.children.get(agent) {
+            Some(agent) => agent.check(path, action, decision),
+            None if decision.runs_the_tool() => Err(InputError::NoTool(agent.clone())),
+            None => Ok(decision.clone()),
+        };
+    }
+    let refuse = |why: &str| Err(InputError::BadDecision(why.into()));
+    if decision.runs_the_tool() && tools.entry(&action.name).is_err() {
         return Err(InputError::NoTool(action.name.clone()));
     }
-    match (&result.decision, &action.request) {
+    match (decision, &action.request) {
         (Decision::ApproveWith(edited), None) => {
             let valid = tools.validate_value(&action.name, edited.clone());
             valid.map(Decision::ApproveWith).map_err(InputError::BadArguments)

@@ -80,6 +80,7 @@ pub(crate) async fn send(
     let id = partial.id;
     let requests = vec![Reservation::new(id, estimate)];
     session.journal.commit(LogEntry::DetachedStarted { requests }).await?;
+    session.stop_if_cancelled().await;
     session.in_flight.start(id, partial.model.clone());
     let ended = read(session, id, model.stream(request), |_, event| partial.take(event)).await?;
     session.in_flight.end(id);
@@ -133,6 +134,7 @@ pub(crate) async fn send_all(
         .into_iter();
     if !reserved.is_empty() {
         session.journal.commit(LogEntry::DetachedStarted { requests: reserved }).await?;
+        session.stop_if_cancelled().await;
     }
     let mut replies: Vec<Reply> = models.iter().map(|_| Reply::empty(None)).collect();
     let mut in_flight: Vec<Option<InFlight>> = models.iter().map(|_| None).collect();

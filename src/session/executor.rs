@@ -149,7 +149,8 @@ impl Executor {
     }
 
     /// Stages this result for every call that has not started, and for those that await a decision.
-    /// A call that started before a crash gets an unknown outcome.
+    /// A call that started before a crash gets an unknown outcome. Calls with a sub-agent are left
+    /// out.
     pub(crate) fn finish_unstarted(
         &mut self,
         journal: &mut Journal,
@@ -157,7 +158,9 @@ impl Executor {
         status: ResultStatus,
         why: &str,
     ) {
-        let is_open = |c: &&Call| c.result.is_none() && !self.running.contains_key(&c.call.id);
+        let is_open = |c: &&Call| {
+            c.result.is_none() && c.child.is_none() && !self.running.contains_key(&c.call.id)
+        };
         let open = journal.fold.calls().iter().filter(is_open);
         let open: Vec<_> =
             open.map(|c| (c.call.id.clone(), matches!(c.phase, Phase::Started { .. }))).collect();

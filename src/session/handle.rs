@@ -10,8 +10,8 @@ use crate::log::compaction::Compaction;
 use crate::log::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt};
 use crate::log::outcome::RunOutcome;
 use crate::message::{CallId, InputId, RunId};
-use crate::session::hub::{EventStream, Subscriber};
-use crate::session::intake::{Ack, Caller, Command, Input, Receipt};
+use crate::session::command::{Ack, Caller, Command, Input, Receipt};
+use crate::session::hub::{EventStream, Scope, Subscriber};
 use crate::session::state::AgentState;
 
 type Outcome = Result<RunOutcome, InputError>;
@@ -61,7 +61,17 @@ pub struct AgentHandle {
 impl AgentHandle {
     /// Subscribes to the events from here on. Dropping the stream unsubscribes.
     pub fn subscribe(&self) -> EventStream {
-        let (subscriber, stream) = Subscriber::new(false);
+        let (subscriber, stream) = Subscriber::new(Scope::Session);
+        let _ = self.commands.send(Command::Subscribe(subscriber));
+        stream
+    }
+
+    /// Subscribes to the events of the session and of its sub-agents, at any depth, from here on.
+    /// [`Envelope::session_id`](crate::event::Envelope::session_id) and
+    /// [`Envelope::parent`](crate::event::Envelope::parent) say whose event one is. Each session
+    /// numbers its own events.
+    pub fn subscribe_tree(&self) -> EventStream {
+        let (subscriber, stream) = Subscriber::new(Scope::Tree);
         let _ = self.commands.send(Command::Subscribe(subscriber));
         stream
     }
@@ -74,7 +84,7 @@ impl AgentHandle {
     /// ([`SessionLog::events_after`](crate::log::SessionLog::events_after)), without a gap and
     /// without an overlap.
     pub async fn join(&self) -> Result<(u64, EventStream), InputError> {
-        let (subscriber, stream) = Subscriber::new(false);
+        let (subscriber, stream) = Subscriber::new(Scope::Session);
         let (ack, joined) = oneshot::channel();
         let _ = self.commands.send(Command::Join(subscriber, ack));
         Ok((joined.await.map_err(|_| InputError::Gone)?, stream))
@@ -102,7 +112,7 @@ impl AgentHandle {
         &self,
         prompt: impl Into<Prompt>,
     ) -> Result<EventStream, InputError> {
-        let (subscriber, stream) = Subscriber::new(true);
+        let (subscriber, stream) = Subscriber::new(Scope::Run);
         let event = InputEvent::UserRequest(prompt.into());
         let (receipt, _outcome) = self.start(event, Some(subscriber));
         receipt.await.unwrap_or(Err(InputError::Gone))?;
@@ -154,6 +164,25 @@ impl AgentHandle {
     /// run.
     pub async fn steer(&self, prompt: impl Into<Prompt>) -> Result<InputId, InputError> {
         self.send(InputEvent::Steer(prompt.into())).await
+    }
+
+    /// Sends a message to the sub-agent that works for this call, to change its run in progress.
+    /// For a sub-agent of a sub-agent, `call` consists of both calls, with `~` between them, as in
+    /// [`ExternalAction::call`].
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`InputError::NoSubAgent`] if no sub-agent works for the call at the moment.
+    pub async fn steer_to(
+        &self,
+        call: impl Into<CallId>,
+        prompt: impl Into<Prompt>,
+    ) -> Result<InputId, InputError> {
+        let (ack, receipt) = oneshot::channel();
+        let event = InputEvent::Steer(prompt.into());
+        let input = Box::new(Input { event, id: None, ack, caller: None });
+        let _ = self.commands.send(Command::SteerTo(call.into(), input));
+        Ok(receipt.await.unwrap_or(Err(InputError::Gone))?.id)
     }
 
     /// Sends a message that is delivered when the agent would otherwise stop.

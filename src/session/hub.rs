@@ -44,6 +44,8 @@ struct Queue {
     closed: bool,
     lagged: bool,
     moved: bool,
+    /// The reader is gone.
+    dropped: bool,
     peak: usize,
 }
 
@@ -115,6 +117,12 @@ impl EventStream {
     }
 }
 
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        self.0.queue().dropped = true;
+    }
+}
+
 impl Stream for EventStream {
     type Item = Arc<Envelope>;
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -122,23 +130,47 @@ impl Stream for EventStream {
     }
 }
 
-/// The sending end of an [`EventStream`].
+/// The sending end of an [`EventStream`]. Clones send to the same stream, from other sessions of a
+/// tree.
+#[derive(Clone)]
 pub(crate) struct Subscriber {
-    shared: Arc<Shared>,
-    /// Whether the stream ends with the first `agent_end`.
-    one_run: bool,
+    sender: Arc<Sender>,
+    scope: Scope,
 }
 
-impl Subscriber {
-    pub(crate) fn new(one_run: bool) -> (Self, EventStream) {
-        let shared = Arc::new(Shared::default());
-        (Subscriber { shared: shared.clone(), one_run }, EventStream(shared))
+/// Says which events a subscriber gets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those of the session until the first `agent_end`.
+    Run,
+    /// Those of the session.
+    Session,
+    /// Those of the session and of its sub-agents.
+    Tree,
+}
+
+/// Closes the stream when the last session of a tree drops it.
+struct Sender(Arc<Shared>);
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
-impl Drop for Subscriber {
-    fn drop(&mut self) {
-        self.shared.close();
+impl Subscriber {
+    pub(crate) fn new(scope: Scope) -> (Self, EventStream) {
+        let shared = Arc::new(Shared::default());
+        (Subscriber { sender: Arc::new(Sender(shared.clone())), scope }, EventStream(shared))
+    }
+
+    /// Returns whether it gets the events of sub-agents.
+    pub(crate) fn is_of_tree(&self) -> bool {
+        self.scope == Scope::Tree
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.sender.0
     }
 }
 
@@ -178,16 +210,25 @@ impl Hub {
     /// Adds a late subscriber, which alone gets the `transient` events so far.
     pub(crate) fn join(&mut self, subscriber: Subscriber, transient: Vec<AgentEvent>) {
         for event in transient {
-            push(&subscriber.shared, &self.envelope(event));
+            push(subscriber.shared(), &self.envelope(event));
         }
         self.subscribe(subscriber);
+    }
+
+    /// Returns subscribers for the sessions of sub-agents.
+    pub(crate) fn tree_subscribers(&self) -> Vec<Subscriber> {
+        self.subscribers.iter().filter(|s| s.is_of_tree()).cloned().collect()
     }
 
     /// Ends all streams because another process has taken over the session.
     pub(crate) fn close_as_moved(&mut self) {
         for subscriber in self.subscribers.drain(..) {
-            subscriber.shared.queue().moved = true;
+            subscriber.shared().queue().moved = true;
         }
+    }
+
+    pub(crate) fn session(&self) -> &Arc<str> {
+        &self.session
     }
 
     /// Returns the call that the session works for.
@@ -225,9 +266,8 @@ impl Hub {
         let started = matches!(event, AgentEvent::AgentStart { .. });
         let envelope = self.envelope(event);
         self.run_is_open = started || self.run_is_open && !ended;
-        self.subscribers.retain(|s| {
-            Arc::strong_count(&s.shared) > 1 && push(&s.shared, &envelope) && !(ended && s.one_run)
-        });
+        self.subscribers
+            .retain(|s| push(s.shared(), &envelope) && !(ended && s.scope == Scope::Run));
     }
 
     fn envelope(&self, event: AgentEvent) -> Arc<Envelope> {
@@ -245,6 +285,9 @@ impl Hub {
 /// Appends an event to the queue of a subscriber. Returns false if the subscriber is disconnected.
 fn push(shared: &Shared, event: &Arc<Envelope>) -> bool {
     let mut queue = shared.queue();
+    if queue.dropped {
+        return false;
+    }
     let is_full = queue.unread.len() >= CAPACITY || queue.bytes >= CAPACITY_BYTES;
     if is_full && let Some(added) = merge(&mut queue.unread, &event.event) {
         queue.bytes = queue.bytes.saturating_add_signed(added);
@@ -378,7 +421,7 @@ mod tests {
 
     fn hub() -> (Hub, EventStream) {
         let mut hub = Hub::new("s".into(), None, Arc::new(SystemEnvironment));
-        let (subscriber, stream) = Subscriber::new(false);
+        let (subscriber, stream) = Subscriber::new(Scope::Session);
         hub.subscribe(subscriber);
         (hub, stream)
     }

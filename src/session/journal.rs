@@ -88,6 +88,11 @@ impl Journal {
             let hub = &mut self.hub;
             self.fold.apply(&entry, &mut |_| hub.skip_seq());
         }
+        let root = self.fold.parent.as_ref().and_then(|parent| parent.root.clone());
+        if let (Some(root), None) = (root, self.hub.parent()) {
+            let session = self.hub.session().clone();
+            return Err(MemoryError::SubAgent { session, root });
+        }
         let (epoch, parent) = (self.fold.epoch + 1, self.hub.parent().cloned());
         self.stage(LogEntry::Opened { epoch, time, parent });
         let old = self.fold.settings.as_deref().unwrap_or(&Value::Null);

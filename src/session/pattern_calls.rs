@@ -39,6 +39,13 @@ impl Call {
         Call { name: tool.into(), arguments, key: None, is_hidden: false }
     }
 
+    /// Gives a task to the sub-agent of this name; see
+    /// [`AgentBuilder::child`](crate::AgentBuilder::child). The text of the result is its answer.
+    pub fn child(name: impl Into<Arc<str>>, task: impl Into<String>) -> Self {
+        let task = Value::String(task.into());
+        Call::new(name, BTreeMap::from([("task", task)]))
+    }
+
     /// Names the call within the request of the user: a call with this key is made once.
     pub fn key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.key = Some(key.into());

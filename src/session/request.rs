@@ -225,6 +225,7 @@ async fn stream_reply(
         session_id: session.id.clone(),
         extensions: session.extensions.clone(),
     };
+    session.stop_if_cancelled().await;
     let streamed = stream::read(session, id, model.stream(request), |session, event| {
         session.reply.take_event(event, &text_hooks, &mut session.journal.hub)
     });

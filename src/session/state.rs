@@ -7,6 +7,8 @@ use serde_json::Value;
 use crate::log::action::ExternalAction;
 use crate::log::event::QueuedText;
 use crate::log::input::QueueMode;
+use crate::log::outcome::RunOutcome;
+use crate::log::turn::Used;
 use crate::message::{AssistantMessage, CallId, History, RunId};
 use crate::model::ThinkingLevel;
 use crate::tool::ToolSpec;
@@ -55,4 +57,12 @@ pub struct AgentState {
     pub repaired: Option<Arc<str>>,
     /// A run that a crash interrupted; `Continue` resumes it.
     pub interrupted_run: Option<RunId>,
+}
+
+/// The state of a session, as its sub-agent's parent needs it.
+pub(crate) struct Examined {
+    pub(crate) is_interrupted: bool,
+    pub(crate) pending: Vec<Arc<ExternalAction>>,
+    pub(crate) outcome: Option<Arc<RunOutcome>>,
+    pub(crate) used: Used,
 }

@@ -13,7 +13,8 @@ use crate::log::input::Urgency;
 use crate::message::{MessageId, StopReason, Usage};
 use crate::model::ModelEvent;
 use crate::session::Session;
-use crate::session::intake::{Accepted, Command};
+use crate::session::command::Command;
+use crate::session::intake::Accepted;
 use crate::session::reply::unfinished;
 
 /// What comes next while replies stream.

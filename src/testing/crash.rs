@@ -7,11 +7,13 @@ mod ended_session;
 mod input_queue;
 mod requests;
 mod scenario;
+mod tree;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use scenario::{Scenario, default_decision};
+pub use tree::{TreeInput, TreeReport, crash_tree};
 
 use super::check::check_transcript;
 use super::fixed_environment::FixedEnvironment;

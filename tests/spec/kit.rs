@@ -4,7 +4,8 @@ pub(crate) use std::sync::Arc;
 pub(crate) use std::time::Duration;
 
 pub(crate) use loopwright_core::testing::{
-    FaultyMemory, Gate, Harness, Script, ScriptedModel, TestTool, check_events, trace,
+    FaultyMemory, Gate, Harness, Script, ScriptedModel, TestTool, TreeInput, check_events,
+    crash_tree, trace,
 };
 pub(crate) use loopwright_core::{
     agent::*, compaction::*, event::*, hooks::*, log::*, message::*, model::*, pattern::*, tool::*,

@@ -1,11 +1,14 @@
 //! Log entries of every kind, with unusual texts and numbers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use loopwright_core::agent::Limit;
+use loopwright_core::agent::{Budget, Limit};
 use loopwright_core::compaction::CompactionCause;
-use loopwright_core::event::{Decision, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency};
-use loopwright_core::log::{Estimate, LogEntry, Reservation, StateScope};
+use loopwright_core::event::{
+    Decision, ExternalAction, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency,
+};
+use loopwright_core::log::{Estimate, LogEntry, Reservation, StateScope, Used};
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, CustomMessage, MessageId, MessageKind, ResultStatus,
     RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
@@ -274,6 +277,18 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
         },
         LogEntry::CallStarted { call: ODD.into(), arguments: odd_json() },
         LogEntry::CallFinished { result: result(ODD, ODD, Some((*odd_json()).clone())) },
+        LogEntry::ChildStarted {
+            call: ODD.into(),
+            session: ODD.into(),
+            share: Budget::default().turns(u32::MAX).tokens(1).cost(0.1).time(Duration::MAX),
+        },
+        LogEntry::ChildAwaits {
+            call: ODD.into(),
+            actions: vec![Arc::new(ExternalAction::new(ODD, ODD, odd_json(), ODD))],
+            time: u64::MAX,
+            idle: true,
+        },
+        LogEntry::ChildEnded { call: ODD.into(), used: Used::default() },
         LogEntry::AbortRequested { input: ODD.into() },
         LogEntry::Handled { input: ODD.into() },
         LogEntry::Reset,

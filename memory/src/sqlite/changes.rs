@@ -165,7 +165,16 @@ impl<'c> Changes<'c> {
         if !branches.is_empty() {
             return Err(MemoryError::HasBranches { session: name.into(), branches }.into());
         }
-        self.remove(&session, all.len() as i64, next_number)
+        let is_sub_agent = |info: &SessionInfo| {
+            let root = info.sub_agent_of.as_ref().and_then(|parent| parent.root.as_deref());
+            root == Some(name)
+        };
+        let mut count = all.len() as i64;
+        for sub_agent in all.iter().filter(|other| is_sub_agent(&other.info)) {
+            self.remove(sub_agent, count, next_number)?;
+            count -= 1;
+        }
+        self.remove(&session, count, next_number)
     }
 
     /// Removes one of `count` sessions.

@@ -13,7 +13,8 @@ impl From<MemoryError> for ApiError {
             | MemoryError::Conflict { .. }
             | MemoryError::Lost
             | MemoryError::Exists(_)
-            | MemoryError::HasBranches { .. } => ErrorKind::Conflict,
+            | MemoryError::HasBranches { .. }
+            | MemoryError::SubAgent { .. } => ErrorKind::Conflict,
             _ => {
                 tracing::error!(%error, "the session store failed");
                 ErrorKind::Internal

@@ -186,8 +186,9 @@ impl Fold {
 
     /// Returns the pending actions in source order.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Arc<ExternalAction>> {
-        self.calls().iter().filter_map(|c| {
-            if let Phase::Awaiting(action) = &c.phase { Some(action) } else { None }
+        self.calls().iter().flat_map(|c| {
+            let own = if let Phase::Awaiting(action) = &c.phase { Some(action) } else { None };
+            own.into_iter().chain(c.child.iter().flat_map(|child| &child.actions))
         })
     }
 
@@ -212,7 +213,7 @@ impl Fold {
     pub(crate) fn next_run(&self, holds: bool) -> Option<RunCause> {
         let request = |w: &QueuedMessage| RunCause::UserRequest(w.input.clone());
         let mut calls = self.calls().iter();
-        if let Some(decided) = calls.find(|c| matches!(c.phase, Phase::Decided { .. })) {
+        if let Some(decided) = calls.find(|c| c.is_decided()) {
             return Some(RunCause::ActionResult(decided.call.id.clone()));
         }
         if self.pending().next().is_none() {

@@ -301,6 +301,9 @@ fn key(entry: &LogEntry) -> Option<(&'static str, &str)> {
         LogEntry::Opened { .. } | LogEntry::Settings { .. } | LogEntry::Handled { .. } => {
             return None;
         }
+        LogEntry::ChildStarted { .. }
+        | LogEntry::ChildAwaits { .. }
+        | LogEntry::ChildEnded { .. } => return None,
         LogEntry::DetachedStarted { .. } | LogEntry::Charged { .. } | LogEntry::NotSent { .. } => {
             return None;
         }

@@ -1,0 +1,38 @@
+//! What the requests of a session use, and what is reserved for them, in the fold.
+
+use crate::log::fold::Fold;
+use crate::message::{Message, MessageId, Usage};
+
+impl Fold {
+    /// Counts the usage and cost of a reply.
+    pub(super) fn spend_for(&mut self, message: &Message, cost: Option<f64>) {
+        let usage = message.as_assistant().map(|reply| reply.usage).unwrap_or_default();
+        self.spend(usage, cost);
+    }
+
+    pub(super) fn spend(&mut self, usage: Usage, cost: Option<f64>) {
+        self.spent.spend(usage, cost);
+        self.total.spend(usage, cost);
+    }
+
+    /// Counts a request that is about to be sent.
+    pub(super) fn count_request(&mut self) {
+        for account in [&mut self.spent, &mut self.total] {
+            account.requests = account.requests.saturating_add(1);
+        }
+    }
+
+    /// Notes that a request has ended without a reply. Returns false if it was not in progress.
+    pub(super) fn end_request(&mut self, message: MessageId) -> bool {
+        self.requested.take_if(|requested| *requested == message);
+        self.reserved.release(message)
+    }
+
+    /// Charges the requests whose end will never be in the log with their estimates.
+    pub(super) fn lose_reserved(&mut self) {
+        for (_, estimate) in std::mem::take(&mut self.reserved).all() {
+            self.spent.lose(estimate);
+            self.total.lose(estimate);
+        }
+    }
+}

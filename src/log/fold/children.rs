@@ -1,0 +1,74 @@
+//! Sub-agents in the fold: what they need, and the decisions that are passed on to them.
+
+use std::sync::Arc;
+
+use crate::log::action::{ExternalAction, call_of_child};
+use crate::log::calls::{Call, ChildCall, Phase};
+use crate::log::entry::LogEntry;
+use crate::log::event::AgentEvent;
+use crate::log::fold::Fold;
+use crate::log::input::ActionResult;
+use crate::message::CallId;
+
+impl Fold {
+    /// Lists the actions of a sub-agent that are new. Without `idle`, earlier ones are still
+    /// pending, and earlier decisions may not have reached it.
+    pub(super) fn child_awaits(
+        &mut self,
+        call: &CallId,
+        actions: &[Arc<ExternalAction>],
+        idle: bool,
+        emit: &mut dyn FnMut(AgentEvent),
+    ) {
+        let at = self.len;
+        let Some(batch) = &mut self.batch else { return };
+        let Some(found) = batch.calls.iter_mut().find(|c| c.call.id == *call) else { return };
+        let Some(child) = &mut found.child else { return };
+        if idle {
+            child.decided.clear();
+            child.actions.retain(|known| actions.iter().any(|action| action.call == known.call));
+        }
+        for action in actions {
+            if !child.knows(call, &action.call) {
+                batch.asked_at = at;
+                child.actions.push(action.clone());
+                emit(AgentEvent::ExternalAction(action.clone()));
+            }
+        }
+    }
+
+    /// Notes a decision for a sub-agent. Returns false if none has this action.
+    pub(super) fn decide_for_child(
+        &mut self,
+        entry: &LogEntry,
+        emit: &mut dyn FnMut(AgentEvent),
+    ) -> bool {
+        let LogEntry::Decided { input, call, decision, by, .. } = entry else { return false };
+        let mut calls = self.batch.iter_mut().flat_map(|batch| &mut batch.calls);
+        let found = calls.find_map(|c| {
+            let inner = CallId::from(call_of_child(call, &c.call.id)?);
+            let child = c.child.as_mut()?;
+            let at = child.actions.iter().position(|action| action.call == *call)?;
+            Some((inner, child.actions.remove(at), child))
+        });
+        let Some((inner, action, child)) = found else { return false };
+        let mut result = ActionResult::new(inner, action.digest.clone(), (**decision).clone());
+        (result.id, result.by) = (Some(input.clone()), by.clone());
+        child.decided.push(result);
+        self.last_decision = Some((call.clone(), decision.clone()));
+        let decision = action.shown(decision);
+        emit(AgentEvent::ExternalActionEnd { call: call.clone(), decision, by: by.clone() });
+        true
+    }
+
+    /// Returns the sub-agents that work for calls of the open batch.
+    pub(crate) fn children(&self) -> impl Iterator<Item = (&Call, &ChildCall)> {
+        let is_open = |c: &&Call| !matches!(c.phase, Phase::Finished);
+        self.calls().iter().filter(is_open).filter_map(|c| Some((c, c.child.as_deref()?)))
+    }
+
+    /// Returns whether a decision has not been carried out.
+    pub(crate) fn has_decision(&self) -> bool {
+        self.calls().iter().any(Call::is_decided)
+    }
+}

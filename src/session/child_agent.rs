@@ -1,0 +1,50 @@
+//! [`ChildAgent`]: an agent that works for calls of another one.
+
+#[cfg(feature = "testing")]
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use crate::error::{AgentError, InputError};
+use crate::extensions::Extensions;
+use crate::log::action::ExternalAction;
+use crate::log::event::Parent;
+use crate::log::input::Decision;
+use crate::session::handle::AgentHandle;
+use crate::session::hub::{EventStream, Subscriber};
+use crate::session::tree::Tree;
+#[cfg(feature = "testing")]
+use crate::tool::Effect;
+
+/// An agent that works for calls of another one.
+pub(crate) trait ChildAgent: Send + Sync {
+    /// Opens a session for a call.
+    fn open(
+        &self,
+        opening: Opening,
+    ) -> BoxFuture<'static, Result<(AgentHandle, EventStream), AgentError>>;
+
+    /// Returns the effects of its tools and those of its sub-agents, by name.
+    #[cfg(feature = "testing")]
+    fn effects(&self) -> BTreeMap<Arc<str>, Effect>;
+
+    /// Returns the decision as it will be carried out on an action of this agent, or of one of its
+    /// sub-agents on this path.
+    fn check(
+        &self,
+        path: &[Arc<str>],
+        action: &ExternalAction,
+        decision: &Decision,
+    ) -> Result<Decision, InputError>;
+}
+
+/// What a session of a sub-agent is opened with.
+#[derive(Clone)]
+pub(crate) struct Opening {
+    pub(crate) session: Arc<str>,
+    pub(crate) parent: Parent,
+    pub(crate) tree: Tree,
+    pub(crate) extensions: Extensions,
+    pub(crate) subscribers: Vec<Subscriber>,
+}

@@ -1,0 +1,126 @@
+//! The sub-agents that work for calls of the open batch.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::log::action::call_of_child;
+use crate::log::event::AgentEvent;
+use crate::message::{CallId, ResultStatus};
+use crate::session::child::{ChildReport, ToChild, Work};
+use crate::session::command::Input;
+use crate::session::hub::Subscriber;
+use crate::tool::{Progress, ToolUpdate};
+
+/// Owns the work of sub-agents.
+#[derive(Default)]
+pub(crate) struct Children {
+    pub(super) working: BTreeMap<CallId, Working>,
+    /// The calls whose sub-agents were found to only wait for decisions.
+    pub(super) idle: BTreeSet<CallId>,
+    reports: Option<Reports>,
+}
+
+type Reports =
+    (mpsc::UnboundedSender<(CallId, ChildReport)>, mpsc::UnboundedReceiver<(CallId, ChildReport)>);
+
+/// A sub-agent that works.
+pub(super) struct Working {
+    pub(super) to_child: mpsc::UnboundedSender<ToChild>,
+    pub(super) stop: CancellationToken,
+    /// How its call ends if it stops before it has ended by itself.
+    pub(super) stopped: Option<(ResultStatus, String)>,
+    /// How many decisions in the parent's log it was sent.
+    pub(super) decisions: usize,
+    pub(super) progress: Option<Progress>,
+    _task: AbortOnDrop,
+}
+
+/// The task of a sub-agent's work. Its session stops when the task is aborted.
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Working {
+    /// Starts the work in a task of its own.
+    pub(super) fn start(
+        work: Work,
+        to_child: mpsc::UnboundedSender<ToChild>,
+        stopped: Option<(ResultStatus, String)>,
+    ) -> Self {
+        let (stop, decisions) = (work.stop.clone(), work.decisions.len());
+        let task = AbortOnDrop(tokio::spawn(work.run()).abort_handle());
+        Working { to_child, stop, stopped, decisions, progress: None, _task: task }
+    }
+}
+
+impl Children {
+    /// Returns the channel for reports.
+    pub(super) fn reports(&mut self) -> mpsc::UnboundedSender<(CallId, ChildReport)> {
+        self.reports.get_or_insert_with(mpsc::unbounded_channel).0.clone()
+    }
+
+    /// Returns how many work.
+    pub(crate) fn working(&self) -> usize {
+        self.working.len()
+    }
+
+    /// Returns the progress of each.
+    pub(crate) fn updates_so_far(&self) -> impl Iterator<Item = AgentEvent> {
+        self.working.iter().filter_map(|(call, working)| {
+            let update = ToolUpdate::Progress(Box::new(working.progress.clone()?));
+            Some(AgentEvent::ToolExecutionUpdate { call: call.clone(), update })
+        })
+    }
+
+    /// Waits for the next report. Dropping the future loses nothing.
+    pub(crate) async fn next(&mut self) -> (CallId, ChildReport) {
+        match &mut self.reports {
+            Some((_, reports)) if !self.working.is_empty() => match reports.recv().await {
+                Some(report) => report,
+                None => std::future::pending().await,
+            },
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Stops those that work. `calls` are the ones that may be stopped.
+    pub(crate) fn cancel(
+        &mut self,
+        may_stop: impl Fn(&CallId) -> bool,
+        status: ResultStatus,
+        why: &str,
+    ) {
+        for (_, working) in self.working.iter_mut().filter(|(call, _)| may_stop(call)) {
+            working.stop.cancel();
+            working.stopped.get_or_insert((status, why.to_owned()));
+        }
+    }
+
+    /// Subscribes a reader to the events of those that work.
+    pub(crate) fn subscribe(&self, subscriber: &Subscriber) {
+        for working in self.working.values() {
+            let _ = working.to_child.send(ToChild::Subscribe(subscriber.clone()));
+        }
+    }
+
+    /// Passes a steer on to the sub-agent that works for this call, if one does.
+    pub(crate) fn steer(&self, call: &str, input: Box<Input>) -> Result<(), Box<Input>> {
+        let found = self.working.iter().find_map(|(outer, working)| {
+            let inner = call_of_child(call, outer);
+            (**outer == *call || inner.is_some()).then_some((working, inner.map(Arc::from)))
+        });
+        let Some((working, inner)) = found else { return Err(input) };
+        match working.to_child.send(ToChild::Steer(inner, input)) {
+            Err(mpsc::error::SendError(ToChild::Steer(_, input))) => Err(input),
+            _ => Ok(()),
+        }
+    }
+}

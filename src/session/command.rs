@@ -1,0 +1,131 @@
+//! What a handle sends to its session, and what it gets back.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::error::InputError;
+use crate::log::compaction::Compaction;
+use crate::log::entry::LogEntry;
+use crate::log::input::{AbortRequest, InputEvent};
+use crate::log::memory::Memory;
+use crate::log::outcome::RunOutcome;
+use crate::message::{CallId, InputId, RunId};
+use crate::session::hub::Subscriber;
+use crate::session::journal::without_panic;
+use crate::session::state::{AgentState, Examined};
+
+pub(crate) type Ack<T> = oneshot::Sender<T>;
+
+/// What a handle sends to its session. There is one channel, so that what one caller sends is
+/// handled in the order in which it was sent.
+pub(crate) enum Command {
+    Input(Box<Input>),
+    State(Ack<AgentState>),
+    Subscribe(Subscriber),
+    /// Subscribes late: the subscriber gets what is streaming from its start, and the caller the
+    /// length of the log.
+    Join(Subscriber, Ack<u64>),
+    /// Answered when the session is idle.
+    Idle(Ack<()>),
+    /// A steer for the sub-agent that works for this call.
+    SteerTo(CallId, Box<Input>),
+    /// Asks for the state that the parent of a sub-agent needs.
+    Examine(Ack<Examined>),
+}
+
+/// An input event, and who waits for what becomes of it.
+pub(crate) struct Input {
+    pub(crate) event: InputEvent,
+    /// The client's id of an event that has no place for it.
+    pub(crate) id: Option<InputId>,
+    pub(crate) ack: Ack<Result<Receipt, InputError>>,
+    /// Set if the caller waits for the outcome of the run that the input starts.
+    pub(crate) caller: Option<Caller>,
+}
+
+/// Waits for the outcome of a run.
+pub(crate) struct Caller {
+    pub(crate) outcome: Ack<Result<RunOutcome, InputError>>,
+    /// Gets the events of the run, from its start.
+    pub(crate) stream: Option<Subscriber>,
+}
+
+/// Confirms that an input is durable.
+#[derive(Debug, Clone)]
+pub(crate) struct Receipt {
+    pub(crate) id: InputId,
+    /// The texts of queued messages that the input took back.
+    pub(crate) withdrawn: Vec<String>,
+    /// What was compacted for the input.
+    pub(crate) compacted: Vec<Arc<Compaction>>,
+}
+
+impl Receipt {
+    pub(crate) fn new(id: InputId) -> Self {
+        Receipt { id, withdrawn: Vec::new(), compacted: Vec::new() }
+    }
+}
+
+impl Input {
+    /// Returns whether the input is an abort that names another run than this one.
+    pub(crate) fn aborts_other_than(&self, run: Option<RunId>) -> bool {
+        let InputEvent::Abort(AbortRequest { run: Some(named), .. }) = &self.event else {
+            return false;
+        };
+        run != Some(*named)
+    }
+
+    /// Returns the client's id of an input that is not a message or a decision.
+    pub(crate) fn id(&self) -> Option<InputId> {
+        match &self.event {
+            InputEvent::Abort(abort) => abort.id.clone(),
+            _ => self.id.clone(),
+        }
+    }
+
+    /// Answers the sender that the input changed nothing, because a run is in progress. A pattern
+    /// may keep the session for long, so the log is read beside it: if another process has opened
+    /// the session since entry `from`, the run is not this one's any more.
+    pub(crate) fn refuse_as_busy(self, memory: Arc<dyn Memory>, from: u64) {
+        let is_opening = |entry: &LogEntry| matches!(entry, LogEntry::Opened { .. });
+        tokio::spawn(async move {
+            let error = match without_panic(memory.load(from)).await {
+                Ok(later) if later.iter().any(is_opening) => InputError::Moved,
+                Ok(_) => InputError::Busy,
+                Err(error) => InputError::Memory(error),
+            };
+            let _ = self.ack.send(Err(error));
+        });
+    }
+}
+
+/// A command, by who handles it.
+pub(crate) enum Sorted {
+    /// `Abort` or `Reset`: ends the run.
+    Stop(Box<Input>),
+    /// `Continue`: starts a run if the session is idle.
+    Continue(Box<Input>),
+    /// Everything else: handled by the session, idle or not.
+    Other(Command),
+}
+
+impl Command {
+    /// Answers the sender of an input that another process has taken over the session.
+    pub(crate) fn answer_moved(self) {
+        if let Command::Input(input) | Command::SteerTo(_, input) = self {
+            let _ = input.ack.send(Err(InputError::Moved));
+        }
+    }
+
+    pub(crate) fn sort(self) -> Sorted {
+        match self {
+            Command::Input(input) => match &input.event {
+                InputEvent::Abort(_) | InputEvent::Reset => Sorted::Stop(input),
+                InputEvent::Continue(_) => Sorted::Continue(input),
+                _ => Sorted::Other(Command::Input(input)),
+            },
+            other => Sorted::Other(other),
+        }
+    }
+}

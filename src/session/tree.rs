@@ -1,0 +1,26 @@
+//! [`Tree`]: the place of a session among those of an agent and its sub-agents.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::limits::Budget;
+use crate::log::store::SessionStore;
+
+/// The place of a session among those of an agent and its sub-agents. The default is a root whose
+/// agent cannot start any.
+#[derive(Clone, Default)]
+pub(crate) struct Tree {
+    /// Has the sessions of sub-agents.
+    pub(crate) store: Option<Arc<dyn SessionStore>>,
+    /// What the session may use of its parent's budgets; `None` at the root.
+    pub(crate) share: Option<Budget>,
+    /// How many levels of sub-agents there may be below; `None` at the root, where the limits say
+    /// it.
+    pub(crate) depth: Option<u32>,
+    /// Cancelled before the abort of a session above is acknowledged. No request is sent and no
+    /// call starts from then on.
+    pub(crate) cancel: CancellationToken,
+    /// Cancelled when nobody waits for the session any more: then it stops, and its log stays.
+    pub(crate) orphaned: CancellationToken,
+}

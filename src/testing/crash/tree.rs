@@ -1,0 +1,493 @@
+//! [`crash_tree`]: an agent with sub-agents, with a crash at every pair of cuts of their logs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+use crate::agent::{GenericAgent, RunContext};
+use crate::error::{InputError, MemoryError};
+use crate::log::action::{ExternalAction, call_of_child};
+use crate::log::check_log;
+use crate::log::entry::LogEntry;
+use crate::log::in_memory_store::InMemoryStore;
+use crate::log::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt};
+use crate::log::memory::Memory;
+use crate::log::outcome::RunCause;
+use crate::log::session_info::SessionInfo;
+use crate::log::session_log::SessionLog;
+use crate::log::store::SessionStore;
+use crate::message::MessageKind;
+use crate::session::child_agent::ChildAgent;
+use crate::session::handle::AgentHandle;
+use crate::tool::Effect;
+
+/// The session at the root.
+const ROOT: &str = "root";
+
+/// How many times in a row a session may be asked for decisions.
+const MAX_ROUNDS: usize = 1_000;
+
+/// Counts what [`crash_tree`] did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TreeReport {
+    /// The appends of all sessions without a crash.
+    pub appends: usize,
+    /// The sessions, the root included.
+    pub sessions: usize,
+    /// The crashes: pairs of cuts of the logs of a parent and a sub-agent.
+    pub crashes: usize,
+    /// The number of crashes after which what came out was compared.
+    pub compared: usize,
+}
+
+/// Says what a user does about an action that is pending.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum TreeInput {
+    /// Decides it.
+    Decide(Decision),
+    /// Aborts the run.
+    Abort,
+    /// Sends another request instead.
+    Request(String),
+}
+
+impl From<Decision> for TreeInput {
+    fn from(decision: Decision) -> Self {
+        TreeInput::Decide(decision)
+    }
+}
+
+impl TreeInput {
+    /// Returns the input for this action, which has the same id however often it is sent.
+    fn event(self, action: &ExternalAction) -> (String, InputEvent) {
+        let ExternalAction { call, digest, .. } = action;
+        match self {
+            TreeInput::Decide(decision) => {
+                let result = ActionResult::new(call.clone(), digest.clone(), decision);
+                (format!("decision-{call}"), InputEvent::ExternalActionResult(result))
+            }
+            TreeInput::Abort => ("abort".into(), InputEvent::Abort(AbortRequest::new())),
+            TreeInput::Request(text) => {
+                ("instead".into(), InputEvent::UserRequest(Prompt::from(&*text)))
+            }
+        }
+    }
+}
+
+type Logs = BTreeMap<Arc<str>, Vec<LogEntry>>;
+
+/// Runs an agent with sub-agents to its end; then, for each pair of a cut of a parent's log and a
+/// cut of its sub-agent's log that a crash can leave, reopens the root as if the process had died
+/// then, runs it to its end, and compares it with the sessions without a crash.
+///
+/// `agent` builds the agent, with new instances of patterns and tools each time, and models that
+/// reply by what they are asked. `react` says what the user does about a pending action; `None`
+/// leaves it to wait. `store` builds an empty store, in which the cut logs are reopened. After each
+/// crash these checks must hold:
+///
+/// - The logs of all sessions fulfil [`check_log`].
+/// - No call of a tool with [`Effect::AtMostOnce`] ran again, in any session.
+/// - Each action was pending at the root once, and each sub-agent has one end.
+/// - The conversations are those without a crash, and no request was sent that these did not send,
+///   unless a call of an at-most-once tool was running at the crash: its outcome is unknown then.
+///
+/// # Errors
+///
+/// Returns the two cuts and the check that failed.
+///
+/// # Example
+///
+/// ```
+/// use loopwright_core::GenericAgent;
+/// use loopwright_core::event::Decision;
+/// use loopwright_core::log::InMemoryStore;
+/// use loopwright_core::testing::{Script, ScriptedModel, crash_tree};
+/// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+/// # struct Loop;
+/// # #[async_trait::async_trait]
+/// # impl BehaviorPattern for Loop {
+/// #     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+/// #         step.take_input().await?;
+/// #         loop {
+/// #             let reply = step.ask().await?;
+/// #             if step.call_tools(&reply).await?.awaits_user() {
+/// #                 return Ok(StepEnd::AwaitingAction);
+/// #             }
+/// #             if !reply.has_calls() { return reply.finish() }
+/// #         }
+/// #     }
+/// # }
+///
+/// fn agent() -> GenericAgent {
+///     let child = ScriptedModel::new([]).default_reply(Script::text("4"));
+///     let child = GenericAgent::builder(child, Loop).build().unwrap();
+///     let model = ScriptedModel::new([]).reply_with(|request| match request.messages.len() {
+///         1 => Script::calls([("c", "adder", serde_json::json!({ "task": "2 + 2" }))]),
+///         _ => Script::text("It is 4."),
+///     });
+///     GenericAgent::builder(model, Loop).child("adder", "Adds.", child).build().unwrap()
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let approve = |_: &_| Some(Decision::Approve.into());
+/// let store = async || InMemoryStore::new();
+/// let report = crash_tree(agent, "Add.", approve, store).await.unwrap();
+/// assert!(report.sessions == 2 && report.crashes > report.appends);
+/// # }
+/// ```
+pub async fn crash_tree<S: SessionStore + Clone + 'static>(
+    agent: impl Fn() -> GenericAgent,
+    prompt: &str,
+    react: impl Fn(&ExternalAction) -> Option<TreeInput>,
+    store: impl AsyncFn() -> S,
+) -> Result<TreeReport, String> {
+    let trial = Trial { agent, prompt, react };
+    let recorder = Recorder::default();
+    let failed = |why| format!("without a crash: {why}");
+    let complete = trial.run(&recorder).await.map_err(failed)?;
+    trial.check(&complete, None).map_err(failed)?;
+    let order = recorder.order();
+    let mut report =
+        TreeReport { appends: order.len(), sessions: complete.len(), crashes: 0, compared: 0 };
+    for cuts in all_cuts(&order, &complete) {
+        let at = |why: String| format!("with {}: {why}", describe(&cuts));
+        let store = store().await;
+        restore(&store, &complete, &cuts).await.map_err(|error| at(error.to_string()))?;
+        let after = trial.run(&store).await.map_err(at)?;
+        let is_compared = !is_call_lost(&cuts, &complete, &trial.effects());
+        let expected = is_compared.then_some((&complete, &cuts));
+        trial.check(&after, expected).map_err(at)?;
+        report.crashes += 1;
+        report.compared += usize::from(is_compared);
+    }
+    Ok(report)
+}
+
+/// The lengths of the logs that a crash leaves.
+type Cuts = BTreeMap<Arc<str>, usize>;
+
+struct Trial<'a, A, R> {
+    agent: A,
+    prompt: &'a str,
+    react: R,
+}
+
+impl<A, R> Trial<'_, A, R>
+where
+    A: Fn() -> GenericAgent,
+    R: Fn(&ExternalAction) -> Option<TreeInput>,
+{
+    /// Opens the root, does what a user would do until nothing is left to do, and returns the logs
+    /// of all sessions.
+    async fn run<S: SessionStore + Clone + 'static>(&self, store: &S) -> Result<Logs, String> {
+        let text = |error: &dyn std::fmt::Display| error.to_string();
+        let cx = RunContext::new().stored(store, ROOT).await.map_err(|error| text(&error))?;
+        let (handle, mut events) = (self.agent)().run(cx).await.map_err(|error| text(&error))?;
+        if handle.state().await.map_err(|error| text(&error))?.interrupted_run.is_some() {
+            drop(handle.continue_run().await);
+        }
+        let request = Prompt::from(self.prompt);
+        let sent = handle.send_as("request", InputEvent::UserRequest(request)).await;
+        sent.map_err(|error| text(&error))?;
+        self.react_to_all(&handle).await?;
+        drop(handle);
+        while events.next().await.is_some() {}
+        let mut logs = Logs::new();
+        let mut sessions = vec![Arc::from(ROOT)];
+        while let Some(session) = sessions.pop() {
+            let log = store.read(&session, 0).await.map_err(|error| text(&error))?;
+            sessions.extend(log.iter().filter_map(LogEntry::sub_agent).cloned());
+            logs.insert(session, log);
+        }
+        Ok(logs)
+    }
+
+    async fn react_to_all(&self, handle: &AgentHandle) -> Result<(), String> {
+        for _ in 0..MAX_ROUNDS {
+            handle.wait_for_idle().await;
+            let pending = handle.pending().await.map_err(|error| error.to_string())?;
+            let next = pending.iter().find_map(|action| Some((self.react)(action)?.event(action)));
+            let Some((id, event)) = next else { return Ok(()) };
+            match handle.send_as(id, event).await {
+                Ok(_) | Err(InputError::NotPending(_)) => {}
+                Err(error) => return Err(format!("an input is refused: {error}")),
+            }
+        }
+        Err(format!("actions are still pending after {MAX_ROUNDS} decisions"))
+    }
+
+    /// Returns the effects of the tools, by name, of the agent and its sub-agents.
+    fn effects(&self) -> BTreeMap<Arc<str>, Effect> {
+        (self.agent)().effects()
+    }
+
+    fn check(&self, logs: &Logs, expected: Option<(&Logs, &Cuts)>) -> Result<(), String> {
+        let effects = self.effects();
+        for (session, log) in logs {
+            let of = |why: String| format!("in the session `{session}`: {why}");
+            check_log(log).map_err(of)?;
+            check_once(log, &effects).map_err(of)?;
+        }
+        let Some((complete, cuts)) = expected else { return Ok(()) };
+        let found = by_path(logs);
+        for (path, session) in by_path(complete) {
+            let expected = &complete[&session];
+            let Some(log) = found.get(&path).map(|found| &logs[found]) else {
+                return Err(format!("no sub-agent works for the call `{path}`"));
+            };
+            let (found, expected_text) = (conversation(log), conversation(expected));
+            if found != expected_text {
+                return Err(format!(
+                    "the conversation of `{session}` is {found:?} instead of {expected_text:?}"
+                ));
+            }
+            let cut = &expected[..cuts[&session]];
+            let sent = requests(log) - usize::from(SessionLog::of(cut).awaits_reply());
+            if sent != requests(expected) {
+                let wanted = requests(expected);
+                return Err(format!("`{session}` sends {sent} requests instead of {wanted}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the sessions by the calls that they work for, from the root on. Names may differ: they
+/// contain the number of a reply, which is another one if its request is sent again.
+fn by_path(logs: &Logs) -> BTreeMap<String, Arc<str>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![(String::new(), Arc::from(ROOT))];
+    while let Some((path, session)) = open.pop() {
+        for entry in &logs[&session] {
+            if let LogEntry::ChildStarted { call, session, .. } = entry {
+                open.push((format!("{path}/{call}"), session.clone()));
+            }
+        }
+        found.insert(path, session);
+    }
+    found
+}
+
+/// Checks what a tool or a sub-agent does once.
+fn check_once(log: &[LogEntry], effects: &BTreeMap<Arc<str>, Effect>) -> Result<(), String> {
+    let mut names = BTreeMap::new();
+    let calls = log.iter().filter_map(LogEntry::message).filter_map(|m| m.as_assistant());
+    names.extend(calls.flat_map(|reply| reply.calls()).map(|c| (&c.id, &c.name)));
+    let (mut started, mut listed, mut ended) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for entry in log {
+        let is_new = match entry {
+            LogEntry::CallStarted { call, .. } => {
+                let effect = names.get(call).and_then(|name| effects.get(*name));
+                effect != Some(&Effect::AtMostOnce) || started.insert(call)
+            }
+            LogEntry::ChildAwaits { actions, idle: false, .. } => {
+                actions.iter().all(|action| listed.insert(&action.call))
+            }
+            LogEntry::ChildEnded { call, .. } => ended.insert(call),
+            _ => true,
+        };
+        if !is_new {
+            return Err(format!("this happens twice: {entry:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn requests(log: &[LogEntry]) -> usize {
+    log.iter().filter(|entry| matches!(entry, LogEntry::RequestStarted { .. })).count()
+}
+
+/// Returns the conversation without the numbers of messages.
+fn conversation(log: &[LogEntry]) -> Vec<String> {
+    let text = |message: &Arc<crate::Message>| match &message.body {
+        MessageKind::ToolResult(result) => format!("{}: {:?}", result.call, result.status),
+        MessageKind::Assistant(reply) => {
+            let calls: Vec<&str> = reply.calls().map(|call| &*call.id).collect();
+            format!("reply {:?} {}", calls, message.text())
+        }
+        _ => message.text(),
+    };
+    SessionLog::of(log).messages().iter().map(text).collect()
+}
+
+/// Returns whether a call that must run once was running at the crash.
+fn is_call_lost(cuts: &Cuts, logs: &Logs, effects: &BTreeMap<Arc<str>, Effect>) -> bool {
+    cuts.iter().any(|(session, cut)| {
+        let log = &logs[session][..*cut];
+        log.iter().any(|entry| {
+            let LogEntry::CallStarted { call, .. } = entry else { return false };
+            let is_result = |entry: &LogEntry| {
+                entry.message().and_then(|m| m.as_tool_result()).is_some_and(|r| r.call == *call)
+            };
+            let calls = log.iter().filter_map(LogEntry::message).filter_map(|m| m.as_assistant());
+            let name = calls.flat_map(|reply| reply.calls()).find(|c| c.id == *call);
+            let effect = name.and_then(|c| effects.get(&c.name));
+            effect == Some(&Effect::AtMostOnce) && !log.iter().any(is_result)
+        })
+    })
+}
+
+/// Returns all cuts: each pair of a cut of a parent and of its sub-agent that a crash can leave,
+/// with the other sessions as they were when the parent made its cut.
+fn all_cuts(order: &[(Arc<str>, usize)], logs: &Logs) -> BTreeSet<Cuts> {
+    let mut now: Cuts = logs.keys().map(|session| (session.clone(), 0)).collect();
+    let mut all = BTreeSet::new();
+    for (session, len) in order {
+        now.insert(session.clone(), *len);
+        all.insert(now.clone());
+        let parent = &logs[session][..*len];
+        for entry in parent {
+            let LogEntry::ChildStarted { call, session: child, .. } = entry else { continue };
+            let possible = possible_cuts(parent, call, &logs[child]);
+            for (other, at) in order.iter().filter(|(other, _)| other == child) {
+                if possible.contains(at) {
+                    let mut cuts = now.clone();
+                    cuts.insert(other.clone(), *at);
+                    // What works for the sub-agent cannot be ahead of it, nor behind.
+                    let is_leaf = logs[child].iter().all(|entry| entry.sub_agent().is_none());
+                    if is_leaf {
+                        all.insert(cuts);
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Returns the lengths that the log of a sub-agent can have when its parent's log is this.
+fn possible_cuts(parent: &[LogEntry], call: &str, child: &[LogEntry]) -> RangeInclusive<usize> {
+    let decided: BTreeSet<_> = parent.iter().filter_map(decision).collect();
+    let started = parent.iter().position(|entry| entry.sub_agent().is_some()).unwrap_or_default();
+    let may_stop = parent[started..].iter().any(stops);
+    let after = |is_it: &dyn Fn(&LogEntry) -> bool| {
+        child.iter().position(is_it).map_or(child.len(), |at| at + 1)
+    };
+    let mut min = 0;
+    for entry in parent {
+        let needed = match entry {
+            LogEntry::ChildEnded { call: ended, .. } if **ended == *call => child.len(),
+            LogEntry::ChildAwaits { call: of, actions, idle, .. } if **of == *call => {
+                let last = actions.iter().map(|action| {
+                    let inner = call_of_child(&action.call, call).unwrap_or_default();
+                    after(&|entry| match entry {
+                        LogEntry::CallAwaiting { call, .. } => **call == *inner,
+                        LogEntry::ChildAwaits { actions, .. } => {
+                            actions.iter().any(|action| *action.call == *inner)
+                        }
+                        _ => false,
+                    })
+                });
+                let asked = last.max().unwrap_or_default();
+                let ends = |entry: &LogEntry| matches!(entry, LogEntry::RunEnded { .. });
+                let end = child[asked..].iter().position(ends).map(|at| asked + at + 1);
+                if *idle { end.unwrap_or(asked) } else { asked }
+            }
+            _ => 0,
+        };
+        min = min.max(needed);
+    }
+    let is_unknown = |entry: &LogEntry| {
+        decision(entry).is_some_and(|input| !decided.contains(input)) || !may_stop && stops(entry)
+    };
+    let max = child.iter().position(is_unknown).unwrap_or(child.len());
+    min..=max
+}
+
+/// Returns whether the entry stops sub-agents, or is what that does to one.
+fn stops(entry: &LogEntry) -> bool {
+    match entry {
+        LogEntry::AbortRequested { .. } => true,
+        LogEntry::RunStarted { run, cause, .. } => {
+            let is_message = matches!(cause, RunCause::UserRequest(_) | RunCause::Steer);
+            matches!(cause, RunCause::Abort) || is_message && run.0 > 1
+        }
+        _ => false,
+    }
+}
+
+fn decision(entry: &LogEntry) -> Option<&crate::message::InputId> {
+    match entry {
+        LogEntry::Decided { input, .. } => Some(input),
+        _ => None,
+    }
+}
+
+fn describe(cuts: &Cuts) -> String {
+    let cuts = cuts.iter().map(|(session, cut)| format!("{cut} entries of `{session}`"));
+    cuts.collect::<Vec<_>>().join(", ")
+}
+
+/// Writes the cut logs into an empty store.
+async fn restore(store: &impl SessionStore, logs: &Logs, cuts: &Cuts) -> Result<(), MemoryError> {
+    for (session, cut) in cuts.iter().filter(|(_, cut)| **cut > 0) {
+        let memory = store.open(session).await?;
+        memory.append(0, logs[session][..*cut].into()).await?;
+        memory.close().await;
+    }
+    Ok(())
+}
+
+/// The session of each append, and the length of its log after it.
+type Order = Vec<(Arc<str>, usize)>;
+
+/// A store that records the order of appends.
+#[derive(Clone, Default)]
+struct Recorder {
+    store: InMemoryStore,
+    order: Arc<Mutex<Order>>,
+}
+
+impl Recorder {
+    fn lock(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn order(&self) -> Order {
+        self.lock().clone()
+    }
+}
+
+struct Recorded {
+    session: Arc<str>,
+    memory: Arc<dyn Memory>,
+    recorder: Recorder,
+}
+
+#[async_trait]
+impl Memory for Recorded {
+    async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+        let len = at as usize + entries.len();
+        self.memory.append(at, entries).await?;
+        self.recorder.lock().push((self.session.clone(), len));
+        Ok(())
+    }
+
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
+        self.memory.load(from).await
+    }
+}
+
+#[async_trait]
+impl SessionStore for Recorder {
+    async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
+        let memory = self.store.open(session).await?;
+        Ok(Arc::new(Recorded { session: session.into(), memory, recorder: self.clone() }))
+    }
+
+    async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
+        self.store.read(session, from).await
+    }
+
+    async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
+        self.store.sessions().await
+    }
+
+    async fn delete(&self, session: &str) -> Result<(), MemoryError> {
+        self.store.delete(session).await
+    }
+}

@@ -1,0 +1,477 @@
+//! Sub-agents: tools that are agents, with sessions of their own.
+
+use crate::kit::*;
+use loopwright_core::{GenericAgent, RunContext, SessionStore};
+
+/// An agent with the sub-agents alice, bob and carol, each of which pays once with approval.
+struct Family {
+    store: InMemoryStore,
+    pay: TestTool,
+    model: ScriptedModel,
+    child: ScriptedModel,
+}
+
+/// Returns what the model of a sub-agent replies: a call, then what it was about.
+fn child_replies(request: &ChatRequest) -> Script {
+    let last = request.messages.last().unwrap();
+    match last.as_tool_result() {
+        None if last.text() == "Chat." => Script::text("Hello."),
+        None => Script::calls([("p", "pay", json!({}))]),
+        Some(result) => Script::text(&format!("{:?}", result.status)),
+    }
+}
+
+/// Returns what the model of the root replies: calls of three sub-agents, then their results.
+fn root_replies(request: &ChatRequest) -> Script {
+    let results: Vec<_> = request.messages.iter().filter_map(|m| m.as_tool_result()).collect();
+    let asked = request.messages.iter().filter(|m| m.as_tool_result().is_none()).count();
+    if results.is_empty() && asked == 1 {
+        let task = json!({ "task": "Pay." });
+        let call = |id, name| (id, name, task.clone());
+        return Script::calls([call("a", "alice"), call("b", "bob"), call("c", "carol")]);
+    }
+    let texts: Vec<String> = results.iter().map(|r| r.text()).collect();
+    Script::text(&texts.join(","))
+}
+
+impl Family {
+    fn new() -> Self {
+        Family {
+            store: InMemoryStore::new(),
+            pay: TestTool::new("pay").answers("paid").effect(Effect::AtMostOnce),
+            model: ScriptedModel::new([]).reply_with(root_replies),
+            child: ScriptedModel::new([]).reply_with(child_replies),
+        }
+    }
+
+    fn child(&self) -> GenericAgent {
+        let builder = GenericAgent::builder(self.child.clone(), PiPattern);
+        builder.tool(self.pay.clone()).build().unwrap()
+    }
+
+    fn agent(&self, options: impl FnOnce(AgentBuilder) -> AgentBuilder) -> GenericAgent {
+        let builder = GenericAgent::builder(self.model.clone(), PiPattern);
+        let names = ["alice", "bob", "carol"];
+        let add = |builder: AgentBuilder, name| builder.child(name, "Pays.", self.child());
+        options(names.into_iter().fold(builder, add)).build().unwrap()
+    }
+
+    async fn open(&self) -> (AgentHandle, EventStream) {
+        self.open_with(|builder| builder).await
+    }
+
+    async fn open_with(
+        &self,
+        options: impl FnOnce(AgentBuilder) -> AgentBuilder,
+    ) -> (AgentHandle, EventStream) {
+        let cx = RunContext::new().stored(&self.store, "root").await.unwrap();
+        self.agent(options).run(cx).await.unwrap()
+    }
+
+    /// Closes the session and waits until it can be opened again.
+    async fn close(&self, handle: AgentHandle, mut events: EventStream) {
+        handle.wait_for_idle().await;
+        drop(handle);
+        while events.next().await.is_some() {}
+    }
+
+    async fn log(&self, session: &str) -> Vec<LogEntry> {
+        self.store.read(session, 0).await.unwrap()
+    }
+}
+
+async fn approve(handle: &AgentHandle, call: &str) -> Result<InputId, InputError> {
+    let pending = handle.pending().await.unwrap();
+    let action = pending.iter().find(|action| *action.call == *call).expect("it is pending");
+    handle.resolve(call, action.digest.clone(), Decision::Approve).await
+}
+
+fn of(action: &ExternalAction, agent: &str) -> bool {
+    *action.path[0] == *agent
+}
+
+async fn pending_calls(handle: &AgentHandle) -> Vec<String> {
+    handle.pending().await.unwrap().iter().map(|action| action.call.to_string()).collect()
+}
+
+async fn results(handle: &AgentHandle) -> Vec<(ResultStatus, String)> {
+    let messages = handle.state().await.unwrap().messages;
+    let results = messages.iter().filter_map(|m| m.as_tool_result());
+    results.map(|result| (result.status, result.text())).collect()
+}
+
+/// C160: The actions of sub-agents are pending at the root, with their path. Each is decided there,
+/// and the sub-agent continues.
+#[tokio::test(start_paused = true)]
+async fn actions_of_sub_agents_are_decided_at_the_root() {
+    let family = Family::new();
+    let (handle, events) = family.open().await;
+    let outcome = handle.prompt("Let them pay.").await.unwrap();
+    assert_eq!(outcome.end, RunStatus::AwaitingAction);
+    assert_eq!(pending_calls(&handle).await, ["a~p", "b~p", "c~p"]);
+    let pending = handle.pending().await.unwrap();
+    assert_eq!((&*pending[1].name, &*pending[1].path), ("pay", &["bob".into()][..]));
+    for call in ["b~p", "a~p", "c~p"] {
+        approve(&handle, call).await.unwrap();
+        handle.wait_for_idle().await;
+    }
+    assert_eq!(family.pay.ran(), 3);
+    let ok = (ResultStatus::Ok, "Ok".to_owned());
+    assert_eq!(results(&handle).await, [ok.clone(), ok.clone(), ok]);
+    assert_eq!(handle.state().await.unwrap().messages.last().unwrap().text(), "Ok,Ok,Ok");
+    family.close(handle, events).await;
+    check_log(&family.log("root").await).unwrap();
+    for n in 1..=3 {
+        check_log(&family.log(&format!("root/m2.{n}")).await).unwrap();
+    }
+}
+
+/// C160: An action is decided, and its sub-agent continues, while the others still work.
+#[tokio::test(start_paused = true)]
+async fn one_is_answered_while_the_others_work() {
+    let family = Family::new();
+    let gate = Gate::new();
+    let slow = {
+        let gate = gate.clone();
+        ScriptedModel::new([]).reply_with(move |_| Script::text("At last.").gate(&gate))
+    };
+    let slow = GenericAgent::builder(slow, PiPattern).build().unwrap();
+    let (handle, mut events) = family.open_with(|b| b.child("dora", "Takes long.", slow)).await;
+    family.model.push(Script::calls([
+        ("a", "alice", json!({ "task": "Pay." })),
+        ("d", "dora", json!({ "task": "Wait." })),
+    ]));
+    handle.send(InputEvent::UserRequest("Let them pay.".into())).await.unwrap();
+    until(&mut events, |event| matches!(event, AgentEvent::ExternalAction(_))).await;
+    approve(&handle, "a~p").await.unwrap();
+    until(&mut events, |event| matches!(event, AgentEvent::ToolExecutionEnd { .. })).await;
+    assert_eq!((family.pay.ran(), results(&handle).await.len()), (1, 0));
+    gate.open();
+    handle.wait_for_idle().await;
+    let expected = [(ResultStatus::Ok, "Ok".into()), (ResultStatus::Ok, "At last.".into())];
+    assert_eq!(results(&handle).await, expected);
+}
+
+async fn until(events: &mut EventStream, is_wanted: impl Fn(&AgentEvent) -> bool) {
+    while !is_wanted(&events.next().await.expect("the event comes").event) {}
+}
+
+/// C160: Whatever process opens the root later, the actions are pending there, once.
+#[tokio::test(start_paused = true)]
+async fn actions_are_decided_after_a_restart() {
+    let family = Family::new();
+    let (handle, events) = family.open().await;
+    handle.prompt("Let them pay.").await.unwrap();
+    family.close(handle, events).await;
+    let log = family.log("root").await;
+    for call in ["a~p", "b~p", "c~p"] {
+        let (handle, events) = family.open().await;
+        approve(&handle, call).await.unwrap();
+        family.close(handle, events).await;
+    }
+    let pending = family.store.pending(&PendingFilter::new()).await.unwrap();
+    assert!(pending.is_empty() && family.log("root").await.starts_with(&log));
+    assert_eq!(family.pay.ran(), 3);
+    check_log(&family.log("root").await).unwrap();
+}
+
+/// C161: An abort closes sub-agents that wait and those that work; nothing more is asked.
+#[tokio::test(start_paused = true)]
+async fn an_abort_closes_all_of_them() {
+    let family = Family::new();
+    let hanging = ScriptedModel::new([]).reply_with(|_| Script::new().say("Hm").hang());
+    let dora = GenericAgent::builder(hanging.clone(), PiPattern).build().unwrap();
+    let (handle, mut events) = family.open_with(|b| b.child("dora", "Takes long.", dora)).await;
+    family.model.push(Script::calls([
+        ("a", "alice", json!({ "task": "Pay." })),
+        ("d", "dora", json!({ "task": "Wait." })),
+    ]));
+    handle.send(InputEvent::UserRequest("Let them pay.".into())).await.unwrap();
+    until(&mut events, |event| matches!(event, AgentEvent::ExternalAction(_))).await;
+    handle.abort().await.unwrap();
+    handle.wait_for_idle().await;
+    let statuses: Vec<_> = results(&handle).await.into_iter().map(|(status, _)| status).collect();
+    assert_eq!(statuses, [ResultStatus::Aborted, ResultStatus::Aborted]);
+    assert!(results(&handle).await[1].1.contains("Hm"), "{:?}", results(&handle).await);
+    let asked = (family.child.requests().len(), hanging.requests().len(), family.pay.ran());
+    assert_eq!(asked, (1, 1, 0));
+    assert!(handle.pending().await.unwrap().is_empty());
+    family.close(handle, events).await;
+    for n in 1..=2 {
+        let log = family.log(&format!("root/m2.{n}")).await;
+        check_log(&log).unwrap();
+        assert!(SessionLog::of(&log).run().is_none() && SessionLog::of(&log).pending().is_empty());
+    }
+}
+
+/// C161: While all wait, an abort closes them, too, and a decision comes too late.
+#[tokio::test(start_paused = true)]
+async fn an_abort_at_rest_closes_those_that_wait() {
+    let family = Family::new();
+    let (handle, events) = family.open().await;
+    handle.prompt("Let them pay.").await.unwrap();
+    let action = handle.pending().await.unwrap()[0].clone();
+    handle.abort().await.unwrap();
+    let late = handle.resolve(action.call, action.digest, Decision::Approve).await;
+    assert_eq!(late, Err(InputError::NotPending("a~p".into())));
+    let statuses: Vec<_> = results(&handle).await.into_iter().map(|(status, _)| status).collect();
+    assert_eq!(statuses, [ResultStatus::Aborted; 3]);
+    family.close(handle, events).await;
+    assert!(SessionLog::of(&family.log("root/m2.3").await).pending().is_empty());
+}
+
+/// C161: A message instead of decisions closes the sub-agents that wait, except where a decision
+/// was made.
+#[tokio::test(start_paused = true)]
+async fn a_message_closes_those_that_wait_for_decisions() {
+    let family = Family::new();
+    let (handle, events) = family.open().await;
+    handle.prompt("Let them pay.").await.unwrap();
+    let actions = handle.pending().await.unwrap();
+    // Both arrive before the run that carries out the decision begins.
+    let decision = handle.resolve("b~p", actions[1].digest.clone(), Decision::Approve);
+    let message = handle.send(InputEvent::UserRequest("Stop that.".into()));
+    let (decision, message) = tokio::join!(decision, message);
+    decision.and(message).unwrap();
+    handle.wait_for_idle().await;
+    let statuses: Vec<_> = results(&handle).await.into_iter().map(|(status, _)| status).collect();
+    assert_eq!(statuses, [ResultStatus::Denied, ResultStatus::Ok, ResultStatus::Denied]);
+    assert_eq!(family.pay.ran(), 1);
+    let transcript = handle.state().await.unwrap().messages;
+    assert_eq!(transcript[transcript.len() - 2].text(), "Stop that.");
+    family.close(handle, events).await;
+    check_log(&family.log("root").await).unwrap();
+}
+
+/// C162: What sub-agents use counts for the root, once, also with what they used before a restart.
+#[tokio::test(start_paused = true)]
+async fn the_use_of_sub_agents_counts_for_the_root() {
+    let family = Family::new();
+    let usage = |script: Script| script.usage(Usage::new(100, 10));
+    let child = ScriptedModel::new([]).reply_with(move |request| usage(child_replies(request)));
+    let model = ScriptedModel::new([]).reply_with(move |request| usage(root_replies(request)));
+    let family = Family { child, model, ..family };
+    let (handle, events) = family.open().await;
+    handle.prompt("Let them pay.").await.unwrap();
+    for call in ["a~p", "b~p", "c~p"] {
+        approve(&handle, call).await.unwrap();
+        handle.wait_for_idle().await;
+    }
+    family.close(handle, events).await;
+    let info = family.store.session("root").await.unwrap();
+    assert_eq!((info.usage.input, info.usage.output), (800, 80));
+    let spent = SessionLog::of(&family.log("root").await).spent();
+    assert_eq!((spent.turns, spent.tokens), (8, 880));
+}
+
+/// C162: What is left is divided by the sub-agents that start together. For one that gets nothing,
+/// the result says so.
+#[tokio::test(start_paused = true)]
+async fn sub_agents_share_what_is_left() {
+    let family = Family::new();
+    let (handle, events) = family.open_with(|builder| builder.max_turns(3)).await;
+    let outcome = handle.prompt("Let them pay.").await.unwrap();
+    assert_eq!(outcome.end, RunStatus::AwaitingAction);
+    assert_eq!(pending_calls(&handle).await, ["a~p", "b~p"]);
+    let texts = |results: Vec<(ResultStatus, String)>| -> Vec<String> {
+        results.into_iter().map(|(_, text)| text).collect()
+    };
+    for call in ["a~p", "b~p"] {
+        approve(&handle, call).await.unwrap();
+        handle.wait_for_idle().await;
+    }
+    let [a, b, c] = &texts(results(&handle).await)[..] else { panic!("three results") };
+    for text in [a, b] {
+        let why = "The sub-agent has reached a limit: the sub-agent's share of the turns is \
+            reached: 1 of 1 turns are used.";
+        assert!(text.starts_with(why), "{text}");
+    }
+    assert!(c.contains("nothing is left"), "{c}");
+    assert_eq!(
+        handle.state().await.unwrap().error.as_deref(),
+        Some("the limit of turns is reached: 3 of 3 turns are used")
+    );
+    family.close(handle, events).await;
+}
+
+/// C163: Subscribers to the tree get the events of all sessions, also of those that work already.
+#[tokio::test(start_paused = true)]
+async fn the_events_of_sub_agents_can_be_read() {
+    let family = Family::new();
+    let (handle, _events) = family.open().await;
+    let mut tree = handle.subscribe_tree();
+    handle.prompt("Let them pay.").await.unwrap();
+    let late = handle.subscribe_tree();
+    approve(&handle, "b~p").await.unwrap();
+    handle.wait_for_idle().await;
+    let seen: Vec<_> = std::iter::from_fn(|| tree.try_next()).collect();
+    let of = |session: &str| -> Vec<_> {
+        seen.iter().filter(|event| *event.session_id == *session).cloned().collect()
+    };
+    let bob = of("root/m2.2");
+    let parent = bob[0].parent.as_ref().unwrap();
+    assert_eq!((&*parent.session_id, &*parent.call), ("root", "b"));
+    let kinds = kinds(&bob);
+    let ends = kinds.iter().filter(|kind| *kind == "agent_end").count();
+    assert_eq!((ends, kinds.last().map(String::as_str)), (2, Some("agent_end")));
+    assert!(!of("root").is_empty() && !of("root/m2.3").is_empty());
+    drop((handle, late));
+}
+
+/// C163: A steer can be sent to a sub-agent that works.
+#[tokio::test(start_paused = true)]
+async fn a_sub_agent_that_works_can_be_steered() {
+    let family = Family::new();
+    let gate = Gate::new();
+    let model = {
+        let gate = gate.clone();
+        ScriptedModel::new([Script::text("One.").gate(&gate), Script::text("Two.")])
+    };
+    let dora = GenericAgent::builder(model, PiPattern).build().unwrap();
+    let (handle, mut events) = family.open_with(|b| b.child("dora", "Takes long.", dora)).await;
+    family.model.push(Script::calls([("d", "dora", json!({ "task": "Wait." }))]));
+    let gone = handle.steer_to("d", "Also this.").await;
+    assert_eq!(gone, Err(InputError::NoSubAgent("d".into())));
+    handle.send(InputEvent::UserRequest("Go.".into())).await.unwrap();
+    let is_progress = |event: &AgentEvent| {
+        matches!(event, AgentEvent::ToolExecutionUpdate { update: ToolUpdate::Progress(_), .. })
+    };
+    until(&mut events, is_progress).await;
+    handle.steer_to("d", "Also this.").await.unwrap();
+    gate.open();
+    handle.wait_for_idle().await;
+    assert_eq!(results(&handle).await, [(ResultStatus::Ok, "Two.".into())]);
+    let log = SessionLog::of(&family.log("root/m2.1").await);
+    let texts: Vec<String> = log.messages().iter().map(|message| message.text()).collect();
+    assert_eq!(texts, ["Wait.", "One.", "Also this.", "Two."]);
+}
+
+/// C160: Sub-agents of sub-agents work alike, at any depth up to the limit.
+#[tokio::test(start_paused = true)]
+async fn sub_agents_are_nested() {
+    for depth in [1, 2] {
+        let family = Family::new();
+        let inner = ScriptedModel::new([]).reply_with(|request| match request.messages.len() {
+            1 => Script::calls([("x", "alice", json!({ "task": "Pay." }))]),
+            _ => Script::text(&request.messages.last().unwrap().text()),
+        });
+        let inner = GenericAgent::builder(inner, PiPattern)
+            .child("alice", "Pays.", family.child())
+            .build()
+            .unwrap();
+        let limits = Limits::default().depth(depth);
+        let (handle, events) =
+            family.open_with(|b| b.limits(limits).child("erin", "Has another.", inner)).await;
+        family.model.push(Script::calls([("e", "erin", json!({ "task": "Pay." }))]));
+        handle.prompt("Go.").await.unwrap();
+        if depth == 1 {
+            assert!(results(&handle).await[0].1.contains("nested too deep"));
+            continue;
+        }
+        let action = handle.pending().await.unwrap().remove(0);
+        assert_eq!((&*action.call, &*action.path), ("e~x~p", &["erin".into(), "alice".into()][..]));
+        for (decision, refused) in [
+            (Decision::ApproveWith(json!([])), "BadArguments"),
+            (Decision::Provide(Provided::Input(json!(1))), "BadDecision"),
+        ] {
+            let refusal = handle.resolve(action.call.clone(), action.digest.clone(), decision);
+            let refusal = format!("{:?}", refusal.await.unwrap_err());
+            assert!(refusal.starts_with(refused), "{refusal}");
+        }
+        approve(&handle, "e~x~p").await.unwrap();
+        handle.wait_for_idle().await;
+        assert_eq!(results(&handle).await, [(ResultStatus::Ok, "Ok".into())]);
+        family.close(handle, events).await;
+        let log = family.log("root/m2.1/m2.1").await;
+        let LogEntry::Opened { parent: Some(parent), .. } = &log[0] else { panic!("{:?}", log[0]) };
+        assert_eq!((parent.root.as_deref(), &*parent.session_id), (Some("root"), "root/m2.1"));
+    }
+}
+
+/// C164: The session of a sub-agent is opened through its root only, and is in no list.
+#[tokio::test(start_paused = true)]
+async fn the_session_of_a_sub_agent_is_opened_by_its_root_only() {
+    let family = Family::new();
+    let (handle, events) = family.open().await;
+    handle.prompt("Let them pay.").await.unwrap();
+    family.close(handle, events).await;
+    let before = family.log("root/m2.1").await;
+    let cx = RunContext::new().stored(&family.store, "root/m2.1").await.unwrap();
+    let refused = family.child().run(cx).await.err().unwrap();
+    let (session, root) = ("root/m2.1".into(), "root".into());
+    assert_eq!(refused, AgentError::Memory(MemoryError::SubAgent { session, root }));
+    assert_eq!(family.log("root/m2.1").await, before);
+    let listed = family.store.sessions().await.unwrap();
+    assert_eq!(listed.iter().map(|info| &*info.id).collect::<Vec<_>>(), ["root"]);
+    assert_eq!(family.store.pending(&PendingFilter::new()).await.unwrap().len(), 3);
+    family.store.delete("root").await.unwrap();
+    for session in ["root", "root/m2.1", "root/m2.3"] {
+        let gone = family.store.read(session, 0).await;
+        assert_eq!(gone, Err(MemoryError::NoSession(session.into())));
+    }
+}
+
+/// C160: A pattern gives tasks to sub-agents with calls of its own.
+#[tokio::test(start_paused = true)]
+async fn a_pattern_has_sub_agents() {
+    let family = Family::new();
+    let pattern = does(|step| {
+        Box::pin(async move {
+            step.take_input().await?;
+            let ask = |name: &'static str| Call::child(name, "Pay.").key(name);
+            let Some(results) = step.call_all(["alice", "bob"].map(ask)).await? else {
+                return Ok(StepEnd::AwaitingAction);
+            };
+            let texts: Vec<String> = results.iter().map(|result| result.text()).collect();
+            step.remember(UserMessage::from(texts.join(" and "))).await?;
+            step.ask().await?.finish()
+        })
+    });
+    let model = ScriptedModel::new([Script::text("Done.")]);
+    let mut builder = GenericAgent::builder(model.clone(), pattern);
+    for name in ["alice", "bob"] {
+        builder = builder.child(name, "Pays.", family.child());
+    }
+    let agent = builder.build().unwrap();
+    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    handle.prompt("Let them pay.").await.unwrap();
+    for _ in 0..2 {
+        let action = handle.pending().await.unwrap().remove(0);
+        handle.resolve(action.call, action.digest, Decision::Approve).await.unwrap();
+        handle.wait_for_idle().await;
+    }
+    let texts: Vec<String> = model.requests()[0].messages.iter().map(|m| m.text()).collect();
+    assert_eq!(texts.last().unwrap(), "Ok and Ok");
+    let agent = family.agent(|builder| builder);
+    let refused = agent.run(RunContext::new().memory(InMemory::new())).await.err();
+    assert_eq!(refused, Some(AgentError::NoStore));
+}
+
+/// C165: Whatever pair of cuts a crash leaves in the logs of a parent and a sub-agent, each pays
+/// once, and the conversations are those without a crash.
+#[tokio::test(start_paused = true)]
+async fn sub_agents_survive_a_crash_at_every_pair_of_cuts() {
+    let agent = || Family::new().agent(|builder| builder);
+    let approve = |_: &ExternalAction| Some(Decision::Approve.into());
+    let deny_bob = |action: &ExternalAction| match of(action, "bob") {
+        true => Some(Decision::Deny("No.".into()).into()),
+        false => Some(Decision::Approve.into()),
+    };
+    let abort_after_alice = |action: &ExternalAction| match of(action, "alice") {
+        true => Some(Decision::Approve.into()),
+        false => Some(TreeInput::Abort),
+    };
+    let instead_of_carol = |action: &ExternalAction| match of(action, "carol") {
+        true => Some(TreeInput::Request("Stop that.".into())),
+        false => Some(Decision::Approve.into()),
+    };
+    let store = async || InMemoryStore::new();
+    type React = fn(&ExternalAction) -> Option<TreeInput>;
+    let users: [React; 4] = [approve, deny_bob, abort_after_alice, instead_of_carol];
+    for react in users {
+        let report = crash_tree(agent, "Let them pay.", react, store).await.unwrap();
+        assert_eq!(report.sessions, 4);
+        assert!(report.crashes > 2 * report.appends, "{report:?}");
+        assert!(report.compared > report.crashes * 3 / 4, "{report:?}");
+    }
+}
