@@ -11,7 +11,7 @@ use loopwright_patterns::{PiPattern, conformance};
 mod custom_pattern;
 
 /// The examples, and phrases that each one prints.
-const EXAMPLES: [(&str, &[&str]); 5] = [
+const EXAMPLES: [(&str, &[&str]); 6] = [
     ("hello", &["(Done, "]),
     (
         "custom_tool",
@@ -31,6 +31,16 @@ const EXAMPLES: [(&str, &[&str]); 5] = [
             "AwaitingAction, 2 calls wait",
             "a: 20 € are on their way to Ann",
             "b: Denied by the user: that is too much",
+        ],
+    ),
+    (
+        "sub_agents",
+        &[
+            "AwaitingAction",
+            "hotels: book {\"what\":\"a room\"}",
+            "trains: Booked: the night train.",
+            "Train and hotel are booked.",
+            "sessions: trip, trip/m2.1, trip/m2.2",
         ],
     ),
 ];

@@ -1,0 +1,70 @@
+//! Sub-agents: agents that a model, or a pattern, gives tasks to. Two of them work at the same time,
+//! each in a session of its own.
+//!
+//! What they need approved is decided in the session at the root. Approve one, and it continues,
+//! whether or not the other is still waiting; if the process ended in between, another one would
+//! show the same actions.
+
+use std::error::Error;
+
+use loopwright::event::Decision;
+use loopwright::log::InMemoryStore;
+use loopwright::patterns::GenericPattern;
+use loopwright::testing::{Script, ScriptedModel};
+use loopwright::{GenericAgent, RunContext, ToolError, tool_fn};
+use serde_json::json;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Book {
+    what: String,
+}
+
+/// Builds an agent that books one thing, for which it needs an approval.
+fn booker(what: &str) -> Result<GenericAgent, Box<dyn Error>> {
+    let book = tool_fn("book", "Books it.", async |args: Book, _cx| {
+        Ok::<_, ToolError>(format!("{} is booked", args.what))
+    });
+    let model = ScriptedModel::new([
+        Script::calls([("b", "book", json!({"what": what}))]),
+        Script::text(&format!("Booked: {what}.")),
+    ]);
+    Ok(GenericAgent::builder(model, GenericPattern).tool(book).build()?)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let task = |id, agent, task| (id, agent, json!({"task": task}));
+    let model = ScriptedModel::new([
+        Script::calls([
+            task("t", "trains", "To Rome."),
+            task("h", "hotels", "Two nights in Rome."),
+        ]),
+        Script::text("Train and hotel are booked."),
+    ]);
+    let agent = GenericAgent::builder(model, GenericPattern)
+        .child("trains", "Finds and books trains.", booker("the night train")?)
+        .child("hotels", "Finds and books hotels.", booker("a room")?)
+        .build()?;
+    let store = InMemoryStore::new();
+    let (handle, _events) = agent.run(RunContext::new().stored(&store, "trip").await?).await?;
+    let mut tree = handle.subscribe_tree();
+
+    println!("{:?}", handle.prompt("Plan my trip to Rome.").await?.end);
+    while let Some(action) = handle.pending().await?.into_iter().next() {
+        println!("{}: {} {}", action.path.join("/"), action.name, action.arguments);
+        handle.resolve(action.call, action.digest, Decision::Approve).await?;
+        handle.wait_for_idle().await;
+    }
+    let state = handle.state().await?;
+    for result in state.messages.iter().filter_map(|message| message.as_tool_result()) {
+        println!("{}: {}", result.name, result.text());
+    }
+    println!("{}", state.messages.last().map(|message| message.text()).unwrap_or_default());
+
+    let mut sessions: Vec<_> =
+        std::iter::from_fn(|| tree.try_next()).map(|event| event.session_id.to_string()).collect();
+    sessions.sort();
+    sessions.dedup();
+    println!("sessions: {}", sessions.join(", "));
+    Ok(())
+}
