@@ -155,6 +155,7 @@ pub(crate) async fn end(
             let id = &*session.id;
             tracing::error!(session = id, %error, "the end of a run could not be written");
             after.log_failed = true;
+            session.children.leave();
             let _ = session.receive_all().await; // every sender is answered with the failure
             Some(close::emit_unwritten_end(session, &StepError::Memory(error)))
         }

@@ -168,8 +168,9 @@ async fn next_event(session: &mut Session) -> Result<(), StepError> {
             handled
         }
         (call, report) = children.next() => {
-            sub_agents::handle(session, call, report);
-            Ok(session.journal.flush().await?)
+            let handled = sub_agents::handle(session, call, report);
+            session.journal.flush().await?;
+            handled
         }
     }
 }
@@ -184,7 +185,9 @@ pub(crate) async fn wait_for_running(session: &mut Session) -> Result<(), Memory
                 // A hook that panicked is named in the result of its call, and the others continue.
                 let _ = executor.handle(event, journal, &config.limits, time);
             }
-            (call, report) = children.next() => sub_agents::handle(session, call, report),
+            (call, report) = children.next() => {
+                let _ = sub_agents::handle(session, call, report);
+            }
         }
         session.journal.flush().await?;
     }

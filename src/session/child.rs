@@ -1,8 +1,9 @@
 //! The work of a sub-agent for one call, in a task of its own: its session is opened, examined,
 //! and followed until it has ended or only waits for decisions.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -10,16 +11,19 @@ use crate::error::InputError;
 use crate::log::action::ExternalAction;
 use crate::log::event::{AgentEvent, Envelope};
 use crate::log::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt};
-use crate::log::outcome::RunOutcome;
+use crate::log::outcome::{RunOutcome, RunStatus};
 use crate::log::session_log::SessionLog;
 use crate::log::turn::Used;
-use crate::message::{CallId, InputId};
+use crate::message::{CallId, InputId, ResultStatus};
 use crate::session::child_agent::{ChildAgent, Opening};
 use crate::session::command::{Command, Input};
 use crate::session::handle::AgentHandle;
+use crate::session::hooks::ToolCallInfo;
 use crate::session::hub::{EventStream, Subscriber};
+use crate::session::layers::HookLayers;
+use crate::session::running_tool::after_tool_call;
 use crate::session::state::Examined;
-use crate::tool::Progress;
+use crate::tool::{Outcome, Progress, ToolOutput};
 
 /// The id of the input that contains the task. The session has no other request, so a task that
 /// was sent before a crash is known.
@@ -41,11 +45,25 @@ pub(crate) enum ChildReport {
     /// The work is over until these actions are decided. The sub-agent has recorded all decisions
     /// that it was sent.
     Idle(Vec<Arc<ExternalAction>>),
-    /// The work is over.
+    /// The work is over, with this result of the call.
+    Ended {
+        status: ResultStatus,
+        output: ToolOutput,
+        used: Used,
+    },
+    /// The work is over, and a hook that handles results panicked.
+    HookPanicked(String, Used),
+}
+
+/// How a call ends whose sub-agent is stopped, unless it has ended by itself.
+pub(crate) type Stopped = (ResultStatus, String);
+
+/// How the session of a sub-agent stands when nothing is left to do.
+enum State {
+    Idle(Vec<Arc<ExternalAction>>),
     Ended(Arc<RunOutcome>, Used),
     /// It was stopped before it had its task.
     NotStarted,
-    /// Its session failed.
     Failed(String, Used),
 }
 
@@ -53,39 +71,76 @@ pub(crate) enum ChildReport {
 pub(crate) struct Work {
     pub(crate) agent: Arc<dyn ChildAgent>,
     pub(crate) opening: Opening,
-    pub(crate) call: CallId,
-    pub(crate) task: Arc<str>,
+    pub(crate) info: ToolCallInfo,
+    pub(crate) hooks: HookLayers,
     /// The decisions that its session may not have.
     pub(crate) decisions: Vec<ActionResult>,
     pub(crate) from_parent: mpsc::UnboundedReceiver<ToChild>,
     /// Cancelled when it is to stop: its run is aborted then.
     pub(crate) stop: CancellationToken,
+    pub(crate) stopped: Arc<OnceLock<Stopped>>,
     pub(crate) reports: mpsc::UnboundedSender<(CallId, ChildReport)>,
 }
 
 impl Work {
     pub(crate) async fn run(mut self) {
         let orphaned = self.opening.tree.orphaned.clone().drop_guard();
-        let end = self.follow().await;
+        let state = self.follow().await;
         orphaned.disarm();
-        self.report(end);
+        let report = match state {
+            State::Idle(actions) => ChildReport::Idle(actions),
+            State::Ended(outcome, used) => self.ended(&outcome, used).await,
+            State::NotStarted => {
+                let (status, why) = self.stopped.get().cloned().unwrap_or_else(|| {
+                    (ResultStatus::Skipped, "Skipped before it started.".into())
+                });
+                let (output, used) = (ToolOutput::text(why), Used::default());
+                ChildReport::Ended { status, output, used }
+            }
+            State::Failed(why, used) => {
+                let (status, output) = (ResultStatus::Error, ToolOutput::text(why));
+                ChildReport::Ended { status, output, used }
+            }
+        };
+        self.report(report);
     }
 
     fn report(&self, report: ChildReport) {
-        let _ = self.reports.send((self.call.clone(), report));
+        let _ = self.reports.send((self.info.call.clone(), report));
+    }
+
+    /// Passes the result through the hooks, unless the sub-agent was stopped.
+    async fn ended(&self, outcome: &RunOutcome, used: Used) -> ChildReport {
+        let session: Value = self.opening.session.to_string().into();
+        let stopped = self.stopped.get().filter(|_| outcome.end == RunStatus::Aborted);
+        let (status, text) = answer(outcome, stopped);
+        let details = json!({ "session": session, "end": outcome.end, "value": outcome.value });
+        let output = ToolOutput::text(text).details(details);
+        if self.hooks.is_empty() || stopped.is_some() {
+            return ChildReport::Ended { status, output, used };
+        }
+        match after_tool_call(Outcome::Result(status, output), self.info.clone(), &self.hooks).await
+        {
+            Outcome::Result(status, output) => ChildReport::Ended { status, output, used },
+            Outcome::HookPanicked(panic) => ChildReport::HookPanicked(panic, used),
+            Outcome::Cancelled(_) | Outcome::Suspended(_) => {
+                let (status, output) = (ResultStatus::Error, ToolOutput::default());
+                ChildReport::Ended { status, output, used }
+            }
+        }
     }
 
     /// Works until the session has ended or waits, and closes it.
-    async fn follow(&mut self) -> ChildReport {
+    async fn follow(&mut self) -> State {
         if self.stop.is_cancelled() && self.stored().await.is_none() {
-            return ChildReport::NotStarted;
+            return State::NotStarted;
         }
         let (handle, mut events) = match self.agent.open(self.opening.clone()).await {
             Ok(opened) => opened,
             Err(error) => {
                 let used = self.stored().await.unwrap_or_default();
                 let why = format!("The session of the sub-agent could not be opened: {error}.");
-                return ChildReport::Failed(why, used);
+                return State::Failed(why, used);
             }
         };
         let end = self.until_idle(&handle, &mut events).await;
@@ -95,7 +150,7 @@ impl Work {
             Some(end) => end,
             None => {
                 let used = self.stored().await.unwrap_or_default();
-                ChildReport::Failed("The session of the sub-agent has failed.".into(), used)
+                State::Failed("The session of the sub-agent has failed.".into(), used)
             }
         }
     }
@@ -112,12 +167,13 @@ impl Work {
         &mut self,
         handle: &AgentHandle,
         events: &mut EventStream,
-    ) -> Option<ChildReport> {
+    ) -> Option<State> {
         let mut is_aborted = self.stop.is_cancelled();
         if is_aborted {
             abort(handle);
         } else {
-            let mut prompt = Prompt::from(&*self.task);
+            let task = self.info.arguments["task"].as_str().unwrap_or_default();
+            let mut prompt = Prompt::from(task);
             prompt.id = Some(InputId::from(TASK));
             let _ = handle.post(InputEvent::UserRequest(prompt), None).await;
             if examine(handle).await?.is_interrupted {
@@ -176,16 +232,43 @@ impl Work {
     }
 }
 
+/// Returns the status and the text of the result of a call whose sub-agent has ended like this.
+fn answer(outcome: &RunOutcome, stopped: Option<&Stopped>) -> (ResultStatus, String) {
+    let with_text = |why: String| match outcome.text.is_empty() {
+        true => why,
+        false => format!("{why}\nIts last reply:\n{}", outcome.text),
+    };
+    let error = outcome.error.as_deref().unwrap_or("it was stopped");
+    match (outcome.end, stopped) {
+        (_, Some((status, why))) => (*status, with_text(why.clone())),
+        (RunStatus::Done, None) => {
+            let value = outcome.value.as_ref().map(|value| value.to_string());
+            (ResultStatus::Ok, value.unwrap_or_else(|| outcome.text.clone()))
+        }
+        (RunStatus::Incomplete, None) => {
+            (ResultStatus::Ok, with_text("The sub-agent's answer is incomplete.".into()))
+        }
+        (RunStatus::Limit, None) => {
+            let why = format!("The sub-agent has reached a limit: {error}.");
+            (ResultStatus::Error, with_text(why))
+        }
+        (RunStatus::Aborted, None) => {
+            (ResultStatus::Aborted, with_text("The sub-agent was aborted.".into()))
+        }
+        (_, None) => (ResultStatus::Error, with_text(format!("The sub-agent failed: {error}."))),
+    }
+}
+
 /// Returns how the work stands in an idle session, or `None` if its log cannot be written.
-fn state_of(examined: Examined) -> Option<ChildReport> {
+fn state_of(examined: Examined) -> Option<State> {
     let Examined { is_interrupted, pending, outcome, used } = examined;
     if is_interrupted {
         return None;
     }
     Some(match outcome {
-        _ if !pending.is_empty() => ChildReport::Idle(pending),
-        Some(outcome) => ChildReport::Ended(outcome, used),
-        None => ChildReport::NotStarted,
+        _ if !pending.is_empty() => State::Idle(pending),
+        Some(outcome) => State::Ended(outcome, used),
+        None => State::NotStarted,
     })
 }
 

@@ -1,16 +1,16 @@
 //! The sub-agents that work for calls of the open batch.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::log::action::call_of_child;
 use crate::log::event::AgentEvent;
 use crate::message::{CallId, ResultStatus};
-use crate::session::child::{ChildReport, ToChild, Work};
+use crate::session::child::{ChildReport, Stopped, ToChild, Work};
 use crate::session::command::Input;
 use crate::session::hub::Subscriber;
 use crate::tool::{Progress, ToolUpdate};
@@ -21,6 +21,8 @@ pub(crate) struct Children {
     pub(super) working: BTreeMap<CallId, Working>,
     /// The calls whose sub-agents were found to only wait for decisions.
     pub(super) idle: BTreeSet<CallId>,
+    /// Work that was left and may not have ended yet.
+    left: BTreeMap<CallId, JoinHandle<()>>,
     reports: Option<Reports>,
 }
 
@@ -31,37 +33,50 @@ type Reports =
 pub(super) struct Working {
     pub(super) to_child: mpsc::UnboundedSender<ToChild>,
     pub(super) stop: CancellationToken,
-    /// How its call ends if it stops before it has ended by itself.
-    pub(super) stopped: Option<(ResultStatus, String)>,
+    /// Set when it is stopped.
+    stopped: Arc<OnceLock<Stopped>>,
+    orphaned: CancellationToken,
     /// How many decisions in the parent's log it was sent.
     pub(super) decisions: usize,
     pub(super) progress: Option<Progress>,
-    _task: AbortOnDrop,
+    task: Option<JoinHandle<()>>,
 }
 
-/// The task of a sub-agent's work. Its session stops when the task is aborted.
-struct AbortOnDrop(AbortHandle);
-
-impl Drop for AbortOnDrop {
+impl Drop for Working {
+    /// Its session stops without another entry.
     fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-impl Working {
-    /// Starts the work in a task of its own.
-    pub(super) fn start(
-        work: Work,
-        to_child: mpsc::UnboundedSender<ToChild>,
-        stopped: Option<(ResultStatus, String)>,
-    ) -> Self {
-        let (stop, decisions) = (work.stop.clone(), work.decisions.len());
-        let task = AbortOnDrop(tokio::spawn(work.run()).abort_handle());
-        Working { to_child, stop, stopped, decisions, progress: None, _task: task }
+        self.orphaned.cancel();
     }
 }
 
 impl Children {
+    /// Starts the work for a call in a task of its own, after earlier work for it has ended.
+    pub(super) fn start(&mut self, work: Work, to_child: mpsc::UnboundedSender<ToChild>) {
+        let call = work.info.call.clone();
+        let (stop, stopped) = (work.stop.clone(), work.stopped.clone());
+        let (decisions, orphaned) = (work.decisions.len(), work.opening.tree.orphaned.clone());
+        let before = self.left.remove(&call);
+        let task = Some(tokio::spawn(async move {
+            if let Some(before) = before {
+                let _ = before.await;
+            }
+            work.run().await;
+        }));
+        let working =
+            Working { to_child, stop, stopped, orphaned, decisions, progress: None, task };
+        self.idle.remove(&call);
+        self.working.insert(call, working);
+    }
+
+    /// Leaves those that work, since the log of the parent cannot be written: their sessions stop
+    /// without another entry, and are examined when the parent goes on.
+    pub(crate) fn leave(&mut self) {
+        for (call, mut working) in std::mem::take(&mut self.working) {
+            self.left.extend(working.task.take().map(|task| (call, task)));
+        }
+        (self.idle, self.reports) = Default::default();
+    }
+
     /// Returns the channel for reports.
     pub(super) fn reports(&mut self) -> mpsc::UnboundedSender<(CallId, ChildReport)> {
         self.reports.get_or_insert_with(mpsc::unbounded_channel).0.clone()
@@ -93,14 +108,14 @@ impl Children {
 
     /// Stops those that work. `calls` are the ones that may be stopped.
     pub(crate) fn cancel(
-        &mut self,
+        &self,
         may_stop: impl Fn(&CallId) -> bool,
         status: ResultStatus,
         why: &str,
     ) {
-        for (_, working) in self.working.iter_mut().filter(|(call, _)| may_stop(call)) {
+        for (_, working) in self.working.iter().filter(|(call, _)| may_stop(call)) {
+            working.stopped.get_or_init(|| (status, why.to_owned()));
             working.stop.cancel();
-            working.stopped.get_or_insert((status, why.to_owned()));
         }
     }
 

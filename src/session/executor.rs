@@ -20,6 +20,10 @@ use crate::session::running_tool::{RunningTool, shortened};
 use crate::tool::toolbox::digest;
 use crate::tool::{Outcome, Report, ToolContext, ToolOutput, Toolbox};
 
+/// The result of a call after a hook that handles results panicked.
+pub(crate) const RESULT_LOST: &str =
+    "It ran, but a hook that handles results panicked; the result is lost.";
+
 /// How many reports of tools are buffered before a tool waits.
 const REPORT_CAPACITY: usize = 16;
 
@@ -194,8 +198,7 @@ fn end(
         }
         Outcome::Suspended(request) => suspend(journal, id, request, time),
         Outcome::HookPanicked(panic) => {
-            let why = "It ran, but a hook that handles results panicked; the result is lost.";
-            finish(journal, limits, &id, ResultStatus::Error, ToolOutput::text(why));
+            finish(journal, limits, &id, ResultStatus::Error, ToolOutput::text(RESULT_LOST));
             return Err(StepError::Panicked(panic));
         }
     }

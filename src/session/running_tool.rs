@@ -152,7 +152,11 @@ fn after(why: String, mut output: ToolOutput) -> ToolOutput {
 }
 
 /// Passes a result through the hooks, unless the tool suspended or stopped without output.
-async fn after_tool_call(outcome: Outcome, info: ToolCallInfo, hooks: &HookLayers) -> Outcome {
+pub(crate) async fn after_tool_call(
+    outcome: Outcome,
+    info: ToolCallInfo,
+    hooks: &HookLayers,
+) -> Outcome {
     if hooks.is_empty() {
         return outcome;
     }

@@ -1,25 +1,24 @@
 //! The sub-agents of the open batch: how they start, what they report, and how they are stopped.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::error::StepError;
 use crate::limits::Budget;
 use crate::log::action::ExternalAction;
 use crate::log::calls::{Call, Phase};
 use crate::log::entry::LogEntry;
 use crate::log::event::{AgentEvent, Parent};
-use crate::log::outcome::{RunOutcome, RunStatus};
 use crate::log::turn::Used;
 use crate::message::{CallId, ResultStatus};
 use crate::session::Session;
 use crate::session::budget;
-use crate::session::child::{ChildReport, ToChild, Work};
+use crate::session::child::{ChildReport, Stopped, ToChild, Work};
 use crate::session::child_agent::Opening;
-use crate::session::children::Working;
-use crate::session::executor::finish;
+use crate::session::executor::{RESULT_LOST, finish};
+use crate::session::hooks::ToolCallInfo;
 use crate::session::journal::Journal;
 use crate::session::tree::Tree;
 use crate::tool::{ToolOutput, ToolUpdate};
@@ -99,14 +98,15 @@ pub(crate) fn stop_waiting(
 }
 
 /// Starts the work of the sub-agent of a call; `stopped` if it is to stop at once.
-fn work(session: &mut Session, call: &CallId, stopped: Option<(ResultStatus, String)>) {
-    let Session { journal, children, config, id, tree, cancel, extensions, .. } = session;
+fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
+    let Session { journal, children, config, id, tree, cancel, extensions, executor, .. } = session;
     let Some(found) = journal.fold.call(call) else { return };
     let (Some(child), Phase::Started { arguments }) = (&found.child, &found.phase) else { return };
-    let Some(agent) = config.children.get(&found.call.name) else {
+    let (agent, spec) =
+        (config.children.get(&found.call.name), executor.tools.spec(&found.call.name));
+    let (Some(agent), Some(spec)) = (agent, spec) else {
         let why = format!("There is no sub-agent `{}` any more.", found.call.name);
-        let ended = LogEntry::ChildEnded { call: call.clone(), used: Used::default() };
-        journal.stage(ended);
+        journal.stage(LogEntry::ChildEnded { call: call.clone(), used: Used::default() });
         let output = ToolOutput::text(why);
         return finish(journal, &config.limits, call, ResultStatus::Error, output);
     };
@@ -119,37 +119,49 @@ fn work(session: &mut Session, call: &CallId, stopped: Option<(ResultStatus, Str
     let mut parent = Parent::new(id.clone(), call.clone());
     parent.root = Some(root.unwrap_or_else(|| id.clone()));
     let depth = tree.depth.unwrap_or(config.limits.depth).saturating_sub(1);
+    let opening = Opening {
+        session: child.session.clone(),
+        parent,
+        tree: Tree {
+            store: tree.store.clone(),
+            share: Some(child.share),
+            depth: Some(depth),
+            cancel: cancel.clone(),
+            orphaned: CancellationToken::new(),
+        },
+        extensions: extensions.clone(),
+        subscribers: journal.hub.tree_subscribers(),
+    };
+    let info = ToolCallInfo {
+        session_id: id.clone(),
+        extensions: extensions.clone(),
+        call: call.clone(),
+        tool: spec.clone(),
+        arguments: arguments.clone(),
+    };
     let work = Work {
         agent: agent.clone(),
-        opening: Opening {
-            session: child.session.clone(),
-            parent,
-            tree: Tree {
-                store: tree.store.clone(),
-                share: Some(child.share),
-                depth: Some(depth),
-                cancel: cancel.clone(),
-                orphaned: CancellationToken::new(),
-            },
-            extensions: extensions.clone(),
-            subscribers: journal.hub.tree_subscribers(),
-        },
-        call: call.clone(),
-        task: arguments["task"].as_str().unwrap_or_default().into(),
+        opening,
+        info,
+        hooks: config.hooks.clone(),
         decisions: child.decided.clone(),
         from_parent,
         stop,
+        stopped: Arc::new(stopped.map_or_else(OnceLock::new, OnceLock::from)),
         reports: children.reports(),
     };
-    children.idle.remove(call);
-    children.working.insert(call.clone(), Working::start(work, to_child, stopped));
+    children.start(work, to_child);
 }
 
-/// Stages what follows from a report.
-pub(crate) fn handle(session: &mut Session, call: CallId, report: ChildReport) {
+/// Stages what follows from a report. Fails if a hook panicked.
+pub(crate) fn handle(
+    session: &mut Session,
+    call: CallId,
+    report: ChildReport,
+) -> Result<(), StepError> {
     let time = session.config.environment.now();
     let Session { journal, children, config, .. } = session;
-    let Some(working) = children.working.get_mut(&call) else { return };
+    let Some(working) = children.working.get_mut(&call) else { return Ok(()) };
     match report {
         ChildReport::Progress(progress) => {
             working.progress = Some(progress.clone());
@@ -167,7 +179,7 @@ pub(crate) fn handle(session: &mut Session, call: CallId, report: ChildReport) {
             children.working.remove(&call);
             let child = journal.fold.call(&call).and_then(|found| found.child.as_deref());
             let Some(child) = child.filter(|child| child.decided.len() == sent) else {
-                return; // a decision has come in the meantime: it works on
+                return Ok(()); // a decision has come in the meantime: it works on
             };
             let (listed, has_decisions) = (child.actions.len(), sent > 0);
             let actions = actions.iter().map(|action| named(journal, &call, action)).collect();
@@ -180,26 +192,20 @@ pub(crate) fn handle(session: &mut Session, call: CallId, report: ChildReport) {
                 journal.stage(LogEntry::ChildAwaits { call, actions, time, idle: true });
             }
         }
-        ChildReport::Ended(outcome, used) => {
-            let stopped = children.working.remove(&call).and_then(|working| working.stopped);
-            let (status, output) = result(journal, &call, &outcome, stopped);
+        ChildReport::Ended { status, output, used } => {
+            children.working.remove(&call);
             journal.stage(LogEntry::ChildEnded { call: call.clone(), used });
             finish(journal, &config.limits, &call, status, output);
         }
-        ChildReport::NotStarted => {
-            let stopped = children.working.remove(&call).and_then(|working| working.stopped);
-            let not_started = || (ResultStatus::Skipped, "Skipped before it started.".into());
-            let (status, why) = stopped.unwrap_or_else(not_started);
-            let used = Used::default();
-            journal.stage(LogEntry::ChildEnded { call: call.clone(), used });
-            finish(journal, &config.limits, &call, status, ToolOutput::text(why));
-        }
-        ChildReport::Failed(why, used) => {
+        ChildReport::HookPanicked(panic, used) => {
             children.working.remove(&call);
             journal.stage(LogEntry::ChildEnded { call: call.clone(), used });
-            finish(journal, &config.limits, &call, ResultStatus::Error, ToolOutput::text(why));
+            let output = ToolOutput::text(RESULT_LOST);
+            finish(journal, &config.limits, &call, ResultStatus::Error, output);
+            return Err(StepError::Panicked(panic));
         }
     }
+    Ok(())
 }
 
 /// Returns the actions of a sub-agent that are not known, as the parent shows them.
@@ -216,39 +222,4 @@ fn shown(
 fn named(journal: &Journal, call: &CallId, action: &ExternalAction) -> Arc<ExternalAction> {
     let agent = journal.fold.call(call).map(|found| found.call.name.clone()).unwrap_or_default();
     Arc::new(action.of_child(call, &agent))
-}
-
-/// Returns the result of a call whose sub-agent has ended with this outcome.
-fn result(
-    journal: &Journal,
-    call: &CallId,
-    outcome: &RunOutcome,
-    stopped: Option<(ResultStatus, String)>,
-) -> (ResultStatus, ToolOutput) {
-    let with_text = |why: String| match outcome.text.is_empty() {
-        true => why,
-        false => format!("{why}\nIts last reply:\n{}", outcome.text),
-    };
-    let error = outcome.error.as_deref().unwrap_or("it was stopped");
-    let (status, text) = match (outcome.end, stopped) {
-        (RunStatus::Aborted, Some((status, why))) => (status, with_text(why)),
-        (RunStatus::Done, _) => {
-            let value = outcome.value.as_ref().map(|value| value.to_string());
-            (ResultStatus::Ok, value.unwrap_or_else(|| outcome.text.clone()))
-        }
-        (RunStatus::Incomplete, _) => {
-            (ResultStatus::Ok, with_text("The sub-agent's answer is incomplete.".into()))
-        }
-        (RunStatus::Limit, _) => {
-            (ResultStatus::Error, with_text(format!("The sub-agent has reached a limit: {error}.")))
-        }
-        (RunStatus::Aborted, None) => {
-            (ResultStatus::Aborted, with_text("The sub-agent was aborted.".into()))
-        }
-        _ => (ResultStatus::Error, with_text(format!("The sub-agent failed: {error}."))),
-    };
-    let child = journal.fold.call(call).and_then(|found| found.child.as_deref());
-    let session: Value = child.map(|child| child.session.to_string()).into();
-    let details = json!({ "session": session, "end": outcome.end, "value": outcome.value });
-    (status, ToolOutput::text(text).details(details))
 }

@@ -1,5 +1,7 @@
 //! Sub-agents: tools that are agents, with sessions of their own.
 
+mod failing_log;
+
 use crate::kit::*;
 use loopwright_core::{GenericAgent, RunContext, SessionStore};
 
@@ -474,4 +476,22 @@ async fn sub_agents_survive_a_crash_at_every_pair_of_cuts() {
         assert!(report.crashes > 2 * report.appends, "{report:?}");
         assert!(report.compared > report.crashes * 3 / 4, "{report:?}");
     }
+}
+
+/// C160: The hooks of the parent see the results of sub-agents.
+#[tokio::test(start_paused = true)]
+async fn hooks_see_the_results_of_sub_agents() {
+    let family = Family::new();
+    let (handle, _events) = family
+        .open_with(|builder| {
+            builder.after_tool_call(async |info, mut result| {
+                result.content =
+                    vec![Content::text(format!("{} said {}", info.tool.name, result.text()))];
+                result
+            })
+        })
+        .await;
+    family.model.push(Script::calls([("a", "alice", json!({ "task": "Chat." }))]));
+    handle.prompt("Go.").await.unwrap();
+    assert_eq!(results(&handle).await, [(ResultStatus::Ok, "alice said Hello.".into())]);
 }
