@@ -9,7 +9,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use crate::limits::LimitReached;
-use crate::message::{CallId, RunId};
+use crate::message::{CallId, MessageId, RunId};
 
 pub use failure::Failure;
 pub use memory::MemoryError;
@@ -76,6 +76,15 @@ pub enum StepError {
     /// The compaction policy planned to replace messages that cannot be replaced.
     #[error("the compaction policy made an invalid plan: {0}")]
     CompactionPlan(String),
+    /// The pattern would rewind the conversation to a message that is not part of it, or that is
+    /// followed by the results of calls.
+    #[error("the conversation cannot be rewound to {to}: {why}")]
+    Rewind {
+        /// The message.
+        to: MessageId,
+        /// The reason.
+        why: &'static str,
+    },
     /// The model answered a request for a summary without text.
     #[error("the model answered without a summary")]
     EmptySummary,

@@ -264,7 +264,7 @@ impl Session {
 
     /// Returns whether the last message reaches the model only if a hook converts it.
     pub(crate) fn may_convert_last(&self) -> bool {
-        let last = self.journal.fold.history.last();
+        let last = self.journal.fold.messages().next_back();
         let is_custom = last.is_some_and(|m| matches!(m.body, MessageKind::Custom(_)));
         is_custom && !self.config.hooks.is_empty()
     }

@@ -394,7 +394,8 @@ impl Source<'_> {
                 LogEntry::CallFinished { result: self.message(|source| source.result().into()) }
             }
             23 | 24 => self.called(),
-            25 | 26 => LogEntry::DetachedStarted { requests: self.reservations() },
+            25 => LogEntry::DetachedStarted { requests: self.reservations() },
+            26 => LogEntry::Rewound { to: self.known_message() },
             27 => LogEntry::Charged {
                 message: self.message_id(),
                 usage: self.reply().usage,

@@ -13,10 +13,10 @@ const MAX_NUMBER: u64 = (1 << 53) - 1;
 
 /// Checks the rules of a log: runs do not nest and end once, no message is delivered twice or after
 /// it was withdrawn, calls wait, are decided, start and finish while their batch is open, and have
-/// at most one result, no request is sent while a batch is open, and no call is compacted without
-/// its results. Numbers of messages, runs and openings are at most 2^53 - 1, which is exact in
-/// every JSON parser and leaves room for the next ones. The error names the entry that breaks a
-/// rule.
+/// at most one result, no request is sent while a batch is open, and no call is compacted, or
+/// removed by a rewind, without its results. Numbers of messages, runs and openings are at most
+/// 2^53 - 1, which is exact in every JSON parser and leaves room for the next ones. The error names
+/// the entry that breaks a rule.
 pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
     let (mut run, mut queued, mut finished) = (None, HashSet::new(), HashSet::new());
     let mut fold = Fold::default();
@@ -35,6 +35,9 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
             | LogEntry::Remembered { .. } => fold.batch.is_none(),
             LogEntry::Compacted { first, last, .. } => {
                 run.is_some() && fold.batch.is_none() && fold.replaceable(*first, *last).is_some()
+            }
+            LogEntry::Rewound { to } => {
+                run.is_some() && fold.batch.is_none() && fold.rewind_point(*to).is_ok()
             }
             LogEntry::CallAwaiting { call, .. } | LogEntry::CallStarted { call, .. } => {
                 fold.call(call).is_some_and(|call| call.result.is_none())

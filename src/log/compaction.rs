@@ -397,6 +397,12 @@ impl ContextSize {
         self.cached = 0;
     }
 
+    /// Counts other messages. The provider's count no longer applies.
+    pub(crate) fn recount(&mut self, messages: &[Arc<Message>]) {
+        let messages = messages.iter().map(|message| message.tokens()).sum();
+        *self = ContextSize { messages, ..Self::default() };
+    }
+
     /// Returns the tokens of a request whose system prompt and tools have `overhead` tokens.
     pub(crate) fn tokens(&self, overhead: u64) -> u64 {
         match self.counted {

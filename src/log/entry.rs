@@ -201,6 +201,13 @@ pub enum LogEntry {
         /// What caused the compaction.
         why: CompactionCause,
     },
+    /// The pattern removed the messages after `to` from later requests, except those that the user
+    /// sent for the request in progress. They remain in the log. Summaries of messages on both
+    /// sides of `to` are undone.
+    Rewound {
+        /// The last message before the removed ones; the number 0 is the start of the conversation.
+        to: MessageId,
+    },
     /// The pattern added a message to the conversation.
     Remembered {
         /// The message.

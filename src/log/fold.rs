@@ -6,6 +6,7 @@
 mod charges;
 mod children;
 mod compacted;
+mod rewound;
 mod state;
 
 use std::sync::Arc;
@@ -69,7 +70,7 @@ impl Fold {
             }
             LogEntry::RequestStarted { message, tools, asked, estimate, .. } => {
                 (self.requested, self.offered) = (Some(*message), tools.clone());
-                self.asked = asked.clone();
+                self.asked = asked.clone().map(|asked| (*message, asked));
                 self.count_request();
                 self.reserved.set_request(*message, *estimate);
                 self.messages = self.messages.max(message.0);
@@ -118,6 +119,7 @@ impl Fold {
                 self.open_batch(message, Some(made));
             }
             LogEntry::Compacted { .. } => self.compact(entry, emit),
+            LogEntry::Rewound { to } => self.rewind(*to),
             LogEntry::Remembered { message } => self.add_whole(message, emit),
             LogEntry::State { scope, key, value } => {
                 let key = (*scope, key.clone());
@@ -288,6 +290,7 @@ impl Fold {
             QueueKind::Request => self.output = queued.output,
             _ => emit(AgentEvent::QueueUpdate { added: None, removed: vec![input.clone()] }),
         }
+        self.of_user.insert(queued.message.id);
         self.add_whole(&queued.message, emit);
     }
 
@@ -378,7 +381,7 @@ impl Fold {
     fn reset(&mut self, emit: &mut dyn FnMut(AgentEvent)) {
         self.close_turn(emit);
         (self.history, self.context) = Default::default();
-        (self.size, self.active_summary) = Default::default();
+        (self.size, self.summaries, self.removed) = Default::default();
         (self.batch, self.output, self.last_error) = (None, None, None);
         self.terminated = None;
         (self.undelivered, self.incomplete) = (None, None);
@@ -414,6 +417,7 @@ impl Fold {
             self.state.retain(|(scope, _), _| *scope != StateScope::Request);
             self.keyed_results.clear();
             self.keyed_replies.clear();
+            self.of_user.clear();
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod budget;
 mod calls;
+mod rewind;
 mod state;
 
 use std::any::Any;
@@ -112,7 +113,8 @@ impl StepContext<'_> {
         self.session.config.thinking
     }
 
-    /// Returns every message of the conversation, those that were compacted included.
+    /// Returns every message of the conversation, those that were compacted or
+    /// [removed](StepContext::rewind) included.
     pub fn history(&self) -> History {
         self.session.journal.fold.history.clone()
     }

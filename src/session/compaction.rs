@@ -113,7 +113,7 @@ pub(crate) async fn compact_for_run(
         return Ok(false); // the pattern has begun to answer, perhaps before a crash
     }
     let fold = &session.journal.fold;
-    let is_done = fold.active_summary.as_ref().is_some_and(|summary| summary.run == fold.run);
+    let is_done = fold.active_summary().is_some_and(|summary| summary.run == fold.run);
     if !is_done {
         let done = compact(session, &Trigger::asked(instructions)).await?;
         let error = if let Compacted::Failed(error) = &done { Some(error.clone()) } else { None };
@@ -166,7 +166,7 @@ pub(crate) async fn compact(
         let why = trigger.cause.clone();
         let entry = LogEntry::Compacted { first, last, message, details, summary, error, why };
         session.journal.commit(entry).await?;
-        let Some(summary) = &session.journal.fold.active_summary else { break };
+        let Some(summary) = session.journal.fold.active_summary() else { break };
         let compaction = summary.compaction.clone();
         let shrinks = compaction.tokens_after < compaction.tokens_before;
         done.push(compaction);
@@ -287,7 +287,7 @@ fn with_policy<T>(
     let info =
         |name: Option<&str>| config.model(name.or(trigger.model)).ok().map(|model| model.info());
     let windows = |name: Option<&str>| info(name)?.context_window;
-    let last = fold.active_summary.as_ref();
+    let last = fold.active_summary();
     let context = CompactionContext {
         messages: &fold.context,
         tokens: fold.size.tokens(overhead) + trigger.also,

@@ -105,7 +105,10 @@ fn existing_reply(session: &Session) -> Result<Reply, StepError> {
 fn reply_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> {
     let fold = &session.journal.fold;
     let message = fold.context.last().filter(|_| fold.tail() == Tail::Replied)?;
-    let asked = fold.asked.as_ref().filter(|_| session.reply.returned != Some(message.id))?;
+    let (reply, asked) = fold.asked.as_ref()?;
+    if *reply != message.id || session.reply.returned == Some(message.id) {
+        return None;
+    }
     if ask.digest().as_ref() != Some(asked) {
         return None;
     }
@@ -158,7 +161,7 @@ pub(crate) async fn build(session: &mut Session, ask: &Ask) -> Result<ChatReques
             output_schema(fold.output.as_ref(), config.output.as_ref())
         }
     };
-    let summary = fold.active_summary.as_ref().filter(|_| ask.messages.is_none());
+    let summary = fold.active_summary().filter(|_| ask.messages.is_none());
     Ok(ChatRequest {
         system: ask.system.clone().unwrap_or_else(|| config.system.clone()),
         messages,

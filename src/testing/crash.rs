@@ -78,13 +78,14 @@ impl std::fmt::Display for CrashReport {
 ///   its outcome is unknown.
 /// - No [side effect](Scenario::effects) took place before the crash and again after it.
 /// - Events are numbered without gaps and equal those of the log.
-/// - The conversation, the ends of the runs, the custom events and the pattern's state at the end
-///   are those of the session without a crash, and no request was sent that this session did not
-///   send.
+/// - The conversation, the messages of the next request, the ends of the runs, the custom events
+///   and the pattern's state at the end are those of the session without a crash, and no request
+///   was sent that this session did not send.
 ///
 /// # What may differ
 ///
-/// Numbers of messages may differ: a request that is sent again has a new one. A request may be
+/// Numbers of messages may differ, also in the pattern's state: a request that is sent again has a
+/// new one. A request may be
 /// sent again if its reply was not in the log, or was detached. Two crashes have consequences that
 /// no pattern can avoid:
 ///

@@ -36,6 +36,7 @@ mod recorded;
 mod reentry;
 mod rejoin;
 mod replay;
+mod rewind;
 mod sessions;
 mod sources;
 mod state;

@@ -258,6 +258,8 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
             why: CompactionCause::Asked { instructions: Some(ODD.into()) },
         },
         LogEntry::Remembered { message: message(5, custom) },
+        LogEntry::Rewound { to: MessageId(0) },
+        LogEntry::Rewound { to: MessageId(u64::MAX) },
         remembered(&big),
         LogEntry::State { scope: StateScope::Session, key: ODD.into(), value: odd_json() },
         LogEntry::State {

@@ -38,7 +38,9 @@ impl RunCalls {
                 self.is_of_pattern = matches!(entry, LogEntry::Called { .. });
                 self.last_results.clear();
             }
-            LogEntry::Delivered { .. } | LogEntry::Remembered { .. } if self.open == 0 => {
+            LogEntry::Delivered { .. } | LogEntry::Remembered { .. } | LogEntry::Rewound { .. }
+                if self.open == 0 =>
+            {
                 self.last_results.clear();
             }
             LogEntry::CallFinished { result } => {

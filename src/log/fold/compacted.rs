@@ -1,5 +1,6 @@
 //! Compaction in the fold: it changes the context and keeps the history.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -30,12 +31,8 @@ impl Fold {
         let (messages, tokens_before) = (range.len(), self.size.messages);
         let old = self.context[range.clone()].iter().map(|m| m.tokens()).sum();
         self.size.replace(old, message.tokens());
-        Arc::make_mut(&mut self.context).splice(range, [message.clone()]);
-        let before = self.active_summary.take();
-        let (mut stand_ins, covered) = before.map(|s| (s.stand_ins, s.covered)).unwrap_or_default();
-        let end = self.history.iter().rposition(|m| m.id == *last).map_or(0, |at| at + 1);
-        stand_ins.push(message.id);
-        stand_ins.retain(|id| self.context.iter().any(|m| m.id == *id));
+        let covered = self.covered_by(&self.context[range.clone()]);
+        let replaced = Arc::make_mut(&mut self.context).splice(range, [message.clone()]).collect();
         let compaction = Arc::new(Compaction {
             why: why.clone(),
             first: *first,
@@ -47,46 +44,75 @@ impl Fold {
             tokens_before,
             tokens_after: self.size.messages,
         });
-        let (details, run, covered) = (details.clone(), self.run, covered.max(end));
-        self.active_summary = Some(ActiveSummary {
+        self.summaries.push(ActiveSummary {
             compaction: compaction.clone(),
-            details,
-            run,
-            stand_ins,
+            details: details.clone(),
+            run: self.run,
+            replaced,
             covered,
         });
         emit(AgentEvent::Compaction(compaction));
     }
 
-    /// Returns the history as hooks get it: a summary stands in place of the messages that it
-    /// replaces, and custom messages stay, those among the replaced ones after the summary.
+    /// Returns the last compaction.
+    pub(crate) fn active_summary(&self) -> Option<&ActiveSummary> {
+        self.summaries.last()
+    }
+
+    /// Returns the number of messages of the history up to the last one that these messages of the
+    /// context are or stand for.
+    fn covered_by(&self, messages: &[Arc<Message>]) -> usize {
+        let ids: HashSet<MessageId> = messages.iter().map(|m| m.id).collect();
+        let is_one = |m: &Arc<Message>| ids.contains(&m.id);
+        let last = self.history.iter().rposition(is_one).map_or(0, |last| last + 1);
+        let summaries = self.summaries.iter().filter(|s| is_one(&s.compaction.message));
+        summaries.map(|summary| summary.covered).fold(last, usize::max)
+    }
+
+    /// Returns the history as hooks get it: without the messages that the pattern removed, and with
+    /// a summary in place of the messages that it replaces. Custom messages stay, those among the
+    /// replaced ones after the summary.
     pub(crate) fn conversation(&self) -> Conversation {
-        let history = self.history.clone();
-        let Some(ActiveSummary { stand_ins, covered, .. }) = &self.active_summary else {
+        let (history, context) = (self.history.clone(), self.context.clone());
+        if self.summaries.is_empty() && self.removed.is_empty() {
             return Conversation::new(move || history.to_vec());
+        }
+        let stand_ins = self.summaries.iter().map(|summary| summary.compaction.message.id);
+        let merge = Merge {
+            stand_ins: stand_ins.collect(),
+            removed: self.removed.clone(),
+            covered: self.summaries.iter().map(|s| s.covered).max().unwrap_or(0),
         };
-        let context = self.context.clone();
-        let stand_ins = stand_ins.clone();
-        let covered = *covered;
-        Conversation::new(move || merge(&history, &context, &stand_ins, covered))
+        Conversation::new(move || merge.of(&history, &context))
     }
 }
 
-fn merge(
-    history: &[Arc<Message>],
-    context: &[Arc<Message>],
-    stand_ins: &[MessageId],
+/// What a history and a context do not say of the conversation that consists of both.
+struct Merge {
+    /// The summaries.
+    stand_ins: HashSet<MessageId>,
+    /// The messages of the history that the pattern removed.
+    removed: HashSet<MessageId>,
+    /// The number of messages of the history up to the last one that was summarised.
     covered: usize,
-) -> Vec<Arc<Message>> {
-    let mut merged = Vec::new();
-    let mut context = context.iter().peekable();
-    for (at, message) in history.iter().enumerate() {
-        let next_stand_in = || context.next_if(|m| stand_ins.contains(&m.id)).cloned();
-        merged.extend(std::iter::from_fn(next_stand_in));
-        let in_context = context.next_if(|m| m.id == message.id).is_some();
-        if in_context || at >= covered || matches!(message.body, MessageKind::Custom(_)) {
-            merged.push(message.clone());
+}
+
+impl Merge {
+    fn of(&self, history: &[Arc<Message>], context: &[Arc<Message>]) -> Vec<Arc<Message>> {
+        let mut merged = Vec::new();
+        let mut context = context.iter().peekable();
+        for (at, message) in history.iter().enumerate() {
+            let next_stand_in = || context.next_if(|m| self.stand_ins.contains(&m.id)).cloned();
+            merged.extend(std::iter::from_fn(next_stand_in));
+            if self.removed.contains(&message.id) {
+                continue;
+            }
+            let in_context = context.next_if(|m| m.id == message.id).is_some();
+            let is_custom = matches!(message.body, MessageKind::Custom(_));
+            if in_context || at >= self.covered || is_custom {
+                merged.push(message.clone());
+            }
         }
+        merged
     }
-    merged
 }

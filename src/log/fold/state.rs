@@ -36,8 +36,12 @@ pub(crate) struct Fold {
     pub(crate) context: History,
     /// The size of the context.
     pub(crate) size: ContextSize,
-    /// The last compaction.
-    pub(crate) active_summary: Option<ActiveSummary>,
+    /// The compactions, those of which nothing is left in the context included.
+    pub(super) summaries: Vec<ActiveSummary>,
+    /// The messages of the history that are no longer part of the conversation.
+    pub(super) removed: HashSet<MessageId>,
+    /// The messages that the user sent for this request.
+    pub(super) of_user: HashSet<MessageId>,
     pub(crate) batch: Option<Batch>,
     /// The last reply, if the results of its calls ask for the end of the run and no message or run
     /// followed.
@@ -70,8 +74,9 @@ pub(crate) struct Fold {
     pub(crate) reserved: Reserved,
     /// The number of a reply whose request was sent and that is not in the log yet.
     pub(crate) requested: Option<MessageId>,
-    /// The digest of what the last request asked, if that was not the conversation alone.
-    pub(crate) asked: Option<Arc<str>>,
+    /// The digest of what the last request asked, if that was not the conversation alone, and the
+    /// number of its reply.
+    pub(crate) asked: Option<(MessageId, Arc<str>)>,
     /// The tools that the last request offered; `None` if it offered all.
     pub(crate) offered: Option<Arc<[Arc<str>]>>,
     /// The schema that the answer to the current request must fit.
@@ -105,15 +110,16 @@ pub(crate) struct AfterBatch {
     pub(super) request: bool,
 }
 
-/// Describes the last compaction.
+/// Describes a compaction.
 pub(crate) struct ActiveSummary {
     pub(crate) compaction: Arc<Compaction>,
     pub(crate) details: Arc<Value>,
     /// The run in which it took place.
     pub(crate) run: Option<RunId>,
-    /// The messages of the context that replace others.
-    pub(super) stand_ins: Vec<MessageId>,
-    /// The number of messages of the history up to the last one that was replaced.
+    /// The messages of the context that it replaced.
+    pub(super) replaced: Vec<Arc<Message>>,
+    /// The number of messages of the history up to the last one that it replaced, or that a summary
+    /// among the replaced messages had replaced.
     pub(super) covered: usize,
 }
 
@@ -251,7 +257,13 @@ impl Fold {
         last.is_some_and(is_whole) && self.outcome.as_ref().is_some_and(|run| ends_early(run.end))
     }
 
+    /// Returns the messages of the conversation: those of the history that the pattern has not
+    /// removed.
+    pub(crate) fn messages(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> {
+        self.history.iter().filter(|message| !self.removed.contains(&message.id))
+    }
+
     pub(crate) fn last_reply(&self) -> Option<&Arc<Message>> {
-        self.history.iter().rev().find(|m| matches!(m.body, MessageKind::Assistant(_)))
+        self.messages().rev().find(|m| matches!(m.body, MessageKind::Assistant(_)))
     }
 }

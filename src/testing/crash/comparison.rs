@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::log::entry::{LogEntry, StateScope};
 use crate::log::replay_messages;
 use crate::log::session_log::SessionLog;
-use crate::message::{CallId, Message};
+use crate::message::{CallId, History, Message};
 use crate::testing::recording::is_same_message;
 use crate::testing::trace::line;
 
@@ -22,9 +22,11 @@ pub(super) struct Comparison<'a> {
 /// What comes out of a session.
 struct Product {
     messages: Vec<Arc<Message>>,
+    context: History,
     ends: Vec<String>,
     events: Vec<String>,
-    state: BTreeMap<(StateScope, Arc<str>), Arc<Value>>,
+    /// With positions in place of the numbers of messages, which may differ.
+    state: BTreeMap<(StateScope, Arc<str>), Value>,
 }
 
 impl Product {
@@ -40,11 +42,17 @@ impl Product {
             LogEntry::Emitted { kind, data } => Some(format!("{kind} {data}")),
             _ => None,
         };
+        let log = SessionLog::of(entries);
         Product {
             messages: replay_messages(entries),
+            context: log.context(),
             ends: entries.iter().filter_map(end).collect(),
             events: entries.iter().filter_map(event).collect(),
-            state: SessionLog::of(entries).all_state(),
+            state: log
+                .all_state()
+                .into_iter()
+                .map(|(key, value)| (key, without_numbers(&value, &log.messages())))
+                .collect(),
         }
     }
 }
@@ -61,6 +69,8 @@ impl<'a> Comparison<'a> {
         let text = |message: &Arc<Message>| line(message);
         same("end of a run", &expected.ends, &actual.ends, |a, b| a == b, String::clone)?;
         same("message", &expected.messages, &actual.messages, is_same, text)?;
+        let context = "message of the next request";
+        same(context, &expected.context, &actual.context, is_same, text)?;
         same("custom event", &expected.events, &actual.events, |a, b| a == b, String::clone)?;
         if expected.state != actual.state {
             return Err(format!(
@@ -69,6 +79,22 @@ impl<'a> Comparison<'a> {
             ));
         }
         Ok(())
+    }
+}
+
+/// Returns a value with the positions of messages in place of their numbers.
+fn without_numbers(value: &Value, messages: &[Arc<Message>]) -> Value {
+    match value {
+        Value::String(text) => {
+            let at = messages.iter().position(|message| message.id.to_string() == *text);
+            at.map_or(value.clone(), |at| Value::String(format!("message {at}")))
+        }
+        Value::Array(values) => values.iter().map(|v| without_numbers(v, messages)).collect(),
+        Value::Object(fields) => {
+            let field = |(name, v): (&String, _)| (name.clone(), without_numbers(v, messages));
+            Value::Object(fields.iter().map(field).collect())
+        }
+        _ => value.clone(),
     }
 }
 

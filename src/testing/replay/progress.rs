@@ -310,6 +310,7 @@ fn key(entry: &LogEntry) -> Option<(&'static str, &str)> {
         LogEntry::State { .. }
         | LogEntry::Emitted { .. }
         | LogEntry::Remembered { .. }
+        | LogEntry::Rewound { .. }
         | LogEntry::Called { .. } => {
             return None;
         }

@@ -1,0 +1,85 @@
+//! How a pattern returns to an earlier point of the conversation.
+
+use crate::error::StepError;
+use crate::log::entry::LogEntry;
+use crate::message::MessageId;
+use crate::pattern::step::StepContext;
+
+impl StepContext<'_> {
+    /// Returns the last message of the conversation, to [`rewind`](StepContext::rewind) to: `m0`,
+    /// which is the number of no message, if the conversation is empty.
+    pub fn checkpoint(&self) -> MessageId {
+        let last = self.session.journal.fold.messages().next_back();
+        last.map(|message| message.id).unwrap_or_default()
+    }
+
+    /// Removes the messages after `to` from the conversation: later requests do not contain them.
+    /// The history keeps them ([`StepContext::history`]), and so do front ends.
+    ///
+    /// - Messages that the user sent for this request stay, wherever they were delivered. If a
+    ///   removed reply answered them, they are to be answered once more.
+    /// - Summaries of messages on both sides of `to` are undone.
+    /// - Values ([`StepContext::set_state`]), results and replies under keys
+    ///   ([`Call::key`](crate::pattern::Call::key), [`Ask::key`](crate::Ask::key)) and what was
+    ///   spent stay as they are: a key finds what was recorded before.
+    /// - Messages that are queued stay queued.
+    ///
+    /// If there is nothing to remove, nothing is written.
+    ///
+    /// A pattern can be entered again from its top after the rewind, so its state should say what
+    /// it has tried. A value that is set before the rewind is written in the same append, so no
+    /// crash separates the two.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::BatchOpen`] while calls have no result, and with
+    /// [`StepError::Rewind`] if `to` is not part of the conversation (it was removed, or the
+    /// conversation was reset), or is followed by the results of calls.
+    ///
+    /// ```
+    /// use loopwright_core::message::{MessageId, UserMessage};
+    /// use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
+    ///
+    /// /// Tries up to three approaches, each without knowledge of those that failed.
+    /// struct Attempts;
+    ///
+    /// #[async_trait::async_trait]
+    /// impl BehaviorPattern for Attempts {
+    ///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+    ///         step.take_input().await?;
+    ///         let (mut attempt, root): (u32, MessageId) =
+    ///             step.state("attempt").unwrap_or((1, step.checkpoint()));
+    ///         loop {
+    ///             step.set_state("attempt", (attempt, root))?;
+    ///             let hint = UserMessage::from(format!("Approach {attempt}."));
+    ///             let reply = step.ask_with(Ask::new().also(hint)).await?;
+    ///             if reply.should_stop() || attempt == 3 || !reply.text().contains("failed") {
+    ///                 return reply.finish();
+    ///             }
+    ///             attempt += 1;
+    ///             // One append: the rewind, and the value that says that it happened.
+    ///             step.set_state("attempt", (attempt, root))?;
+    ///             step.rewind(root).await?;
+    ///         }
+    ///     }
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # use loopwright_core::testing::{Harness, Script};
+    /// let replies = [Script::text("It failed."), Script::text("It is solved.")];
+    /// let harness = Harness::new(Attempts, replies, |agent| agent).await;
+    /// assert_eq!(harness.handle.prompt("Solve it.").await.unwrap().text, "It is solved.");
+    /// let texts: Vec<_> = harness.model.requests()[1].messages.iter().map(|m| m.text()).collect();
+    /// assert_eq!(texts, ["Solve it.", "Approach 2."]);
+    /// # }
+    /// ```
+    pub async fn rewind(&mut self, to: MessageId) -> Result<(), StepError> {
+        self.session.receive_all().await?;
+        self.session.check_batch_closed()?;
+        let fold = &self.session.journal.fold;
+        let point = fold.rewind_point(to).map_err(|why| StepError::Rewind { to, why })?;
+        if fold.removed_after(point).next().is_none() {
+            return Ok(());
+        }
+        Ok(self.session.journal.commit(LogEntry::Rewound { to }).await?)
+    }
+}
