@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::limits::LimitReached;
 use crate::message::{CallId, MessageId, RunId};
+use crate::step_end::StepEnd;
 
 pub use failure::Failure;
 pub use memory::MemoryError;
@@ -120,6 +121,15 @@ pub enum StepError {
     /// A value for the log, such as a state, cannot be written as JSON.
     #[error("a value cannot be written as JSON: {0}")]
     NotJson(#[source] Failure),
+    /// The step ends without a failure, as if the pattern returned this value: calls wait for
+    /// decisions, or a hook ended the run. [`Reply::or_end`](crate::Reply::or_end) and others
+    /// return it, so that `?` ends the step, also through patterns that wrap this one.
+    #[error("the step ended with {0:?}")]
+    Ended(StepEnd),
+    /// A steer with [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) interrupted a request.
+    /// This is no failure: the engine delivers the steer and enters the pattern again.
+    #[error("a steer interrupted the request")]
+    Steered,
     /// The pattern reports an error.
     #[error(transparent)]
     Pattern(Failure),

@@ -88,6 +88,7 @@ pub mod message;
 pub mod model;
 pub mod pattern;
 mod session;
+mod step_end;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tool;

@@ -156,7 +156,7 @@ impl UserMessage {
     }
 }
 
-/// Holds one reply of the model.
+/// Holds one reply of the model. A string converts into one, for a pattern that answers itself.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AssistantMessage {
@@ -169,6 +169,12 @@ pub struct AssistantMessage {
     /// The tokens that the request used, as far as the provider reported them.
     #[serde(default)]
     pub usage: Usage,
+}
+
+impl<T: Into<String>> From<T> for AssistantMessage {
+    fn from(text: T) -> Self {
+        AssistantMessage::new(vec![ContentPart::Text { text: text.into(), signature: None }])
+    }
 }
 
 impl AssistantMessage {

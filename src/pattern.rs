@@ -8,6 +8,7 @@ pub use crate::session::ask::{Ask, Profile};
 pub use crate::session::batch::BatchOutcome;
 pub use crate::session::pattern_calls::{Asked, Call};
 pub use crate::session::reply::Reply;
+pub use crate::step_end::StepEnd;
 pub use crate::tool::question::{AnswerForm, Question};
 pub use context::AgentContext;
 pub use step::StepContext;
@@ -108,16 +109,6 @@ impl<P: BehaviorPattern + ?Sized> BehaviorPattern for std::sync::Arc<P> {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         (**self).next_step(step).await
     }
-}
-
-/// Says how a pattern ends a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StepEnd {
-    /// The agent finished.
-    Done,
-    /// Calls wait for decisions.
-    AwaitingAction,
 }
 
 impl Reply {

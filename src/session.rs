@@ -8,6 +8,7 @@
 
 pub(crate) mod ask;
 pub(crate) mod ask_all;
+pub(crate) mod ask_for;
 pub(crate) mod batch;
 pub(crate) mod budget;
 pub(crate) mod child;

@@ -29,7 +29,7 @@ use crate::session::compaction;
 use crate::session::config::WhileAwaiting;
 use crate::session::panics::panic_text;
 use crate::session::reply::without_fence;
-use crate::session::request::output_schema;
+use crate::session::request::{self, output_schema};
 use crate::tool::schema::Schema;
 
 /// How a pass of the pattern ended, if no abort or reset stopped it.
@@ -369,7 +369,31 @@ async fn step(
     {
         return Ok(None);
     }
-    pattern.next_step(&mut StepContext { session }).await.map(Some)
+    if is_first && was_interrupted(session) {
+        let mut step = StepContext { session };
+        step.take_input().await?;
+        step.take_steering().await?;
+    }
+    loop {
+        match pattern.next_step(&mut StepContext { session }).await {
+            Err(StepError::Steered) if has_steering(session) => {
+                StepContext { session }.take_steering().await?;
+            }
+            Err(StepError::Ended(end)) => return Ok(Some(end)),
+            ended => return ended.map(Some),
+        }
+    }
+}
+
+/// Returns whether a steer that arrived in this run interrupts it. After a crash, what it
+/// interrupted is not repeated before the steer is delivered.
+fn was_interrupted(session: &Session) -> bool {
+    let fold = &session.journal.fold;
+    request::is_interrupted(session, fold.run_at) && fold.batch.is_none()
+}
+
+fn has_steering(session: &Session) -> bool {
+    session.journal.fold.queue.has(QueueKind::Steering)
 }
 
 fn has_no_messages(session: &Session) -> bool {

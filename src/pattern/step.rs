@@ -4,6 +4,7 @@ mod budget;
 mod calls;
 mod rewind;
 mod state;
+mod values;
 
 use std::any::Any;
 use std::future::Future;

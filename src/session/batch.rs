@@ -17,6 +17,7 @@ use crate::session::hooks::ToolCallInfo;
 use crate::session::intake::Accepted;
 use crate::session::layers::CallRefused;
 use crate::session::running_tool::yield_once;
+use crate::step_end::StepEnd;
 use crate::session::sub_agents::{self, Shares};
 use crate::tool::toolbox::digest;
 use crate::tool::{Effect, ToolOutput, ToolSpec};
@@ -46,6 +47,18 @@ impl BatchOutcome {
     /// Returns whether calls wait for a decision.
     pub fn awaits_user(self) -> bool {
         self == BatchOutcome::AwaitsUser
+    }
+
+    /// Returns the outcome, or ends the step while calls wait for a decision.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::Ended`] if calls wait for a decision.
+    pub fn or_end(self) -> Result<Self, StepError> {
+        match self {
+            BatchOutcome::AwaitsUser => Err(StepError::Ended(StepEnd::AwaitingAction)),
+            outcome => Ok(outcome),
+        }
     }
 
     /// Returns whether there are results that the model should see.

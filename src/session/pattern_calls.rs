@@ -15,6 +15,7 @@ use crate::message::{
 };
 use crate::session::Session;
 use crate::session::batch;
+use crate::step_end::StepEnd;
 use crate::tool::question::{ASK_USER, Question};
 use crate::tool::toolbox::digest;
 
@@ -76,6 +77,20 @@ pub enum Asked {
 }
 
 impl Asked {
+    /// Returns the answer, or ends the step while the question waits. `None` if the user declined
+    /// to answer, or sent another message instead.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::Ended`] while the question waits.
+    pub fn answer(self) -> Result<Option<Value>, StepError> {
+        match self {
+            Asked::Answered(answer) => Ok(Some(answer)),
+            Asked::Declined(_) | Asked::Superseded => Ok(None),
+            Asked::Waiting => Err(StepError::Ended(StepEnd::AwaitingAction)),
+        }
+    }
+
     /// Returns how the question stands whose call has this result.
     fn of(recorded: &KeyedResult) -> Self {
         match recorded.decision.as_deref() {

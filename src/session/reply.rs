@@ -18,6 +18,7 @@ use crate::session::hooks::{TextAction, TextPart};
 use crate::session::hub::Hub;
 use crate::session::journal::Journal;
 use crate::session::layers::HookLayers;
+use crate::step_end::StepEnd;
 use crate::tool::ToolList;
 use crate::tool::schema::Schema;
 
@@ -55,6 +56,51 @@ impl Reply {
     /// `return reply.finish()` ends the step.
     pub fn should_stop(&self) -> bool {
         self.error.is_some() || self.ended_by_hook
+    }
+
+    /// Returns the reply, or ends the step: with the model's error, because a hook ended the run,
+    /// or because a steer interrupted the reply: the engine then delivers the steer and enters the
+    /// pattern again.
+    ///
+    /// ```
+    /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+    ///
+    /// /// Answers, with as many rounds of tools as that needs.
+    /// struct Answer;
+    ///
+    /// #[async_trait::async_trait]
+    /// impl BehaviorPattern for Answer {
+    ///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+    ///         step.take_input().await?;
+    ///         loop {
+    ///             step.take_messages().await?;
+    ///             let reply = step.ask().await?.or_end()?;
+    ///             let batch = step.call_tools(&reply).await?.or_end()?;
+    ///             if !batch.wants_reply() && !step.has_messages() {
+    ///                 return Ok(StepEnd::Done);
+    ///             }
+    ///         }
+    ///     }
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # use loopwright_core::testing::{Harness, Script, TestTool};
+    /// # let replies = [Script::calls([("a", "clock", serde_json::json!({}))]), Script::text("3.")];
+    /// # let clock = TestTool::new("clock");
+    /// # let harness = Harness::new(Answer, replies, |agent| agent.tool(clock)).await;
+    /// # assert_eq!(harness.handle.prompt("?").await.unwrap().text, "3.");
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::Model`], [`StepError::Ended`] or [`StepError::Steered`].
+    pub fn or_end(self) -> Result<Reply, StepError> {
+        match self.error {
+            Some(error) => Err(error.into()),
+            None if self.ended_by_hook => Err(StepError::Ended(StepEnd::Done)),
+            None if self.interrupted() => Err(StepError::Steered),
+            None => Ok(self),
+        }
     }
 
     /// Returns the model's error, if it failed.

@@ -41,6 +41,7 @@ mod sessions;
 mod sources;
 mod state;
 mod steering;
+mod step_ends;
 mod tidy;
 mod tool_schemas;
 mod typed;
