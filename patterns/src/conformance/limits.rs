@@ -26,7 +26,7 @@ pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
     if !subject.succeeds() || !subject.has_whole_replies() {
         return Ok(());
     }
-    for count in 0..requests_of_a_run(&subject.complete.log) {
+    for count in request_starts(&subject.complete.log) {
         // Half a reply below what the replies before the refused request use.
         let tokens = (count as u64 * TOKENS).saturating_sub(TOKENS / 2);
         let cost = tokens as f64 * COST / TOKENS as f64;
@@ -88,19 +88,35 @@ fn end_text(entry: &LogEntry) -> Option<String> {
     Some(format!("{end:?}{error}"))
 }
 
+/// Returns how many requests of the run with the most requests precede each of its requests, or
+/// each group of requests that are sent together: a limit lets a group through or refuses it.
+fn request_starts(log: &[LogEntry]) -> Vec<usize> {
+    let most = runs(log).into_iter().max_by_key(|(_, requests)| *requests);
+    most.map(|(starts, _)| starts).unwrap_or_default()
+}
+
 /// Returns the highest number of requests for which the counters of the limits are not reset.
 fn requests_of_a_run(log: &[LogEntry]) -> usize {
-    let (mut max, mut count) = (0, 0);
+    runs(log).into_iter().map(|(_, requests)| requests).max().unwrap_or_default()
+}
+
+/// Returns, for each run with counters of its own, how many requests precede each group of its
+/// requests, and the number of its requests.
+fn runs(log: &[LogEntry]) -> Vec<(Vec<usize>, usize)> {
+    let mut runs = vec![(Vec::new(), 0)];
     for entry in log {
-        match entry {
-            LogEntry::RunStarted { cause: RunCause::UserRequest(_) | RunCause::Steer, .. } => {
-                count = 0;
-            }
-            entry => {
-                count += count_requests(std::slice::from_ref(entry));
-                max = max.max(count);
-            }
+        if let LogEntry::RunStarted { cause: RunCause::UserRequest(_) | RunCause::Steer, .. } =
+            entry
+        {
+            runs.push((Vec::new(), 0));
+        }
+        let sent = count_requests(std::slice::from_ref(entry));
+        if let Some((starts, requests)) = runs.last_mut()
+            && sent > 0
+        {
+            starts.push(*requests);
+            *requests += sent;
         }
     }
-    max
+    runs
 }

@@ -4,7 +4,7 @@ use loopwright_core::event::RunStatus;
 use loopwright_core::model::ModelErrorKind;
 use loopwright_core::testing::Script;
 
-use super::product::{Product, count_requests};
+use super::product::{Product, count_requests, request_groups};
 use super::session::{Until, ends_with};
 use super::subject::Subject;
 
@@ -22,7 +22,12 @@ pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
 /// Runs the scenario with a model that fails at one request and is asked once more.
 async fn check_request(subject: &Subject<'_>, request: usize) -> Result<(), String> {
     let mut replies = subject.complete.played.clone();
-    replies.insert(request, Script::error(ModelErrorKind::Overloaded, "the model is overloaded"));
+    let error = Script::error(ModelErrorKind::Overloaded, "the model is overloaded");
+    // The others of its group are answered before the run ends.
+    let groups = request_groups(&subject.complete.log);
+    let (end_of_group, is_kept) = groups.get(request).copied().unwrap_or((request + 1, true));
+    let failed = std::mem::replace(&mut replies[request], error);
+    replies.insert(end_of_group, failed);
     let session = subject.open(subject.model_with(replies), None).await?;
     session.run(Until::End).await?;
     let log = session.end().await?.log;
@@ -30,12 +35,13 @@ async fn check_request(subject: &Subject<'_>, request: usize) -> Result<(), Stri
         return Err("no run ends with an error".into());
     };
     let requests = count_requests(&log[..end]);
-    if requests != request + 1 {
-        let more = requests.saturating_sub(request + 1);
+    if requests != end_of_group {
+        let more = requests.saturating_sub(end_of_group);
         return Err(format!("{more} more requests are sent before the run ends"));
     }
-    // With another run, an input with a condition may arrive at another time.
-    if subject.scenario.inputs.iter().any(|input| input.when.is_some()) {
+    // Without keys, the whole group is sent once more. With another run, an input with a condition
+    // may arrive at another time.
+    if !is_kept || subject.scenario.inputs.iter().any(|input| input.when.is_some()) {
         return Ok(());
     }
     let mut product = Product::of(&log, 0);

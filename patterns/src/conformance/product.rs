@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use loopwright_core::Message;
 use loopwright_core::log::LogEntry;
-use loopwright_core::message::{ContentPart, MessageKind};
+use loopwright_core::message::{ContentPart, MessageId, MessageKind};
 use loopwright_core::testing::replay_messages;
 
 /// The messages, ends of runs and custom events of a session. Numbers of messages and ids of calls
@@ -71,6 +71,31 @@ fn same(what: &str, observed: &[String], expected: &[String]) -> Result<(), Stri
     };
     let text = |list: &[String]| list.get(at).map_or("missing".to_owned(), |s| format!("`{s}`"));
     Err(format!("{what} {at} is {} instead of {}", text(observed), text(expected)))
+}
+
+/// Returns, for each request of this log, how many requests are sent up to the end of those that it
+/// is sent together with, and whether only those without a reply are sent once more, since it is
+/// alone or all of them have keys.
+pub(super) fn request_groups(log: &[LogEntry]) -> Vec<(usize, bool)> {
+    let mut groups = Vec::new();
+    let has_key = |message: MessageId| {
+        log.iter().any(|entry| match entry {
+            LogEntry::Detached { message: reply, key, .. } => reply.id == message && key.is_some(),
+            _ => false,
+        })
+    };
+    for entry in log {
+        let (count, is_kept) = match entry {
+            LogEntry::RequestStarted { .. } => (1, true),
+            LogEntry::DetachedStarted { requests } => {
+                let has_keys = requests.iter().all(|request| has_key(request.message));
+                (requests.len(), has_keys || requests.len() == 1)
+            }
+            _ => continue,
+        };
+        groups.extend(vec![(groups.len() + count, is_kept); count]);
+    }
+    groups
 }
 
 /// Returns the number of requests that these entries send, detached ones included.

@@ -10,7 +10,7 @@ use loopwright_patterns::conformance::{Report, Rule, Scenario, Violation, check,
 use loopwright_patterns::{FirstCall, GenericPattern, PiPattern};
 
 use crate::painter::Painter;
-use crate::votes::{KeyedVotes, Votes};
+use crate::votes::{KeyedVotes, ParallelVotes, Votes};
 use crate::wrong::*;
 
 fn assert_conforms(checked: Result<Report, Violation>) {
@@ -178,6 +178,25 @@ async fn a_pattern_with_detached_requests_conforms() {
     let report = check(|| Votes(3), plain.chain([own])).await;
     let report = report.unwrap_or_else(|violation| panic!("{violation}"));
     assert!(report.sessions > 100, "{report:?}");
+}
+
+/// Requests that are sent together: one fails, and the others are answered; a limit refuses all of
+/// them or none.
+#[tokio::test(start_paused = true)]
+async fn a_pattern_that_sends_requests_together_conforms() {
+    // Without keys, all requests are sent once more, so that the votes may change.
+    for (has_keys, votes) in [(true, "456789"), (false, "444444")] {
+        let replies = votes.chars().map(|vote| Script::text(&vote.to_string()));
+        let votes = Scenario::new("votes", replies).request("2 + 2?").request("And 3 + 3?");
+        let votes = || [votes.clone()];
+        let right = || ParallelVotes { has_keys, hides_errors: false };
+        let report = check(right, votes()).await;
+        let report = report.unwrap_or_else(|violation| panic!("{violation}"));
+        assert!(report.sessions > 50, "{report:?}");
+        let expected = (Rule::ModelErrors, "votes", "fails at request 0: no run ends with");
+        let wrong = || ParallelVotes { has_keys, hides_errors: true };
+        assert_breaks(wrong, votes().into(), expected).await;
+    }
 }
 
 /// Replies that are found under their keys are not requested again: each vote keeps its own.

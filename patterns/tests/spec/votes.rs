@@ -1,8 +1,8 @@
 //! [`Votes`]: a pattern that asks several times in detached requests and adds the most frequent
 //! answer to the conversation.
 
-use loopwright_core::message::{AssistantMessage, ContentPart};
-use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
+use loopwright_core::message::AssistantMessage;
+use loopwright_core::{Ask, BehaviorPattern, Reply, StepContext, StepEnd, StepError, async_trait};
 
 pub(crate) struct Votes(pub(crate) usize);
 
@@ -32,9 +32,40 @@ impl BehaviorPattern for Votes {
             }
             let count = |vote: &&String| votes.iter().filter(|other| other == vote).count();
             let text = votes.iter().rev().max_by_key(count).cloned().unwrap_or_default();
-            let text = ContentPart::Text { text, signature: None };
             step.set_state("votes", ())?;
-            step.remember(AssistantMessage::new(vec![text])).await?;
+            step.remember(AssistantMessage::from(text)).await?;
+        }
+    }
+}
+
+/// Asks several times at once, with keys or without.
+pub(crate) struct ParallelVotes {
+    pub(crate) has_keys: bool,
+    pub(crate) hides_errors: bool,
+}
+
+#[async_trait]
+impl BehaviorPattern for ParallelVotes {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        loop {
+            if step.is_answered() {
+                step.take_messages().await?;
+            }
+            if step.is_answered() {
+                return Ok(StepEnd::Done);
+            }
+            let ask = |n: usize| match self.has_keys {
+                true => Ask::detached().key(format!("vote-{n}")),
+                false => Ask::detached(),
+            };
+            let replies = step.ask_all((0..3).map(ask)).await?.into_iter().map(Reply::or_end);
+            let votes: Result<Vec<Reply>, StepError> = match self.hides_errors {
+                true => Ok(replies.flatten().collect()),
+                false => replies.collect(),
+            };
+            let votes: Vec<String> = votes?.iter().map(Reply::text).collect();
+            step.remember(AssistantMessage::from(votes.join(", "))).await?;
         }
     }
 }
@@ -55,8 +86,7 @@ impl BehaviorPattern for KeyedVotes {
             return failed.clone().finish();
         }
         let votes: Vec<String> = replies.iter().map(|reply| reply.text()).collect();
-        let text = ContentPart::Text { text: votes.join(", "), signature: None };
-        step.remember(AssistantMessage::new(vec![text])).await?;
+        step.remember(AssistantMessage::from(votes.join(", "))).await?;
         Ok(StepEnd::Done)
     }
 }
