@@ -1,0 +1,143 @@
+//! What the tasks share: the scenarios of the conformance suite, answered by a model that depends on
+//! the request only, so that patterns get values where they ask for values.
+
+use loopwright_core::event::{Decision, Prompt, RunStatus, Urgency};
+use loopwright_core::log::LogEntry;
+use loopwright_core::message::MessageKind;
+use loopwright_core::model::ChatRequest;
+use loopwright_core::testing::{self, Script, ScriptedModel, TestTool, crash_at_every_append};
+use loopwright_core::tool::{Approval, Effect, ToolOutput};
+use loopwright_core::{AgentBuilder, BehaviorPattern, GenericAgent};
+use loopwright_patterns::conformance::{self, Scenario};
+use serde_json::{Value, json};
+
+/// The names under which the agents of the tasks have further models.
+const MODELS: [&str; 6] = ["planner", "judge", "router", "a", "b", "c"];
+
+/// The tools that [`reply`] calls when the last message of the user names them.
+const TOOLS: [&str; 5] = ["look", "send", "pay", "login", "finish"];
+
+/// The value that a task's models answer with to a request for one.
+pub(crate) type ValueFn = fn(&ChatRequest) -> Value;
+
+/// Returns the reply to a request: the value, if it has a schema; calls of the tools that the last
+/// message names, if the user wrote it; and a text otherwise.
+pub(crate) fn reply(request: &ChatRequest, value: ValueFn) -> Script {
+    if request.output.is_some() {
+        return Script::text(&value(request).to_string());
+    }
+    let Some(MessageKind::User(message)) = request.messages.last().map(|last| &last.body) else {
+        return Script::text("Done.");
+    };
+    let text = message.text();
+    if text.contains("story") {
+        let pause = std::time::Duration::from_millis(10);
+        return Script::new().stream(["Once ", "upon ", "a time"], pause).wait(pause);
+    }
+    let named: Vec<&str> = TOOLS.into_iter().filter(|tool| text.contains(tool)).collect();
+    if named.is_empty() || request.tools.iter().next().is_none() {
+        return Script::text(&format!("An answer to: {text}"));
+    }
+    Script::calls(["1", "2", "3"].into_iter().zip(named).map(|(id, name)| (id, name, json!({}))))
+}
+
+/// Gives the agent the named models, and tools of every kind: `look` only reads, `send` must run at
+/// most once, `pay` needs an approval, `login` suspends, and `finish` asks for the end of the run.
+pub(crate) fn equipped(agent: AgentBuilder, model: &ScriptedModel) -> AgentBuilder {
+    let send = TestTool::new("send")
+        .effect(Effect::AtMostOnce)
+        .spec(|spec| spec.needs_approval(Approval::Never));
+    let finish = TestTool::new("finish").answers(ToolOutput::text("finished").terminate());
+    MODELS
+        .iter()
+        .fold(agent, |agent, name| agent.model_named(*name, model.clone()))
+        .tool(TestTool::new("look"))
+        .tool(send)
+        .tool(TestTool::new("pay").effect(Effect::Idempotent))
+        .tool(TestTool::new("login").suspends("login"))
+        .tool(finish)
+}
+
+/// Returns a scenario whose replies are those of [`reply`].
+pub(crate) fn scenario(name: &str, value: ValueFn) -> Scenario {
+    Scenario::new(name, []).reply_with(move |request| reply(request, value)).agent(equipped)
+}
+
+/// Returns the situations of `conformance::scenarios` for patterns that ask for values.
+pub(crate) fn scenarios(value: ValueFn) -> Vec<Scenario> {
+    let scenario = |name| scenario(name, value);
+    let waits = |entry: &LogEntry| match entry {
+        LogEntry::RunEnded { end, .. } => *end == RunStatus::AwaitingAction,
+        _ => false,
+    };
+    let asks = |entry: &LogEntry| {
+        matches!(entry, LogEntry::RequestStarted { .. } | LogEntry::DetachedStarted { .. })
+    };
+    let calls = |entry: &LogEntry| matches!(entry, LogEntry::CallStarted { .. });
+    vec![
+        scenario("a plain answer").request("Say hello."),
+        scenario("two requests").request("Please look.").request("And now?"),
+        scenario("calls").request("Please look and send."),
+        scenario("an approval").request("Please pay.").request("Thank you."),
+        scenario("a call that suspends").request("Please login."),
+        scenario("an approval and a call that suspends").request("Please pay, login and look."),
+        scenario("a denied call")
+            .request("Please pay.")
+            .decisions(|_| Decision::Deny("not now".into())),
+        scenario("a call superseded by a steer")
+            .request("Please pay.")
+            .steer("No, wait.")
+            .when(waits),
+        scenario("a call superseded by a request")
+            .request("Please pay.")
+            .request("Something else.")
+            .when(waits),
+        scenario("a result that asks for the end").request("Please finish."),
+        scenario("a steer")
+            .request("Please look and send.")
+            .steer(Prompt::from("Only here.").urgency(Urgency::AfterTurn))
+            .when(calls),
+        scenario("a steer during the first request")
+            .request("Please look.")
+            .steer(Prompt::from("Only here.").urgency(Urgency::AfterTurn))
+            .when(asks),
+        scenario("a steer that interrupts")
+            .request("Tell a story.")
+            .steer(Prompt::from("A short one.").urgency(Urgency::Interrupt))
+            .when(asks),
+        scenario("follow-ups")
+            .request("One?")
+            .follow_up("Two?")
+            .when(asks)
+            .follow_up("Three?")
+            .when(asks),
+    ]
+}
+
+/// Returns the situations for patterns that call no tools.
+pub(crate) fn scenarios_without_calls(value: ValueFn) -> Vec<Scenario> {
+    let all = scenarios(value).into_iter();
+    all.filter(|s| !s.name().contains("call") && s.name() != "a steer").collect()
+}
+
+/// Asserts that the pattern keeps every rule of the suite in these scenarios: after a crash or an
+/// abort at every append the same comes out.
+pub(crate) async fn assert_conforms<P: BehaviorPattern + 'static>(
+    pattern: impl Fn() -> P,
+    scenarios: Vec<Scenario>,
+) {
+    let report = conformance::check(pattern, scenarios).await;
+    let report = report.unwrap_or_else(|violation| panic!("{violation}"));
+    assert!(report.sessions > 20 * report.scenarios, "{report:?}");
+}
+
+/// Asserts that after a crash at every append the same comes out as without one.
+pub(crate) async fn assert_survives_crashes<P: BehaviorPattern + 'static>(
+    pattern: impl Fn() -> P,
+    scenario: testing::Scenario,
+) {
+    let agent =
+        |model: ScriptedModel| equipped(GenericAgent::builder(model.clone(), pattern()), &model);
+    let report = crash_at_every_append(agent, scenario).await.unwrap_or_else(|why| panic!("{why}"));
+    assert!(report.compared == report.appends && report.requests > 0, "{report}");
+}

@@ -1,0 +1,23 @@
+//! Twelve tasks that agent frameworks are compared with, each as a pattern with its tests: what it
+//! does, and that it does the same after a crash or an abort at every append.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed check is a failed test"
+)]
+
+mod ask_user;
+mod ensemble;
+mod extraction;
+mod graph;
+mod judge;
+mod kit;
+mod plan_execute;
+mod question;
+mod rag;
+mod react;
+mod router;
+mod self_consistency;
+mod table;
