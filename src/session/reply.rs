@@ -84,7 +84,8 @@ impl Reply {
     /// }
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
     /// # use loopwright_core::testing::{Harness, Script, TestTool};
-    /// # let replies = [Script::calls([("a", "clock", serde_json::json!({}))]), Script::text("3.")];
+    /// # let call = Script::calls([("a", "clock", serde_json::json!({}))]);
+    /// # let replies = [call, Script::text("3.")];
     /// # let clock = TestTool::new("clock");
     /// # let harness = Harness::new(Answer, replies, |agent| agent.tool(clock)).await;
     /// # assert_eq!(harness.handle.prompt("?").await.unwrap().text, "3.");

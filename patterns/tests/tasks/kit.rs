@@ -1,5 +1,5 @@
-//! What the tasks share: the scenarios of the conformance suite, answered by a model that depends on
-//! the request only, so that patterns get values where they ask for values.
+//! What the tasks share: the scenarios of the conformance suite, answered by a model that depends
+//! on the request only, so that patterns get values where they ask for values.
 
 use loopwright_core::event::{Decision, Prompt, RunStatus, Urgency};
 use loopwright_core::log::LogEntry;
