@@ -17,8 +17,8 @@ use crate::session::hooks::ToolCallInfo;
 use crate::session::intake::Accepted;
 use crate::session::layers::CallRefused;
 use crate::session::running_tool::yield_once;
-use crate::step_end::StepEnd;
 use crate::session::sub_agents::{self, Shares};
+use crate::step_end::StepEnd;
 use crate::tool::toolbox::digest;
 use crate::tool::{Effect, ToolOutput, ToolSpec};
 
