@@ -1,27 +1,25 @@
 //! [`crash_tree`]: an agent with sub-agents, with a crash at every pair of cuts of their logs.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod cuts;
+mod recorder;
 
-use async_trait::async_trait;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::agent::{GenericAgent, RunContext};
 use crate::error::{InputError, MemoryError};
-use crate::log::action::{ExternalAction, call_of_child};
+use crate::log::action::ExternalAction;
 use crate::log::check_log;
 use crate::log::entry::LogEntry;
-use crate::log::in_memory_store::InMemoryStore;
 use crate::log::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt};
-use crate::log::memory::Memory;
-use crate::log::outcome::RunCause;
-use crate::log::session_info::SessionInfo;
 use crate::log::session_log::SessionLog;
 use crate::log::store::SessionStore;
 use crate::message::MessageKind;
 use crate::session::child_agent::ChildAgent;
 use crate::session::handle::AgentHandle;
 use crate::tool::Effect;
+use cuts::{Cuts, Logs, all_cuts};
+use recorder::Recorder;
 
 /// The session at the root.
 const ROOT: &str = "root";
@@ -78,8 +76,6 @@ impl TreeInput {
     }
 }
 
-type Logs = BTreeMap<Arc<str>, Vec<LogEntry>>;
-
 /// Runs an agent with sub-agents to its end; then, for each pair of a cut of a parent's log and a
 /// cut of its sub-agent's log that a crash can leave, reopens the root as if the process had died
 /// then, runs it to its end, and compares it with the sessions without a crash.
@@ -92,6 +88,7 @@ type Logs = BTreeMap<Arc<str>, Vec<LogEntry>>;
 /// - The logs of all sessions fulfil [`check_log`].
 /// - No call of a tool with [`Effect::AtMostOnce`] ran again, in any session.
 /// - Each action was pending at the root once, and each sub-agent has one end.
+/// - The root is charged with the turns of all sessions.
 /// - The conversations are those without a crash, and no request was sent that these did not send,
 ///   unless a call of an at-most-once tool was running at the crash: its outcome is unknown then.
 ///
@@ -167,9 +164,6 @@ pub async fn crash_tree<S: SessionStore + Clone + 'static>(
     Ok(report)
 }
 
-/// The lengths of the logs that a crash leaves.
-type Cuts = BTreeMap<Arc<str>, usize>;
-
 struct Trial<'a, A, R> {
     agent: A,
     prompt: &'a str,
@@ -232,6 +226,7 @@ where
             check_log(log).map_err(of)?;
             check_once(log, &effects).map_err(of)?;
         }
+        check_spent(logs)?;
         let Some((complete, cuts)) = expected else { return Ok(()) };
         let found = by_path(logs);
         for (path, session) in by_path(complete) {
@@ -270,6 +265,24 @@ fn by_path(logs: &Logs) -> BTreeMap<String, Arc<str>> {
         found.insert(path, session);
     }
     found
+}
+
+/// Checks that what the root has spent is what all sessions have used, unless sub-agents are open.
+fn check_spent(logs: &Logs) -> Result<(), String> {
+    let root = SessionLog::of(&logs[ROOT]);
+    let is_open = !root.pending().is_empty() || root.run().is_some();
+    let own = |log: &Vec<LogEntry>| {
+        let ended = |entry: &LogEntry| match entry {
+            LogEntry::ChildEnded { used, .. } => used.turns,
+            _ => 0,
+        };
+        SessionLog::of(log).used().turns - log.iter().map(ended).sum::<u32>()
+    };
+    let (charged, sent) = (root.used().turns, logs.values().map(own).sum::<u32>());
+    if is_open || charged == sent {
+        return Ok(());
+    }
+    Err(format!("the root is charged with {charged} turns, and all sessions have used {sent}"))
 }
 
 /// Checks what a tool or a sub-agent does once.
@@ -331,97 +344,6 @@ fn is_call_lost(cuts: &Cuts, logs: &Logs, effects: &BTreeMap<Arc<str>, Effect>) 
     })
 }
 
-/// Returns all cuts: each pair of a cut of a parent and of its sub-agent that a crash can leave,
-/// with the other sessions as they were when the parent made its cut.
-fn all_cuts(order: &[(Arc<str>, usize)], logs: &Logs) -> BTreeSet<Cuts> {
-    let mut now: Cuts = logs.keys().map(|session| (session.clone(), 0)).collect();
-    let mut all = BTreeSet::new();
-    for (session, len) in order {
-        now.insert(session.clone(), *len);
-        all.insert(now.clone());
-        let parent = &logs[session][..*len];
-        for entry in parent {
-            let LogEntry::ChildStarted { call, session: child, .. } = entry else { continue };
-            let possible = possible_cuts(parent, call, &logs[child]);
-            for (other, at) in order.iter().filter(|(other, _)| other == child) {
-                if possible.contains(at) {
-                    let mut cuts = now.clone();
-                    cuts.insert(other.clone(), *at);
-                    // What works for the sub-agent cannot be ahead of it, nor behind.
-                    let is_leaf = logs[child].iter().all(|entry| entry.sub_agent().is_none());
-                    if is_leaf {
-                        all.insert(cuts);
-                    }
-                }
-            }
-        }
-    }
-    all
-}
-
-/// Returns the lengths that the log of a sub-agent can have when its parent's log is this.
-fn possible_cuts(parent: &[LogEntry], call: &str, child: &[LogEntry]) -> RangeInclusive<usize> {
-    let decided: BTreeSet<_> = parent.iter().filter_map(decision).collect();
-    let started = parent.iter().position(|entry| entry.sub_agent().is_some()).unwrap_or_default();
-    let may_stop = parent[started..].iter().any(stops);
-    let after = |is_it: &dyn Fn(&LogEntry) -> bool| {
-        child.iter().position(is_it).map_or(child.len(), |at| at + 1)
-    };
-    let mut min = 0;
-    for entry in parent {
-        let needed = match entry {
-            LogEntry::ChildEnded { call: ended, .. } if **ended == *call => child.len(),
-            LogEntry::ChildAwaits { call: of, actions, idle, .. } if **of == *call => {
-                let last = actions.iter().map(|action| {
-                    let inner = call_of_child(&action.call, call).unwrap_or_default();
-                    after(&|entry| match entry {
-                        LogEntry::CallAwaiting { call, .. } => **call == *inner,
-                        LogEntry::ChildAwaits { actions, .. } => {
-                            actions.iter().any(|action| *action.call == *inner)
-                        }
-                        _ => false,
-                    })
-                });
-                let asked = last.max().unwrap_or_default();
-                let ends = |entry: &LogEntry| matches!(entry, LogEntry::RunEnded { .. });
-                let end = child[asked..].iter().position(ends).map(|at| asked + at + 1);
-                if *idle { end.unwrap_or(asked) } else { asked }
-            }
-            _ => 0,
-        };
-        min = min.max(needed);
-    }
-    let is_unknown = |entry: &LogEntry| {
-        decision(entry).is_some_and(|input| !decided.contains(input)) || !may_stop && stops(entry)
-    };
-    let max = child.iter().position(is_unknown).unwrap_or(child.len());
-    min..=max
-}
-
-/// Returns whether the entry stops sub-agents, or is what that does to one.
-fn stops(entry: &LogEntry) -> bool {
-    match entry {
-        LogEntry::AbortRequested { .. } => true,
-        LogEntry::RunStarted { run, cause, .. } => {
-            let is_message = matches!(cause, RunCause::UserRequest(_) | RunCause::Steer);
-            matches!(cause, RunCause::Abort) || is_message && run.0 > 1
-        }
-        _ => false,
-    }
-}
-
-fn decision(entry: &LogEntry) -> Option<&crate::message::InputId> {
-    match entry {
-        LogEntry::Decided { input, .. } => Some(input),
-        _ => None,
-    }
-}
-
-fn describe(cuts: &Cuts) -> String {
-    let cuts = cuts.iter().map(|(session, cut)| format!("{cut} entries of `{session}`"));
-    cuts.collect::<Vec<_>>().join(", ")
-}
-
 /// Writes the cut logs into an empty store.
 async fn restore(store: &impl SessionStore, logs: &Logs, cuts: &Cuts) -> Result<(), MemoryError> {
     for (session, cut) in cuts.iter().filter(|(_, cut)| **cut > 0) {
@@ -432,62 +354,7 @@ async fn restore(store: &impl SessionStore, logs: &Logs, cuts: &Cuts) -> Result<
     Ok(())
 }
 
-/// The session of each append, and the length of its log after it.
-type Order = Vec<(Arc<str>, usize)>;
-
-/// A store that records the order of appends.
-#[derive(Clone, Default)]
-struct Recorder {
-    store: InMemoryStore,
-    order: Arc<Mutex<Order>>,
-}
-
-impl Recorder {
-    fn lock(&self) -> MutexGuard<'_, Order> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn order(&self) -> Order {
-        self.lock().clone()
-    }
-}
-
-struct Recorded {
-    session: Arc<str>,
-    memory: Arc<dyn Memory>,
-    recorder: Recorder,
-}
-
-#[async_trait]
-impl Memory for Recorded {
-    async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
-        let len = at as usize + entries.len();
-        self.memory.append(at, entries).await?;
-        self.recorder.lock().push((self.session.clone(), len));
-        Ok(())
-    }
-
-    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
-        self.memory.load(from).await
-    }
-}
-
-#[async_trait]
-impl SessionStore for Recorder {
-    async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
-        let memory = self.store.open(session).await?;
-        Ok(Arc::new(Recorded { session: session.into(), memory, recorder: self.clone() }))
-    }
-
-    async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
-        self.store.read(session, from).await
-    }
-
-    async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
-        self.store.sessions().await
-    }
-
-    async fn delete(&self, session: &str) -> Result<(), MemoryError> {
-        self.store.delete(session).await
-    }
+fn describe(cuts: &Cuts) -> String {
+    let cuts = cuts.iter().map(|(session, cut)| format!("{cut} entries of `{session}`"));
+    cuts.collect::<Vec<_>>().join(", ")
 }

@@ -1,0 +1,92 @@
+//! What closes sub-agents: aborts, and messages instead of decisions.
+
+use loopwright_core::GenericAgent;
+
+use super::{Family, results, until};
+use crate::kit::*;
+
+/// C161: An abort closes sub-agents that wait and those that work; nothing more is asked.
+#[tokio::test(start_paused = true)]
+async fn an_abort_closes_all_of_them() {
+    let family = Family::new();
+    let hanging = ScriptedModel::new([]).reply_with(|_| Script::new().say("Hm").hang());
+    let dora = GenericAgent::builder(hanging.clone(), PiPattern).build().unwrap();
+    let (handle, mut events) = family.open_with(|b| b.child("dora", "Takes long.", dora)).await;
+    family.model.push(Script::calls([
+        ("a", "alice", json!({ "task": "Pay." })),
+        ("d", "dora", json!({ "task": "Wait." })),
+    ]));
+    handle.send(InputEvent::UserRequest("Let them pay.".into())).await.unwrap();
+    until(&mut events, |event| matches!(event, AgentEvent::ExternalAction(_))).await;
+    handle.abort().await.unwrap();
+    handle.wait_for_idle().await;
+    let statuses: Vec<_> = results(&handle).await.into_iter().map(|(status, _)| status).collect();
+    assert_eq!(statuses, [ResultStatus::Aborted, ResultStatus::Aborted]);
+    assert!(results(&handle).await[1].1.contains("Hm"), "{:?}", results(&handle).await);
+    let asked = (family.child.requests().len(), hanging.requests().len(), family.pay.ran());
+    assert_eq!(asked, (1, 1, 0));
+    assert!(handle.pending().await.unwrap().is_empty());
+    family.close(handle, events).await;
+    for n in 1..=2 {
+        let log = family.log(&format!("root/m2.{n}")).await;
+        check_log(&log).unwrap();
+        assert!(SessionLog::of(&log).run().is_none() && SessionLog::of(&log).pending().is_empty());
+    }
+}
+
+/// C161: While all wait, an abort closes them, too, and a decision comes too late.
+#[tokio::test(start_paused = true)]
+async fn an_abort_at_rest_closes_those_that_wait() {
+    let family = Family::new();
+    let (handle, events) = family.open().await;
+    handle.prompt("Let them pay.").await.unwrap();
+    let action = handle.pending().await.unwrap()[0].clone();
+    handle.abort().await.unwrap();
+    let late = handle.resolve(action.call, action.digest, Decision::Approve).await;
+    assert_eq!(late, Err(InputError::NotPending("a~p".into())));
+    let statuses: Vec<_> = results(&handle).await.into_iter().map(|(status, _)| status).collect();
+    assert_eq!(statuses, [ResultStatus::Aborted; 3]);
+    family.close(handle, events).await;
+    assert!(SessionLog::of(&family.log("root/m2.3").await).pending().is_empty());
+}
+
+/// C161: A message instead of decisions closes the sub-agents that wait, except where a decision
+/// was made.
+#[tokio::test(start_paused = true)]
+async fn a_message_closes_those_that_wait_for_decisions() {
+    let family = Family::new();
+    let (handle, events) = family.open().await;
+    handle.prompt("Let them pay.").await.unwrap();
+    let actions = handle.pending().await.unwrap();
+    // Both arrive before the run that carries out the decision begins.
+    let decision = handle.resolve("b~p", actions[1].digest.clone(), Decision::Approve);
+    let message = handle.send(InputEvent::UserRequest("Stop that.".into()));
+    let (decision, message) = tokio::join!(decision, message);
+    decision.and(message).unwrap();
+    handle.wait_for_idle().await;
+    let statuses: Vec<_> = results(&handle).await.into_iter().map(|(status, _)| status).collect();
+    assert_eq!(statuses, [ResultStatus::Denied, ResultStatus::Ok, ResultStatus::Denied]);
+    assert_eq!(family.pay.ran(), 1);
+    let transcript = handle.state().await.unwrap().messages;
+    assert_eq!(transcript[transcript.len() - 2].text(), "Stop that.");
+    family.close(handle, events).await;
+    check_log(&family.log("root").await).unwrap();
+}
+
+/// C161: After a message that replaces them, decisions come too late.
+#[tokio::test(start_paused = true)]
+async fn a_decision_after_a_message_is_refused() {
+    let family = Family::new();
+    let (handle, _events) = family.open().await;
+    handle.prompt("Let them pay.").await.unwrap();
+    let action = handle.pending().await.unwrap().remove(0);
+    let message = handle.send(InputEvent::UserRequest("Stop that.".into()));
+    let decision = handle.resolve(action.call, action.digest, Decision::Approve);
+    let (message, decision) = tokio::join!(message, decision);
+    message.unwrap();
+    handle.wait_for_idle().await;
+    let paid = usize::from(decision.is_ok());
+    assert_eq!(family.pay.ran(), paid, "an accepted decision is carried out: {decision:?}");
+    let late = handle.resolve("b~p", "?", Decision::Approve).await;
+    assert_eq!(late, Err(InputError::NotPending("b~p".into())));
+}
