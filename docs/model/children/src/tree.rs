@@ -23,6 +23,7 @@ crate::rules! {
     same_id: "a decision is forwarded under its input id",
     names_call: "a decision names its call; the child refuses it for another",
     reforward: "restart: recorded decisions are forwarded again",
+    idle_has_all: "an idle child_awaits comes after the child has recorded every decision",
     refuse_at_child: "a decision sent to the child itself is refused",
     check_listed: "a decision for an action that is not listed is refused",
     unlist_on_end: "child_ended removes the child's actions from the list",
@@ -89,12 +90,13 @@ pub struct Child {
     ids: u8,
 }
 /// The fold of the parent's log. `shown`: child_awaits entries per call; `dec`: 0 none, 1 approve,
-/// 2 deny.
+/// 2 deny; `has`: the decisions that the child has recorded, as an idle child_awaits says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Parent {
     started: [bool; 2],
     shown: [[u8; 2]; 2],
     dec: [[u8; 2]; 2],
+    has: [u8; 2],
     ended: [Option<Out>; 2],
     cost: [u8; 2],
     result: [Option<Out>; 2],
@@ -297,6 +299,7 @@ impl Model for Tree {
             started: [false; 2],
             shown: [[0; 2]; 2],
             dec: [[0; 2]; 2],
+            has: [0; 2],
             ended: [None; 2],
             cost: [0; 2],
             result: [None; 2],
@@ -320,14 +323,17 @@ impl Model for Tree {
             for i in 0..2 {
                 n.r.cancel[i] = s.p.sup[i];
                 for k in 0..2 {
-                    n.r.fwd[i][k] =
-                        self.on(reforward) && s.p.dec[i][k] != 0 && s.p.ended[i].is_none()
+                    n.r.fwd[i][k] = self.on(reforward)
+                        && s.p.dec[i][k] != 0
+                        && s.p.has[i] >> k & 1 == 0
+                        && s.p.ended[i].is_none()
                 }
                 if !self.on(keyed) && s.p.started[i] && s.p.ended[i].is_none() {
                     n.c[i] = self.start().c[i];
                     n.p.started[i] = false;
                     n.p.shown[i] = [0; 2];
                     n.p.dec[i] = [0; 2];
+                    n.p.has[i] = 0;
                     n.r.fwd[i] = [false; 2];
                 }
             }

@@ -166,6 +166,17 @@ impl Tree {
                     }
                     go("parent: child_awaits", i, n)
                 }
+                let decided = (0..2).filter(|&k| s.p.dec[i][k] != 0).fold(0, |all, k| all | 1 << k);
+                if c.ph == Await
+                    && known
+                    && s.r.live[i]
+                    && decided != s.p.has[i]
+                    && (decided & !c.ids == 0 || !self.on(idle_has_all))
+                {
+                    let mut n = *s;
+                    n.p.has[i] = decided;
+                    go("parent: child_awaits(idle)", i, n)
+                }
                 if c.ph == Replied && s.r.live[i] && !self.on(child_first_end) {
                     let mut n = *s;
                     n.p.ended[i] = Some(Done);
