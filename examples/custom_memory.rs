@@ -160,6 +160,11 @@ impl SessionStore for Redis {
 
     async fn delete(&self, name: &str) -> Result<(), MemoryError> {
         let sub_agents = sub_agents(self, name).await?;
+        for name in &sub_agents {
+            if self.in_use(name).await? == Some(true) {
+                return Err(MemoryError::InUse(name.clone()));
+            }
+        }
         let deleted = run::<u8>(self, DELETE, name, &[name.to_owned()]).await?;
         if deleted == 1 {
             for name in sub_agents {

@@ -20,6 +20,7 @@ mod listing;
 mod logs;
 mod owners;
 mod samples;
+mod sub_agents;
 
 use std::slice;
 
@@ -55,6 +56,7 @@ pub async fn check(store: &dyn SessionStore) -> Result<(), String> {
     owners::check(store).await?;
     listing::check(store).await?;
     branches::check(store).await?;
+    sub_agents::check(store).await?;
     clear(store).await
 }
 

@@ -12,6 +12,7 @@ mod unwritten;
 use std::cmp::Reverse;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
+use std::iter;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -166,6 +167,7 @@ impl Jsonl {
 
     fn branch(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
         let (_, parent_entries) = self.read_log(session)?;
+        SessionInfo::of(session, &parent_entries).require_root()?;
         let Branch { shared, entries: own_entries, .. } = SessionLog::branch(&parent_entries, at);
         let existing = match self.folder.lock(to, false) {
             Ok(file) => Some(OpenLog::open(&self.folder, to, file, self.durability)?),
@@ -206,24 +208,51 @@ impl Jsonl {
         let (exists, sub_agents) = match self.read_log(session) {
             Err(MemoryError::NoSession(_)) => (false, Vec::new()),
             Err(_) => (true, Vec::new()), // a damaged session can be deleted
-            Ok((_, entries)) => (true, entries.into_iter().filter_map(sub_agent).collect()),
+            Ok((_, entries)) => {
+                self.require_root(&SessionInfo::of(session, &entries))?;
+                let mut sub_agents = Vec::new();
+                self.sub_agents(session, &entries, &mut sub_agents);
+                (true, sub_agents)
+            }
         };
-        for file in [self.folder.torn(&path), path] {
-            match fs::remove_file(&file) {
-                Err(e) if e.kind() != ErrorKind::NotFound => {
-                    return Err(failed("cannot be deleted", &file, e));
+        let lock = |session: &Arc<str>| self.folder.lock(session, false);
+        let _locks = sub_agents.iter().map(lock).collect::<Result<Vec<_>, _>>()?;
+        for path in iter::once(path).chain(sub_agents.iter().map(|name| self.folder.path(name))) {
+            for file in [self.folder.torn(&path), path] {
+                match fs::remove_file(&file) {
+                    Err(e) if e.kind() != ErrorKind::NotFound => {
+                        return Err(failed("cannot be deleted", &file, e));
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
-        }
-        self.folder.sync()?;
-        for sub_agent in sub_agents {
-            match self.remove(&sub_agent) {
-                Err(MemoryError::NoSession(_)) => {} // it was never opened
-                removed => removed?,
-            }
+            self.folder.sync()?; // the session at the root before its sub-agents
         }
         if exists { Ok(()) } else { Err(MemoryError::NoSession(session.into())) }
+    }
+
+    /// Checks that a session does not belong to a sub-agent whose root exists.
+    fn require_root(&self, info: &SessionInfo) -> Result<(), MemoryError> {
+        match info.require_root() {
+            Err(MemoryError::SubAgent { root, .. })
+                if matches!(self.read_log(&root), Err(MemoryError::NoSession(_))) =>
+            {
+                Ok(())
+            }
+            checked => checked,
+        }
+    }
+
+    /// Adds the sessions of the sub-agents of a session with this log, and of theirs.
+    fn sub_agents(&self, session: &str, entries: &[LogEntry], found: &mut Vec<Arc<str>>) {
+        for name in entries.iter().filter_map(LogEntry::sub_agent) {
+            let Ok((_, entries)) = self.read_log(name) else { continue };
+            let is_its_own = SessionInfo::of(name.clone(), &entries).is_sub_agent_of(session);
+            if is_its_own && !found.contains(name) {
+                found.push(name.clone());
+                self.sub_agents(name, &entries, found);
+            }
+        }
     }
 
     /// Returns the names of the sessions that were forked from this one, sorted.
@@ -291,10 +320,6 @@ impl SessionStore for Jsonl {
         let session = session.to_owned();
         self.change(move |store, _lock| store.remove(&session)).await
     }
-}
-
-fn sub_agent(entry: LogEntry) -> Option<Arc<str>> {
-    entry.sub_agent().cloned()
 }
 
 fn check_name(session: &str) -> Result<(), MemoryError> {

@@ -310,6 +310,7 @@ impl SessionStore for Sqlite {
         let new: Arc<str> = to.into();
         let prepare = move |connection: &Connection, file: &Path| {
             let parent = get_nonempty(connection, &name, file)?;
+            parent.info.require_root()?;
             let number = parent.number;
             let entries = entries::read(connection, parent, 0, file)?;
             let branch = SessionLog::branch(&entries, at);

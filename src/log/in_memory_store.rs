@@ -104,13 +104,12 @@ impl SessionStore for InMemoryStore {
     async fn delete(&self, session: &str) -> Result<(), MemoryError> {
         let sub_agents = sub_agents(self, session).await?;
         let mut sessions = self.sessions_by_name();
-        if sessions.get(session).is_some_and(|stored| stored.owned) {
-            return Err(MemoryError::InUse(session.into()));
+        let all = || std::iter::once(session).chain(sub_agents.iter().map(|session| &**session));
+        let is_open = |session: &&str| sessions.get(*session).is_some_and(|stored| stored.owned);
+        if let Some(open) = all().find(is_open) {
+            return Err(MemoryError::InUse(open.into()));
         }
-        sessions.remove(session);
-        for session in sub_agents {
-            sessions.remove(&*session);
-        }
+        all().for_each(|session| drop(sessions.remove(session)));
         Ok(())
     }
 }

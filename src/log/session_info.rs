@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::error::MemoryError;
 use crate::log::action::{ExternalAction, call_of_child};
 use crate::log::due::{Agenda, Due};
 use crate::log::entry::LogEntry;
@@ -91,6 +92,23 @@ impl SessionInfo {
         let mut info = Self::new(id);
         entries.iter().for_each(|entry| info.apply(entry));
         info
+    }
+
+    /// Returns whether it belongs to a sub-agent that works for a call of this session.
+    pub fn is_sub_agent_of(&self, session: &str) -> bool {
+        self.sub_agent_of.as_ref().is_some_and(|parent| *parent.session_id == *session)
+    }
+
+    /// Checks that it does not belong to a sub-agent.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`MemoryError::SubAgent`] otherwise.
+    pub fn require_root(&self) -> Result<(), MemoryError> {
+        match self.sub_agent_of.as_ref().and_then(|parent| parent.root.clone()) {
+            Some(root) => Err(MemoryError::SubAgent { session: self.id.clone(), root }),
+            None => Ok(()),
+        }
     }
 
     /// Updates the description for the next entry of the log. The work does not depend on the

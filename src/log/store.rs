@@ -27,6 +27,10 @@ use crate::message::Message;
 /// - Every name of 1 to 200 bytes is valid, regardless of its characters, and different names are
 ///   different sessions. Other names may be rejected with [`MemoryError::Failed`].
 /// - A session exists once it has an entry. Opening a missing session must succeed.
+/// - The sessions of sub-agents are opened and read like others, while that of their root is open.
+///   They are in no list and in no search, and their actions are pending at the root only: its own
+///   log names them. A session belongs to a sub-agent if its [`SessionInfo::sub_agent_of`] is
+///   `Some`; its name says nothing about that, and it is a little longer than that of its root.
 ///
 /// # Cancellation
 ///
@@ -87,12 +91,14 @@ pub trait SessionStore: Send + Sync {
     /// ([`SessionInfo::sub_agent_of`]); the one that changed last is first.
     async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError>;
 
-    /// Deletes a session, and those of its sub-agents ([`sub_agents`]).
+    /// Deletes a session, and those of its sub-agents ([`sub_agents`]): the session itself first,
+    /// so that no crash leaves it without them.
     ///
     /// # Errors
     ///
-    /// [`MemoryError::InUse`] while it is open, and [`MemoryError::HasBranches`] if others share
-    /// the start of its log.
+    /// [`MemoryError::InUse`] while it or the session of a sub-agent is open,
+    /// [`MemoryError::HasBranches`] if others share the start of its log, and
+    /// [`MemoryError::SubAgent`] if it belongs to a sub-agent whose root exists.
     async fn delete(&self, session: &str) -> Result<(), MemoryError>;
 
     /// Describes one session, also that of a sub-agent. The default reads its log.
@@ -118,9 +124,11 @@ pub trait SessionStore: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`MemoryError::Exists`] if `to` has an entry.
+    /// [`MemoryError::Exists`] if `to` has an entry, and [`MemoryError::SubAgent`] if `session`
+    /// belongs to a sub-agent.
     async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
         let entries = self.read(session, 0).await?;
+        SessionInfo::of(session, &entries).require_root()?;
         let branch = SessionLog::branch(&entries, at);
         let new = self.open(to).await?;
         if !new.load(0).await?.is_empty() {
@@ -131,8 +139,8 @@ pub trait SessionStore: Send + Sync {
         Ok(shared)
     }
 
-    /// Returns the pending actions of all sessions, the oldest first, and those of the same time by
-    /// session. The default reads [`SessionStore::sessions`].
+    /// Returns the pending actions of the listed sessions, the oldest first, and those of the same
+    /// time by session. The default reads [`SessionStore::sessions`].
     async fn pending(&self, filter: &PendingFilter) -> Result<Vec<PendingAction>, MemoryError> {
         let all = self.sessions().await?.into_iter();
         let mut pending: Vec<PendingAction> =
@@ -141,9 +149,9 @@ pub trait SessionStore: Send + Sync {
         Ok(pending)
     }
 
-    /// Returns at most `limit` messages of all sessions that contain all words of the query,
+    /// Returns at most `limit` messages of the listed sessions that contain all words of the query,
     /// ignoring case: the latest session first, and in each the latest message first. The default
-    /// reads every session.
+    /// reads every one of them.
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
         let mut hits = Vec::new();
@@ -167,32 +175,41 @@ pub trait SessionStore: Send + Sync {
     }
 }
 
-/// Returns the sessions of the sub-agents of a session, and of theirs. Those that were deleted, or
-/// have not been opened, are left out.
+/// Returns the sessions of the sub-agents of a session, and of theirs: what is deleted with it.
+/// Those that were deleted, or have not been opened, are left out. Those of the session that it was
+/// forked from are not its own.
 ///
 /// # Errors
 ///
-/// Fails as [`SessionStore::read`] does for `session`.
+/// Fails as [`SessionStore::read`] does for `session`, and with [`MemoryError::SubAgent`] if that
+/// belongs to a sub-agent itself and its root exists.
 pub async fn sub_agents(
     store: &(impl SessionStore + ?Sized),
     session: &str,
 ) -> Result<Vec<Arc<str>>, MemoryError> {
-    let mut found: Vec<Arc<str>> = Vec::new();
-    let mut next = 0;
-    let mut entries = store.read(session, 0).await?;
-    loop {
-        found.extend(entries.iter().filter_map(LogEntry::sub_agent).cloned());
-        entries = loop {
-            let Some(session) = found.get(next) else { return Ok(found) };
-            match store.read(session, 0).await {
-                Err(MemoryError::NoSession(_)) => drop(found.remove(next)),
-                read => {
-                    next += 1;
-                    break read?;
-                }
-            }
-        };
+    let entries = store.read(session, 0).await?;
+    let info = SessionInfo::of(session, &entries);
+    if let Err(MemoryError::SubAgent { session, root }) = info.require_root()
+        && !matches!(store.read(&root, 0).await, Err(MemoryError::NoSession(_)))
+    {
+        return Err(MemoryError::SubAgent { session, root });
     }
+    let mut found: Vec<Arc<str>> = Vec::new();
+    let mut open = vec![(info.id, entries)];
+    while let Some((parent, entries)) = open.pop() {
+        for session in entries.iter().filter_map(LogEntry::sub_agent) {
+            let entries = match store.read(session, 0).await {
+                Err(MemoryError::NoSession(_)) => continue,
+                read => read?,
+            };
+            let info = SessionInfo::of(session.clone(), &entries);
+            if info.is_sub_agent_of(&parent) && !found.contains(session) {
+                found.push(session.clone());
+                open.push((session.clone(), entries));
+            }
+        }
+    }
+    Ok(found)
 }
 
 #[async_trait]

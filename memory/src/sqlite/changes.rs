@@ -165,12 +165,16 @@ impl<'c> Changes<'c> {
         if !branches.is_empty() {
             return Err(MemoryError::HasBranches { session: name.into(), branches }.into());
         }
-        let is_sub_agent = |info: &SessionInfo| {
-            let root = info.sub_agent_of.as_ref().and_then(|parent| parent.root.as_deref());
-            root == Some(name)
-        };
+        let root_of = |info: &SessionInfo| info.sub_agent_of.as_ref()?.root.clone();
+        let root = root_of(&session.info);
+        if root.is_some_and(|root| all.iter().any(|other| other.info.id == root)) {
+            session.info.require_root()?;
+        }
+        let is_sub_agent = |other: &&Session| root_of(&other.info).as_deref() == Some(name);
+        let sub_agents: Vec<&Session> = all.iter().filter(is_sub_agent).collect();
+        sub_agents.iter().try_for_each(|sub_agent| self.ensure_free(sub_agent))?;
         let mut count = all.len() as i64;
-        for sub_agent in all.iter().filter(|other| is_sub_agent(&other.info)) {
+        for sub_agent in sub_agents {
             self.remove(sub_agent, count, next_number)?;
             count -= 1;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use loopwright_core::log::{
     InMemoryStore, LogEntry, MemoryError, PendingAction, PendingFilter, SearchHit, SessionInfo,
+    sub_agents,
 };
 use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::Jsonl;
@@ -51,6 +52,9 @@ enum Fault {
     ForksOver,
     ForksLate,
     KeepsDeleted,
+    ListsSubAgents,
+    KeepsSubAgents,
+    DeletesNamesakes,
 }
 use Fault::*;
 
@@ -127,11 +131,34 @@ impl SessionStore for FaultyStore {
         if self.1 == ListsOldestFirst {
             list.reverse();
         }
+        if self.1 == ListsSubAgents {
+            for root in list.clone() {
+                for session in sub_agents(&self.0, &root.id).await? {
+                    list.push(self.0.session(&session).await?);
+                }
+            }
+        }
         Ok(list)
     }
 
     async fn delete(&self, session: &str) -> Result<(), MemoryError> {
-        if self.1 == KeepsDeleted { Ok(()) } else { self.0.delete(&self.name(session)).await }
+        if self.1 == KeepsDeleted {
+            return Ok(());
+        }
+        let entries = self.0.read(&self.name(session), 0).await?;
+        let mut sub_agents = Vec::new();
+        for name in entries.iter().filter_map(LogEntry::sub_agent) {
+            sub_agents.push((name, self.0.read(name, 0).await.unwrap_or_default()));
+        }
+        self.0.delete(&self.name(session)).await?;
+        for (name, entries) in sub_agents.into_iter().filter(|(_, entries)| !entries.is_empty()) {
+            match self.1 {
+                KeepsSubAgents => self.0.open(name).await?.append(0, entries.into()).await?,
+                DeletesNamesakes => drop(self.0.delete(name).await),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
@@ -174,6 +201,9 @@ async fn the_suite_names_the_rule_that_a_faulty_store_breaks() {
         (ForksOver, "a fork to an existing session is refused"),
         (ForksLate, "a fork at"),
         (KeepsDeleted, "deleted"),
+        (ListsSubAgents, "`sessions` leaves out the sessions of sub-agents"),
+        (KeepsSubAgents, "deleted with those of its sub-agents"),
+        (DeletesNamesakes, "a user's session stays"),
     ] {
         let error = check(&FaultyStore(InMemoryStore::new(), fault))
             .await

@@ -12,4 +12,5 @@ mod growth;
 mod jsonl;
 mod kit;
 mod sqlite;
+mod sub_agents;
 mod summary_compaction;
