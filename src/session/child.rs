@@ -42,9 +42,9 @@ pub(crate) enum ChildReport {
     Progress(Progress),
     /// An action became pending, as the sub-agent's session shows it.
     Awaits(Arc<ExternalAction>),
-    /// The work is over until these actions are decided. The sub-agent has recorded all decisions
-    /// that it was sent.
-    Idle(Vec<Arc<ExternalAction>>),
+    /// The work is over until these actions are decided. The sub-agent has recorded this many of
+    /// the decisions that it was sent. Later ones came while its session was being closed.
+    Idle(Vec<Arc<ExternalAction>>, usize),
     /// The work is over, with this result of the call.
     Ended {
         status: ResultStatus,
@@ -60,7 +60,7 @@ pub(crate) type Stopped = (ResultStatus, String);
 
 /// How the session of a sub-agent stands when nothing is left to do.
 enum State {
-    Idle(Vec<Arc<ExternalAction>>),
+    Idle(Vec<Arc<ExternalAction>>, usize),
     Ended(Arc<RunOutcome>, Used),
     /// It was stopped before it had its task.
     NotStarted,
@@ -73,6 +73,8 @@ pub(crate) struct Work {
     pub(crate) opening: Opening,
     pub(crate) info: ToolCallInfo,
     pub(crate) hooks: HookLayers,
+    /// The number of its turn.
+    pub(crate) turn: u32,
     /// The decisions that its session may not have.
     pub(crate) decisions: Vec<ActionResult>,
     pub(crate) from_parent: mpsc::UnboundedReceiver<ToChild>,
@@ -88,7 +90,7 @@ impl Work {
         let state = self.follow().await;
         orphaned.disarm();
         let report = match state {
-            State::Idle(actions) => ChildReport::Idle(actions),
+            State::Idle(actions, recorded) => ChildReport::Idle(actions, recorded),
             State::Ended(outcome, used) => self.ended(&outcome, used).await,
             State::NotStarted => {
                 let (status, why) = self.stopped.get().cloned().unwrap_or_else(|| {
@@ -168,6 +170,7 @@ impl Work {
         handle: &AgentHandle,
         events: &mut EventStream,
     ) -> Option<State> {
+        let mut recorded = self.decisions.len();
         let mut is_aborted = self.stop.is_cancelled();
         if is_aborted {
             abort(handle);
@@ -193,6 +196,7 @@ impl Work {
                         break;
                     }
                     Some(message) = self.from_parent.recv() => {
+                        recorded += usize::from(matches!(message, ToChild::Decide(_)));
                         pass_on(handle, message).await;
                         break;
                     }
@@ -204,12 +208,13 @@ impl Work {
                         let mut is_new = false;
                         while let Ok(message) = self.from_parent.try_recv() {
                             is_new = true;
+                            recorded += usize::from(matches!(message, ToChild::Decide(_)));
                             pass_on(handle, message).await;
                         }
                         if is_new || self.stop.is_cancelled() && !is_aborted {
                             break;
                         }
-                        return state_of(examine(handle).await?);
+                        return state_of(examine(handle).await?, recorded);
                     }
                 }
             }
@@ -217,18 +222,19 @@ impl Work {
     }
 
     /// Reports what an event means for the parent.
-    fn note(&self, event: &Envelope) {
-        let progress = |what: String| {
-            ChildReport::Progress(Progress::new(u64::from(event.run_id.0 > 0), None, what))
-        };
-        match &event.event {
-            AgentEvent::ExternalAction(action) => self.report(ChildReport::Awaits(action.clone())),
-            AgentEvent::TurnStart { turn } => self.report(progress(format!("turn {turn}"))),
-            AgentEvent::ToolExecutionStart { name, .. } => {
-                self.report(progress(format!("calls `{name}`")));
+    fn note(&mut self, event: &Envelope) {
+        let activity = match &event.event {
+            AgentEvent::ExternalAction(action) => {
+                return self.report(ChildReport::Awaits(action.clone()));
             }
-            _ => {}
-        }
+            AgentEvent::TurnStart { turn } => {
+                self.turn = *turn;
+                format!("turn {turn}")
+            }
+            AgentEvent::ToolExecutionStart { name, .. } => format!("calls `{name}`"),
+            _ => return,
+        };
+        self.report(ChildReport::Progress(Progress::new(self.turn.into(), None, activity)));
     }
 }
 
@@ -260,13 +266,13 @@ fn answer(outcome: &RunOutcome, stopped: Option<&Stopped>) -> (ResultStatus, Str
 }
 
 /// Returns how the work stands in an idle session, or `None` if its log cannot be written.
-fn state_of(examined: Examined) -> Option<State> {
+fn state_of(examined: Examined, recorded: usize) -> Option<State> {
     let Examined { is_interrupted, pending, outcome, used } = examined;
     if is_interrupted {
         return None;
     }
     Some(match outcome {
-        _ if !pending.is_empty() => State::Idle(pending),
+        _ if !pending.is_empty() => State::Idle(pending, recorded),
         Some(outcome) => State::Ended(outcome, used),
         None => State::NotStarted,
     })

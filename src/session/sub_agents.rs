@@ -144,6 +144,7 @@ fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
         opening,
         info,
         hooks: config.hooks.clone(),
+        turn: 0,
         decisions: child.decided.clone(),
         from_parent,
         stop,
@@ -174,14 +175,13 @@ pub(crate) fn handle(
                 journal.stage(LogEntry::ChildAwaits { call, actions, time, idle: false });
             }
         }
-        ChildReport::Idle(actions) => {
-            let sent = working.decisions;
+        ChildReport::Idle(actions, recorded) => {
             children.working.remove(&call);
             let child = journal.fold.call(&call).and_then(|found| found.child.as_deref());
-            let Some(child) = child.filter(|child| child.decided.len() == sent) else {
+            let Some(child) = child.filter(|child| child.decided.len() == recorded) else {
                 return Ok(()); // a decision has come in the meantime: it works on
             };
-            let (listed, has_decisions) = (child.actions.len(), sent > 0);
+            let (listed, has_decisions) = (child.actions.len(), recorded > 0);
             let actions = actions.iter().map(|action| named(journal, &call, action)).collect();
             let actions: Vec<Arc<ExternalAction>> = actions;
             children.idle.insert(call.clone());

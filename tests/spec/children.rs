@@ -2,6 +2,7 @@
 
 mod closing;
 mod failing_log;
+mod late_decisions;
 
 use crate::kit::*;
 use loopwright_core::{GenericAgent, RunContext, SessionStore};

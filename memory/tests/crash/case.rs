@@ -21,7 +21,7 @@ use crate::scenario::SCENARIOS;
 use crate::stores::Kind;
 
 /// The time after which a process counts as hanging.
-const PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The conversation of a scenario without kills, and how long its process takes.
 type WithoutKills = (Vec<String>, Duration);
@@ -129,12 +129,9 @@ impl Case {
         }
     }
 
-    /// Returns the next random number (splitmix64).
+    /// Returns the next random number.
     pub(crate) fn random(&mut self) -> u64 {
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.seed ^ (self.seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        next_random(&mut self.seed)
     }
 
     /// Runs one process, which is killed after that time or at that write, and checks the result.
@@ -262,6 +259,14 @@ impl Case {
             log.join("\n")
         )
     }
+}
+
+/// Returns the next random number (splitmix64).
+pub(crate) fn next_random(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// Describes how a run, a reply or a call ended.

@@ -1,6 +1,7 @@
 //! The crash matrix: processes that work on sessions are killed, at random and between any two
 //! writes, and restarted until all work is done. `LOOPWRIGHT_KILLS` sets the number of random kills
-//! (200 by default), `LOOPWRIGHT_SEED` repeats a seed.
+//! (200 by default) of processes without sub-agents and of processes with them, `LOOPWRIGHT_SEED`
+//! repeats a seed.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,6 +13,8 @@
 mod case;
 mod check;
 mod child;
+mod families;
+mod family;
 mod scenario;
 mod stores;
 
@@ -40,10 +43,29 @@ async fn child() {
     child::run().await;
 }
 
+/// Runs in the process with sub-agents that is killed, which another test starts.
+#[tokio::test]
+#[ignore = "another test starts it"]
+async fn family() {
+    family::run().await;
+}
+
 fn from_env(name: &str) -> Option<u64> {
     std::env::var(name)
         .ok()
         .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
+}
+
+/// Returns the number of random kills and the seed.
+fn kills_and_seed() -> (usize, u64) {
+    let kills = from_env("LOOPWRIGHT_KILLS").unwrap_or(200) as usize;
+    let time = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("a clock")
+        .as_nanos() as u64;
+    let seed = from_env("LOOPWRIGHT_SEED").unwrap_or(time);
+    println!("LOOPWRIGHT_SEED={seed} LOOPWRIGHT_KILLS={kills}");
+    (kills, seed)
 }
 
 /// Waits for all cases, and fails with the first failure.
@@ -58,13 +80,7 @@ async fn join(mut cases: JoinSet<()>) {
 /// the same messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_at_random_times_lose_and_repeat_nothing() {
-    let kills = from_env("LOOPWRIGHT_KILLS").unwrap_or(200) as usize;
-    let time = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .expect("a clock")
-        .as_nanos() as u64;
-    let seed = from_env("LOOPWRIGHT_SEED").unwrap_or(time);
-    println!("LOOPWRIGHT_SEED={seed} LOOPWRIGHT_KILLS={kills}");
+    let (kills, seed) = kills_and_seed();
     let workspace = Arc::new(Workspace::new(&format!("LOOPWRIGHT_SEED={seed}")));
     let killed = Arc::new(AtomicUsize::new(0));
     let next = Arc::new(AtomicUsize::new(0));
