@@ -38,7 +38,7 @@ async fn kills_of_processes_with_sub_agents_lose_and_repeat_nothing() {
     let start = Instant::now();
     let mut without_kills = Family::new(&folder, Kind::Jsonl, User::Approves, "without-kills", 0);
     assert!(without_kills.run_process(None).await, "nothing kills it");
-    let time = start.elapsed();
+    let time = start.elapsed().mul_f64(1.5); // several processes run at the same time
     let mut workers = JoinSet::new();
     for _ in 0..CONCURRENT_SESSIONS {
         let (folder, killed) = (folder.clone(), killed.clone());
