@@ -273,7 +273,8 @@ impl Budget {
 }
 
 /// Says how many turns, tokens, dollars and how much time were used. Requests in progress, and
-/// requests whose reply was lost in a crash, count with their estimates.
+/// requests whose reply was lost in a crash, count with their estimates, sub-agents that have not
+/// ended with their shares.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Spent {

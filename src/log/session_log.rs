@@ -160,7 +160,7 @@ impl SessionLog {
     /// time of the runs that have ended. A [`Budget`](crate::agent::Budget) says what is
     /// [left](crate::agent::Budget::left).
     pub fn spent(&self) -> Spent {
-        self.fold.total.spent(&self.fold.reserved)
+        self.fold.spent_of(&self.fold.total)
     }
 
     /// Returns what it has used, as its parent is charged with it.

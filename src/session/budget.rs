@@ -23,10 +23,7 @@ fn budgets(session: &Session) -> [Checked; 3] {
     use Limit::{ShareCost, ShareTime, ShareTokens, ShareTurns, Tokens, Turns, WallTime};
     let fold = &session.journal.fold;
     let checked = |budget, account: &Account, names| {
-        let mut spent = account.spent(&fold.reserved);
-        for (_, child) in fold.children() {
-            spent.reserve(&child.share);
-        }
+        let mut spent = fold.spent_of(account);
         spent.time = spent.time.saturating_add(session.run_time());
         Checked { budget, spent, names }
     };

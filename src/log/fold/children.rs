@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::limits::Spent;
 use crate::log::action::{ExternalAction, call_of_child};
 use crate::log::calls::{Call, ChildCall, Phase};
 use crate::log::entry::LogEntry;
 use crate::log::event::AgentEvent;
 use crate::log::fold::Fold;
 use crate::log::input::ActionResult;
+use crate::log::turn::Account;
 use crate::message::CallId;
 
 impl Fold {
@@ -65,6 +67,14 @@ impl Fold {
     pub(crate) fn children(&self) -> impl Iterator<Item = (&Call, &ChildCall)> {
         let is_open = |c: &&Call| !matches!(c.phase, Phase::Finished);
         self.calls().iter().filter(is_open).filter_map(|c| Some((c, c.child.as_deref()?)))
+    }
+
+    /// Returns what an account has, with the estimates of requests in progress and the shares of
+    /// sub-agents that have not ended.
+    pub(crate) fn spent_of(&self, account: &Account) -> Spent {
+        let mut spent = account.spent(&self.reserved);
+        self.children().for_each(|(_, child)| spent.reserve(&child.share));
+        spent
     }
 
     /// Returns whether a decision has not been carried out.

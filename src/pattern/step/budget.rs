@@ -16,8 +16,9 @@ impl StepContext<'_> {
         budget::session_spent(self.session)
     }
 
-    /// Returns what is left for this run: of the agent's [`Limits`](crate::agent::Limits) and the
-    /// session's [budget](crate::AgentBuilder::session_limits), whichever has less left.
+    /// Returns what is left for this run: of the agent's [`Limits`](crate::agent::Limits), the
+    /// session's [budget](crate::AgentBuilder::session_limits) and the share of a sub-agent,
+    /// whichever has least left.
     ///
     /// ```
     /// use loopwright_core::message::UserMessage;
