@@ -76,3 +76,29 @@ fn every_quirk_has_a_test_or_a_line_that_says_why_not() {
     }
     assert_eq!(covered, (1..=44).collect(), "rows 1 to 44");
 }
+
+/// Each rule that the model checker found necessary names tests, and these exist.
+#[test]
+fn every_rule_of_the_model_has_a_test() {
+    let page = read("docs/model/children/TESTS.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let (mut listed, mut tests) = (BTreeSet::new(), BTreeSet::new());
+    for (rule, names) in rows {
+        listed.insert(rule.to_owned());
+        tests.extend(names.split('`').skip(1).step_by(2).map(|name| format!("fn {name}(")));
+    }
+    let mut rules = BTreeSet::new();
+    for file in ["tree", "questions", "rewind", "charges"] {
+        let source = read(&format!("docs/model/children/src/{file}.rs"));
+        let of_rule = |line: &str| {
+            let (name, rest) = line.strip_prefix("    ")?.split_once(": \"")?;
+            rest.ends_with("\",").then(|| name.to_owned())
+        };
+        rules.extend(source.lines().filter_map(of_rule));
+    }
+    assert!(rules.len() > 70, "{}", rules.len());
+    assert_eq!(rules, listed, "the rules of the model, and those of the page");
+    let sources: String = rust_files().iter().map(|file| read(file)).collect();
+    let missing: Vec<_> = tests.iter().filter(|test| !sources.contains(test.as_str())).collect();
+    assert!(missing.is_empty(), "tests that do not exist: {missing:?}");
+}
