@@ -215,20 +215,8 @@ pub(crate) async fn supersede(
     why: &str,
 ) -> Result<(), MemoryError> {
     finish_unstarted(session, status, why).await?;
-    let has_question = |call: &CallId, session: &Session| {
-        let child = session.journal.fold.call(call).and_then(|c| c.child.as_ref());
-        child.is_some_and(|child| !child.actions.is_empty())
-    };
-    let fold = &session.journal.fold;
-    let waiting: Vec<CallId> = fold.children().map(|(c, _)| c.call.id.clone()).collect();
-    let waiting: Vec<CallId> =
-        waiting.into_iter().filter(|call| has_question(call, session)).collect();
-    sub_agents::stop_waiting(
-        session,
-        |call, is_decided| !is_decided && waiting.contains(call),
-        status,
-        why,
-    );
+    // A sub-agent with a decision works already.
+    sub_agents::stop_waiting(session, |child| !child.actions.is_empty(), status, why);
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::StepError;
 use crate::limits::Budget;
 use crate::log::action::ExternalAction;
-use crate::log::calls::{Call, Phase};
+use crate::log::calls::{Call, ChildCall, Phase};
 use crate::log::entry::LogEntry;
 use crate::log::event::{AgentEvent, Parent};
 use crate::log::turn::Used;
@@ -76,23 +76,18 @@ pub(crate) fn resume(session: &mut Session, call: &CallId) {
     }
 }
 
-/// Stops the sub-agents of calls that wait, as far as `may_stop` allows it, and gives the calls
-/// this result.
+/// Stops the sub-agents that do not work and for which `may_stop` holds, and gives their calls this
+/// result.
 pub(crate) fn stop_waiting(
     session: &mut Session,
-    may_stop: impl Fn(&CallId, bool) -> bool,
+    may_stop: impl Fn(&ChildCall) -> bool,
     status: ResultStatus,
     why: &str,
 ) {
-    let fold = &session.journal.fold;
-    let is_waiting = |call: &CallId| !session.children.working.contains_key(call);
-    let calls: Vec<CallId> = fold
-        .children()
-        .filter(|(call, child)| may_stop(&call.call.id, !child.decided.is_empty()))
-        .map(|(call, _)| call.call.id.clone())
-        .filter(is_waiting)
-        .collect();
-    for call in calls {
+    let waiting = session.journal.fold.children().filter(|(_, child)| may_stop(child));
+    let waiting = waiting.map(|(call, _)| call.call.id.clone());
+    let is_idle = |call: &CallId| !session.children.working.contains_key(call);
+    for call in waiting.filter(is_idle).collect::<Vec<_>>() {
         work(session, &call, Some((status, why.to_owned())));
     }
 }

@@ -90,3 +90,39 @@ async fn a_decision_after_a_message_is_refused() {
     let late = handle.resolve("b~p", "?", Decision::Approve).await;
     assert_eq!(late, Err(InputError::NotPending("b~p".into())));
 }
+
+/// C161: Once an abort is acknowledged, no sub-agent sends a request or starts a call, also where
+/// the abort has not arrived.
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_after_an_abort_is_acknowledged() {
+    let family = Family::new();
+    let (gate, note) = (Gate::new(), TestTool::new("note"));
+    let model = {
+        let gate = gate.clone();
+        ScriptedModel::new([])
+            .reply_with(move |_| Script::calls([("n", "note", json!({}))]).gate(&gate))
+    };
+    let inner = GenericAgent::builder(model.clone(), PiPattern).tool(note.clone());
+    let passes_on = |name: &'static str| {
+        ScriptedModel::new([Script::calls([("x", name, json!({ "task": "Note it." }))])])
+    };
+    let middle = GenericAgent::builder(passes_on("inner"), PiPattern).child(
+        "inner",
+        "",
+        inner.build().unwrap(),
+    );
+    let (handle, mut events) =
+        family.open_with(|b| b.child("middle", "", middle.build().unwrap())).await;
+    family.model.push(Script::calls([("m", "middle", json!({ "task": "Note it." }))]));
+    let mut tree = handle.subscribe_tree();
+    handle.send(InputEvent::UserRequest("Go.".into())).await.unwrap();
+    while !tree.next().await.is_some_and(|event| &*event.session_id == "root/m2.1/m2.1") {}
+    until(&mut events, |event| matches!(event, AgentEvent::ToolExecutionUpdate { .. })).await;
+    while model.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    handle.abort().await.unwrap();
+    gate.open();
+    handle.wait_for_idle().await;
+    assert_eq!((model.requests().len(), note.ran()), (1, 0));
+}
