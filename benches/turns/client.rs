@@ -55,8 +55,17 @@ fn cpu_ns() -> u64 {
 }
 
 fn peak_kib() -> u64 {
+    status_kib("VmHWM:")
+}
+
+/// Returns the memory of this process.
+pub(crate) fn resident_kib() -> u64 {
+    status_kib("VmRSS:")
+}
+
+fn status_kib(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 

@@ -4,9 +4,9 @@
 //! A model server with minimal cost, a *floor* client without a framework and one that uses
 //! loopwright run as separate processes; the clients alternate. The output is one table. The exit
 //! code is 1 if loopwright takes more than twice the floor (three times with `--quick`, for busy
-//! machines).
+//! machines), or if a sub-agent in the middle of a request takes more than 30 KiB.
 //!
-//! Words after `--` select parts: `turn`, `memory`, `throughput`, `growth`. To run one client
+//! Words after `--` select parts: `turn`, `memory`, `throughput`, `growth`, `sub_agents`. To run one client
 //! alone, for example under a profiler: `turns serve TURNS DELTAS PAUSE_MS` prints its port, and
 //! `turns floor|ours BASE_URL AGENTS ROUNDS [WARM_ROUNDS]` prints its figures.
 #![allow(
@@ -20,6 +20,7 @@ mod client;
 mod floor;
 mod mock;
 mod ours;
+mod sub_agents;
 mod table;
 
 use std::io::{BufRead, BufReader, Read};
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         }
         Some("floor") => say(&floor::run(&args[1], work())),
         Some("ours") => say(&ours::run(&args[1], work())),
+        Some("live") => println!("{}", sub_agents::run(number(1))),
         _ => return compare(&args),
     }
     ExitCode::SUCCESS
@@ -67,13 +69,17 @@ fn compare(args: &[String]) -> ExitCode {
     ];
     let chosen = all.iter().filter(|(name, _)| parts.is_empty() || parts.contains(name));
     let rows: Vec<Row> = chosen.flat_map(|(_, part)| part(&bench)).collect();
-    table::print(&rows);
+    if !rows.is_empty() {
+        table::print(&rows);
+    }
     let max_ratio = if quick { 3.0 } else { 2.0 };
     let over: Vec<&Row> = rows.iter().filter(|row| row.ratio() > max_ratio).collect();
     for row in &over {
         println!("{}: {:.2} times the floor, more than {max_ratio}", row.figure, row.ratio());
     }
-    if over.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let is_chosen = parts.is_empty() || parts.contains(&"sub_agents");
+    let is_small = !is_chosen || bench.sub_agents();
+    if over.is_empty() && is_small { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Measures some figures.
@@ -81,6 +87,9 @@ type Part = fn(&Bench) -> Vec<Row>;
 
 /// The two clients.
 const CLIENTS: [&str; 2] = ["floor", "ours"];
+
+/// The KiB that a sub-agent may take in the middle of a request.
+const MAX_KIB_PER_SUB_AGENT: f64 = 30.0;
 
 struct Bench {
     quick: bool,
@@ -149,6 +158,26 @@ impl Bench {
         let each =
             self.both(3, |client| (peak(client, AGENTS, 200) - peak(client, 1, 5)) / AGENTS as f64);
         vec![Row::new("KiB per live agent, 1,000 of them", Better::Less, 1, each)]
+    }
+
+    /// Prints what a sub-agent takes, and returns whether that is within its bound.
+    fn sub_agents(&self) -> bool {
+        const SUB_AGENTS: u64 = 1000;
+        let kib = |count: u64| -> f64 {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            let command = command.args(["live", &count.to_string()]).stdout(Stdio::piped());
+            output(command.spawn().unwrap()).trim().parse().unwrap()
+        };
+        let each = || (kib(SUB_AGENTS + 1) - kib(1)) / SUB_AGENTS as f64;
+        let mut each: Vec<f64> = (0..self.reps(5)).map(|_| each()).collect();
+        each.sort_by(f64::total_cmp);
+        let median = each[each.len() / 2];
+        println!(
+            "KiB per live sub-agent, {SUB_AGENTS} of one root: {median:.1} ({:.1}), at most \
+             {MAX_KIB_PER_SUB_AGENT}",
+            each[0]
+        );
+        median <= MAX_KIB_PER_SUB_AGENT
     }
 
     fn throughput(&self) -> Vec<Row> {

@@ -100,7 +100,7 @@ fn damaged(line: usize, why: impl Display) -> MemoryError {
 ///
 /// The log is imported as a branch: up to the end of a turn, without queued messages, without calls
 /// that are pending or approved, and without the settings of the session it was exported from. So a
-/// log from an untrusted source starts no work.
+/// log from an untrusted source starts no work. The log of a sub-agent becomes a user's session.
 ///
 /// # Errors
 ///
@@ -128,6 +128,11 @@ pub async fn import(
     let entries = from_jsonl(text)?;
     let mut entries = SessionLog::branch(&entries, None).log(entries);
     entries.retain(|entry| !matches!(entry, LogEntry::Settings { .. }));
+    for entry in &mut entries {
+        if let LogEntry::Opened { parent, .. } = entry {
+            parent.take_if(|parent| parent.root.is_some());
+        }
+    }
     if entries.is_empty() {
         return Err(MemoryError::Damaged(
             "the exported log has no complete turn, so there is nothing to import".into(),
@@ -144,10 +149,11 @@ pub async fn import(
 
 #[cfg(test)]
 mod tests {
-    use loopwright_core::log::StateScope;
     use std::sync::Arc;
 
     use async_trait::async_trait;
+    use loopwright_core::event::Parent;
+    use loopwright_core::log::StateScope;
     use loopwright_core::log::{InMemoryStore, SessionInfo};
     use loopwright_core::testing::{Script, ScriptedModel};
     use loopwright_core::{
@@ -208,6 +214,19 @@ mod tests {
         let log = SessionLog::of(&store.read("t", 0).await.unwrap());
         assert!(log.settings().is_none() && log.waiting().is_empty() && log.run().is_none());
         assert_eq!(log.messages(), SessionLog::of(&entries[..end]).messages());
+    }
+
+    /// C164
+    #[tokio::test]
+    async fn the_log_of_a_sub_agent_becomes_a_session_of_its_own() {
+        let (store, mut entries) = one_turn().await;
+        let mut of_sub_agent = Parent::new("root", "c");
+        of_sub_agent.root = Some("root".into());
+        let LogEntry::Opened { parent, .. } = &mut entries[0] else { panic!("{:?}", entries[0]) };
+        *parent = Some(of_sub_agent.into());
+        import(&store, "t", &to_jsonl("root/m2.1", &entries).unwrap()).await.unwrap();
+        let listed = store.sessions().await.unwrap();
+        assert!(listed.iter().any(|info| *info.id == *"t"), "{listed:?}");
     }
 
     #[tokio::test]

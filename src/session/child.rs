@@ -2,12 +2,14 @@
 //! and followed until it has ended or only waits for decisions.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::error::InputError;
+use crate::error::{AgentError, InputError, MemoryError};
 use crate::log::action::ExternalAction;
 use crate::log::event::{AgentEvent, Envelope};
 use crate::log::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt};
@@ -28,6 +30,13 @@ use crate::tool::{Outcome, Progress, ToolOutput};
 /// The id of the input that contains the task. The session has no other request, so a task that
 /// was sent before a crash is known.
 const TASK: &str = "task";
+
+/// How long a sub-agent waits for its session if another process has it open: longer than usual
+/// leases of sessions.
+const IN_USE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often it tries to open it.
+const IN_USE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the parent sends to a sub-agent that works.
 pub(crate) enum ToChild {
@@ -137,7 +146,7 @@ impl Work {
         if self.stop.is_cancelled() && self.stored().await.is_none() {
             return State::NotStarted;
         }
-        let (handle, mut events) = match self.agent.open(self.opening.clone()).await {
+        let (handle, mut events) = match self.open().await {
             Ok(opened) => opened,
             Err(error) => {
                 let used = self.stored().await.unwrap_or_default();
@@ -153,6 +162,20 @@ impl Work {
             None => {
                 let used = self.stored().await.unwrap_or_default();
                 State::Failed("The session of the sub-agent has failed.".into(), used)
+            }
+        }
+    }
+
+    /// Opens the session. Nobody but the root works in it, so that a process that has it open is
+    /// about to leave it: one that had the root before, or one that looks at it.
+    async fn open(&self) -> Result<(AgentHandle, EventStream), AgentError> {
+        let until = Instant::now() + IN_USE_TIMEOUT;
+        loop {
+            match self.agent.open(self.opening.clone()).await {
+                Err(AgentError::Memory(MemoryError::InUse(_))) if Instant::now() < until => {
+                    sleep(IN_USE_INTERVAL).await;
+                }
+                opened => return opened,
             }
         }
     }

@@ -451,3 +451,24 @@ async fn every_call_has_a_session_of_its_own() {
         ["root/m2.1", "root/m6.1"]
     );
 }
+
+/// C160: A sub-agent whose session another process has not left yet waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_sub_agent_waits_for_its_session() {
+    let family = Family::new();
+    let (handle, events) = family.open().await;
+    handle.prompt("Let them pay.").await.unwrap();
+    family.close(handle, events).await;
+    let left_over = family.store.open("root/m2.1").await.unwrap();
+    let (handle, events) = family.open().await;
+    approve(&handle, "a~p").await.unwrap();
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!((family.pay.ran(), results(&handle).await.len()), (0, 0));
+    drop(left_over);
+    handle.wait_for_idle().await;
+    assert_eq!((family.pay.ran(), results(&handle).await.len()), (1, 0));
+    let action = handle.pending().await.unwrap();
+    assert_eq!(action.iter().map(|action| &*action.call).collect::<Vec<_>>(), ["b~p", "c~p"]);
+    family.close(handle, events).await;
+    assert_eq!(SessionLog::of(&family.log("root/m2.1").await).messages().len(), 4);
+}
