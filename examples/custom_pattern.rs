@@ -27,18 +27,12 @@ impl<P: BehaviorPattern> BehaviorPattern for Revise<P> {
         loop {
             let end = self.writer.next_step(step).await?;
             let round: u32 = step.state("round").unwrap_or(0);
-            let has_draft = step.history().last().is_some_and(|m| m.as_assistant().is_some());
-            if end != StepEnd::Done || !has_draft || round == self.rounds {
+            if end != StepEnd::Done || !step.is_answered() || round == self.rounds {
                 return Ok(end);
             }
             let question = UserMessage::from("Criticise the last answer in one sentence.");
-            let critique = step.ask_with(Ask::detached().model("critic").also(question)).await?;
-            if critique.should_stop() {
-                return critique.finish();
-            }
-            if critique.message().is_none() {
-                continue; // the user interrupted, and the writer takes the message
-            }
+            let ask = Ask::detached().model("critic").also(question);
+            let critique = step.ask_with(ask).await?.or_end()?; // ends the step, if it has to end
             let request = format!("Revise it. A critic says: {}", critique.text());
             step.set_state("round", round + 1)?;
             step.remember(UserMessage::from(request)).await?;

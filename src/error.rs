@@ -156,6 +156,13 @@ impl StepError {
     }
 }
 
+/// Ends the step with `?`: `step.call_all(calls).await?.ok_or(StepEnd::AwaitingAction)?`.
+impl From<StepEnd> for StepError {
+    fn from(end: StepEnd) -> Self {
+        StepError::Ended(end)
+    }
+}
+
 /// Describes why an input was not accepted. The session is unchanged.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]

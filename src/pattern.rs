@@ -14,6 +14,10 @@ pub use context::AgentContext;
 pub use step::StepContext;
 
 use async_trait::async_trait;
+use serde::de::DeserializeOwned;
+
+use crate::message::ToolResult;
+use crate::session::reply::without_fence;
 
 /// Implements the loop between the user, the model and the tools.
 ///
@@ -112,9 +116,36 @@ impl<P: BehaviorPattern + ?Sized> BehaviorPattern for std::sync::Arc<P> {
 }
 
 impl Reply {
-    /// Returns the value that ends the step after a reply for which [`Reply::should_stop`] is true:
-    /// the model's error, or `Done` if a hook ended the run.
+    /// Returns the value that ends the step after this reply: `Done`, or an error for which `?` ends
+    /// the step through patterns that wrap this one, too.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::Model`] if the model failed, and with [`StepError::Ended`] if a hook
+    /// ended the run.
     pub fn finish(self) -> Result<StepEnd, StepError> {
-        self.error().map_or(Ok(StepEnd::Done), |error| Err(StepError::Model(error.clone())))
+        match self.error {
+            Some(error) => Err(error.into()),
+            None if self.ended_by_hook => Err(StepEnd::Done.into()),
+            None => Ok(StepEnd::Done),
+        }
+    }
+}
+
+impl ToolResult {
+    /// Reads the text as JSON of this type, such as the answer of a sub-agent whose agent is built
+    /// with [`AgentBuilder::output`](crate::AgentBuilder::output).
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`StepError::Pattern`] if the call failed or did not run, and with
+    /// [`StepError::Output`] if the text is no such value.
+    pub fn output<T: DeserializeOwned>(&self) -> Result<T, StepError> {
+        let (name, text) = (&self.name, self.text());
+        if self.is_error() {
+            return Err(StepError::Pattern(format!("`{name}` gave no answer: {text}").into()));
+        }
+        let value = serde_json::from_str(without_fence(&text));
+        value.map_err(|error| StepError::Output(format!("`{name}` answered `{text}`: {error}")))
     }
 }

@@ -7,7 +7,8 @@ use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 /// Forces a tool call in the first turn of each request, then continues with another pattern.
 ///
 /// Only the first turn of a request is forced: a model that had to call a tool in each turn would
-/// never answer. If the model ignores the tool choice, its reply is handled as usual.
+/// never answer. If the model ignores the tool choice, its reply is handled as usual. Where a pattern
+/// that wraps this one rewinds the conversation to the request, the next turn is the first again.
 ///
 /// ```
 /// use loopwright_core::model::ToolChoice;
@@ -39,9 +40,7 @@ impl<P: BehaviorPattern> BehaviorPattern for FirstCall<P> {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
         let request = step.user_request().map(|message| message.id);
-        let unanswered =
-            request.is_some() && step.history().last().map(|message| message.id) == request;
-        if unanswered {
+        if request == Some(step.checkpoint()) {
             let reply = step.ask_with(Ask::new().tool_choice(self.choice.clone())).await?;
             if reply.should_stop() {
                 return reply.finish();

@@ -56,7 +56,7 @@ impl BatchOutcome {
     /// Fails with [`StepError::Ended`] if calls wait for a decision.
     pub fn or_end(self) -> Result<Self, StepError> {
         match self {
-            BatchOutcome::AwaitsUser => Err(StepError::Ended(StepEnd::AwaitingAction)),
+            BatchOutcome::AwaitsUser => Err(StepEnd::AwaitingAction.into()),
             outcome => Ok(outcome),
         }
     }

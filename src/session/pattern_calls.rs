@@ -41,7 +41,8 @@ impl Call {
     }
 
     /// Gives a task to the sub-agent of this name; see
-    /// [`AgentBuilder::child`](crate::AgentBuilder::child). The text of the result is its answer.
+    /// [`AgentBuilder::child`](crate::AgentBuilder::child). The text of the result is its answer;
+    /// [`ToolResult::output`] reads it as a value.
     pub fn child(name: impl Into<Arc<str>>, task: impl Into<String>) -> Self {
         let task = Value::String(task.into());
         Call::new(name, BTreeMap::from([("task", task)]))
@@ -87,7 +88,7 @@ impl Asked {
         match self {
             Asked::Answered(answer) => Ok(Some(answer)),
             Asked::Declined(_) | Asked::Superseded => Ok(None),
-            Asked::Waiting => Err(StepError::Ended(StepEnd::AwaitingAction)),
+            Asked::Waiting => Err(StepEnd::AwaitingAction.into()),
         }
     }
 

@@ -98,7 +98,7 @@ impl Reply {
     pub fn or_end(self) -> Result<Reply, StepError> {
         match self.error {
             Some(error) => Err(error.into()),
-            None if self.ended_by_hook => Err(StepError::Ended(StepEnd::Done)),
+            None if self.ended_by_hook => Err(StepEnd::Done.into()),
             None if self.interrupted() => Err(StepError::Steered),
             None => Ok(self),
         }

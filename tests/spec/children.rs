@@ -383,6 +383,21 @@ async fn a_pattern_has_sub_agents() {
     assert_eq!(refused, Some(AgentError::NoStore));
 }
 
+/// C160: The answer of a sub-agent is read as a value; a text that is none, and a call that failed,
+/// are errors that name it.
+#[test]
+fn the_answer_of_a_sub_agent_is_read_as_a_value() {
+    let result = |status, text: &str| {
+        ToolResult::new("c", "alice", status, vec![Content::text(text)]).output::<u32>()
+    };
+    assert_eq!(result(ResultStatus::Ok, "```json\n42\n```").unwrap(), 42);
+    let why = result(ResultStatus::Ok, "many").unwrap_err();
+    assert!(matches!(&why, StepError::Output(why) if why.starts_with("`alice` answered `many`")));
+    let why = result(ResultStatus::Denied, "42").unwrap_err();
+    assert!(matches!(&why, StepError::Pattern(_)), "{why}");
+    assert_eq!(why.to_string(), "`alice` gave no answer: 42");
+}
+
 /// C165: Whatever pair of cuts a crash leaves in the logs of a parent and a sub-agent, each pays
 /// once, and the conversations are those without a crash.
 #[tokio::test(start_paused = true)]

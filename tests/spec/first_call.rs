@@ -1,6 +1,6 @@
 //! The pattern that makes the model call a tool first.
 
-use loopwright_patterns::FirstCall;
+use loopwright_patterns::{FirstCall, conformance};
 
 use crate::kit::*;
 
@@ -49,4 +49,38 @@ async fn a_run_that_a_decision_resumes_is_not_forced() {
     harness.handle.wait_for_idle().await;
     assert_eq!(choices(&harness), [ToolChoice::Required, ToolChoice::Auto]);
     assert_eq!(statuses(&harness).await, [ResultStatus::Ok]);
+}
+
+/// Rewinds the first branch to the request, and ends with the second.
+struct TwoBranches<P>(P);
+
+#[async_trait::async_trait]
+impl<P: BehaviorPattern> BehaviorPattern for TwoBranches<P> {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        let root: MessageId = step.state("root").unwrap_or(step.checkpoint());
+        step.set_state("root", root)?;
+        let end = self.0.next_step(step).await?;
+        if end != StepEnd::Done || step.state("second").unwrap_or(false) {
+            return Ok(end);
+        }
+        step.set_state("second", true)?;
+        step.rewind(root).await?;
+        self.0.next_step(step).await
+    }
+}
+
+/// C166: Each branch begins with a forced turn, as if those before it had not been.
+#[tokio::test(start_paused = true)]
+async fn the_first_turn_after_a_rewind_is_forced() {
+    let branch = || [calls(&["look"]), Script::text("done")];
+    let replies = branch().into_iter().chain(branch());
+    let pattern = || TwoBranches(FirstCall::new(ToolChoice::Required, PiPattern));
+    let tool = TestTool::new("look");
+    let harness = Harness::new(pattern(), replies, |agent| agent.tool(tool)).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().text, "done");
+    use ToolChoice::{Auto, Required};
+    assert_eq!(choices(&harness), [Required, Auto, Required, Auto]);
+    let report = conformance::check(pattern, conformance::scenarios()).await;
+    assert!(report.unwrap_or_else(|why| panic!("{why}")).sessions > 100);
 }

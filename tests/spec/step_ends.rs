@@ -1,5 +1,7 @@
 //! How `?` ends a step, and values that models answer with.
 
+use loopwright_patterns::FirstCall;
+
 use crate::kit::*;
 
 /// Answers with the tools that it needs; each line may end the step.
@@ -70,6 +72,28 @@ async fn a_step_ends_with_an_error_of_the_model_or_a_hook() {
     assert_eq!(harness.handle.prompt("?").await.unwrap().end, RunStatus::Done);
     assert_eq!(emitted(&harness), Vec::<String>::new());
     harness.check().await;
+}
+
+/// C148: A pattern that wraps a shipped one does not continue after a hook has ended the run.
+#[tokio::test(start_paused = true)]
+async fn a_wrapper_does_not_continue_after_a_hook_has_ended_the_run() {
+    for (ends, expected) in [(true, vec![]), (false, vec!["noted"])] {
+        let patterns: [Arc<dyn BehaviorPattern>; 3] = [
+            Arc::new(PiPattern),
+            Arc::new(GenericPattern),
+            Arc::new(FirstCall::new(ToolChoice::Auto, PiPattern)),
+        ];
+        for pattern in patterns {
+            let verdict =
+                move |_| async move { if ends { BeforeEnd::End } else { BeforeEnd::Default } };
+            let hook = FnHandleBeforeEnd::new(verdict);
+            let harness =
+                Harness::new(Noted(pattern), [Script::text("A.")], |a| a.hook(hook)).await;
+            assert_eq!(harness.handle.prompt("?").await.unwrap().end, RunStatus::Done);
+            assert_eq!(emitted(&harness), expected);
+            harness.check().await;
+        }
+    }
 }
 
 /// C148: A question that waits ends the step with `?`; its answer, or that there is none, is a

@@ -9,8 +9,11 @@
 )]
 
 mod ask_user;
+mod branches;
+mod delegation;
 mod ensemble;
 mod extraction;
+mod family;
 mod graph;
 mod judge;
 mod kit;
@@ -20,4 +23,5 @@ mod rag;
 mod react;
 mod router;
 mod self_consistency;
+mod sub_agents;
 mod table;

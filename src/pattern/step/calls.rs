@@ -62,6 +62,58 @@ impl StepContext<'_> {
     /// Makes calls in one batch, at the same time if their tools allow it, and returns their
     /// results in the order of the calls, or `None` if some wait for decisions. Otherwise like
     /// [`StepContext::call`].
+    ///
+    /// Sub-agents ([`Call::child`]) work at the same time; what they need approved is decided while
+    /// the others work. [`ToolResult::output`] reads the value that one answered with.
+    ///
+    /// ```
+    /// use loopwright_core::message::AssistantMessage;
+    /// use loopwright_core::pattern::Call;
+    /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+    ///
+    /// /// Answers with the lower one of two prices.
+    /// struct Cheapest;
+    ///
+    /// #[async_trait::async_trait]
+    /// impl BehaviorPattern for Cheapest {
+    ///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+    ///         step.take_input().await?;
+    ///         if step.is_answered() {
+    ///             return Ok(StepEnd::Done);
+    ///         }
+    ///         let ask = |shop| Call::child(shop, "The price of a lamp?").key(shop);
+    ///         let asked = step.call_all(["east", "west"].map(ask)).await?;
+    ///         let mut lowest = u32::MAX;
+    ///         for result in asked.ok_or(StepEnd::AwaitingAction)? {
+    ///             lowest = lowest.min(result.output()?);
+    ///         }
+    ///         step.remember(AssistantMessage::from(format!("{lowest} €"))).await?;
+    ///         Ok(StepEnd::Done)
+    ///     }
+    /// }
+    /// # struct Once;
+    /// # #[async_trait::async_trait]
+    /// # impl BehaviorPattern for Once {
+    /// #     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+    /// #         step.take_input().await?;
+    /// #         step.ask().await?.finish()
+    /// #     }
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use loopwright_core::testing::{Script, ScriptedModel};
+    /// # use loopwright_core::{GenericAgent, RunContext};
+    /// # let shop = |price| {
+    /// #     GenericAgent::builder(ScriptedModel::new([Script::text(price)]), Once).build()
+    /// # };
+    /// let agent = GenericAgent::builder(ScriptedModel::new([]), Cheapest)
+    ///     .child("east", "A shop.", shop("30")?)
+    ///     .child("west", "Another shop.", shop("20")?)
+    ///     .build()?;
+    /// let (handle, _events) = agent.run(RunContext::new()).await?;
+    /// assert_eq!(handle.prompt("What does a lamp cost?").await?.text, "20 €");
+    /// # Ok(()) }
+    /// ```
     pub async fn call_all(
         &mut self,
         calls: impl IntoIterator<Item = Call>,
