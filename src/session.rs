@@ -151,6 +151,9 @@ impl Session {
             Command::Examine(ack) => drop(ack.send(self.examined())),
             Command::Join(subscriber, ack) => {
                 let transient = self.transient_events();
+                if subscriber.is_of_tree() {
+                    self.children.subscribe(&subscriber);
+                }
                 self.journal.hub.join(subscriber, transient);
                 let _ = ack.send(self.journal.fold.len);
             }

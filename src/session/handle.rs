@@ -84,7 +84,18 @@ impl AgentHandle {
     /// ([`SessionLog::events_after`](crate::log::SessionLog::events_after)), without a gap and
     /// without an overlap.
     pub async fn join(&self) -> Result<(u64, EventStream), InputError> {
-        let (subscriber, stream) = Subscriber::new(Scope::Session);
+        self.join_as(Scope::Session).await
+    }
+
+    /// Subscribes a reader that has missed earlier events of the session, and wants those of its
+    /// sub-agents from here on. The number and the beginning of the stream are those of
+    /// [`AgentHandle::join`]; the rest is that of [`AgentHandle::subscribe_tree`].
+    pub async fn join_tree(&self) -> Result<(u64, EventStream), InputError> {
+        self.join_as(Scope::Tree).await
+    }
+
+    async fn join_as(&self, scope: Scope) -> Result<(u64, EventStream), InputError> {
+        let (subscriber, stream) = Subscriber::new(scope);
         let (ack, joined) = oneshot::channel();
         let _ = self.commands.send(Command::Join(subscriber, ack));
         Ok((joined.await.map_err(|_| InputError::Gone)?, stream))

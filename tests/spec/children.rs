@@ -254,6 +254,33 @@ async fn the_events_of_sub_agents_can_be_read() {
     drop((handle, late));
 }
 
+/// C163: A late reader gets what its session streams from the beginning, and from then on the events
+/// of sub-agents that work already.
+#[tokio::test(start_paused = true)]
+async fn a_late_reader_joins_the_tree() {
+    let family = Family::new();
+    let gate = Gate::new();
+    let model = ScriptedModel::new([Script::text("At last.").gate(&gate)]);
+    let dora = GenericAgent::builder(model, PiPattern).build().unwrap();
+    let (handle, mut events) = family.open_with(|b| b.child("dora", "Takes long.", dora)).await;
+    family.model.push(Script::calls([("d", "dora", json!({ "task": "Wait." }))]));
+    handle.send(InputEvent::UserRequest("Go.".into())).await.unwrap();
+    let is_progress = |event: &AgentEvent| matches!(event, AgentEvent::ToolExecutionUpdate { .. });
+    until(&mut events, is_progress).await;
+    let (length, mut tree) = handle.join_tree().await.unwrap();
+    assert_eq!(length, family.log("root").await.len() as u64);
+    assert!(is_progress(&tree.next().await.unwrap().event));
+    gate.open();
+    handle.wait_for_idle().await;
+    let seen: Vec<_> = std::iter::from_fn(|| tree.try_next()).collect();
+    for session in ["root", "root/m2.1"] {
+        let ends = |event: &&Arc<Envelope>| {
+            *event.session_id == *session && matches!(event.event, AgentEvent::AgentEnd(_))
+        };
+        assert_eq!(seen.iter().filter(ends).count(), 1, "{session}: {seen:#?}");
+    }
+}
+
 /// C163: A steer can be sent to a sub-agent that works.
 #[tokio::test(start_paused = true)]
 async fn a_sub_agent_that_works_can_be_steered() {
