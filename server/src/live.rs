@@ -212,6 +212,7 @@ impl LiveSessions {
     async fn open(&self, id: &str) -> Result<OpenSession, ApiError> {
         let Parts { agents, store, runs, .. } = &self.0.parts;
         let info = store.session(id).await?;
+        check_is_root(&info)?;
         let capacity = self.0.acquire_capacity().await?;
         let settings = SessionSettings::from_stored(info.settings.as_deref());
         let agent = agents.for_session(&settings).await?;
@@ -281,7 +282,11 @@ impl LiveSessions {
         if let Some(session) = slot.take() {
             session.close().await;
         }
-        Ok(self.0.parts.store.delete(id).await?)
+        let store = &self.0.parts.store;
+        if let Ok(info) = store.session(id).await {
+            check_is_root(&info)?;
+        }
+        Ok(store.delete(id).await?)
     }
 
     /// Resolves when no open session has a run in progress.
@@ -297,6 +302,15 @@ impl LiveSessions {
     /// Returns the number of open sessions.
     pub(crate) fn count(&self) -> usize {
         self.0.slots().len()
+    }
+}
+
+/// Checks that a session is not that of a sub-agent, which only the session at its root opens. Its
+/// memory is not opened for that: the sub-agent may be working.
+fn check_is_root(info: &SessionInfo) -> Result<(), MemoryError> {
+    match info.sub_agent_of.as_ref().and_then(|parent| parent.root.clone()) {
+        Some(root) => Err(MemoryError::SubAgent { session: info.id.clone(), root }),
+        None => Ok(()),
     }
 }
 

@@ -67,7 +67,7 @@ fn with_heartbeat(
 }
 
 /// Holds the number of the last event. Only events with a new number get an `id`, so a browser that
-/// reconnects names the last numbered event.
+/// reconnects names the last numbered event. Sub-agents number their own events, which get none.
 #[derive(Default)]
 pub(crate) struct Numbering(pub(crate) u64);
 
@@ -82,7 +82,8 @@ impl Numbering {
                 Event::default().comment("an event that cannot be serialised is left out")
             }
         };
-        if envelope.seq <= self.0 {
+        let is_of_sub_agent = envelope.parent.as_ref().is_some_and(|parent| parent.root.is_some());
+        if is_of_sub_agent || envelope.seq <= self.0 {
             return frame;
         }
         self.0 = envelope.seq;

@@ -36,6 +36,7 @@ impl From<InputError> for ApiError {
             | InputError::NotPending(_)
             | InputError::DigestDiffers(_)
             | InputError::NoTool(_)
+            | InputError::NoSubAgent(_)
             | InputError::NoCompaction
             | InputError::NotCompacted(_)
             | InputError::Moved

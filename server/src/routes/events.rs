@@ -37,6 +37,9 @@ pub(crate) struct After {
     /// header `Last-Event-ID`, which browsers send when they reconnect, takes precedence.
     #[serde(default)]
     after: Option<u64>,
+    /// Whether the events of sub-agents are sent, too, from here on. They have no `id`.
+    #[serde(default)]
+    tree: bool,
 }
 
 pub(crate) fn routes() -> Router<Server> {
@@ -51,10 +54,16 @@ async fn events(
 ) -> Result<Response, ApiError> {
     let shared = server.shared();
     shared.drain.check()?;
-    let Query(query) = query.map_err(|_| not_a_number("after"))?;
+    let Query(query) = query.map_err(|_| {
+        let why = "`after` is not the number of an event, or `tree` is neither `true` nor `false`.";
+        ApiError::new(ErrorKind::BadRequest, why)
+    })?;
     let after = last_event_id(&headers)?.or(query.after).unwrap_or(0);
     let lease = shared.live.lease(&id).await?;
-    let (length, live) = lease.handle.join().await?;
+    let (length, live) = match query.tree {
+        true => lease.handle.join_tree().await?,
+        false => lease.handle.join().await?,
+    };
     let missed = lease.backlog.missed(&*shared.store, &id, length, after).await?;
     let feed = Feed {
         missed,

@@ -139,8 +139,14 @@ async fn steer(
     State(server): State<Server>,
     SessionId(id): SessionId,
     client: Client,
-    JsonBody(body): JsonBody<SteerBody>,
+    JsonBody(mut body): JsonBody<SteerBody>,
 ) -> Accepted {
+    if let Some(call) = body.call.take() {
+        let prompt = body.prompt()?;
+        let steer = async |handle: &AgentHandle| handle.steer_to(call, prompt).await;
+        let sent = server.shared().live.with(&id, None, steer).await?;
+        return Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input: sent })));
+    }
     // It may start a run: if actions are pending, it denies them.
     send(&server, &id, Some(client), InputEvent::Steer(body.prompt()?)).await
 }

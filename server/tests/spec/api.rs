@@ -19,7 +19,7 @@ use loopwright_core::log::{InMemoryStore, LogEntry, MemoryError, SessionInfo};
 use loopwright_core::model::ModelError;
 use loopwright_core::testing::{FaultyMemory, Script, ScriptedModel};
 use loopwright_core::{ChatModel, Memory, SessionStore};
-use loopwright_server::{CodingAgents, LlmConfig, Models, Server, ServerBuilder, router};
+use loopwright_server::{Agents, CodingAgents, LlmConfig, Models, Server, ServerBuilder, router};
 use serde_json::{Value, json};
 
 /// A server whose sessions share a scripted model, and a client of it.
@@ -62,11 +62,22 @@ impl Api {
         replies: impl IntoIterator<Item = Script>,
         set: impl FnOnce(ServerBuilder) -> ServerBuilder,
     ) -> Api {
-        let root = Arc::new(tempfile::tempdir().unwrap());
+        let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("notes.txt"), "Nine sheep.\n").unwrap();
         let model = ScriptedModel::new(replies).discard_requests();
         let agents = CodingAgents::builder(Scripted(model)).root(root.path()).build().unwrap();
-        let server = set(Server::builder(agents).store(store.clone())).build().unwrap();
+        Api::of(store.clone(), set(Server::builder(agents).store(store)).build().unwrap(), root)
+    }
+
+    /// Creates a server that runs these agents.
+    pub(crate) fn running(agents: impl Agents + 'static) -> Api {
+        let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
+        let server = Server::builder(agents).store(store.clone()).build().unwrap();
+        Api::of(store, server, tempfile::tempdir().unwrap())
+    }
+
+    fn of(store: Arc<dyn SessionStore>, server: Server, root: tempfile::TempDir) -> Api {
+        let root = Arc::new(root);
         Api {
             routes: TowerToHyperService::new(router(server.clone())),
             server,
@@ -199,6 +210,14 @@ impl Api {
         }
         assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
         Ok(Reader { body: response.into_body(), text: String::new() })
+    }
+
+    /// Returns the events of a session and of its sub-agents.
+    pub(crate) async fn tree(&self, session: &str, last: u64) -> Reader {
+        let path = format!("/api/sessions/{session}/events?tree=true&after={last}");
+        let response = self.send(Request::get(path).body(Body::empty()).unwrap()).await;
+        assert_eq!(response.status().as_u16(), 200);
+        Reader { body: response.into_body(), text: String::new() }
     }
 
     pub(crate) async fn events(&self, session: &str, last: Option<u64>) -> Reader {

@@ -9,4 +9,5 @@ mod openapi;
 mod questions;
 mod resume;
 mod sessions;
+mod sub_agents;
 mod traces;

@@ -16,7 +16,11 @@ use crate::settings::SessionSettings;
 
 const BAD_BODY: (u16, &str) = (400, "The body is not valid; `path` says where.");
 const NO_SESSION: (u16, &str) = (404, "There is no such session.");
-const IN_USE: (u16, &str) = (409, "The session is in use by another process.");
+const IN_USE: (u16, &str) = (
+    409,
+    "The session is in use by another process, or belongs to a sub-agent: the message names the \
+     session at the root, which opens it.",
+);
 const BUSY: (u16, &str) = (
     429,
     "Too many runs are in progress, too many sessions are open, or too many requests are queued.",
@@ -77,7 +81,11 @@ fn sessions(document: &mut Document) {
         .empty_response(204, "The session was deleted.")
         .errors(&[
             NO_SESSION,
-            (409, "A run is in progress, sessions share its log, or another process has it open."),
+            (
+                409,
+                "A run is in progress, sessions share its log, another process has it open, or it \
+                 belongs to a sub-agent.",
+            ),
         ])
         .add();
     document
@@ -120,13 +128,20 @@ fn sessions(document: &mut Document) {
             number,
             "The same, as browsers send it; it takes precedence over `after`.",
         )
+        .optional_parameter(
+            "query",
+            "tree",
+            json!({ "type": "boolean", "default": false }),
+            "Whether the events of sub-agents are sent, too, from here on. They name their session \
+             and `parent`, are numbered by it, and have no `id`.",
+        )
         .event_stream::<Envelope>(
-            "Events; those that have a number carry it as `id`. `draining`, whose data is \
+            "Events; those of the session that have a number carry it as `id`. `draining`, whose data is \
              `{}`, means that the server shuts down.",
             &[json!({ "type": "object", "maxProperties": 0 })],
         )
         .errors(&[
-            (400, "`after` is not a number."),
+            (400, "A parameter is invalid."),
             NO_SESSION,
             (409, "There is no event of this number."),
             BUSY,
@@ -150,11 +165,17 @@ fn inputs(document: &mut Document) {
         .operation(
             "post",
             "/api/sessions/{id}/steer",
-            "Sends a message that changes the run in progress.",
+            "Sends a message that changes the run in progress, also that of a sub-agent.",
         )
         .request::<SteerBody>()
         .response::<AcceptedInput>(202, "It is in the session's log.")
-        .errors(&[BAD_BODY, NO_SESSION, IN_USE, BUSY, DRAINING])
+        .errors(&[
+            BAD_BODY,
+            NO_SESSION,
+            (409, "The session cannot be opened here, or no sub-agent works for the call."),
+            BUSY,
+            DRAINING,
+        ])
         .add();
     document
         .operation(
@@ -222,7 +243,7 @@ fn actions(document: &mut Document) {
         )
         .response::<Actions>(
             200,
-            "The actions. If the `kind` of an action's `request` is `question`, its `data` is a \
+            "The actions, with those of sub-agents. If the `kind` of an action's `request` is `question`, its `data` is a \
              `Question`.",
         )
         .add();

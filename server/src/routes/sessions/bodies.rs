@@ -6,7 +6,7 @@ use loopwright_core::Message;
 use loopwright_core::compaction::Compaction;
 use loopwright_core::event::{AbortRequest, Prompt, Urgency};
 use loopwright_core::log::SessionInfo;
-use loopwright_core::message::{InputId, MessageId, RunId};
+use loopwright_core::message::{CallId, InputId, MessageId, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -140,6 +140,11 @@ pub(crate) struct SteerBody {
     /// What it does to calls in progress; defaults to `skip_pending`.
     #[serde(default)]
     urgency: Option<Urgency>,
+    /// The call that a sub-agent works for: then the message is for the sub-agent. For a sub-agent
+    /// of a sub-agent, both calls with `~` between them, as in the `call` of an action.
+    #[serde(default)]
+    #[schemars(length(min = 1))]
+    pub(crate) call: Option<CallId>,
 }
 
 /// Which run is to be stopped.
