@@ -5,6 +5,9 @@ import { el } from './dom.js';
 export const button = (text, onclick, kind = '') => el('button', { type: 'button', class: kind, onclick }, text);
 export const row = (...buttons) => el('div', { class: 'row' }, ...buttons);
 
+/** Returns the sub-agent that needs a decision, as `outer/inner`, or an empty text. */
+export const agentOf = ({ path = [] }) => path.join('/');
+
 /** Creates a card without content; `resolve(body)` sends a decision about the action, and shows why it was refused. */
 export function emptyCard(text, action, decide) {
   const title = el('h3', { tabindex: -1 }, text);

@@ -1,6 +1,6 @@
 // The card of a question: its text, and the form in which the user answers.
 
-import { button, denial, emptyCard, row } from './card.js';
+import { agentOf, button, denial, emptyCard, row } from './card.js';
 import { el } from './dom.js';
 
 let cards = 0; // names of radio buttons and ids of hints are unique on the page
@@ -14,7 +14,7 @@ export function questionOf({ request }) {
 
 /** Creates the card. `drawArguments` draws a schema, and `visible` names characters that would hide others. */
 export function questionCard(question, action, decide, drawArguments, visible) {
-  const { node, title, face, showProblem, resolve } = emptyCard('The agent asks', action, decide);
+  const { node, title, face, showProblem, resolve } = emptyCard(`${visible(agentOf(action)) || 'The agent'} asks`, action, decide);
   const hint = `question-${++cards}`;
   const text = el('p', { class: 'question', id: hint }, visible(question.question));
   const input = { choice: options, several: options, text: writing, json, secret }[question.form]();

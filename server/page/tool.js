@@ -1,6 +1,6 @@
 // One call of a tool: its arguments, its output while it runs, its diff, and the card that asks for a decision.
 
-import { button, denial, emptyCard, row } from './card.js';
+import { agentOf, button, denial, emptyCard, row } from './card.js';
 import { el, truncated } from './dom.js';
 import { questionCard, questionOf } from './question.js';
 
@@ -88,6 +88,7 @@ export class ToolCall {
     this.out = el('div', { class: 'out' });
     this.details = el('details', {}, this.summary, this.args, this.notes, this.out);
     this.card = null;
+    this.cards = new Map(); // of actions of the sub-agent that works for it, by their calls
     this.node = el('div', { class: 'call' }, this.details);
     this.name = name;
     this.setStatus('writing');
@@ -132,7 +133,8 @@ export class ToolCall {
       this.live.append(update.output);
       while (this.live.childNodes.length > MAX_LINES) this.live.firstChild.remove();
       if (down) this.live.scrollTop = this.live.scrollHeight;
-    } else if (update.progress) {
+    } else if (update.progress && !this.cards.size) {
+      this.node.dataset.status = 'running';
       const { done, total, message } = update.progress;
       this.state.textContent = `${message || 'running…'} ${total ? `${done}/${total}` : ''}`;
     }
@@ -155,6 +157,7 @@ export class ToolCall {
       this.state.textContent += ` · +${Number(details.added)} −${Number(details.removed)}`;
     } else {
       for (const part of result.content) this.out.append(part.type === 'image' ? image(part) : pre(plain(part.text ?? '')));
+      if (details?.end && details.session) this.out.append(el('p', { class: 'note' }, `The sub-agent’s session is ${details.session}.`));
     }
     if (typeof details?.exit_code === 'number' && details.exit_code) this.state.textContent += ` · exit ${details.exit_code}`;
   }
@@ -166,21 +169,35 @@ export class ToolCall {
     const question = questionOf(action);
     this.args.hidden = !requestOf(action) || Boolean(question); // the card shows them
     this.asks = Boolean(question);
-    this.card = question ? questionCard(question, action, decide, drawArguments, visible) : card(this.name, action, decide);
+    this.card = cardOf(action, decide);
     this.node.append(this.card);
+  }
+
+  /** Asks for a decision that its sub-agent needs. */
+  askForAgent(action, decide) {
+    this.setStatus('waiting');
+    this.cards.get(action.call)?.node.remove();
+    const node = cardOf(action, decide);
+    this.cards.set(action.call, { node, action });
+    this.node.append(node);
+  }
+
+  /** Shows the decision that resolved an action of its sub-agent. */
+  resolvedForAgent(call, decision, who) {
+    const known = this.cards.get(call);
+    if (!known) return;
+    known.node.remove();
+    this.cards.delete(call);
+    const [kind, more] = kindOf(decision);
+    this.notes.append(el('p', { class: 'note' }, `${known.action.name}: ${wordsFor(kind, more, who, questionOf(known.action))}`));
+    if (!this.cards.size) this.setStatus('running');
   }
 
   /** Shows the decision that resolved the action. */
   resolved(decision, who) {
     this.removeCard();
-    const [kind, more] = typeof decision === 'string' ? [decision] : Object.entries(decision)[0];
-    const by = who ? ` by ${who}` : '';
-    const words = {
-      approve: `Approved${by}.`, approve_with: `Approved with other arguments${by}.`,
-      deny: `Denied${by}${more ? `: ${more}` : '.'}`,
-      provide: this.asks ? `Answered${by}.` : more?.result ? `The result was provided${by}.` : `The input was provided${by}.`,
-    };
-    this.notes.append(el('p', { class: 'note' }, words[kind] ?? kind));
+    const [kind, more] = kindOf(decision);
+    this.notes.append(el('p', { class: 'note' }, wordsFor(kind, more, who, this.asks)));
     if (kind === 'approve_with') this.setArguments(more);
     this.setStatus(kind === 'deny' ? 'denied' : 'ready');
   }
@@ -188,8 +205,24 @@ export class ToolCall {
   removeCard() {
     this.card?.remove();
     this.card = null;
+    for (const { node } of this.cards.values()) node.remove();
+    this.cards.clear();
     this.args.hidden = false;
   }
+}
+
+/** Returns the kind of a decision, and what it contains. */
+const kindOf = (decision) => (typeof decision === 'string' ? [decision] : Object.entries(decision)[0]);
+
+/** Says what was decided. */
+function wordsFor(kind, more, who, asks) {
+  const by = who ? ` by ${who}` : '';
+  const words = {
+    approve: `Approved${by}.`, approve_with: `Approved with other arguments${by}.`,
+    deny: `Denied${by}${more ? `: ${more}` : '.'}`,
+    provide: asks ? `Answered${by}.` : more?.result ? `The result was provided${by}.` : `The input was provided${by}.`,
+  };
+  return words[kind] ?? kind;
 }
 
 function image({ media_type: type, data }) {
@@ -197,9 +230,18 @@ function image({ media_type: type, data }) {
   return el('img', { src: `data:${type};base64,${data}`, alt: 'Image', loading: 'lazy' });
 }
 
-function card(name, action, decide) {
+/** Creates the card of an action: a question, or a call. */
+function cardOf(action, decide) {
+  const question = questionOf(action);
+  return question ? questionCard(question, action, decide, drawArguments, visible) : card(action, decide);
+}
+
+function card(action, decide) {
   const request = requestOf(action);
-  const { node, title, face, showProblem, resolve } = emptyCard(request ? `${name} asks: ${request.kind}` : `Run ${name}?`, action, decide);
+  const name = visible(action.name);
+  const agent = agentOf(action) && `${visible(agentOf(action))}: `;
+  const text = agent + (request ? `${name} asks: ${request.kind}` : `Run ${name}?`);
+  const { node, title, face, showProblem, resolve } = emptyCard(text, action, decide);
   const back = () => button('Back', () => (showProblem(''), showChoices(), title.focus()));
   const content = () => el('div', { class: 'args' }, ...drawArguments(request?.data ?? action.arguments));
   // The JSON that may be sent besides yes and no: the input that a tool asks for, or other arguments.

@@ -256,17 +256,28 @@ export class Conversation {
 
   tool_execution_end({ call, name, result, time }) {
     this.call(call, name).end(result, time);
-    this.actions.delete(call);
+    for (const id of this.actions.keys()) if (id === call || id.startsWith(`${call}~`)) this.actions.delete(id);
+  }
+
+  /** Returns the call for which the sub-agent works that needs this decision, if there is one. */
+  outer(id) {
+    const ends = this.calls.has(id) ? [] : [...id.matchAll(/~/g)].map(({ index }) => index);
+    return ends.map((end) => this.calls.get(id.slice(0, end))).find(Boolean);
   }
 
   external_action(action) {
     this.actions.set(action.call, action);
-    this.call(action.call, action.name).ask(action, (body) => this.on.decide(action.call, body));
+    const decide = (body) => this.on.decide(action.call, body);
+    const outer = this.outer(action.call);
+    if (outer) outer.askForAgent(action, decide);
+    else this.call(action.call, action.name).ask(action, decide);
   }
 
   external_action_end({ call, decision, by }) {
     this.actions.delete(call);
-    this.calls.get(call)?.resolved(decision, by);
+    const outer = this.outer(call);
+    if (outer) outer.resolvedForAgent(call, decision, by);
+    else this.calls.get(call)?.resolved(decision, by);
   }
 
   queue_update({ added, removed = [] }) {

@@ -20,5 +20,6 @@ mod questions;
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod server;
 mod stored_sessions;
+mod sub_agents;
 mod untrusted_text;
 mod usage;
