@@ -15,7 +15,7 @@ pub(crate) use self::catalogue::{catalogue, default_models_file};
 pub(crate) use self::follow::{FollowError, Live, Operator, follow};
 pub(crate) use self::open::Session;
 pub(crate) use self::store::{
-    SessionSetup, default_store, existing, find, log_position, name_or_random, open_store,
-    stored_options,
+    SessionSetup, check_is_root, default_store, existing, find, log_position, name_or_random,
+    open_store, stored_options,
 };
 pub(crate) use self::unattended::{RunOutput, run_unattended};

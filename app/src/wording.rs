@@ -27,6 +27,25 @@ pub(crate) fn time(seconds: u64) -> String {
     }
 }
 
+/// Returns the sub-agent that needs a decision as `outer/inner`, or an empty text if it is the agent
+/// itself.
+pub(crate) fn agent(action: &ExternalAction) -> String {
+    action.path.join("/")
+}
+
+/// Describes an action of a sub-agent below the call that it works for: the tool, or the question.
+/// The first name of the path is that of the call.
+pub(crate) fn of_agent(action: &ExternalAction) -> String {
+    let what = match action.question() {
+        Some(question) => question.question.split_whitespace().collect::<Vec<_>>().join(" "),
+        None => format!("{} {}", action.name, action.arguments),
+    };
+    match action.path.get(1..).unwrap_or_default() {
+        [] => what,
+        inner => format!("{}: {what}", inner.join("/")),
+    }
+}
+
 /// Returns how many calls and questions wait, or `None` if there are none.
 pub(crate) fn waiting<'a>(actions: impl IntoIterator<Item = &'a ExternalAction>) -> Option<String> {
     let (questions, calls): (Vec<_>, Vec<_>) =

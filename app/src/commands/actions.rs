@@ -17,7 +17,9 @@ use crate::error::StartError;
 use crate::exit_code::{ABORTED, EMPTY};
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::session::{Allowed, RunOutput, Session, build, existing, open_store, run_unattended};
+use crate::session::{
+    Allowed, RunOutput, Session, build, check_is_root, existing, open_store, run_unattended,
+};
 use crate::stdin;
 use crate::wording;
 
@@ -26,7 +28,7 @@ pub(crate) async fn actions(args: &ActionsArgs, config: &Config) -> Result<u8, S
     let store = open_store(config.store(&args.store))?;
     let mut filter = PendingFilter::new();
     if let Some(session) = &args.session {
-        existing(&*store, session).await?;
+        check_is_root(&existing(&*store, session).await?)?;
         filter = filter.session(session.as_str());
     }
     if let Some(tool) = &args.tool {
@@ -81,7 +83,8 @@ pub(crate) async fn answer(args: &AnswerArgs, config: &Config) -> Result<u8, Sta
         return Err(pending.error("needs your approval, not an answer", "loopwright approve"));
     }
     let question = pending.action.question();
-    let Some(text) = answer_text(args.answer.as_deref(), question.as_ref()).await? else {
+    let given = args.answer.as_deref();
+    let Some(text) = answer_text(given, &pending.action, question.as_ref()).await? else {
         return Ok(ABORTED);
     };
     let input = match &question {
@@ -98,6 +101,7 @@ pub(crate) async fn answer(args: &AnswerArgs, config: &Config) -> Result<u8, Sta
 /// pressed Ctrl-C.
 async fn answer_text(
     given: Option<&str>,
+    action: &ExternalAction,
     question: Option<&Question>,
 ) -> Result<Option<String>, StartError> {
     let is_secret = question.is_some_and(Question::is_secret);
@@ -112,7 +116,7 @@ async fn answer_text(
         };
     }
     if let (Some(question), true) = (question, io::stdin().is_terminal()) {
-        output::report_question(question, None);
+        output::report_question(action, question);
     }
     match is_secret {
         true => stdin::read_secret("answer").await,
@@ -132,6 +136,7 @@ impl Pending {
     async fn find(args: &DecisionArgs, config: &Config) -> Result<Self, StartError> {
         let store = open_store(config.store(&args.store))?;
         let info = existing(&*store, &args.session).await?;
+        check_is_root(&info)?;
         let action = pending_action(&info, &args.call)?;
         check_digest(args, &action)?;
         Ok(Pending { store, info, action })

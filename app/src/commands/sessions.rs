@@ -15,7 +15,9 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::exit_code::EMPTY;
 use crate::output::{self, after_write, age, write_new_file};
-use crate::session::{SessionSetup, existing, log_position, name_or_random, open_store};
+use crate::session::{
+    SessionSetup, check_is_root, existing, log_position, name_or_random, open_store,
+};
 use crate::wording;
 
 /// The number of characters of a message that a line shows.
@@ -69,7 +71,7 @@ pub(crate) async fn sessions(args: &Sessions, config: &Config) -> Result<u8, Sta
         }
         Sessions::Delete { sessions, .. } => {
             for session in sessions {
-                existing(store, session).await?;
+                check_is_root(&existing(store, session).await?)?;
                 store.delete(session).await?;
                 output::info(&format!("Session {session} was deleted."));
             }
@@ -106,7 +108,7 @@ async fn fork(
     message: Option<MessageId>,
     name: Option<&str>,
 ) -> Result<u8, StartError> {
-    existing(store, session).await?;
+    check_is_root(&existing(store, session).await?)?;
     let name = name_or_random(name, store).await?;
     let position = match message {
         None => None,

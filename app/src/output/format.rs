@@ -6,6 +6,8 @@ use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::ExternalAction;
 use loopwright_core::pattern::{AnswerForm, Question};
 
+use crate::wording;
+
 /// The number of characters of a call's arguments, or of a result, that a line shows.
 const MAX_LINE_CHARS: usize = 160;
 /// The number of characters of a digest that are shown.
@@ -24,8 +26,21 @@ pub(crate) fn age(time: u64) -> String {
 }
 
 /// Returns a pending call with all of its arguments, so that nobody approves what they did not see;
-/// of a question its text and its options. The result is one line.
+/// of a question its text and its options. An action of a sub-agent begins with its name. The
+/// result is one line.
 pub(crate) fn call(action: &ExternalAction) -> String {
+    format!("{}{}", of_agent(action), own_call(action))
+}
+
+/// Returns the beginning of a line about an action of a sub-agent, such as `alice: `.
+pub(super) fn of_agent(action: &ExternalAction) -> String {
+    match action.path.is_empty() {
+        true => String::new(),
+        false => format!("{}: ", one_line(&wording::agent(action))),
+    }
+}
+
+fn own_call(action: &ExternalAction) -> String {
     let Some(question) = action.question() else {
         return format!("{} {}", action.name, action.arguments);
     };

@@ -4,7 +4,7 @@ use loopwright_core::event::ExternalAction;
 use loopwright_core::pattern::{AnswerForm, Question};
 use loopwright_tools::protected_file;
 
-use super::format::{call, digest, options, quoted};
+use super::format::{call, digest, of_agent, options, quoted};
 use super::streams::{info, notice};
 
 /// Writes the pending actions, and how to resolve them, to standard error. `session` is the name of
@@ -13,7 +13,7 @@ pub(crate) fn report_pending(actions: &[ExternalAction], session: Option<&str>) 
     let mut is_protected = false;
     for action in actions {
         if let Some(question) = action.question() {
-            report_question(&question, Some(&action.call));
+            write_question(&question, &of_agent(action), &format!(" (call {})", action.call));
             continue;
         }
         notice(&format!("? {} (call {})", call(action), action.call));
@@ -51,10 +51,13 @@ pub(crate) fn report_pending(actions: &[ExternalAction], session: Option<&str>) 
     }
 }
 
-/// Writes a question and its options to standard error.
-pub(crate) fn report_question(question: &Question, call: Option<&str>) {
-    let call = call.map(|call| format!(" (call {call})")).unwrap_or_default();
-    notice(&format!("? {}{call}", question.question.trim_end()));
+/// Writes the question that an action asks, and its options, to standard error.
+pub(crate) fn report_question(action: &ExternalAction, question: &Question) {
+    write_question(question, &of_agent(action), "");
+}
+
+fn write_question(question: &Question, before: &str, after: &str) {
+    notice(&format!("? {before}{}{after}", question.question.trim_end()));
     for (index, option) in options(question).iter().enumerate() {
         notice(&format!("  {}. {option}", index + 1));
     }
@@ -103,8 +106,14 @@ fn report_answer(session: &str, action: &ExternalAction) {
 
 /// Says which flags allow calls that nobody can approve later.
 fn report_flags(actions: &[&ExternalAction], is_protected: bool) {
-    let mut tools: Vec<&str> = actions.iter().map(|action| &*action.name).collect();
+    let own = actions.iter().filter(|action| action.path.is_empty());
+    let mut tools: Vec<&str> = own.map(|action| &*action.name).collect();
     tools.dedup();
+    if tools.is_empty() {
+        let why =
+            "Not run, because it needs your approval: decide call by call in `loopwright chat`.";
+        return info(why);
+    }
     let flags: Vec<String> = tools.iter().map(|tool| format!("--approve {tool}")).collect();
     let protected = if is_protected { " and --unprotected PATH" } else { "" };
     info(&format!(

@@ -6,7 +6,7 @@ use loopwright_core::log::{InMemoryStore, SessionInfo};
 use loopwright_core::{RunContext, SessionStore};
 
 use super::agent::Built;
-use super::store::{find, latest, name_or_random, open_store, stored_options};
+use super::store::{check_is_root, find, latest, name_or_random, open_store, stored_options};
 use crate::args::SessionArgs;
 use crate::config::Config;
 use crate::error::StartError;
@@ -42,6 +42,7 @@ impl Session {
             None if args.latest => Some(latest(&*store, &options.workspace.root_or_here()).await?),
             None => None,
         };
+        info.as_ref().map(check_is_root).transpose()?;
         let name = match &info {
             Some(info) => info.id.clone(),
             None => name_or_random(args.name.as_deref(), &*store).await?.into(),

@@ -8,16 +8,18 @@ mod recorded;
 mod screens;
 mod sizes;
 mod states;
+mod sub_agents;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use loopwright_core::event::Envelope;
+use loopwright_core::log::{InMemory, InMemoryStore};
 use loopwright_core::message::Usage;
 use loopwright_core::model::ModelInfo;
-use loopwright_core::testing::{Harness, Script};
-use loopwright_core::{AgentBuilder, AgentEvent};
+use loopwright_core::testing::{FixedEnvironment, Harness, Script, ScriptedModel};
+use loopwright_core::{AgentBuilder, AgentEvent, GenericAgent, RunContext};
 use loopwright_patterns::PiPattern;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -57,6 +59,19 @@ impl Stage {
         options: impl FnOnce(AgentBuilder) -> AgentBuilder,
     ) -> Self {
         let harness = Harness::new(PiPattern, replies, options).await;
+        Stage::of(size, harness).await
+    }
+
+    /// Opens a session as [`Stage::new`] does, in a store, which sub-agents need.
+    pub(super) async fn stored(
+        size: (u16, u16),
+        replies: impl IntoIterator<Item = Script>,
+        options: impl FnOnce(AgentBuilder) -> AgentBuilder,
+    ) -> Self {
+        Stage::of(size, stored(replies, options).await).await
+    }
+
+    async fn of(size: (u16, u16), harness: Harness) -> Self {
         let mut stage = Stage::before(size, harness);
         stage.open(ModelInfo::new("test/scripted").with_context_window(200_000)).await;
         stage
@@ -225,6 +240,19 @@ impl Stage {
         }
         text
     }
+}
+
+/// Opens a session in a store, which sub-agents need.
+async fn stored(
+    replies: impl IntoIterator<Item = Script>,
+    options: impl FnOnce(AgentBuilder) -> AgentBuilder,
+) -> Harness {
+    let model = ScriptedModel::new(replies);
+    let builder = GenericAgent::builder(model.clone(), PiPattern);
+    let agent = options(builder.environment(FixedEnvironment::default())).build().unwrap();
+    let context = RunContext::new().stored(&InMemoryStore::new(), "s").await.unwrap();
+    let (handle, events) = agent.run(context).await.unwrap();
+    Harness { handle, events, model, agent, memory: InMemory::new() }
 }
 
 /// Returns the text of cells; the cell after a wide letter belongs to it.

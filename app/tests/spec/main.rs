@@ -22,5 +22,6 @@ mod serve;
 mod server;
 mod sessions;
 mod shell;
+mod sub_agents;
 mod terminal;
 mod tools;

@@ -151,7 +151,7 @@ fn an_answer_is_read_from_standard_input_or_declined() {
 }
 
 /// Creates the session `s` with an agent in this process, whose run ends when an action is pending.
-fn waiting(project: &TempDir, agent: AgentBuilder) {
+pub(crate) fn waiting(project: &TempDir, agent: AgentBuilder) {
     let path = Process::file(project, STORE);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let agent = agent.build().unwrap();

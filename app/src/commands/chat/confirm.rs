@@ -17,19 +17,22 @@ const DEFAULT_DENIAL: &str = "the user said no";
 const DECISIONS: &str = "\
 y             run it
 n [REASON]    do not run it, and send the reason to the agent
-e [JSON]      run it with these arguments instead
+e [JSON]      run it with these arguments instead";
+const ALWAYS: &str = "\
 a             run it, and this tool without approval from now on";
 
 impl Chat {
     /// Asks for a decision on a call, unless the user has just allowed its tool. A call that
-    /// changes a protected file is asked for all the same.
+    /// changes a protected file is asked for all the same, and so is one of a sub-agent, whose tools
+    /// are its own.
     pub(super) async fn ask(&mut self, action: ExternalAction) -> Done {
         let protected = protected_file(&action.name, &action.arguments);
-        if action.request.is_none() && protected.is_none() && self.allowed.has(&action.name) {
+        let is_own = action.request.is_none() && action.path.is_empty();
+        if is_own && protected.is_none() && self.allowed.has(&action.name) {
             return self.decide(action, Decision::Approve).await;
         }
         match action.question() {
-            Some(question) => output::report_question(&question, None),
+            Some(question) => output::report_question(&action, &question),
             None => output::notice(&format!("? {}", output::call(&action))),
         }
         if let Some(protected) = protected {
@@ -87,7 +90,7 @@ impl Chat {
             ("n" | "no" | "n," | "no,", why) => {
                 self.decide(action, Decision::Deny(why.to_owned())).await
             }
-            ("a" | "always", "") => {
+            ("a" | "always", "") if action.path.is_empty() => {
                 self.allowed.add(&action.name);
                 self.decide(action, Decision::Approve).await
             }
@@ -99,6 +102,9 @@ impl Chat {
             ("e" | "edit", json) => self.edit(action, json).await,
             _ => {
                 output::info(DECISIONS);
+                if action.path.is_empty() {
+                    output::info(ALWAYS);
+                }
                 self.repeat_question();
                 Ok(())
             }

@@ -92,6 +92,9 @@ impl Chat {
     /// Repeats the current question.
     pub(super) fn repeat_question(&self) {
         match &self.state {
+            State::Deciding(action) if !action.path.is_empty() => {
+                output::question("Run it? [y]es [n]o [e]dit:");
+            }
             State::Deciding(_) => output::question("Run it? [y]es [n]o [e]dit [a]lways:"),
             State::Editing(_) => output::question("New arguments, as JSON on one line:"),
             State::Answering(action, _) => {

@@ -19,7 +19,7 @@ use crate::error::StartError;
 use crate::options::Options;
 use crate::output::{self, Verbosity};
 use crate::session::{
-    Allowed, Built, Session, build, find, log_position, name_or_random, open_store,
+    Allowed, Built, Session, build, check_is_root, find, log_position, name_or_random, open_store,
 };
 use crate::settings::Settings;
 use crate::tui::state::{Opened, Outcome, Tone};
@@ -236,6 +236,7 @@ impl Host {
             ))
         };
         let info = find(&*store, name).await?.ok_or_else(none)?;
+        check_is_root(&info)?;
         Ok(Session { is_stored: self.is_persistent(), ..Session::existing(store, info) })
     }
 

@@ -206,7 +206,7 @@ fn summary(call: &ToolView<'_>, text: &str) -> String {
     }
 }
 
-/// Lays out the whole result.
+/// Lays out the whole result; of a sub-agent also its whole task, and its session.
 fn opened(call: &ToolView<'_>, text: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let details = details(call);
     if let Some(unified) =
@@ -220,7 +220,16 @@ fn opened(call: &ToolView<'_>, text: &str, width: u16, theme: &Theme) -> Vec<Lin
         }
         return lines;
     }
-    let mut lines = bounded(text.trim_end(), MAX_RESULT_LINES, width, theme.text, theme);
+    let session = details.filter(|details| !details["end"].is_null());
+    let session = session.and_then(|details| details["session"].as_str());
+    let mut lines = Vec::new();
+    if let (Some(_), Some(arguments)) = (session, call.arguments) {
+        lines.extend(wrap(arguments["task"].as_str().unwrap_or_default(), width, theme.dim));
+    }
+    lines.extend(bounded(text.trim_end(), MAX_RESULT_LINES, width, theme.text, theme));
+    if let Some(session) = session {
+        lines.extend(wrap(&format!("The sub-agent's session is {session}."), width, theme.dim));
+    }
     if let (true, Some(content)) = (call.name == "write_file", call.arguments) {
         lines.extend(cut(arguments::content(content, width, theme), width, theme));
     }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use loopwright_core::event::{Decision, InputEvent};
 use loopwright_core::model::{BlockKind, ModelErrorKind, ModelEvent};
 use loopwright_core::testing::TestTool;
+use loopwright_core::tool::Effect;
 use loopwright_memory::SummaryCompaction;
 use loopwright_tools::{Commands, Workspace, coding_tools_with};
 use serde_json::json;
@@ -236,6 +237,37 @@ async fn sessions_are_recorded() {
     }
     harness.handle.compact(None).await.unwrap();
     write("compacted", &harness.drain_events());
+
+    let sub_agent = |looks: &str, answer: &str| {
+        let look = Script::calls([("c1", "read_file", json!({ "path": looks }))]);
+        let run = ("c2", "execute_command", json!({ "command": format!("wc -l {looks}") }));
+        let model = ScriptedModel::new([look, Script::calls([run]), reply(answer)]);
+        let read = TestTool::new("read_file").answers("pub fn parse").effect(Effect::ReadOnly);
+        let run = TestTool::new("execute_command").answers("7").effect(Effect::AtMostOnce);
+        GenericAgent::builder(model, PiPattern).tool(read).tool(run).build()
+    };
+    let task = |text: &str| json!({ "task": text });
+    let calls = [
+        ("c1", "reviewer", task("Review src/parser.rs: what does it pass over in silence?")),
+        ("c2", "librarian", task("Find where settings.txt is described.")),
+    ];
+    let replies = [
+        Script::calls(calls).usage(usage(2_000, 90)),
+        reply("It passes over lines without an equals sign; nothing describes that."),
+    ];
+    let mut harness = stored(replies, |agent| {
+        let review = "Lines without `=`.\nNothing else.";
+        let reviewer = sub_agent("src/parser.rs", review).unwrap();
+        let librarian = sub_agent("settings.txt", "Nowhere.").unwrap();
+        agent.child("reviewer", "Reviews code.", reviewer).child(
+            "librarian",
+            "Finds passages.",
+            librarian,
+        )
+    })
+    .await;
+    ask(&harness, "What does the parser pass over, and is that written anywhere?").await;
+    write("sub_agents", &allowed(&mut harness).await);
 
     let why = "The key was refused by api.example.com: set EXAMPLE_API_KEY to one that is valid.";
     let (mut harness, _directory) = session([Script::error(ModelErrorKind::Auth, why)]).await;

@@ -134,11 +134,14 @@ impl Dialog {
         if self.actions.len() == 1 { self.present(now) } else { Vec::new() }
     }
 
-    /// Removes a call.
+    /// Removes a call, and the actions of the sub-agent that works for it.
     pub(crate) fn close(&mut self, call: &CallId, now: u64) -> Vec<Effect> {
-        let first = self.current().is_some_and(|action| action.call == *call);
-        self.actions.retain(|action| action.call != *call);
-        self.changed.remove(call);
+        let is_of_call = |other: &CallId| {
+            other.strip_prefix(&**call).is_some_and(|rest| rest.is_empty() || rest.starts_with('~'))
+        };
+        let first = self.current().is_some_and(|action| is_of_call(&action.call));
+        self.actions.retain(|action| !is_of_call(&action.call));
+        self.changed.retain(|changed| !is_of_call(changed));
         if first { self.present(now) } else { Vec::new() }
     }
 
@@ -268,8 +271,9 @@ impl Dialog {
     }
 }
 
-/// Requests the diff of an edit.
+/// Requests the diff of an edit. A sub-agent may work in another directory.
 fn preview(action: &ExternalAction) -> Vec<Effect> {
-    let edits = action.request.is_none() && matches!(&*action.name, "edit_file" | "write_file");
+    let is_own = action.path.is_empty() && action.request.is_none();
+    let edits = is_own && matches!(&*action.name, "edit_file" | "write_file");
     if edits { vec![Effect::Preview(Box::new(action.clone()))] } else { Vec::new() }
 }

@@ -117,6 +117,8 @@ pub(crate) struct ToolEntry {
     /// The end of its output.
     pub(crate) tail: String,
     pub(crate) progress: Option<Progress>,
+    /// The pending actions of the sub-agent that works for it, each with its description.
+    pub(crate) awaits: Vec<(CallId, String)>,
     pub(crate) result: Option<Arc<Message>>,
     /// When it started and ended, in milliseconds.
     pub(crate) began: Option<u64>,
@@ -135,6 +137,7 @@ impl ToolEntry {
             phase: Phase::Writing,
             tail: String::new(),
             progress: None,
+            awaits: Vec::new(),
             result: None,
             began: None,
             ended: None,
@@ -153,6 +156,11 @@ impl ToolEntry {
             let from = from.unwrap_or_else(|| self.tail.ceil_char_boundary(least));
             self.tail.drain(..from);
         }
+    }
+
+    /// Returns whether it is running, and does not only wait for decisions of the user.
+    pub(crate) fn is_running(&self) -> bool {
+        self.phase == Phase::Running && self.awaits.is_empty()
     }
 
     /// Returns the result, if there is one.

@@ -43,6 +43,11 @@ impl State {
             AgentEvent::ToolExecutionStart { name, .. } => {
                 self.set_activity(Activity::Running(name.clone()));
             }
+            AgentEvent::ToolExecutionUpdate { .. } => {
+                if let Some(name) = self.transcript.running().cloned() {
+                    self.set_activity(Activity::Running(name));
+                }
+            }
             AgentEvent::ToolExecutionEnd { call, .. } => {
                 let running = self.transcript.running().cloned();
                 self.set_activity(running.map_or(Activity::Requesting, Activity::Running));

@@ -138,11 +138,24 @@ impl Transcript {
                 }
             }
             AgentEvent::ToolExecutionUpdate { call, update } => {
-                self.update_known_tool(call, |tool| match update {
-                    ToolUpdate::Output(text) => tool.append_output(text),
-                    ToolUpdate::Progress(progress) => tool.progress = Some((**progress).clone()),
-                    _ => {}
-                })
+                let mut name = None;
+                self.update_known_tool(call, |tool| {
+                    name = Some(tool.name.clone());
+                    tool.phase = Phase::Running; // after a decision a sub-agent does not start again
+                    tool.began.get_or_insert(envelope.time);
+                    match update {
+                        ToolUpdate::Output(text) => tool.append_output(text),
+                        ToolUpdate::Progress(progress) => {
+                            tool.progress = Some((**progress).clone());
+                        }
+                        _ => {}
+                    }
+                });
+                if let Some(name) = name
+                    && self.running.iter().all(|(other, _)| other != call)
+                {
+                    self.running.push((call.clone(), name));
+                }
             }
             AgentEvent::ToolExecutionEnd { call, name, result, .. } => {
                 self.update_tool(call, name, |tool| tool.ended = Some(envelope.time));
@@ -150,17 +163,27 @@ impl Transcript {
             }
             AgentEvent::ExternalAction(action) => self.call_pending(action),
             AgentEvent::AgentEnd(_) => self.running.clear(),
-            AgentEvent::ExternalActionEnd { call, .. } => {
-                self.update_known_tool(call, |tool| tool.phase = Phase::Waiting)
-            }
+            AgentEvent::ExternalActionEnd { call, .. } => match self.outer_call(call) {
+                Some(outer) => self.update_known_tool(&outer, |tool| {
+                    tool.awaits.retain(|(awaited, _)| awaited != call);
+                }),
+                None => self.update_known_tool(call, |tool| tool.phase = Phase::Waiting),
+            },
             AgentEvent::Compaction(done) => self.notice(Tone::Quiet, wording::compaction(done)),
             AgentEvent::Reset => self.notice(Tone::Quiet, "The conversation was reset."),
             _ => {}
         }
     }
 
-    /// Marks a call as pending.
+    /// Marks a call as pending. An action of a sub-agent belongs to the call that it works for.
     pub(crate) fn call_pending(&mut self, action: &ExternalAction) {
+        if let Some(outer) = self.outer_call(&action.call) {
+            return self.update_known_tool(&outer, |tool| {
+                if tool.awaits.iter().all(|(known, _)| *known != action.call) {
+                    tool.awaits.push((action.call.clone(), wording::of_agent(action)));
+                }
+            });
+        }
         self.mark_not_running(&action.call);
         self.update_tool(&action.call, &action.name, |tool| {
             tool.arguments = Some(action.arguments.clone());
@@ -256,7 +279,18 @@ impl Transcript {
             tool.phase = Phase::Done;
             tool.tail = String::new();
             tool.progress = None;
+            tool.awaits = Vec::new();
         });
+    }
+
+    /// Returns the call that a sub-agent works for which needs this decision, or `None` if the call
+    /// is not one of a sub-agent.
+    fn outer_call(&self, call: &CallId) -> Option<CallId> {
+        if self.calls.contains_key(call) {
+            return None;
+        }
+        let outer = call.match_indices('~').map(|(at, _)| CallId::from(&call[..at]));
+        outer.into_iter().find(|outer| self.calls.contains_key(outer))
     }
 
     /// Appends blocks that followed removed ones.

@@ -16,6 +16,7 @@ use super::question::question_lines;
 use crate::output::sanitized;
 use crate::tui::paint::{self, Theme, arguments, wrap};
 use crate::tui::state::{Dialog, Mode, Prompt, Scroll, State};
+use crate::wording;
 
 /// Draws the dialog. Keeps its layout and scroll position.
 #[derive(Debug, Default)]
@@ -181,13 +182,19 @@ fn writing(dialog: &Dialog) -> Option<&Prompt> {
 }
 
 fn title(dialog: &Dialog, action: &ExternalAction, theme: &Theme) -> Line<'static> {
+    let agent = sanitized(&wording::agent(action)).into_owned();
     let what = match &action.request {
-        Some(_) if dialog.question().is_some() => "The agent asks".to_owned(),
+        Some(_) if dialog.question().is_some() && agent.is_empty() => "The agent asks".to_owned(),
+        Some(_) if dialog.question().is_some() => format!("{agent} asks"),
         None if dialog.is_changed(&action.call) => {
             format!("Run {} with your changes?", action.name)
         }
         None => format!("Run {}?", action.name),
         Some(need) => format!("{} needs: {}", action.name, need.kind),
+    };
+    let what = match agent.is_empty() || dialog.question().is_some() {
+        true => what,
+        false => format!("{agent}: {what}"),
     };
     let mut spans = vec![Span::styled(what, theme.accent.add_modifier(Modifier::BOLD))];
     let (this, all) = dialog.position();
@@ -270,6 +277,9 @@ fn answers(
     let always = format!("always {}", action.name);
     let keys: &[(&str, &str)] = match &dialog.mode {
         _ if dialog.sent => &[("…", "")],
+        Mode::Choose if !action.path.is_empty() => {
+            &[("y", "yes"), ("n", "no"), ("e", "edit"), ("Esc", "later")]
+        }
         Mode::Choose => {
             &[("y", "yes"), ("n", "no"), ("e", "edit"), ("a", &always), ("Esc", "later")]
         }

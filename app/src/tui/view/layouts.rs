@@ -105,7 +105,7 @@ impl Layouts {
             Kind::Tool(call) => {
                 // Only the content of a written file is program text; diffs are not highlighted.
                 let languages = if open && &*call.name == "write_file" { languages() } else { 0 };
-                (width, elapsed(call, state.now).filter(|_| is_running(call)), languages)
+                (width, elapsed(call, state.now).filter(|_| call.is_running()), languages)
             }
             Kind::Text(_) => (width.saturating_sub(2).min(MAX_PROSE_COLUMNS), None, languages()),
             _ => (width.saturating_sub(2).min(MAX_PROSE_COLUMNS), None, 0),
@@ -248,13 +248,9 @@ fn thinking(thought: &Thought, width: u16, open: bool, theme: &Theme) -> Vec<Lin
     lines
 }
 
-fn is_running(call: &ToolEntry) -> bool {
-    call.phase == Phase::Running
-}
-
 /// Returns for how many seconds the call has been running, or ran.
 fn elapsed(call: &ToolEntry, now: u64) -> Option<u64> {
-    let until = if is_running(call) { now } else { call.ended? };
+    let until = if call.is_running() { now } else { call.ended? };
     Some(until.saturating_sub(call.began?) / 1000)
 }
 
@@ -268,12 +264,15 @@ fn tool_lines(
     let phase = match (call.phase, call.result()) {
         (_, Some(result)) => ToolPhase::Done(result.status),
         (Phase::Writing, None) => ToolPhase::Writing,
-        (Phase::Running, None) => ToolPhase::Running,
+        (Phase::Running, None) if call.is_running() => ToolPhase::Running,
         _ => ToolPhase::Waiting,
     };
     let mut tail: Vec<String> = call.tail.lines().rev().take(8).map(str::to_owned).collect();
     tail.reverse();
-    tail.extend(call.progress.as_ref().map(progress));
+    match &call.awaits[..] {
+        [] => tail.extend(call.progress.as_ref().map(progress)),
+        awaits => tail.extend(awaits.iter().map(|(_, what)| format!("waits for you: {what}"))),
+    }
     let arguments = call.value();
     let view = ToolView {
         name: &call.name,
@@ -288,13 +287,16 @@ fn tool_lines(
     tool(&view, width, theme)
 }
 
-/// Formats progress as `3 of 10: message`.
+/// Formats progress as `3 of 10: message`. Without a total, the number says little beside a
+/// message.
 fn progress(progress: &Progress) -> String {
-    let done = match progress.total {
-        Some(total) => format!("{} of {total}", progress.done),
-        None => progress.done.to_string(),
-    };
-    if progress.message.is_empty() { done } else { format!("{done}: {}", progress.message) }
+    let Progress { done, message, .. } = progress;
+    match progress.total {
+        Some(total) if message.is_empty() => format!("{done} of {total}"),
+        Some(total) => format!("{done} of {total}: {message}"),
+        None if message.is_empty() => done.to_string(),
+        None => message.clone(),
+    }
 }
 
 /// Returns the mark before a block; calls draw their own.

@@ -168,18 +168,19 @@ impl Dialog {
     }
 
     /// Allows the tool from now on and approves all of its pending calls, except others that change
-    /// a protected file.
+    /// a protected file. Sub-agents have tools of their own, which are not allowed here.
     fn always(&mut self) -> Vec<Effect> {
-        let Some((call, name)) = self.current().map(|a| (a.call.clone(), a.name.clone())) else {
+        let current = self.current().filter(|action| action.path.is_empty());
+        let Some((call, name)) = current.map(|a| (a.call.clone(), a.name.clone())) else {
             return Vec::new();
         };
         let was_seen = |action: &ExternalAction| {
             action.call == call || protected_file(&action.name, &action.arguments).is_none()
         };
-        let same = self
-            .actions
-            .iter()
-            .filter(|action| action.name == name && action.request.is_none() && was_seen(action));
+        let is_approval = |action: &&ExternalAction| {
+            action.name == name && action.request.is_none() && action.path.is_empty()
+        };
+        let same = self.actions.iter().filter(is_approval).filter(|action| was_seen(action));
         let run = same.map(|action| decide_effect(action, self.approval(action)));
         let effects = std::iter::once(Effect::Allow(name.clone())).chain(run).collect();
         self.sent = true;

@@ -1,0 +1,128 @@
+//! Sub-agents on the command line, and line by line. The agents of this binary have none, so an
+//! agent in the test's process has left the session with actions of its sub-agents.
+
+use loopwright_core::GenericAgent;
+use loopwright_core::testing::{Script, ScriptedModel, TestTool};
+use loopwright_core::tool::{AskUser, Effect};
+use loopwright_patterns::PiPattern;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::process::{Process, loopwright, project};
+use crate::questions::waiting;
+
+/// Returns an agent whose first reply is this call.
+fn calling(name: &str, arguments: Value) -> GenericAgent {
+    let model = ScriptedModel::new([Script::calls([("p", name, arguments)])]);
+    let pay = TestTool::new("pay").effect(Effect::AtMostOnce);
+    GenericAgent::builder(model, PiPattern).tool(pay).tool(AskUser::new()).build().unwrap()
+}
+
+/// Creates the session `s`, in which alice and bob wait for decisions.
+fn waits(project: &TempDir) {
+    let task = json!({ "task": "Do your part." });
+    let calls = Script::calls([("a", "alice", task.clone()), ("b", "bob", task)]);
+    let asks = json!({ "question": "Which\ncolour?", "options": ["red", "blue"] });
+    let agent = GenericAgent::builder(ScriptedModel::new([calls]), PiPattern)
+        .child("alice", "Pays.", calling("pay", json!({ "amount": 3 })))
+        .child("bob", "Paints.", calling("ask_user", asks));
+    waiting(project, agent);
+}
+
+/// C171: Lists name the sub-agent that needs a decision, and no list has its session.
+#[test]
+fn actions_name_the_sub_agent() {
+    let project = project();
+    waits(&project);
+    let listed = loopwright(&project, &["actions"]);
+    let lines: Vec<&str> = listed.out.lines().collect();
+    assert!(lines[0].starts_with("s  a~p  "), "{listed:?}");
+    assert!(lines[0].ends_with("  alice: pay {\"amount\":3}"), "{listed:?}");
+    assert!(lines[1].ends_with("  bob: Which colour? (1 red, 2 blue)"), "{listed:?}");
+    let json = loopwright(&project, &["actions", "--json", "--tool", "pay"]);
+    let action: Value = serde_json::from_str(json.out.trim()).unwrap();
+    assert_eq!((&action["path"], &action["call"]), (&json!(["alice"]), &json!("a~p")));
+    let sessions = loopwright(&project, &["sessions", "list"]);
+    let note = "1 call and 1 question wait; asks: bob: Which colour? (1 red, 2 blue)";
+    assert!(sessions.out.contains(note), "{sessions:?}");
+    assert_eq!(sessions.out.lines().count(), 1, "{sessions:?}");
+}
+
+/// C171: `deny` and `answer` take the call of a sub-agent. What its tool would have to do needs an
+/// agent that has it.
+#[test]
+fn actions_of_sub_agents_are_resolved_by_another_process() {
+    let project = project();
+    waits(&project);
+    let approved = loopwright(&project, &["approve", "s", "a~p", "--model", "offline"]);
+    assert!(approved.code == 2 && approved.err.contains("no tool `alice`"), "{approved:?}");
+    let wrong = loopwright(&project, &["approve", "s", "b~p", "--model", "offline"]);
+    assert!(wrong.code == 2 && wrong.err.contains("`loopwright answer s b~p`"), "{wrong:?}");
+    let log = |project: &TempDir| loopwright(project, &["sessions", "export", "s"]).out;
+    let decision = |log: &str, call: &str| -> Value {
+        let of_call = |entry: &Value| entry["type"] == "decided" && entry["call"] == call;
+        let mut entries = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        entries.find(of_call).map_or(Value::Null, |mut entry| entry["decision"].take())
+    };
+    assert_eq!(loopwright(&project, &["actions"]).out.lines().count(), 2, "nothing has changed");
+    let args = ["answer", "s", "b~p", "2", "--model", "offline"];
+    assert_eq!(loopwright(&project, &args).code, 0);
+    assert_eq!(decision(&log(&project), "b~p"), json!({ "provide": { "input": "blue" } }));
+
+    let project = crate::process::project();
+    waits(&project);
+    let args = ["deny", "s", "a~p", "--reason", "too much", "--model", "offline"];
+    assert_eq!(loopwright(&project, &args).code, 0);
+    assert_eq!(decision(&log(&project), "a~p"), json!({ "deny": "too much" }));
+}
+
+/// C171: The session of a sub-agent can be shown. Whatever would open, change or delete it says
+/// which session to open, and ends with 2.
+#[test]
+fn the_session_of_a_sub_agent_names_its_root() {
+    let project = project();
+    waits(&project);
+    let shown = loopwright(&project, &["sessions", "show", "s/m2.1"]);
+    assert!(shown.code == 0 && shown.out.contains("Do your part."), "{shown:?}");
+    for args in [
+        &["approve", "s/m2.1", "p"][..],
+        &["deny", "s/m2.1", "p"],
+        &["answer", "s/m2.2", "p", "2"],
+        &["actions", "s/m2.1"],
+        &["run", "--session", "s/m2.1", "--model", "offline", "Go on."],
+        &["chat", "--session", "s/m2.1", "--model", "offline"],
+        &["sessions", "delete", "s/m2.1"],
+        &["sessions", "fork", "s/m2.1"],
+    ] {
+        let refused = loopwright(&project, args);
+        assert_eq!(refused.code, 2, "{args:?}: {refused:?}");
+        assert!(refused.err.contains("belongs to a sub-agent: open `s` instead"), "{refused:?}");
+    }
+    assert_eq!(loopwright(&project, &["actions"]).out.lines().count(), 2);
+}
+
+/// C171: In the chat line by line, the question names the sub-agent. Its tools are not allowed for
+/// the rest of the session.
+#[test]
+fn a_line_decides_for_a_sub_agent() {
+    let project = project();
+    waits(&project);
+    let mut chat = Process::start(&project, &["chat", "--session", "s", "--model", "offline"]);
+    chat.err.until("? alice: pay {\"amount\":3}\nRun it? [y]es [n]o [e]dit:");
+    chat.line("a");
+    chat.err.until("e [JSON]      run it with these arguments instead\nRun it?");
+    let exit = chat.close();
+    assert!(exit.code == 0 && exit.err.contains("`loopwright approve s a~p --digest "), "{exit:?}");
+    assert!(exit.err.contains("? alice: pay {\"amount\":3} (call a~p)"), "{exit:?}");
+
+    let project = crate::process::project();
+    let asks = json!({ "question": "Which\ncolour?", "options": ["red", "blue"] });
+    let calls = Script::calls([("b", "bob", json!({ "task": "Paint." }))]);
+    let agent = GenericAgent::builder(ScriptedModel::new([calls]), PiPattern);
+    waiting(&project, agent.child("bob", "Paints.", calling("ask_user", asks)));
+    let mut chat = Process::start(&project, &["chat", "--session", "s", "--model", "offline"]);
+    chat.err.until("? bob: Which\ncolour?\n  1. red\n  2. blue\nYour answer");
+    chat.line("blue");
+    assert_eq!(chat.close().code, 0);
+    assert_eq!(loopwright(&project, &["actions"]).code, 1);
+}
