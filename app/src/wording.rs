@@ -27,8 +27,8 @@ pub(crate) fn time(seconds: u64) -> String {
     }
 }
 
-/// Returns the sub-agent that needs a decision as `outer/inner`, or an empty text if it is the agent
-/// itself.
+/// Returns the sub-agent that needs a decision as `outer/inner`, or an empty text if it is the
+/// agent itself.
 pub(crate) fn agent(action: &ExternalAction) -> String {
     action.path.join("/")
 }

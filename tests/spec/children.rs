@@ -254,8 +254,8 @@ async fn the_events_of_sub_agents_can_be_read() {
     drop((handle, late));
 }
 
-/// C163: A late reader gets what its session streams from the beginning, and from then on the events
-/// of sub-agents that work already.
+/// C163: A late reader gets what its session streams from the beginning, and from then on the
+/// events of sub-agents that work already.
 #[tokio::test(start_paused = true)]
 async fn a_late_reader_joins_the_tree() {
     let family = Family::new();

@@ -23,8 +23,8 @@ a             run it, and this tool without approval from now on";
 
 impl Chat {
     /// Asks for a decision on a call, unless the user has just allowed its tool. A call that
-    /// changes a protected file is asked for all the same, and so is one of a sub-agent, whose tools
-    /// are its own.
+    /// changes a protected file is asked for all the same, and so is one of a sub-agent, whose
+    /// tools are its own.
     pub(super) async fn ask(&mut self, action: ExternalAction) -> Done {
         let protected = protected_file(&action.name, &action.arguments);
         let is_own = action.request.is_none() && action.path.is_empty();

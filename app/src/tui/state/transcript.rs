@@ -141,7 +141,8 @@ impl Transcript {
                 let mut name = None;
                 self.update_known_tool(call, |tool| {
                     name = Some(tool.name.clone());
-                    tool.phase = Phase::Running; // after a decision a sub-agent does not start again
+                    // After a decision a sub-agent continues without another start.
+                    tool.phase = Phase::Running;
                     tool.began.get_or_insert(envelope.time);
                     match update {
                         ToolUpdate::Output(text) => tool.append_output(text),

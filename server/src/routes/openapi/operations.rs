@@ -136,8 +136,8 @@ fn sessions(document: &mut Document) {
              and `parent`, are numbered by it, and have no `id`.",
         )
         .event_stream::<Envelope>(
-            "Events; those of the session that have a number carry it as `id`. `draining`, whose data is \
-             `{}`, means that the server shuts down.",
+            "Events; those of the session that have a number carry it as `id`. `draining`, whose \
+             data is `{}`, means that the server shuts down.",
             &[json!({ "type": "object", "maxProperties": 0 })],
         )
         .errors(&[
@@ -243,7 +243,8 @@ fn actions(document: &mut Document) {
         )
         .response::<Actions>(
             200,
-            "The actions, with those of sub-agents. If the `kind` of an action's `request` is `question`, its `data` is a \
+            "The actions, with those of sub-agents. If the `kind` of an action's `request` is \
+             `question`, its `data` is a \
              `Question`.",
         )
         .add();
