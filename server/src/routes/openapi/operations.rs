@@ -244,8 +244,7 @@ fn actions(document: &mut Document) {
         .response::<Actions>(
             200,
             "The actions, with those of sub-agents. If the `kind` of an action's `request` is \
-             `question`, its `data` is a \
-             `Question`.",
+             `question`, its `data` is a `Question`.",
         )
         .add();
     document.can_be::<Question>("ActionRequest", "data");
