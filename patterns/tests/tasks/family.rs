@@ -137,7 +137,7 @@ pub(crate) async fn assert_survives_crashes(build: Build) {
         true => Some(Decision::Approve.into()),
         false => Some(TreeInput::Abort),
     };
-    let instead_of_carol: React = |action| match of(action, "carol") {
+    let instead_of_carol: React = |action| match *action.call == *"carol~r" {
         true => Some(TreeInput::Request("Stop that.".into())),
         false => Some(Decision::Approve.into()),
     };
