@@ -66,6 +66,7 @@ impl Follower {
             LogEntry::RunStarted { run, time, .. } => self.now = (*run, *time),
             LogEntry::RunEnded { time, .. }
             | LogEntry::CallAwaiting { time, .. }
+            | LogEntry::ChildAwaits { time, .. }
             | LogEntry::Decided { time, .. } => self.now.1 = *time,
             _ => {}
         }

@@ -40,15 +40,17 @@ pub(crate) fn check_for(
     action: &ExternalAction,
     decision: &Decision,
 ) -> Result<Decision, InputError> {
-    if let Some(question) = action.question() {
-        return check_answer(&question, decision);
-    }
     if let [agent, path @ ..] = path {
         return match config.children.get(agent) {
             Some(agent) => agent.check(path, action, decision),
-            None if decision.runs_the_tool() => Err(InputError::NoTool(agent.clone())),
-            None => Ok(decision.clone()),
+            None => Err(InputError::BadDecision(format!(
+                "the agent has no sub-agent `{agent}`, which alone can carry it out: open the \
+                 session with an agent that has it"
+            ))),
         };
+    }
+    if let Some(question) = action.question() {
+        return check_answer(&question, decision);
     }
     let refuse = |why: &str| Err(InputError::BadDecision(why.into()));
     if decision.runs_the_tool() && tools.entry(&action.name).is_err() {

@@ -71,7 +71,10 @@ pub(crate) fn resume(session: &mut Session, call: &CallId) {
         working.decisions = child.decided.len();
         return;
     }
-    if !session.children.idle.contains(call) || !child.decided.is_empty() {
+    if child.decided.is_empty() && !session.config.children.contains_key(&found.call.name) {
+        // An agent that has it can go on with it.
+        session.children.idle.insert(call.clone());
+    } else if !session.children.idle.contains(call) || !child.decided.is_empty() {
         work(session, call, None);
     }
 }

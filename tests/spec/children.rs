@@ -514,3 +514,26 @@ async fn a_sub_agent_waits_for_its_session() {
     family.close(handle, events).await;
     assert_eq!(SessionLog::of(&family.log("root/m2.1").await).messages().len(), 4);
 }
+
+/// C164: An agent without the sub-agents can neither decide for them nor end them; it can abort.
+#[tokio::test(start_paused = true)]
+async fn an_agent_without_the_sub_agents_leaves_them_alone() {
+    let family = Family::new();
+    let (handle, events) = family.open().await;
+    handle.prompt("Let them pay.").await.unwrap();
+    family.close(handle, events).await;
+    let alone = GenericAgent::builder(family.model.clone(), PiPattern).build().unwrap();
+    let cx = RunContext::new().stored(&family.store, "root").await.unwrap();
+    let (handle, events) = alone.run(cx).await.unwrap();
+    let action = handle.pending().await.unwrap().remove(0);
+    let denied = handle.resolve(action.call, action.digest, Decision::Deny("No.".into())).await;
+    let why = denied.unwrap_err().to_string();
+    assert!(why.starts_with("the agent has no sub-agent `alice`"), "{why}");
+    handle.wait_for_idle().await;
+    assert_eq!(pending_calls(&handle).await, ["a~p", "b~p", "c~p"]);
+    family.close(handle, events).await;
+    let (handle, _events) = family.open().await;
+    approve(&handle, "a~p").await.unwrap();
+    handle.wait_for_idle().await;
+    assert_eq!((family.pay.ran(), pending_calls(&handle).await.len()), (1, 2));
+}

@@ -1,6 +1,6 @@
 //! How `?` ends a step, and values that models answer with.
 
-use loopwright_patterns::FirstCall;
+use loopwright_patterns::{FirstCall, GenericPattern};
 
 use crate::kit::*;
 

@@ -8,9 +8,12 @@ use crate::log::calls::{Call, ChildCall, Phase};
 use crate::log::entry::LogEntry;
 use crate::log::event::AgentEvent;
 use crate::log::fold::Fold;
-use crate::log::input::ActionResult;
+use crate::log::input::{ActionResult, Decision};
 use crate::log::turn::Account;
 use crate::message::CallId;
+
+/// Why an action of a sub-agent ends without a decision: a steer came instead.
+const NOT_NEEDED: &str = "It is not needed any more.";
 
 impl Fold {
     /// Lists the actions of a sub-agent that are new. Without `idle`, earlier ones are still
@@ -28,7 +31,13 @@ impl Fold {
         let Some(child) = &mut found.child else { return };
         if idle {
             child.decided.clear();
-            child.actions.retain(|known| actions.iter().any(|action| action.call == known.call));
+            let is_over = |known: &mut Arc<ExternalAction>| {
+                actions.iter().all(|action| action.call != known.call)
+            };
+            for over in child.actions.extract_if(.., is_over) {
+                let decision = Arc::new(Decision::Deny(NOT_NEEDED.into()));
+                emit(AgentEvent::ExternalActionEnd { call: over.call.clone(), decision, by: None });
+            }
         }
         for action in actions {
             if !child.knows(call, &action.call) {

@@ -116,7 +116,7 @@ async fn nothing_starts_after_an_abort_is_acknowledged() {
     family.model.push(Script::calls([("m", "middle", json!({ "task": "Note it." }))]));
     let mut tree = handle.subscribe_tree();
     handle.send(InputEvent::UserRequest("Go.".into())).await.unwrap();
-    while !tree.next().await.is_some_and(|event| &*event.session_id == "root/m2.1/m2.1") {}
+    while tree.next().await.is_none_or(|event| &*event.session_id != "root/m2.1/m2.1") {}
     until(&mut events, |event| matches!(event, AgentEvent::ToolExecutionUpdate { .. })).await;
     while model.requests().is_empty() {
         tokio::task::yield_now().await;

@@ -89,7 +89,7 @@ fn every_rule_of_the_model_has_a_test() {
     }
     let mut rules = BTreeSet::new();
     for file in ["tree", "questions", "rewind", "charges"] {
-        let source = read(&format!("docs/model/children/src/{file}.rs"));
+        let source = read(format!("docs/model/children/src/{file}.rs"));
         let of_rule = |line: &str| {
             let (name, rest) = line.strip_prefix("    ")?.split_once(": \"")?;
             rest.ends_with("\",").then(|| name.to_owned())
@@ -98,7 +98,7 @@ fn every_rule_of_the_model_has_a_test() {
     }
     assert!(rules.len() > 70, "{}", rules.len());
     assert_eq!(rules, listed, "the rules of the model, and those of the page");
-    let sources: String = rust_files().iter().map(|file| read(file)).collect();
+    let sources: String = rust_files().iter().map(read).collect();
     let missing: Vec<_> = tests.iter().filter(|test| !sources.contains(test.as_str())).collect();
     assert!(missing.is_empty(), "tests that do not exist: {missing:?}");
 }
