@@ -149,7 +149,9 @@ pub(crate) async fn assert_survives_crashes(build: Build) {
     let store = async || InMemoryStore::new();
     for react in [approve, deny_bob, abort_after_alice, instead_of_carol] {
         let report = crash_tree(agent, "Find the best offer.", react, store).await.unwrap();
-        assert_eq!((report.sessions, report.compared), (4, report.crashes), "{report:?}");
+        // A pattern gives its tasks again for another request: three sessions more.
+        assert!([4, 7].contains(&report.sessions), "{report:?}");
+        assert_eq!(report.compared, report.crashes, "{report:?}");
         assert!(report.crashes > 2 * report.appends, "{report:?}");
     }
 }
