@@ -116,8 +116,8 @@ impl<P: BehaviorPattern + ?Sized> BehaviorPattern for std::sync::Arc<P> {
 }
 
 impl Reply {
-    /// Returns the value that ends the step after this reply: `Done`, or an error for which `?` ends
-    /// the step through patterns that wrap this one, too.
+    /// Returns the value that ends the step after this reply: `Done`, or an error for which `?`
+    /// ends the step through patterns that wrap this one, too.
     ///
     /// # Errors
     ///

@@ -6,9 +6,9 @@
 //! code is 1 if loopwright takes more than twice the floor (three times with `--quick`, for busy
 //! machines), or if a sub-agent in the middle of a request takes more than 30 KiB.
 //!
-//! Words after `--` select parts: `turn`, `memory`, `throughput`, `growth`, `sub_agents`. To run one client
-//! alone, for example under a profiler: `turns serve TURNS DELTAS PAUSE_MS` prints its port, and
-//! `turns floor|ours BASE_URL AGENTS ROUNDS [WARM_ROUNDS]` prints its figures.
+//! Words after `--` select parts: `turn`, `memory`, `throughput`, `growth`, `sub_agents`.
+//! To run one client alone, for example under a profiler: `turns serve TURNS DELTAS PAUSE_MS`
+//! prints its port, and `turns floor|ours BASE_URL AGENTS ROUNDS [WARM_ROUNDS]` prints its figures.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -7,8 +7,9 @@ use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 /// Forces a tool call in the first turn of each request, then continues with another pattern.
 ///
 /// Only the first turn of a request is forced: a model that had to call a tool in each turn would
-/// never answer. If the model ignores the tool choice, its reply is handled as usual. Where a pattern
-/// that wraps this one rewinds the conversation to the request, the next turn is the first again.
+/// never answer. If the model ignores the tool choice, its reply is handled as usual. Where a
+/// pattern that wraps this one rewinds the conversation to the request, the next turn is the first
+/// one.
 ///
 /// ```
 /// use loopwright_core::model::ToolChoice;

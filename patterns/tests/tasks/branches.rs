@@ -13,7 +13,7 @@ struct Score {
 #[derive(Default, serde::Serialize, serde::Deserialize)]
 struct Tree {
     root: MessageId,
-    begun: usize,
+    started: usize,
     tried: Vec<(u32, String)>,
 }
 
@@ -31,8 +31,8 @@ impl<P: BehaviorPattern> BehaviorPattern for Branches<P> {
         loop {
             let mut tree: Tree = step.state("tree").unwrap_or(Tree { root, ..Tree::default() });
             let approach = self.approaches.get(tree.tried.len());
-            if tree.begun == tree.tried.len() {
-                tree.begun += 1;
+            if tree.started == tree.tried.len() {
+                tree.started += 1;
                 step.set_state("tree", &tree)?;
                 let best = tree.tried.iter().max_by_key(|(score, _)| score);
                 match (approach, best) {

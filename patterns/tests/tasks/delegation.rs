@@ -22,8 +22,8 @@ impl<P: BehaviorPattern> BehaviorPattern for BestOffer<P> {
         let answers = step.call_all(calls).await?.ok_or(StepEnd::AwaitingAction)?;
         let offers = answers.iter().filter_map(|answer| answer.output::<Offer>().ok());
         let best = offers.min_by_key(|offer| offer.price);
-        if step.state::<bool>("is_said").is_none() {
-            step.set_state("is_said", true)?;
+        if step.state::<bool>("is_reported").is_none() {
+            step.set_state("is_reported", true)?;
             step.remember(UserMessage::from(format!("The best offer is {best:?}."))).await?;
         }
         // [/essential]
@@ -55,8 +55,8 @@ fn build(family: &Family) -> AgentBuilder {
 async fn each_approval_is_decided_at_the_root_while_others_wait_and_work() {
     let texts = run_with_approvals(build, 1).await;
     let best = Offer { agent: "bob".into(), price: price("bob") };
-    let said = [format!("The best offer is {:?}.", Some(best)), "I take it.".into()];
-    assert!(texts.ends_with(&said), "{texts:?}");
+    let last = [format!("The best offer is {:?}.", Some(best)), "I take it.".into()];
+    assert!(texts.ends_with(&last), "{texts:?}");
 }
 
 #[tokio::test(start_paused = true)]
