@@ -96,7 +96,7 @@ pub enum StepError {
     )]
     Interrupted,
     /// The pattern ended its step with
-    /// [`StepEnd::AwaitingAction`](crate::StepEnd::AwaitingAction), but no call waits for a
+    /// [`StepEnd::AwaitingAction`], but no call waits for a
     /// decision.
     #[error("the pattern ended its step `AwaitingAction`, but no call waits for a decision")]
     NothingPending,
