@@ -133,7 +133,7 @@ impl TreeInput {
 /// let approve = |_: &_| Some(Decision::Approve.into());
 /// let store = async || InMemoryStore::new();
 /// let report = crash_tree(agent, "Add.", approve, store).await.unwrap();
-/// assert!(report.sessions == 2 && report.crashes > report.appends);
+/// assert!(report.sessions == 2 && report.compared == report.crashes);
 /// # }
 /// ```
 pub async fn crash_tree<S: SessionStore + Clone + 'static>(
