@@ -38,9 +38,9 @@ const IN_USE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often it tries to open it.
 const IN_USE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the parent sends to a sub-agent that works.
+/// What the parent sends to a sub-agent that works. Small, since a channel has room for many.
 pub(crate) enum ToChild {
-    Decide(ActionResult),
+    Decide(Box<ActionResult>),
     /// A steer for it, or for the sub-agent of its own that works for this call.
     Steer(Option<Arc<str>>, Box<Input>),
     Subscribe(Subscriber),
@@ -328,7 +328,7 @@ async fn decide(handle: &AgentHandle, decision: ActionResult) {
 
 async fn pass_on(handle: &AgentHandle, message: ToChild) {
     match message {
-        ToChild::Decide(decision) => decide(handle, decision).await,
+        ToChild::Decide(decision) => decide(handle, *decision).await,
         ToChild::Subscribe(subscriber) => {
             let _ = handle.commands.send(Command::Subscribe(subscriber));
         }

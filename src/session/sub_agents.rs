@@ -66,7 +66,7 @@ pub(crate) fn resume(session: &mut Session, call: &CallId) {
     let Some(child) = &found.child else { return };
     if let Some(working) = session.children.working.get_mut(call) {
         for decision in child.decided.iter().skip(working.decisions) {
-            let _ = working.to_child.send(ToChild::Decide(decision.clone()));
+            let _ = working.to_child.send(ToChild::Decide(Box::new(decision.clone())));
         }
         working.decisions = child.decided.len();
         return;
