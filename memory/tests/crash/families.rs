@@ -308,6 +308,8 @@ impl Family {
                 }
                 LogEntry::Charged { usage: charged, .. } => usage += *charged,
                 LogEntry::RequestStarted { .. } => requests += 1,
+                // An abort came between the entry and the request.
+                LogEntry::NotSent { messages } => requests -= messages.len() as u32,
                 _ => {}
             }
         }
