@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loopwright_core::Message;
-use loopwright_core::agent::{Budget, Limit};
+use loopwright_core::agent::{Budget, Limit as BudgetName};
 use loopwright_core::compaction::CompactionCause;
 use loopwright_core::error::{ActionRequest, ModelErrorKind};
 use loopwright_core::event::{
@@ -255,7 +255,7 @@ impl Source<'_> {
             time: self.number(),
             error: self.maybe(|source| source.one_of(&TEXTS).into()),
             model_error: self.maybe(|_| ModelErrorKind::Network),
-            limit: self.maybe(|_| Limit::Turns),
+            limit: self.maybe(|_| BudgetName::Turns),
             value: self.maybe(|source| source.value().into()),
             handed_back: self.inputs(),
         }
