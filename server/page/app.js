@@ -1,7 +1,7 @@
 // The page: the list of sessions, one conversation, and the composer of messages.
 
 import { ApiError, call, follow, newId, onToken, send, storeToken } from './api.js';
-import { byId, debounced, el, short } from './dom.js';
+import { arrange, byId, debounced, el, short } from './dom.js';
 import { Conversation } from './view.js';
 
 const [log, scroll, prompt, problem] = ['log', 'scroll', 'prompt', 'problem'].map(byId);
@@ -106,23 +106,36 @@ const changed = () => (scheduleShow(), refresh());
 let listed = []; // the sessions in the list
 let confirming = null; // the session that one more click deletes
 
+let rows = new Map(); // by session: what its row shows, as a text, and the element
+
+/** Draws the list. A row that shows the same stays the same element, or a click that has begun on it would be lost. */
 function list() {
   const focused = document.activeElement?.dataset.key;
-  byId('list').replaceChildren(...listed.map((one) => {
-    const title = one.title || one.settings?.name || 'New session';
+  rows = new Map(listed.map((one) => {
     const run = one.interrupted || (one.id === session && conversation.interruption) ? 'interrupted' : 'working';
-    const setup = [one.model, one.directory].filter(Boolean).join(' · ');
-    const state = one.pending?.length ? 'waits for you' : one.run ? run : ago(one.changed);
-    const link = el('a', { href: `#s=${encodeURIComponent(one.id)}`, 'aria-current': one.id === session && 'page', 'data-key': one.id },
-      el('span', { class: 'name' }, title), el('span', { class: 'when' }, state), setup && el('span', { class: 'setup', title: setup }, setup));
-    const button = el('button', {
-      class: confirming === one.id ? 'quiet confirm' : 'quiet', title: 'Delete', 'data-key': `-${one.id}`,
-      'aria-label': confirming === one.id ? `Yes, delete ${title}` : `Delete ${title}`,
-      onclick: reporting(() => remove(one.id)),
-    }, confirming === one.id ? 'Delete?' : '✕');
-    return el('li', {}, link, button);
+    const shown = {
+      id: one.id, title: one.title || one.settings?.name || 'New session',
+      state: one.pending?.length ? 'waits for you' : one.run ? run : ago(one.changed),
+      setup: [one.model, one.directory].filter(Boolean).join(' · '),
+      current: one.id === session, confirm: one.id === confirming,
+    };
+    const text = JSON.stringify(shown);
+    const known = rows.get(one.id);
+    return [one.id, known?.text === text ? known : { text, element: row(shown) }];
   }));
+  arrange(byId('list'), [...rows.values()].map((one) => one.element));
   if (focused) [...byId('list').querySelectorAll('[data-key]')].find((one) => one.dataset.key === focused)?.focus();
+}
+
+function row({ id, title, state, setup, current, confirm }) {
+  const link = el('a', { href: `#s=${encodeURIComponent(id)}`, 'aria-current': current && 'page', 'data-key': id },
+    el('span', { class: 'name' }, title), el('span', { class: 'when' }, state), setup && el('span', { class: 'setup', title: setup }, setup));
+  const button = el('button', {
+    class: confirm ? 'quiet confirm' : 'quiet', title: 'Delete', 'data-key': `-${id}`,
+    'aria-label': confirm ? `Yes, delete ${title}` : `Delete ${title}`,
+    onclick: reporting(() => remove(id)),
+  }, confirm ? 'Delete?' : '✕');
+  return el('li', {}, link, button);
 }
 
 /** Deletes a session at the second click. */

@@ -12,6 +12,17 @@ export function el(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** Makes these elements the children of `parent`, in this order; those that are there already stay in place. */
+export function arrange(parent, elements) {
+  const wanted = new Set(elements);
+  [...parent.children].filter((one) => !wanted.has(one)).forEach((one) => one.remove());
+  let at = parent.firstElementChild;
+  for (const one of elements) {
+    if (one === at) at = at.nextElementSibling;
+    else parent.insertBefore(one, at);
+  }
+}
+
 /** Returns a function that does `work` once, after a delay in milliseconds, however often it is called until then. */
 export function debounced(delay, work) {
   let timer = null;

@@ -121,6 +121,25 @@ impl Browser {
     }
 }
 
+/// A mouse whose button is held down.
+#[must_use = "the button is held until `release`"]
+pub(crate) struct PressedMouse<'a> {
+    tab: &'a Tab,
+    at: Value,
+}
+
+impl PressedMouse<'_> {
+    pub(crate) fn release(self) {
+        self.dispatch("mouseReleased");
+    }
+
+    fn dispatch(&self, kind: &str) {
+        let (x, y) = (&self.at[0], &self.at[1]);
+        let event = json!({ "type": kind, "x": x, "y": y, "button": "left", "clickCount": 1 });
+        self.tab.call("Input.dispatchMouseEvent", event);
+    }
+}
+
 impl Drop for Browser {
     fn drop(&mut self) {
         let _ = self.child.kill(); // it may have ended
@@ -205,6 +224,11 @@ impl Tab {
 
     /// Clicks into the middle of an element, with the mouse, in the visible tab.
     pub(crate) fn click(&self, selector: &str) {
+        self.press_mouse(selector).release();
+    }
+
+    /// Presses the button of the mouse in the middle of an element, in the visible tab.
+    pub(crate) fn press_mouse(&self, selector: &str) -> PressedMouse<'_> {
         self.call("Page.bringToFront", json!({}));
         let found = json!(selector);
         self.until(&format!(
@@ -228,11 +252,9 @@ impl Tab {
                 check();
             }})"
         ));
-        for kind in ["mousePressed", "mouseReleased"] {
-            let (x, y) = (&at[0], &at[1]);
-            let event = json!({ "type": kind, "x": x, "y": y, "button": "left", "clickCount": 1 });
-            self.call("Input.dispatchMouseEvent", event);
-        }
+        let pressed = PressedMouse { tab: self, at };
+        pressed.dispatch("mousePressed");
+        pressed
     }
 
     /// Types into the focused element.

@@ -235,6 +235,30 @@ fn sessions_are_listed_left_and_deleted() {
     assert!(tab.text("#list").contains("First"));
 }
 
+/// The list is drawn again while the button of the mouse is down, since a run starts.
+#[test]
+fn a_click_is_not_lost_while_the_list_changes() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
+    for name in ["First", "Second"] {
+        tab.click("#new");
+        tab.say(name);
+        fixture.request().say("Well.");
+        tab.until_text("#list a[aria-current]", name);
+        tab.until_text("#status", "Ready");
+    }
+    tab.click("#prompt");
+    tab.type_text("More.");
+    let mouse = tab.press_mouse("#list li:not(:has([aria-current])) button");
+    tab.eval("document.querySelector('#send').click()");
+    let request = fixture.request();
+    tab.until_text("#list li:has([aria-current])", "working");
+    mouse.release();
+    tab.until_text("#list button", "Delete?");
+    request.say("Well.");
+    tab.until_text("#status", "Ready");
+}
+
 #[test]
 fn a_token_is_asked_for_once() {
     let token = "a-token-of-many-letters";
