@@ -9,6 +9,7 @@ pub use crate::environment::{Environment, SystemEnvironment};
 pub use crate::error::{AgentError, InputError};
 pub use crate::extensions::Extensions;
 pub use crate::limits::{Budget, Limit, LimitReached, Limits, Spent};
+pub use crate::principal::Principal;
 pub use crate::session::config::WhileAwaiting;
 pub use crate::session::handle::AgentHandle;
 pub use crate::session::state::AgentState;

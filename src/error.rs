@@ -3,6 +3,7 @@
 mod failure;
 mod memory;
 mod model;
+mod retrieval;
 mod tool;
 
 use std::error::Error;
@@ -15,6 +16,7 @@ use crate::step_end::StepEnd;
 pub use failure::Failure;
 pub use memory::MemoryError;
 pub use model::{ModelError, ModelErrorKind};
+pub use retrieval::RetrievalError;
 pub use tool::{ActionRequest, ToolError, ToolboxError};
 
 /// Describes why a run cannot continue. Its text ends the run in `agent_end`.

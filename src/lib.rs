@@ -35,9 +35,11 @@
 //! [`ChatModel`] streams a reply, [`Tool`] carries out a call, [`Memory`] stores the log of a
 //! session and [`SessionStore`] the logs of many,
 //! [`CompactionPolicy`](compaction::CompactionPolicy) shortens long conversations,
-//! [`Hooks`](hooks::Hooks) change single steps, and [`BehaviorPattern`] is the loop. Every reply
-//! streams. For whole messages, read `message_end` events or await [`AgentHandle::prompt`]; there
-//! is no stream mode to set.
+//! [`Hooks`](hooks::Hooks) change single steps, and [`BehaviorPattern`] is the loop. A
+//! [`Retriever`](retrieval::Retriever) finds passages for a query, and an
+//! [`Embedder`](retrieval::Embedder) turns texts into vectors. Every reply streams. For whole
+//! messages, read `message_end` events or await [`AgentHandle::prompt`]; there is no stream mode to
+//! set.
 //!
 //! ```
 //! use loopwright_core::testing::{Script, ScriptedModel};
@@ -87,6 +89,8 @@ pub mod log;
 pub mod message;
 pub mod model;
 pub mod pattern;
+mod principal;
+pub mod retrieval;
 mod session;
 mod step_end;
 #[cfg(feature = "testing")]

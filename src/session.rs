@@ -257,7 +257,12 @@ impl Session {
     }
 
     pub(crate) fn hook_context(&self) -> HookContext {
-        HookContext { session_id: self.id.clone(), extensions: self.extensions.clone() }
+        HookContext {
+            session_id: self.id.clone(),
+            session_created: self.journal.fold.created.unwrap_or_default(),
+            extensions: self.extensions.clone(),
+            request: self.journal.fold.request.clone(),
+        }
     }
 
     /// Returns what a model could add to the conversation. A custom message at the end counts if

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::extensions::Extensions;
 use crate::log::action::ExternalAction;
 use crate::message::{CallId, Message, ToolResult, UserMessage};
+use crate::principal::Principal;
 use crate::tool::ToolSpec;
 
 pub use crate::log::conversation::Conversation;
@@ -141,14 +142,27 @@ pub trait Hooks: Send + Sync {
     }
 }
 
-/// Identifies the session that a hook is called for, and carries the host's values.
+/// Identifies the session and the request that a hook is called for, and carries the host's values.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HookContext {
     /// The session.
     pub session_id: Arc<str>,
+    /// When the session was opened first, in milliseconds since 1970: it distinguishes a session
+    /// from one of the same id that was deleted.
+    pub session_created: u64,
     /// The host's values.
     pub extensions: Extensions,
+    /// The user's request that the run works on: the one that started it, or the one that a
+    /// decision or `Continue` resumed. `None` if a late steer started the run.
+    pub request: Option<Arc<Message>>,
+}
+
+impl HookContext {
+    /// Returns who the session works for, if the host has said so.
+    pub fn principal(&self) -> Option<&Principal> {
+        Principal::of(&self.extensions)
+    }
 }
 
 /// Describes a part of text that a model streams.

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::ActionRequest;
 use crate::extensions::Extensions;
 use crate::message::{CallId, ResultStatus};
+use crate::principal::Principal;
 use crate::tool::output::ToolOutput;
 
 /// Holds the decision on the action of a tool call that suspended.
@@ -164,6 +165,12 @@ impl ToolContext {
     /// Returns the host's value of this type.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.extensions.get()
+    }
+
+    /// Returns who the session works for, if the host has said so. After a restart, a call can run
+    /// without the values that came with its request, and so without a principal.
+    pub fn principal(&self) -> Option<&Principal> {
+        Principal::of(&self.extensions)
     }
 
     /// Returns the decision on the action that this call suspended for, when the tool is called

@@ -32,6 +32,7 @@ mod kit;
 mod ownership;
 mod pattern_calls;
 mod patterns;
+mod principals;
 mod recorded;
 mod reentry;
 mod rejoin;

@@ -1,0 +1,82 @@
+//! Principals: who a session works for, as hooks and tools see it.
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+
+use crate::kit::*;
+
+type Seen = Arc<Mutex<Vec<String>>>;
+
+/// Records who each request to the model is for, and which message of the user it answers.
+struct Recorder(Seen);
+
+#[async_trait]
+impl Hooks for Recorder {
+    async fn transform_context(
+        &self,
+        cx: &HookContext,
+        _: &Conversation,
+    ) -> Option<Vec<Arc<Message>>> {
+        let who = cx.principal().map_or("nobody", |principal| principal.as_str());
+        let request = cx.request.as_ref().map_or("nothing".into(), |message| message.text());
+        self.0.lock().unwrap().push(format!("{who}: {request}"));
+        None
+    }
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+fn agent(model: ScriptedModel, seen: &Seen) -> GenericAgent {
+    let who = tool_fn("who", "Returns who asks.", async |_: Nothing, cx| {
+        Ok::<_, ToolError>(cx.principal().map_or("nobody".into(), |who| who.to_string()))
+    });
+    let builder = GenericAgent::builder(model, PiPattern).hook(Recorder(seen.clone()));
+    builder.tool(who.needs_approval(Approval::Always)).build().unwrap()
+}
+
+async fn approve(handle: &AgentHandle) {
+    let pending = handle.pending().await.unwrap();
+    let (call, digest) = (pending[0].call.clone(), pending[0].digest.clone());
+    handle.resolve(call, digest, Decision::Approve).await.unwrap();
+    handle.wait_for_idle().await;
+}
+
+/// C173: hooks and tools see the principal of the request, which takes precedence over that of the
+/// session, and hooks see the request, also when a decision has resumed it.
+#[tokio::test(start_paused = true)]
+async fn hooks_and_tools_see_the_principal_and_hooks_the_request() {
+    let seen = Seen::default();
+    let model = ScriptedModel::new([calls(&["who"]), Script::text("1"), Script::text("2")]);
+    let agent = agent(model, &seen);
+    let cx = RunContext::new().with(Principal::new("host"));
+    let (handle, _events) = agent.run(cx).await.unwrap();
+    handle.prompt(Prompt::from("Who am I?").with(Principal::new("ann"))).await.unwrap();
+    approve(&handle).await;
+    handle.prompt("And now?").await.unwrap();
+    let state = handle.state().await.unwrap();
+    let result = state.messages.iter().find_map(|m| m.as_tool_result()).unwrap();
+    assert_eq!(result.text(), "ann");
+    assert_eq!(*seen.lock().unwrap(), ["ann: Who am I?", "ann: Who am I?", "host: And now?"]);
+}
+
+/// C173: a call that is approved after a restart runs without the principal of its request.
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_there_is_no_principal_of_the_request() {
+    let seen = Seen::default();
+    let model = ScriptedModel::new([calls(&["who"]), Script::text("1")]);
+    let agent = agent(model, &seen);
+    let memory = InMemory::new();
+    let open = || RunContext::new().session("s").memory(memory.clone());
+    let (handle, mut events) = agent.run(open()).await.unwrap();
+    handle.prompt(Prompt::from("Who am I?").with(Principal::new("ann"))).await.unwrap();
+    drop(handle);
+    while events.next().await.is_some() {}
+    let (handle, _events) = agent.run(open()).await.unwrap();
+    approve(&handle).await;
+    let state = handle.state().await.unwrap();
+    let result = state.messages.iter().find_map(|m| m.as_tool_result()).unwrap();
+    assert_eq!(result.text(), "nobody");
+    assert_eq!(*seen.lock().unwrap(), ["ann: Who am I?", "nobody: Who am I?"]);
+}
