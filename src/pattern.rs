@@ -1,6 +1,7 @@
 //! The extension point for loops: [`BehaviorPattern`].
 
 pub(crate) mod context;
+mod role;
 pub(crate) mod step;
 
 pub use crate::error::StepError;
@@ -13,11 +14,14 @@ pub use crate::tool::question::{AnswerForm, Question};
 pub use context::AgentContext;
 pub use step::StepContext;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 
 use crate::message::ToolResult;
 use crate::session::reply::without_fence;
+use crate::tool::Tool;
 
 /// Implements the loop between the user, the model and the tools.
 ///
@@ -90,9 +94,23 @@ use crate::session::reply::without_fence;
 #[async_trait]
 pub trait BehaviorPattern: Send + Sync {
     /// Returns the system prompt, built from the header that the agent was given. The default is
-    /// the header. It is called once, when the agent is built.
+    /// that of the [inner](BehaviorPattern::inner) pattern, or the header. It is called once, when
+    /// the agent is built.
     fn system_instruction(&self, header: &str) -> String {
-        header.to_owned()
+        self.inner().map_or_else(|| header.to_owned(), |inner| inner.system_instruction(header))
+    }
+
+    /// Returns the tools that the loop needs, which the agent gets besides its own. The default is
+    /// those of the [inner](BehaviorPattern::inner) pattern. It is called once, when the builder
+    /// of the agent is made.
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.inner().map(BehaviorPattern::tools).unwrap_or_default()
+    }
+
+    /// Returns the pattern that this one wraps. A wrapper that implements this method has the
+    /// prompt and the tools of the other pattern.
+    fn inner(&self) -> Option<&dyn BehaviorPattern> {
+        None
     }
 
     /// Continues the conversation until the agent is done or waits for decisions.
@@ -105,9 +123,17 @@ pub trait BehaviorPattern: Send + Sync {
 }
 
 #[async_trait]
-impl<P: BehaviorPattern + ?Sized> BehaviorPattern for std::sync::Arc<P> {
+impl<P: BehaviorPattern + ?Sized> BehaviorPattern for Arc<P> {
     fn system_instruction(&self, header: &str) -> String {
         (**self).system_instruction(header)
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        (**self).tools()
+    }
+
+    fn inner(&self) -> Option<&dyn BehaviorPattern> {
+        (**self).inner()
     }
 
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {

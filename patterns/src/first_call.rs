@@ -34,8 +34,8 @@ impl<P: BehaviorPattern> FirstCall<P> {
 
 #[async_trait]
 impl<P: BehaviorPattern> BehaviorPattern for FirstCall<P> {
-    fn system_instruction(&self, header: &str) -> String {
-        self.then.system_instruction(header)
+    fn inner(&self) -> Option<&dyn BehaviorPattern> {
+        Some(&self.then)
     }
 
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {

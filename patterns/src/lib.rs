@@ -1,19 +1,65 @@
-//! Behaviour patterns for loopwright: the loops that most agents need, one file each.
+//! Behaviour patterns for loopwright: sixteen loops to use, to copy and to combine, one file each.
 //!
 //! | pattern | the loop |
 //! |---|---|
 //! | [`GenericPattern`] | one loop: ask, call tools; every message joins before the next request |
 //! | [`PiPattern`] | two loops: tools and steering inside, follow-ups outside |
-//! | [`FirstCall`] | the first turn of a request must call a tool; another pattern does the rest |
+//! | [`FirstCall`] | the first turn of a request must call a tool |
+//! | [`ReAct`] | tools for models without tool calling, as actions in the text |
+//! | [`PlanExecute`] | a plan, its first step, a new plan |
+//! | [`PlanFirst`] | nothing is changed before the user has accepted a plan |
+//! | [`Rag`] | passages are retrieved before the answer, which cites them |
+//! | [`Reflect`] | a judge sends answers back until they are good |
+//! | [`SelfConsistency`] | several samples at once; the most frequent answer wins |
+//! | [`Ensemble`] | several models at once; they vote, or a judge decides |
+//! | [`Route`] | a router chooses the role in which a request is answered |
+//! | [`Handoff`] | roles hand the conversation over to each other |
+//! | [`Orchestrate`] | a request is divided among sub-agents |
+//! | [`Graph`] | nodes, conditional edges, cycles |
+//! | [`Clarify`] | unclear requests are cleared up with the user first |
+//! | [`Extract`] | each answer is a value of a Rust type |
 //!
-//! The module `conformance`, behind the feature of that name, is a test suite for patterns.
+//! Most of them wrap another pattern, which does the rest: `Reflect::new("…", PlanExecute::new(
+//! PiPattern))` judges what comes of a plan. A wrapper has the prompt and the tools of the pattern
+//! that it wraps. Do not wrap a pattern in another one of the same type: both would use the same
+//! keys.
+//!
+//! The module `conformance`, behind the feature of that name, is a test suite for patterns. Every
+//! pattern here passes it.
 
+mod clarify;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod ensemble;
+mod extract;
 mod first_call;
 mod generic;
+mod graph;
+mod handoff;
+mod orchestrate;
 mod pi;
+mod plan_execute;
+mod plan_first;
+mod rag;
+mod react;
+mod reflect;
+mod route;
+mod self_consistency;
+mod vote;
 
+pub use clarify::Clarify;
+pub use ensemble::Ensemble;
+pub use extract::Extract;
 pub use first_call::FirstCall;
 pub use generic::GenericPattern;
+pub use graph::{Graph, Next};
+pub use handoff::Handoff;
+pub use orchestrate::Orchestrate;
 pub use pi::PiPattern;
+pub use plan_execute::PlanExecute;
+pub use plan_first::PlanFirst;
+pub use rag::{Rag, search_tool};
+pub use react::ReAct;
+pub use reflect::Reflect;
+pub use route::Route;
+pub use self_consistency::SelfConsistency;

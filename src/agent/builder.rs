@@ -116,6 +116,7 @@ impl GenericAgent {
 
 impl AgentBuilder {
     fn new(model: Arc<dyn ChatModel>, pattern: Arc<dyn BehaviorPattern>) -> Self {
+        let tools = pattern.tools();
         AgentBuilder {
             model,
             pattern,
@@ -124,7 +125,7 @@ impl AgentBuilder {
             thinking: ThinkingLevel::Off,
             max_tokens: None,
             temperature: None,
-            tools: Vec::new(),
+            tools,
             sources: Vec::new(),
             children: BTreeMap::new(),
             auto: AutoRules::default(),
@@ -145,8 +146,8 @@ impl AgentBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if two tools share a name, a name is invalid, or a schema is invalid. Without the
-    /// feature `schema`, also if a tool has only a schema.
+    /// Fails if two tools share a name (those of the pattern included), a name is invalid, or a
+    /// schema is invalid. Without the feature `schema`, also if a tool has only a schema.
     pub fn build(self) -> Result<GenericAgent, AgentError> {
         if let Some(output) = &self.output {
             Schema::compile_output(&output.schema).map_err(AgentError::OutputSchema)?;

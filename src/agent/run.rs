@@ -21,7 +21,7 @@ use crate::message::{RunId, UserMessage};
 use crate::pattern::step::StepContext;
 use crate::pattern::{BehaviorPattern, StepEnd};
 use crate::session::Session;
-use crate::session::batch::{self, BatchOutcome};
+use crate::session::batch;
 use crate::session::budget;
 use crate::session::close::{self, Ending};
 use crate::session::command::{Caller, Command, Input, Receipt, Sorted};
@@ -312,7 +312,8 @@ async fn pass(
     deadline: Option<Instant>,
     is_first: bool,
 ) -> Result<PassEnd, Box<Input>> {
-    let (current, session_tree) = (Current::of(session), session.tree.clone());
+    let current = Current::of(session);
+    let orphaned = session.tree.orphaned.clone();
     let step = AssertUnwindSafe(step(session, pattern, is_first)).catch_unwind();
     let mut step = std::pin::pin!(step);
     let mut time_up = std::pin::pin!(async {
@@ -321,11 +322,13 @@ async fn pass(
             None => std::future::pending().await,
         }
     });
-    let orphaned = session_tree.orphaned;
     let mut lost = std::pin::pin!(async {
-        tokio::select! {
-            () = current.memory.lost() => {}
-            () = orphaned.cancelled() => {}
+        match orphaned {
+            None => current.memory.lost().await,
+            Some(orphaned) => tokio::select! { biased;
+                () = current.memory.lost() => {}
+                () = orphaned.cancelled() => {}
+            },
         }
     });
     loop {
@@ -355,13 +358,11 @@ async fn step(
         session.load_tools().await?;
     }
     if session.journal.fold.batch.is_some() {
-        StepContext { session }.take_input().await?;
-        match batch::run(session, None).await? {
-            BatchOutcome::AwaitsUser => return Ok(Some(StepEnd::AwaitingAction)),
-            BatchOutcome::Terminated if has_no_messages(session) => {
-                return Ok(Some(StepEnd::Done));
-            }
-            _ => {}
+        StepContext::new(session).take_input().await?;
+        // The pattern begins at its top: if the results ask for the end, `ask` returns their reply.
+        session.reply.returned = None;
+        if batch::run(session, None).await?.awaits_user() {
+            return Ok(Some(StepEnd::AwaitingAction));
         }
     }
     if let Some(RunCause::Compact { instructions }) = session.journal.fold.cause.clone()
@@ -370,14 +371,14 @@ async fn step(
         return Ok(None);
     }
     if is_first && was_interrupted(session) {
-        let mut step = StepContext { session };
+        let mut step = StepContext::new(session);
         step.take_input().await?;
         step.take_steering().await?;
     }
     loop {
-        match pattern.next_step(&mut StepContext { session }).await {
+        match pattern.next_step(&mut StepContext::new(session)).await {
             Err(StepError::Steered) if has_steering(session) => {
-                StepContext { session }.take_steering().await?;
+                StepContext::new(session).take_steering().await?;
             }
             Err(StepError::Ended(end)) => return Ok(Some(end)),
             ended => return ended.map(Some),
@@ -394,10 +395,6 @@ fn was_interrupted(session: &Session) -> bool {
 
 fn has_steering(session: &Session) -> bool {
     session.journal.fold.queue.has(QueueKind::Steering)
-}
-
-fn has_no_messages(session: &Session) -> bool {
-    session.journal.fold.queue.iter().all(|w| w.kind == QueueKind::Request)
 }
 
 /// Passes a command on to the session, or returns the abort or reset that ends this run.

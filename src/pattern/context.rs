@@ -9,19 +9,20 @@ use crate::error::StepError;
 use crate::message::{CallId, Message, MessageKind, ToolCall};
 use crate::model::ChatRequest;
 use crate::session::Session;
-use crate::session::ask::Ask;
+use crate::session::ask::{Ask, Profile};
 use crate::session::{batch, request};
 
 /// Gives access to what the agent remembers and what it can do.
 pub struct AgentContext<'a> {
     pub(crate) session: &'a mut Session,
+    pub(crate) profile: Profile,
 }
 
 impl AgentContext<'_> {
     /// Builds the next request: the conversation after the hooks, the tools that it offers, the
     /// system prompt, the options. The request is not sent.
     pub async fn generate(&mut self, ask: &Ask) -> Result<ChatRequest, StepError> {
-        request::build(self.session, ask).await
+        request::build(self.session, &ask.clone().within(&self.profile)).await
     }
 
     /// Puts a message into the conversation and into memory.

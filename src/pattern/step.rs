@@ -2,6 +2,7 @@
 
 mod budget;
 mod calls;
+mod profile;
 mod rewind;
 mod state;
 mod values;
@@ -24,8 +25,9 @@ use crate::log::outcome::RunCause;
 use crate::message::{CallId, History, InputId, Message, MessageKind, ResultStatus};
 use crate::model::ThinkingLevel;
 use crate::pattern::context::AgentContext;
+use crate::pattern::role::Role;
 use crate::session::Session;
-use crate::session::ask::Ask;
+use crate::session::ask::{Ask, Profile};
 use crate::session::ask_all;
 use crate::session::batch::{self, BatchOutcome};
 use crate::session::reply::Reply;
@@ -78,6 +80,8 @@ const SUPERSEDED: &str =
 /// ```
 pub struct StepContext<'a> {
     pub(crate) session: &'a mut Session,
+    /// Gives every request of this step a profile.
+    role: Role<'a>,
 }
 
 impl StepContext<'_> {
@@ -106,12 +110,13 @@ impl StepContext<'_> {
 
     /// Returns the id of the model that [`StepContext::ask`] asks, as `provider/name`.
     pub fn model(&self) -> &Arc<str> {
-        &self.session.config.model.info().id
+        let config = &self.session.config;
+        &config.model(self.profile().model.as_deref()).unwrap_or(&config.model).info().id
     }
 
     /// Returns how much that model thinks.
     pub fn thinking(&self) -> ThinkingLevel {
-        self.session.config.thinking
+        self.profile().thinking.unwrap_or(self.session.config.thinking)
     }
 
     /// Returns every message of the conversation, those that were compacted or
@@ -127,7 +132,7 @@ impl StepContext<'_> {
 
     /// Returns the agent's memory and tools.
     pub fn context(&mut self) -> AgentContext<'_> {
-        AgentContext { session: self.session }
+        AgentContext { profile: self.profile(), session: self.session }
     }
 
     /// Returns a token that is cancelled when the run is aborted or cut off.
@@ -164,7 +169,7 @@ impl StepContext<'_> {
     /// [`StepError::Limit`] if a budget is used up. An error of the model is part of the reply:
     /// see [`Reply::should_stop`].
     pub async fn ask(&mut self) -> Result<Reply, StepError> {
-        request::send(self.session, Ask::new()).await
+        request::send(self.session, Ask::new().within(&self.profile())).await
     }
 
     /// Asks like [`StepContext::ask`], with another model, prompt, tools, schema or hooks.
@@ -174,10 +179,9 @@ impl StepContext<'_> {
     /// request, that reply is returned.
     pub async fn ask_with(&mut self, ask: Ask) -> Result<Reply, StepError> {
         if ask.detached {
-            let mut replies = ask_all::ask_all(self.session, vec![ask]).await?;
-            return Ok(replies.pop().unwrap_or(Reply::empty(None)));
+            return Ok(self.ask_all([ask]).await?.pop().unwrap_or(Reply::empty(None)));
         }
-        request::send(self.session, ask).await
+        request::send(self.session, ask.within(&self.profile())).await
     }
 
     /// Sends detached requests at the same time, and returns their replies in the order of the
@@ -226,7 +230,9 @@ impl StepContext<'_> {
         &mut self,
         asks: impl IntoIterator<Item = Ask>,
     ) -> Result<Vec<Reply>, StepError> {
-        ask_all::ask_all(self.session, asks.into_iter().collect()).await
+        let profile = self.profile();
+        let asks = asks.into_iter().map(|ask| ask.within(&profile)).collect();
+        ask_all::ask_all(self.session, asks).await
     }
 
     /// Runs the calls of the reply: each is validated, approved if necessary, run, and gets its
@@ -322,6 +328,14 @@ impl StepContext<'_> {
         self.session.tail() == Tail::Replied
     }
 
+    /// Returns the reply that the conversation ends with, or `None` if it ends otherwise. Hidden
+    /// calls after it make no difference.
+    pub fn last_reply(&self) -> Option<Reply> {
+        let message = self.session.journal.fold.context.last()?;
+        message.as_assistant()?;
+        Some(Reply { message: Some(message.clone()), error: None, ended_by_hook: false })
+    }
+
     /// Returns the time in milliseconds since 1970.
     pub fn now(&self) -> u64 {
         self.session.config.environment.now()
@@ -330,6 +344,11 @@ impl StepContext<'_> {
     /// Returns a random number.
     pub fn random(&self) -> u64 {
         self.session.config.environment.random()
+    }
+
+    /// Returns the profile of the next request.
+    fn profile(&self) -> Profile {
+        self.role.profile(&self.session.journal.fold.history)
     }
 
     async fn deliver(

@@ -27,6 +27,8 @@ use crate::tool::toolbox::hex_digest;
 pub struct Ask {
     pub(crate) model: Option<String>,
     pub(crate) system: Option<Arc<str>>,
+    /// Paragraphs that follow the system prompt.
+    pub(crate) instructions: Vec<Arc<str>>,
     pub(crate) messages: Option<Vec<MessageKind>>,
     pub(crate) also: Vec<MessageKind>,
     pub(crate) tools: Option<Vec<String>>,
@@ -127,12 +129,26 @@ impl Ask {
 
     /// Takes the model, prompt, tools, hooks and thinking level of a profile, where it has them.
     pub fn profile(mut self, profile: &Profile) -> Self {
-        let Profile { model, system, tools, thinking, hooks } = profile.clone();
+        let Profile { model, system, instructions, tools, thinking, hooks } = profile.clone();
         self.model = model.or(self.model);
         self.system = system.or(self.system);
+        self.instructions.extend(instructions);
         self.tools = tools.or(self.tools);
         self.thinking = thinking.or(self.thinking);
         self.hooks = self.hooks.and(&hooks);
+        self
+    }
+
+    /// Takes from a profile what the request leaves open. Of the tools that the request offers,
+    /// only those of the profile stay, and the profile's hooks come first.
+    pub(crate) fn within(mut self, profile: &Profile) -> Self {
+        let Profile { model, system, instructions, tools, thinking, hooks } = profile;
+        self.model = self.model.or_else(|| model.clone());
+        self.system = self.system.or_else(|| system.clone());
+        self.instructions.splice(0..0, instructions.iter().cloned());
+        self.tools = common(tools.as_ref(), self.tools);
+        self.thinking = self.thinking.or(*thinking);
+        self.hooks = hooks.and(&self.hooks);
         self
     }
 
@@ -154,7 +170,8 @@ impl Ask {
         if self.messages.is_none() && self.also.is_empty() {
             return None;
         }
-        let asked = (&self.model, &self.system, &self.messages, &self.also, &self.tools);
+        let Ask { model, system, instructions, messages, also, tools, .. } = self;
+        let asked = (model, system, instructions, messages, also, tools);
         let text = serde_json::to_string(&asked).unwrap_or_default();
         Some(hex_digest(&text))
     }
@@ -182,6 +199,7 @@ impl Ask {
 pub struct Profile {
     pub(crate) model: Option<String>,
     pub(crate) system: Option<Arc<str>>,
+    pub(crate) instructions: Vec<Arc<str>>,
     pub(crate) tools: Option<Vec<String>>,
     pub(crate) thinking: Option<ThinkingLevel>,
     pub(crate) hooks: HookLayers,
@@ -205,6 +223,12 @@ impl Profile {
         self
     }
 
+    /// Adds a paragraph to the system prompt, whichever that is.
+    pub fn instruction(mut self, text: impl Into<Arc<str>>) -> Self {
+        self.instructions.push(text.into());
+        self
+    }
+
     /// Offers only the tools of these names.
     pub fn tools<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.tools = Some(names.into_iter().map(Into::into).collect());
@@ -221,6 +245,28 @@ impl Profile {
     pub fn hook(mut self, hook: impl Hooks + 'static) -> Self {
         self.hooks.push(Arc::new(hook));
         self
+    }
+
+    /// Takes from another profile what this one leaves open, as [`Ask::within`] does.
+    pub(crate) fn within(mut self, outer: &Profile) -> Self {
+        self.model = self.model.or_else(|| outer.model.clone());
+        self.system = self.system.or_else(|| outer.system.clone());
+        self.instructions.splice(0..0, outer.instructions.iter().cloned());
+        self.tools = common(outer.tools.as_ref(), self.tools);
+        self.thinking = self.thinking.or(outer.thinking);
+        self.hooks = outer.hooks.and(&self.hooks);
+        self
+    }
+}
+
+/// Returns the names that both lists have. No list means every tool.
+fn common(outer: Option<&Vec<String>>, inner: Option<Vec<String>>) -> Option<Vec<String>> {
+    match (outer, inner) {
+        (Some(outer), Some(mut inner)) => {
+            inner.retain(|name| outer.contains(name));
+            Some(inner)
+        }
+        (outer, inner) => inner.or_else(|| outer.cloned()),
     }
 }
 

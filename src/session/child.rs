@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::error::{AgentError, InputError, MemoryError};
 use crate::log::action::ExternalAction;
@@ -95,9 +95,9 @@ pub(crate) struct Work {
 
 impl Work {
     pub(crate) async fn run(mut self) {
-        let orphaned = self.opening.tree.orphaned.clone().drop_guard();
+        let orphaned = self.opening.tree.orphaned.clone().map(CancellationToken::drop_guard);
         let state = self.follow().await;
-        orphaned.disarm();
+        orphaned.map(DropGuard::disarm);
         let report = match state {
             State::Idle(actions, recorded) => ChildReport::Idle(actions, recorded),
             State::Ended(outcome, used) => self.ended(&outcome, used).await,

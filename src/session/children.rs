@@ -35,7 +35,7 @@ pub(super) struct Working {
     pub(super) stop: CancellationToken,
     /// Set when it is stopped.
     stopped: Arc<OnceLock<Stopped>>,
-    orphaned: CancellationToken,
+    orphaned: Option<CancellationToken>,
     /// How many decisions in the parent's log it was sent.
     pub(super) decisions: usize,
     pub(super) progress: Option<Progress>,
@@ -45,7 +45,9 @@ pub(super) struct Working {
 impl Drop for Working {
     /// Its session stops without another entry.
     fn drop(&mut self) {
-        self.orphaned.cancel();
+        if let Some(orphaned) = &self.orphaned {
+            orphaned.cancel();
+        }
     }
 }
 

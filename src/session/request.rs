@@ -163,7 +163,7 @@ pub(crate) async fn build(session: &mut Session, ask: &Ask) -> Result<ChatReques
     };
     let summary = fold.active_summary().filter(|_| ask.messages.is_none());
     Ok(ChatRequest {
-        system: ask.system.clone().unwrap_or_else(|| config.system.clone()),
+        system: system_prompt(ask, &config.system),
         messages,
         tools,
         tool_choice: ask.tool_choice.clone(),
@@ -175,6 +175,17 @@ pub(crate) async fn build(session: &mut Session, ask: &Ask) -> Result<ChatReques
         session: id.clone(),
         compacted: summary.map(|summary| summary.compaction.message.id),
     })
+}
+
+/// Returns the system prompt of the request, or the agent's, with the instructions of the request.
+fn system_prompt(ask: &Ask, agent: &Arc<str>) -> Arc<str> {
+    let system = ask.system.as_ref().unwrap_or(agent);
+    if ask.instructions.is_empty() {
+        return system.clone();
+    }
+    let paragraphs = std::iter::once(system).chain(&ask.instructions).map(|text| &**text);
+    let paragraphs: Vec<&str> = paragraphs.filter(|text| !text.is_empty()).collect();
+    paragraphs.join("\n\n").into()
 }
 
 /// Returns the schema that the reply to the user must fit: that of the request, or the agent's.

@@ -125,7 +125,7 @@ fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
             share: Some(child.share),
             depth: Some(depth),
             cancel: cancel.clone(),
-            orphaned: CancellationToken::new(),
+            orphaned: Some(CancellationToken::new()),
         },
         extensions: extensions.clone(),
         subscribers: journal.hub.tree_subscribers(),

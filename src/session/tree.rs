@@ -22,5 +22,6 @@ pub(crate) struct Tree {
     /// call starts from then on.
     pub(crate) cancel: CancellationToken,
     /// Cancelled when nobody waits for the session any more: then it stops, and its log stays.
-    pub(crate) orphaned: CancellationToken,
+    /// `None` at the root.
+    pub(crate) orphaned: Option<CancellationToken>,
 }

@@ -122,6 +122,12 @@ impl<'a> Session<'a> {
         self.probe.log.entries()
     }
 
+    /// Withdraws the messages that wait.
+    pub(super) async fn clear_queues(&self) -> Result<(), String> {
+        let sent = self.handle.send(InputEvent::ClearQueues).await;
+        sent.map(drop).map_err(|why| format!("an input is refused: {why}"))
+    }
+
     /// Replaces the replies of the model by those of the scenario.
     pub(super) fn repeat_replies(&self) {
         self.model.set_replies(self.scenario.replies.iter().cloned());

@@ -1,13 +1,15 @@
 //! What the tasks share: the scenarios of the conformance suite, answered by a model that depends
 //! on the request only, so that patterns get values where they ask for values.
 
+use std::sync::Arc;
+
 use loopwright_core::event::{Decision, Prompt, RunStatus, Urgency};
 use loopwright_core::log::LogEntry;
 use loopwright_core::message::MessageKind;
 use loopwright_core::model::ChatRequest;
 use loopwright_core::testing::{self, Script, ScriptedModel, TestTool, crash_at_every_append};
 use loopwright_core::tool::{Approval, Effect, ToolOutput};
-use loopwright_core::{AgentBuilder, BehaviorPattern, GenericAgent};
+use loopwright_core::{AgentBuilder, BehaviorPattern, GenericAgent, Message};
 use loopwright_patterns::conformance::{self, Scenario};
 use serde_json::{Value, json};
 
@@ -21,22 +23,28 @@ const TOOLS: [&str; 5] = ["look", "send", "pay", "login", "finish"];
 pub(crate) type ValueFn = fn(&ChatRequest) -> Value;
 
 /// Returns the reply to a request: the value, if it has a schema; calls of the tools that the last
-/// message names, if the user wrote it; and a text otherwise.
+/// message of the user names and that have no result yet; and a text otherwise.
 pub(crate) fn reply(request: &ChatRequest, value: ValueFn) -> Script {
     if request.output.is_some() {
         return Script::text(&value(request).to_string());
     }
-    let Some(MessageKind::User(message)) = request.messages.last().map(|last| &last.body) else {
-        return Script::text("Done.");
-    };
-    let text = message.text();
-    if text.contains("story") {
+    let of_user = |message: &&Arc<Message>| matches!(message.body, MessageKind::User(_));
+    // A plan that is carried out is that of the message before.
+    let text = request.messages.iter().rev().filter(of_user).map(|message| message.text());
+    let text = text.filter(|text| text != "Carry out the plan.").next().unwrap_or_default();
+    let since = request.messages.iter().rev().take_while(|message| !of_user(message));
+    let done: Vec<&str> =
+        since.filter_map(|m| m.as_tool_result()).map(|result| &*result.name).collect();
+    if text.contains("story") && done.is_empty() {
         let pause = std::time::Duration::from_millis(10);
         return Script::new().stream(["Once ", "upon ", "a time"], pause).wait(pause);
     }
-    let named: Vec<&str> = TOOLS.into_iter().filter(|tool| text.contains(tool)).collect();
-    if named.is_empty() || request.tools.iter().next().is_none() {
-        return Script::text(&format!("An answer to: {text}"));
+    let is_offered = |name: &str| request.tools.iter().any(|tool| *tool.name == *name);
+    let named = TOOLS.into_iter().filter(|tool| text.contains(tool) && !done.contains(tool));
+    let named: Vec<&str> = named.filter(|tool| is_offered(tool)).collect();
+    if named.is_empty() {
+        let answer = format!("An answer to: {text}");
+        return Script::text(if done.is_empty() { &answer } else { "Done." });
     }
     Script::calls(["1", "2", "3"].into_iter().zip(named).map(|(id, name)| (id, name, json!({}))))
 }

@@ -74,6 +74,8 @@ impl StepContext<'_> {
     where
         T: DeserializeOwned + JsonSchema + Send,
     {
-        ask_for::ask_for_all(self.session, asks.into_iter().collect()).await
+        let profile = self.profile();
+        let asks = asks.into_iter().map(|ask| ask.within(&profile)).collect();
+        ask_for::ask_for_all(self.session, asks).await
     }
 }

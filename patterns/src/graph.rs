@@ -1,0 +1,146 @@
+//! [`Graph`]: nodes, conditional edges, cycles, and the way back to an earlier point.
+
+mod builder;
+mod next;
+mod node;
+mod position;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError, Tool};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use next::Next;
+use node::{Edge, Node};
+use position::{KEY, Position};
+
+/// Runs nodes that are connected by edges, from a first node to the end.
+///
+/// ```text
+/// take_input ─▶ node ─▶ edge ── to another node ─▶ node ─▶ …
+///                        ├── back to a checkpoint: the conversation returns to that point
+///                        └── end ─▶ messages? ── no ─▶ done
+/// ```
+///
+/// A node is an async function of the step and the state `S` of the graph, or another pattern. It
+/// may do whatever a pattern does: ask, call tools, ask several models at once and join their
+/// replies ([`StepContext::ask_all`]), ask the user and wait for the answer
+/// ([`StepContext::question`]). An edge is a function of the step and the state that says where to
+/// go; without one, the graph ends after the node.
+///
+/// - The position and the state are in the session's log. After a restart, or a decision, the graph
+///   continues with the node at which it was, from that node's top; so what a node pays for or
+///   changes needs a key ([`Ask::key`](loopwright_core::Ask::key),
+///   [`Call::key`](loopwright_core::pattern::Call::key)) that differs from visit to visit.
+/// - A message that a node adds to the conversation is what it returns: so it is added once,
+///   whatever crashes.
+/// - Calls of a reply that have no result at a restart are made before the graph continues. An edge
+///   that depends on a reply should look at the conversation
+///   ([`StepContext::last_reply`]), not at a state that was set before.
+/// - [`Next::Back`] leads to a node that is a [checkpoint](Graph::checkpoint), and removes from the
+///   conversation what was added since the node was last entered. The state stays as the edge
+///   leaves it, so that it can say what was tried.
+/// - At the end, messages that the user has sent in the meantime are delivered, and the graph
+///   begins at the first node again with its state. Otherwise the state is removed.
+///
+/// From: LangGraph's `StateGraph`.
+///
+/// **Use it** where the flow is known and people should be able to read it as a graph.
+/// **Do not use it** for a loop that async code says more clearly: a pattern may simply contain a
+/// `loop` and an `if`.
+///
+/// The graph of an agent: a node that asks the model, a node that calls its tools, and a
+/// conditional edge between them.
+///
+/// ```
+/// use loopwright_core::testing::{Harness, Script, TestTool};
+/// use loopwright_patterns::{Graph, Next};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let graph = Graph::<()>::new("agent")
+///     .node("agent", |step, _| Box::pin(async move {
+///         step.take_messages().await?;
+///         step.ask().await?.or_end()?;
+///         Ok(None)
+///     }))
+///     .edge("agent", |step, _| match step.last_reply() {
+///         Some(reply) if reply.has_calls() => Next::To("tools"),
+///         _ => Next::End,
+///     })
+///     .node("tools", |step, _| Box::pin(async move {
+///         if let Some(reply) = step.last_reply() {
+///             step.call_tools(&reply).await?.or_end()?;
+///         }
+///         Ok(None)
+///     }))
+///     .edge("tools", |_, _| Next::To("agent"));
+/// let call = Script::calls([("c1", "clock", serde_json::json!({}))]);
+/// let clock = TestTool::new("clock").answers("12:00");
+/// let replies = [call, Script::text("It is noon.")];
+/// let harness = Harness::new(graph, replies, |agent| agent.tool(clock)).await;
+/// assert_eq!(harness.handle.prompt("The time?").await.unwrap().text, "It is noon.");
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Graph<S> {
+    start: &'static str,
+    nodes: BTreeMap<&'static str, Arc<Node<S>>>,
+    edges: BTreeMap<&'static str, Arc<Edge<S>>>,
+    patterns: Vec<Arc<dyn BehaviorPattern>>,
+    checkpoints: Vec<&'static str>,
+}
+
+#[async_trait]
+impl<S: Default + Serialize + DeserializeOwned + Send> BehaviorPattern for Graph<S> {
+    fn system_instruction(&self, header: &str) -> String {
+        let add = |header: String, pattern: &Arc<dyn BehaviorPattern>| {
+            pattern.system_instruction(&header)
+        };
+        self.patterns.iter().fold(header.to_owned(), add)
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.patterns.iter().flat_map(|pattern| pattern.tools()).collect()
+    }
+
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        loop {
+            let mut at: Position<S> = Position::of(step, self.start)?;
+            // What is left of the last transition. Each is one append with the position.
+            if let Some(to) = at.back.take() {
+                step.set_state(KEY, &at)?;
+                step.rewind(to).await?;
+            }
+            if let Some(message) = at.message.take() {
+                step.set_state(KEY, &at)?;
+                step.remember(message).await?;
+            }
+            let next = match &at.node {
+                Some(name) => {
+                    let unknown =
+                        || StepError::Pattern(format!("there is no node `{name}`").into());
+                    let node = self.nodes.get(&**name).ok_or_else(unknown)?;
+                    at.message = node(step, &mut at.state).await?;
+                    self.edges.get(&**name).map_or(Next::End, |edge| edge(step, &mut at.state))
+                }
+                None if step.has_messages() => {
+                    at.enter(Next::To(self.start), step, &self.checkpoints);
+                    step.set_state(KEY, &at)?;
+                    step.take_messages().await?; // one append with the position
+                    continue;
+                }
+                None => Next::End,
+            };
+            if next == Next::End && at.message.is_none() && !step.has_messages() {
+                step.set_state(KEY, ())?; // in the same append as the end of the run
+                return Ok(StepEnd::Done);
+            }
+            at.enter(next, step, &self.checkpoints);
+            step.set_state(KEY, &at)?;
+        }
+    }
+}

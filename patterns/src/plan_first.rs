@@ -1,0 +1,97 @@
+//! [`PlanFirst`]: nothing is changed before the user has accepted a plan.
+
+use async_trait::async_trait;
+use loopwright_core::hooks::{Hooks, PrepareTools};
+use loopwright_core::message::UserMessage;
+use loopwright_core::pattern::{Asked, Profile, Question};
+use loopwright_core::tool::{Effect, ToolSpec};
+use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+
+/// Lets another pattern make a plan with tools that only read, asks the user whether to carry it
+/// out, and only then lets the pattern work with all tools.
+///
+/// ```text
+/// take_input ─▶ then: plan, with tools that read ─▶ carry it out? ── yes ─▶ then, with all tools
+///                  ▲                                     │ no: done         └─▶ done
+///                  └── another message, or a reason ◀────┘
+/// ```
+///
+/// While it plans, the model is offered the tools with [`Effect::ReadOnly`] only; calls of others
+/// are refused. The question is a pending action, so the plan can be accepted days later, from
+/// another process. Declining it with a reason, or another message instead of an answer, leads to
+/// another plan. Each request of the user begins with a plan.
+///
+/// From: the plan modes of coding agents.
+///
+/// **Use it** where the user wants to see what an agent is going to do before it does anything.
+/// **Do not use it** instead of approvals: an accepted plan approves no call, and rules for
+/// approval stay as they are.
+///
+/// ```
+/// use loopwright_core::event::{Decision, Provided};
+/// use loopwright_core::testing::{Harness, Script};
+/// use loopwright_patterns::{PiPattern, PlanFirst};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let replies = ["1. Delete the old files.", "They are deleted."].map(Script::text);
+/// let harness = Harness::new(PlanFirst::new(PiPattern), replies, |agent| agent).await;
+/// harness.handle.prompt("Tidy up.").await.unwrap();
+/// harness.resolve(0, Decision::Provide(Provided::Input("yes".into()))).await.unwrap();
+/// harness.handle.wait_for_idle().await;
+/// assert_eq!(harness.transcript().await.last().unwrap(), "A:They are deleted./Stop");
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct PlanFirst<P> {
+    then: P,
+}
+
+const PLAN: &str = "Do not change anything yet. Look at what you need to know, then answer with a \
+    plan: what you would do, in numbered steps. The user decides whether it is carried out.";
+
+struct ReadOnlyTools;
+
+impl Hooks for ReadOnlyTools {
+    fn prepare_tools(&self, _request: &PrepareTools<'_>, tool: &ToolSpec) -> bool {
+        tool.effect == Effect::ReadOnly
+    }
+}
+
+impl<P: BehaviorPattern> PlanFirst<P> {
+    /// Creates a pattern that plans with `then`, and works with `then` once the plan is accepted.
+    pub fn new(then: P) -> Self {
+        PlanFirst { then }
+    }
+}
+
+#[async_trait]
+impl<P: BehaviorPattern> BehaviorPattern for PlanFirst<P> {
+    fn inner(&self) -> Option<&dyn BehaviorPattern> {
+        Some(&self.then)
+    }
+
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        while step.state("plan_first") != Some("accepted".to_owned()) {
+            let planner = Profile::new().instruction(PLAN).hook(ReadOnlyTools);
+            let end = self.then.next_step(&mut step.with_profile(planner)).await?;
+            let plan = step.last_reply().filter(|_| end == StepEnd::Done);
+            let Some(plan) = plan.and_then(|plan| plan.message().cloned()) else { return Ok(end) };
+            let key = format!("plan_first-{}", plan.id.0); // each plan has its question
+            let question = Question::choice("Carry out this plan?", ["yes", "no"]);
+            match step.question(&key, question).await? {
+                Asked::Waiting => return Ok(StepEnd::AwaitingAction),
+                Asked::Answered(answer) if answer == "yes" => {
+                    step.set_state("plan_first", "accepted")?;
+                    step.remember(UserMessage::from("Carry out the plan.")).await?;
+                }
+                Asked::Declined(why) if !why.trim().is_empty() => {
+                    step.remember(UserMessage::from(why)).await?;
+                }
+                _ if step.has_messages() => {}
+                _ => return Ok(StepEnd::Done),
+            }
+        }
+        self.then.next_step(step).await
+    }
+}

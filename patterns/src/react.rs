@@ -1,0 +1,85 @@
+//! [`ReAct`]: tools for models without tool calling.
+
+use async_trait::async_trait;
+use loopwright_core::message::UserMessage;
+use loopwright_core::pattern::Call;
+use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
+use serde_json::Value;
+
+/// Lets a model without tool calling use tools: it writes actions as text and gets the results as
+/// observations.
+///
+/// ```text
+/// take_input ─▶ ask, up to "Observation:" ── final answer ─▶ messages? ── no ─▶ done
+///                  ▲           │ action                         │ yes
+///                  │           ▼                                │
+///                  ├── call ─▶ observation                      │
+///                  └────────────────────────────────────────────┘
+/// ```
+///
+/// An action is a call like any other: its arguments are validated, it may need approval, and front
+/// ends show it. The log has it under the number of the message that asked for it, so no crash
+/// makes it twice. The model sees the text only.
+///
+/// From: Yao et al., *ReAct: Synergizing Reasoning and Acting in Language Models*, 2022.
+///
+/// **Use it** with local models that cannot call tools. **Do not use it** with others: calls of a
+/// model are more reliable than its text, and may be made in parallel.
+///
+/// ```
+/// use loopwright_core::testing::{Harness, Script, TestTool};
+/// use loopwright_patterns::ReAct;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let replies = [
+///     "I must look it up.\nAction: weather\nAction Input: {\"city\": \"Oslo\"}",
+///     "Final Answer: It rains.",
+/// ];
+/// let weather = TestTool::new("weather").answers("rain");
+/// let harness = Harness::new(ReAct, replies.map(Script::text), |agent| agent.tool(weather)).await;
+/// assert_eq!(harness.handle.prompt("Oslo?").await.unwrap().text, "Final Answer: It rains.");
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReAct;
+
+const FORMAT: &str = "To use a tool, end with the lines `Action: NAME` and `Action Input: JSON`. \
+    You get its result as `Observation:`. Otherwise end with `Final Answer:`. The tools:";
+
+/// Returns the tool and the arguments of the last action in a text.
+fn action(text: &str) -> Option<(&str, Value)> {
+    let (name, input) = text.rsplit_once("Action:")?.1.split_once("Action Input:")?;
+    let input = input.trim();
+    Some((name.trim(), serde_json::from_str(input).unwrap_or_else(|_| Value::from(input))))
+}
+
+#[async_trait]
+impl BehaviorPattern for ReAct {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        let request = step.context().generate(&Ask::new()).await?;
+        let tools = request.tools.iter();
+        let tools = tools.map(|t| format!("\n{}: {} {}", t.name, t.description, t.schema));
+        let tools: String = tools.collect();
+        let system = format!("{}\n\n{FORMAT}{tools}", request.system);
+        loop {
+            if !step.is_answered() {
+                step.take_messages().await?;
+            }
+            let ask = Ask::new().system(&*system).tools::<&str>([]).stop(["Observation:"]);
+            let reply = step.ask_with(ask).await?.or_end()?;
+            if let Some((name, arguments)) = action(&reply.text()) {
+                // By the message that asked for it.
+                let key = reply.message().map(|message| format!("react-{}", message.id.0));
+                let key = key.unwrap_or_default();
+                let call = Call::new(name, arguments).key(key).hidden();
+                let result = step.call(call).await?.ok_or(StepEnd::AwaitingAction)?;
+                step.remember(UserMessage::from(format!("Observation: {}", result.text()))).await?;
+            } else if step.has_messages() {
+                step.take_messages().await?;
+            } else {
+                return Ok(StepEnd::Done);
+            }
+        }
+    }
+}

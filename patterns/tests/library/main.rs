@@ -1,0 +1,20 @@
+//! The patterns of the library: what each does, and that each passes the conformance suite.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed check is a failed test"
+)]
+
+mod composition;
+mod graph;
+#[path = "../tasks/kit.rs"]
+mod kit;
+mod orchestrate;
+mod rag;
+mod roles;
+mod user;
+mod values;
+mod votes;
+mod wrappers;
