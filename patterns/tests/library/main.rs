@@ -11,6 +11,7 @@ mod composition;
 mod graph;
 #[path = "../tasks/kit.rs"]
 mod kit;
+mod lines;
 mod orchestrate;
 mod rag;
 mod roles;
