@@ -75,9 +75,8 @@ pub(crate) struct Options {
     pub(crate) thinking: Option<Thinking>,
     /// The loop of the agent; `pi` by default.
     ///
-    /// `pi` has two loops: a steer is delivered before the next model request, a follow-up when the
-    /// agent would otherwise stop. `generic` is one plain loop: every message that you send during
-    /// a run is delivered before the next model request.
+    /// With each of them, a request that begins with `/plan` is planned first: nothing is changed
+    /// before you have accepted the plan.
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pattern: Option<Pattern>,

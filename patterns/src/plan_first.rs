@@ -19,7 +19,8 @@ use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 /// While it plans, the model is offered the tools with [`Effect::ReadOnly`] only; calls of others
 /// are refused. The question is a pending action, so the plan can be accepted days later, from
 /// another process. Declining it with a reason, or another message instead of an answer, leads to
-/// another plan. Each request of the user begins with a plan.
+/// another plan. Each request of the user begins with a plan, or only those that ask for one
+/// ([`PlanFirst::on_command`]).
 ///
 /// From: the plan modes of coding agents.
 ///
@@ -43,6 +44,7 @@ use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 /// ```
 #[derive(Debug, Clone)]
 pub struct PlanFirst<P> {
+    command: Option<String>,
     then: P,
 }
 
@@ -60,7 +62,14 @@ impl Hooks for ReadOnlyTools {
 impl<P: BehaviorPattern> PlanFirst<P> {
     /// Creates a pattern that plans with `then`, and works with `then` once the plan is accepted.
     pub fn new(then: P) -> Self {
-        PlanFirst { then }
+        PlanFirst { command: None, then }
+    }
+
+    /// Plans only requests whose first word is this one, such as `/plan`. Others are left to the
+    /// other pattern alone.
+    pub fn on_command(mut self, command: impl Into<String>) -> Self {
+        self.command = Some(command.into());
+        self
     }
 }
 
@@ -72,7 +81,10 @@ impl<P: BehaviorPattern> BehaviorPattern for PlanFirst<P> {
 
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
-        while step.state("plan_first") != Some("accepted".to_owned()) {
+        let request = step.user_request().map(|message| message.text()).unwrap_or_default();
+        let command = request.split_whitespace().next();
+        let is_planned = self.command.is_none() || self.command.as_deref() == command;
+        while is_planned && step.state("plan_first") != Some("accepted".to_owned()) {
             let planner = Profile::new().instruction(PLAN).hook(ReadOnlyTools);
             let end = self.then.next_step(&mut step.with_profile(planner)).await?;
             let plan = step.last_reply().filter(|_| end == StepEnd::Done);

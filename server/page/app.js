@@ -183,7 +183,7 @@ function show() {
   byId('send').textContent = running ? 'Steer' : 'Send';
   byId('hint').textContent = running
     ? 'Enter steers · Alt+Enter sends when the run is done · Esc stops'
-    : actions.size ? 'A message instead of a decision denies the pending actions' : 'Enter sends · Shift+Enter for a new line';
+    : actions.size ? 'A message instead of a decision denies the pending actions' : 'Enter sends · Shift+Enter for a new line · /plan plans first';
   const texts = (kind) => queue.filter((queued) => queued.queue === kind).map(({ text }) => text);
   const lines = [
     ...texts('steering').map((text) => ['Steers', text]),

@@ -13,7 +13,7 @@ use loopwright_core::model::{ModelError, ModelErrorKind};
 use loopwright_core::tool::{Approval, AskUser, Effect};
 use loopwright_core::{AgentBuilder, GenericAgent};
 use loopwright_memory::SummaryCompaction;
-use loopwright_patterns::PiPattern;
+use loopwright_patterns::{PiPattern, PlanFirst};
 use loopwright_providers::Provider;
 use loopwright_tools::{Commands, Workspace, agents_md, coding_tools_with};
 
@@ -158,7 +158,8 @@ impl Agents for CodingAgents {
             })?;
         }
         let names: Vec<&str> = tools.names().collect();
-        let builder = GenericAgent::builder(model, PiPattern)
+        let pattern = PlanFirst::new(PiPattern).on_command("/plan");
+        let builder = GenericAgent::builder(model, pattern)
             .system(system)
             .compaction(SummaryCompaction::new());
         let approved = settings.auto_approve.as_deref().unwrap_or_default();

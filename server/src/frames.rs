@@ -77,6 +77,8 @@ pub(crate) enum CutOff {
 pub(crate) struct Frames {
     /// Whether a part of the current reply was sent.
     reply_started: bool,
+    /// Whether text of the current reply was sent.
+    has_text: bool,
     ended: bool,
 }
 
@@ -86,7 +88,7 @@ impl Frames {
         match event {
             AgentEvent::AgentStart { .. } => to.push_back(Frame::AgentStart),
             AgentEvent::MessageStart { role: Role::Assistant, .. } => {
-                self.reply_started = false;
+                (self.reply_started, self.has_text) = (false, false);
                 to.push_back(Frame::ThinkingStart);
             }
             AgentEvent::MessageUpdate { update, .. } => self.update(update, to),
@@ -97,6 +99,11 @@ impl Frames {
                 reason: notice.reason.clone(),
             }),
             AgentEvent::MessageEnd { message } if message.role() == Role::Assistant => {
+                let content = message.text();
+                // What the pattern says itself does not stream.
+                if !self.has_text && !content.is_empty() {
+                    to.push_back(Frame::Content { content });
+                }
                 to.push_back(Frame::ThinkingEnd)
             }
             AgentEvent::ToolExecutionStart { call, name, arguments } => {
@@ -164,6 +171,8 @@ impl Frames {
             _ => return,
         };
         self.reply_started = !matches!(frame, Frame::Withdrawn);
+        self.has_text =
+            self.reply_started && (self.has_text || matches!(frame, Frame::Content { .. }));
         to.push_back(frame);
     }
 }
@@ -191,4 +200,39 @@ fn failure(outcome: &RunOutcome) -> Option<Frame> {
         (None, _) => "The run failed.".to_owned(),
     };
     Some(Frame::error(kind, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use loopwright_core::Message;
+    use loopwright_core::message::{AssistantMessage, MessageId};
+
+    use super::*;
+
+    fn contents(events: &[AgentEvent]) -> Vec<String> {
+        let (mut frames, mut to) = (Frames::default(), VecDeque::new());
+        events.iter().for_each(|event| frames.convert(event, &mut to));
+        let content = to.into_iter().filter_map(|frame| match frame {
+            Frame::Content { content } => Some(content),
+            _ => None,
+        });
+        content.collect()
+    }
+
+    #[test]
+    fn what_a_pattern_says_is_sent_once_and_what_streamed_is_not_repeated() {
+        let id = MessageId(2);
+        let start = AgentEvent::MessageStart { message_id: id, role: Role::Assistant };
+        let message = Arc::new(Message::new(id, AssistantMessage::from("Four.")));
+        let end = AgentEvent::MessageEnd { message };
+        let text = |delta: &str| AgentEvent::MessageUpdate {
+            message_id: id,
+            update: Update::Text { block: 0, delta: delta.into() },
+        };
+        assert_eq!(contents(&[start.clone(), end.clone()]), ["Four."]);
+        let streamed = [start.clone(), text("Fo"), text("ur."), end.clone()];
+        assert_eq!(contents(&streamed), ["Fo", "ur."]);
+    }
 }

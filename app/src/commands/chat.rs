@@ -32,6 +32,7 @@ A line is a request; while the agent works, a line steers it.
 /continue     continue a run that was interrupted or has failed
 /decline TEXT decline to answer a question, with a reason
 /later TEXT   queue a follow-up
+/plan TEXT    plan a request first: nothing is changed before you accept the plan
 /help         show this text
 /quit         leave: a run is aborted, pending calls stay open
 Ctrl-C        abort the run; a second one, or one while idle, leaves";
@@ -215,6 +216,7 @@ impl Chat {
             ("/continue", State::Idle) => self.continue_run().await?,
             ("/continue", State::Running) => output::info("The agent is already running."),
             ("/compact", State::Idle | State::Running) => self.compact(rest),
+            ("/plan", State::Idle) if !rest.is_empty() => self.request(line).await?,
             ("/later", State::Idle) if !rest.is_empty() => self.request(rest).await?,
             ("/later", _) if !rest.is_empty() => {
                 self.handle.follow_up(rest).await?;

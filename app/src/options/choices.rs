@@ -33,13 +33,25 @@ impl Approve {
 
 /// Selects the agent's loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Pattern {
     /// One plain loop: every message sent during a run is delivered before the next model request.
     Generic,
     /// Two loops: steers are delivered before the next model request, follow-ups at the end.
     #[default]
     Pi,
+    /// Every request begins with a plan, and nothing is changed before you have accepted it.
+    PlanFirst,
+    /// A plan, its first step, a new plan, until the request is done.
+    PlanExecute,
+    /// The model judges its answer, and improves it up to two times.
+    Reflect,
+    /// Five answers at once, without tools; the most frequent one wins.
+    SelfConsistency,
+    /// Asks back while a request is unclear, up to three times.
+    Clarify,
+    /// Tools for models that cannot call any: actions in the text.
+    React,
 }
 
 /// Selects how much the model thinks: [`ThinkingLevel`] on the command line.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal};
 
-use loopwright_core::event::{RunOutcome, Update};
+use loopwright_core::event::{Role, RunOutcome, Update};
 use loopwright_core::message::ResultStatus;
 use loopwright_core::{AgentEvent, Message};
 
@@ -23,6 +23,8 @@ pub(crate) struct Printer {
     cursor: Cursor,
     /// A part of the current message was printed.
     printed: bool,
+    /// The current message had text that streamed.
+    has_text: bool,
 }
 
 /// Describes the text on the current line.
@@ -49,7 +51,7 @@ impl Printer {
             Verbosity::Verbose => true,
         };
         let cursor = Cursor::LineStart;
-        Printer { verbosity, streams, shows_thinking, cursor, printed: false }
+        Printer { verbosity, streams, shows_thinking, cursor, printed: false, has_text: false }
     }
 
     pub(super) fn verbosity(&self) -> Verbosity {
@@ -59,9 +61,16 @@ impl Printer {
     /// Prints an event. Fails if standard output cannot be written.
     pub(super) fn show(&mut self, event: &AgentEvent) -> io::Result<()> {
         match event {
-            AgentEvent::MessageStart { .. } => self.printed = false,
+            AgentEvent::MessageStart { .. } => (self.printed, self.has_text) = (false, false),
             AgentEvent::MessageUpdate { update, .. } => self.update(update)?,
-            AgentEvent::MessageEnd { .. } | AgentEvent::AgentEnd(_) => self.end_line()?,
+            AgentEvent::MessageEnd { message } => {
+                // What the pattern says itself does not stream.
+                if message.role() == Role::Assistant && !self.has_text {
+                    self.answer(&message.text())?;
+                }
+                self.end_line()?
+            }
+            AgentEvent::AgentEnd(_) => self.end_line()?,
             AgentEvent::ToolExecutionStart { name, arguments, .. } => {
                 let arguments = arguments.to_string();
                 let is_verbose = self.verbosity == Verbosity::Verbose;
@@ -98,7 +107,10 @@ impl Printer {
 
     fn update(&mut self, update: &Update) -> io::Result<()> {
         match update {
-            Update::Text { delta, .. } => self.answer(delta),
+            Update::Text { delta, .. } => {
+                self.has_text = true;
+                self.answer(delta)
+            }
             Update::Thinking { delta, .. } if self.shows_thinking => self.note(delta),
             Update::Withdrawn if self.printed => {
                 self.printed = false;

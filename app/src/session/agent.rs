@@ -8,7 +8,10 @@ use loopwright_core::model::{ModelInfo, ToolChoice};
 use loopwright_core::tool::{AskUser, Toolbox};
 use loopwright_core::{BehaviorPattern, GenericAgent};
 use loopwright_memory::SummaryCompaction;
-use loopwright_patterns::{FirstCall, GenericPattern, PiPattern};
+use loopwright_patterns::{
+    Clarify, FirstCall, GenericPattern, PiPattern, PlanExecute, PlanFirst, ReAct, Reflect,
+    SelfConsistency,
+};
 use loopwright_tools::{Workspace, agents_md, coding_tools_with};
 use serde_json::Value;
 
@@ -21,6 +24,12 @@ use crate::settings::Settings;
 
 /// The default system prompt; `{root}` stands for the directory.
 const SYSTEM: &str = include_str!("system.md");
+
+/// What an answer must be for `--pattern reflect`.
+const RUBRIC: &str = "It must be correct, complete and to the point.";
+
+/// The number of answers of `--pattern self-consistency`.
+const SAMPLES: usize = 5;
 
 /// Holds an agent, and what its session stores so that it can be continued.
 pub(crate) struct Built {
@@ -123,6 +132,16 @@ fn pattern(options: &Options, names: &[&str]) -> Result<Arc<dyn BehaviorPattern>
     let pattern: Arc<dyn BehaviorPattern> = match options.pattern.unwrap_or_default() {
         Pattern::Generic => Arc::new(GenericPattern),
         Pattern::Pi => Arc::new(PiPattern),
+        Pattern::PlanFirst => Arc::new(PlanFirst::new(PiPattern)),
+        Pattern::PlanExecute => Arc::new(PlanExecute::new(PiPattern)),
+        Pattern::Reflect => Arc::new(Reflect::new(RUBRIC, PiPattern)),
+        Pattern::SelfConsistency => Arc::new(SelfConsistency::new(SAMPLES)),
+        Pattern::Clarify => Arc::new(Clarify::new(PiPattern)),
+        Pattern::React => Arc::new(ReAct),
+    };
+    let pattern: Arc<dyn BehaviorPattern> = match options.pattern {
+        Some(Pattern::PlanFirst) => pattern,
+        _ => Arc::new(PlanFirst::new(pattern).on_command("/plan")),
     };
     let Some(name) = &options.tool_choice else {
         return Ok(pattern);

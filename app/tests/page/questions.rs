@@ -211,3 +211,24 @@ fn the_forms_are_accessible() {
         > document.querySelector('#scroll').clientWidth";
     assert_eq!(tab.eval(wide), false);
 }
+
+/// C193: A request that begins with `/plan` is planned first; the page asks whether to carry it out.
+#[test]
+fn a_plan_is_accepted_on_the_page() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
+    tab.until_text("#hint", "/plan");
+    tab.say("/plan Tidy up.");
+    let planned = fixture.request();
+    let offers = |body: &Value, tool: &str| body["tools"].to_string().contains(tool);
+    assert!(offers(&planned.body, "read_file") && !offers(&planned.body, "write_file"));
+    planned.say("1. Delete a.txt.");
+    tab.until_text(".card .question", "Carry out this plan?");
+    tab.click(".card label:nth-child(1)");
+    tab.click(".card .approve");
+    let carried_out = fixture.request();
+    assert!(offers(&carried_out.body, "write_file"));
+    carried_out.say("Deleted.");
+    tab.until_text(".assistant:last-child", "Deleted.");
+    tab.until_text("#status", "Ready");
+}

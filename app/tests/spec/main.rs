@@ -14,6 +14,7 @@ mod json;
 mod model;
 mod models;
 mod outputs;
+mod patterns;
 mod process;
 mod prompt;
 mod questions;

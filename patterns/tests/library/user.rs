@@ -110,6 +110,20 @@ async fn a_plan_that_is_not_accepted_ends_the_request_and_another_message_change
     harness.check().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn with_a_command_only_requests_that_ask_for_it_are_planned() {
+    let pattern = PlanFirst::new(PiPattern).on_command("/plan");
+    let replies = ["Hello.", "A plan.", "Done."].map(Script::text);
+    let harness = Harness::new(pattern, replies, |agent| agent).await;
+    assert_eq!(harness.handle.prompt("A /plan?").await.unwrap().end, RunStatus::Done);
+    let outcome = harness.handle.prompt("/plan Tidy up.").await.unwrap();
+    assert_eq!((outcome.end, &*outcome.text), (RunStatus::AwaitingAction, "A plan."));
+    harness.resolve(0, answer("yes")).await.unwrap();
+    harness.handle.wait_for_idle().await;
+    assert_eq!(harness.transcript().await.last().unwrap(), "A:Done./Stop");
+    harness.check().await;
+}
+
 /// Returns the scenarios with a user who answers questions, also one who denies calls.
 fn answering(text: &'static str) -> impl Iterator<Item = Scenario> {
     scenarios(value).into_iter().map(move |scenario| match scenario.name() {

@@ -13,12 +13,13 @@ const fn command(name: &'static str, argument: &'static str, help: &'static str)
 }
 
 /// Lists the commands in the order in which they are offered.
-pub(crate) const COMMANDS: [Command; 12] = [
+pub(crate) const COMMANDS: [Command; 13] = [
     command("model", "NAME", "switch to another model"),
     command("thinking", "LEVEL", "set how much the model thinks"),
     command("sessions", "NAME", "open another conversation"),
     command("new", "", "start a conversation"),
     command("fork", "[mN]", "continue from here, or from message N, in a new session"),
+    command("plan", "TEXT", "send TEXT; nothing is changed before you accept a plan"),
     command("compact", "[TEXT]", "summarise older turns; TEXT instructs the summary"),
     command("continue", "", "continue a run that was interrupted or failed"),
     command("later", "TEXT", "queue TEXT as a follow-up"),

@@ -22,6 +22,8 @@ impl State {
             ("tools", _) => vec![Effect::Tools],
             ("export", file) => vec![Effect::Export(file.map(Into::into))],
             ("compact", instructions) => vec![Effect::Compact(instructions)],
+            ("plan", None) => self.notice("`/plan` needs the request to plan."),
+            ("plan", Some(text)) if !self.is_working() => self.request(format!("/plan {text}")),
             ("later", Some(text)) if self.is_working() => vec![Effect::FollowUp(text)],
             ("later", Some(text)) => self.request(text),
             ("later", None) => self.notice("`/later` needs the text to queue."),
@@ -31,10 +33,13 @@ impl State {
                 self.notice("`/model` needs a model, such as anthropic/claude-sonnet-4-5.")
             }
             ("sessions", None) => self.notice("`/sessions` needs the name of a session."),
-            ("model" | "thinking" | "sessions" | "new" | "fork", _) if self.is_working() => self
-                .notice(
+            ("model" | "thinking" | "sessions" | "new" | "fork" | "plan", _)
+                if self.is_working() =>
+            {
+                self.notice(
                     "The agent is working: press Esc to interrupt it, or wait until it is done.",
-                ),
+                )
+            }
             ("model" | "thinking" | "sessions" | "new" | "fork", _) if self.run == Run::Opening => {
                 self.notice("A conversation is being opened: wait until it is open.")
             }

@@ -268,6 +268,20 @@ fn commands_and_files_are_completed() {
 }
 
 #[test]
+fn a_plan_is_a_request_that_says_so() {
+    let mut state = idle();
+    types(&mut state, "/plan Tidy up.");
+    assert_eq!(sent(&key(&mut state, KeyCode::Enter)), &Effect::Prompt("/plan Tidy up.".into()));
+    let mut state = idle();
+    types(&mut state, "/plan ");
+    assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Scroll(Scroll::Bottom)], "no request");
+    let mut state = working();
+    types(&mut state, "/plan Tidy up.");
+    let effects = key(&mut state, KeyCode::Enter);
+    assert_eq!(effects, [Effect::Scroll(Scroll::Bottom)], "not while it works");
+}
+
+#[test]
 fn a_model_that_is_not_listed_can_be_named() {
     let mut state = idle();
     types(&mut state, "/model");
