@@ -9,9 +9,15 @@
 
 use std::process::{Command, Output};
 
-use loopwright_core::event::RunStatus;
-use loopwright_core::{GenericAgent, RunContext};
-use loopwright_patterns::PiPattern;
+use loopwright_core::agent::Limits;
+use loopwright_core::event::{RunOutcome, RunStatus};
+use loopwright_core::log::{InMemory, LogEntry};
+use loopwright_core::message::{CustomMessage, MessageKind};
+use loopwright_core::retrieval::{Passage, RetrievalError, Retriever};
+use loopwright_core::{
+    AgentBuilder, BehaviorPattern, GenericAgent, Message, RunContext, async_trait,
+};
+use loopwright_patterns::{Extract, PiPattern, Rag, SelfConsistency};
 use loopwright_providers::OpenAiChat;
 use serde_json::Value;
 
@@ -71,7 +77,7 @@ fn a_forced_call_runs_its_tool() {
     assert!(of_type(&events, "turn_start").len() > 1, "the model was not asked again: {events:#?}");
 }
 
-#[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+#[derive(Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Colour {
     Red,
@@ -79,21 +85,82 @@ enum Colour {
     Blue,
 }
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[schemars(deny_unknown_fields)]
-#[expect(dead_code, reason = "that it can be read is what is tested")]
 struct Flag {
     colours: [Colour; 3],
     stripes: u8,
 }
 
-#[tokio::test]
-async fn an_answer_that_must_fit_a_schema_is_a_value_of_its_type() {
+fn agent(pattern: impl BehaviorPattern + 'static) -> AgentBuilder {
     let model =
         OpenAiChat::builder("smol").base_url(server("LOOPWRIGHT_LOCAL_MODEL")).build().unwrap();
-    let agent = GenericAgent::builder(model, PiPattern).output::<Flag>().build().unwrap();
-    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
-    let outcome = handle.prompt("Invent a flag with three colours.").await.unwrap();
+    GenericAgent::builder(model, pattern)
+}
+
+/// Runs an agent, and returns how the run ended and its log.
+async fn log(agent: AgentBuilder, prompt: &str) -> (RunOutcome, Vec<LogEntry>) {
+    let memory = InMemory::new();
+    let cx = RunContext::new().memory(memory.clone());
+    let (handle, _events) = agent.build().unwrap().run(cx).await.unwrap();
+    let outcome = handle.prompt(prompt).await.unwrap();
+    (outcome, memory.entries())
+}
+
+#[tokio::test]
+async fn an_answer_that_must_fit_a_schema_is_a_value_of_its_type() {
+    let (outcome, _) =
+        log(agent(PiPattern).output::<Flag>(), "Invent a flag with three colours.").await;
     assert_eq!(outcome.end, RunStatus::Done, "{outcome:?}");
     let _fits: Flag = serde_json::from_value((*outcome.value.unwrap()).clone()).unwrap();
+}
+
+#[tokio::test]
+async fn a_value_is_extracted() {
+    let pattern = Extract::<Flag>::with_instruction("Describe the flag.");
+    let (outcome, _) = log(agent(pattern), "Red, green and blue, with 3 stripes.").await;
+    assert_eq!(outcome.end, RunStatus::Done, "{outcome:?}");
+    let _fits: Flag = serde_json::from_str(&outcome.text).unwrap();
+}
+
+/// The model is too small for more than the form: each sample is a value, or sent back because its
+/// length cut it off.
+#[tokio::test]
+async fn samples_vote() {
+    let mut limits = Limits::default();
+    limits.output_retries = 9;
+    let agent = agent(SelfConsistency::new(3).temperature(0.2)).limits(limits).max_tokens(300);
+    let (outcome, log) = log(agent, "What is 2 + 2? Reason in five words.").await;
+    assert_eq!(outcome.end, RunStatus::Done, "{outcome:?}");
+    assert!(!outcome.text.trim().is_empty());
+    let detached = log.iter().filter(|entry| matches!(entry, LogEntry::Detached { .. })).count();
+    assert!(detached >= 3, "{detached} samples");
+}
+
+struct Handbook;
+
+#[async_trait]
+impl Retriever for Handbook {
+    async fn retrieve(&self, _: &str, _: usize) -> Result<Vec<Passage>, RetrievalError> {
+        Ok(vec![Passage::new("The office opens at nine.").source("hours")])
+    }
+}
+
+#[tokio::test]
+async fn an_answer_follows_from_passages() {
+    let agent = agent(Rag::new(Handbook, PiPattern)).max_turns(3).max_tokens(200);
+    let (outcome, log) = log(agent, "When does the office open?").await;
+    // It may write endlessly, or search endlessly, which is no failure of the pattern.
+    assert!(matches!(outcome.end, RunStatus::Done | RunStatus::Limit), "{outcome:?}");
+    assert!(!outcome.text.trim().is_empty() || outcome.end == RunStatus::Limit, "{outcome:?}");
+    let found = log.iter().any(|entry| match entry {
+        LogEntry::CallFinished { result } => result.text().contains("opens at nine"),
+        _ => false,
+    });
+    assert!(found, "{log:?}");
+    let is_citations = |message: &Message| matches!(&message.body, MessageKind::Custom(CustomMessage { kind, .. }) if **kind == *"citations");
+    let cited = log
+        .iter()
+        .any(|entry| matches!(entry, LogEntry::Remembered { message } if is_citations(message)));
+    assert_eq!(cited, outcome.end == RunStatus::Done, "{log:?}");
 }
