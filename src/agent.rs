@@ -30,6 +30,8 @@ use crate::pattern::BehaviorPattern;
 use crate::session::Session;
 use crate::session::config::Config;
 use crate::session::hub::{EventStream, Hub, Scope, Subscriber};
+#[cfg(feature = "testing")]
+use crate::session::parts::Parts;
 use crate::session::tree::Tree;
 
 /// Combines a model, a behaviour pattern, tools and rules. One agent serves any number of sessions.
@@ -61,6 +63,13 @@ impl GenericAgent {
     pub async fn run(&self, cx: RunContext) -> Result<(AgentHandle, EventStream), AgentError> {
         let tree = Tree { store: cx.store.clone(), ..Tree::default() };
         self.start(cx, tree, Vec::new()).await
+    }
+
+    /// Returns the same agent with other models and tools, as its sub-agents.
+    #[cfg(feature = "testing")]
+    pub(crate) fn with_parts(&self, parts: &dyn Parts) -> GenericAgent {
+        let config = Arc::new(self.config.with_parts(parts));
+        GenericAgent { config, pattern: self.pattern.clone() }
     }
 
     /// Opens a session at this place of the tree, with these subscribers to its events.

@@ -32,6 +32,8 @@ pub(crate) mod intake;
 pub(crate) mod journal;
 pub(crate) mod layers;
 pub(crate) mod panics;
+#[cfg(feature = "testing")]
+pub(crate) mod parts;
 pub(crate) mod pattern_calls;
 pub(crate) mod reply;
 pub(crate) mod request;

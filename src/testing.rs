@@ -1,5 +1,5 @@
 //! Tools for testing agents: a scripted model, gates, faults, a crash after every append,
-//! replays of logs, and checks of events and transcripts.
+//! replays of logs, cassettes of models and tools, and checks of events and transcripts.
 //!
 //! Everything here works under tokio's paused time, so tests need no sleeps:
 //!
@@ -24,8 +24,10 @@
 //! # }
 //! ```
 
+mod cassette;
 mod check;
 mod crash;
+mod excerpt;
 mod failure;
 mod faulty_memory;
 mod fixed_environment;
@@ -40,6 +42,7 @@ mod test_tool;
 mod trace;
 
 pub use crate::log::{check_log, replay_messages};
+pub use cassette::{Cassette, CassetteError, CassetteErrorKind};
 pub use check::{check_events, check_request, check_transcript};
 pub use crash::{
     CrashReport, Scenario, TreeInput, TreeReport, crash_at_every_append, crash_tree,

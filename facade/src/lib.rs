@@ -7,7 +7,7 @@
 //! | module | feature | contents |
 //! |---|---|---|
 //! | | `schema` (default) | arguments and typed output are checked against JSON Schemas |
-//! | `testing` | `testing` | scripted models, faults and checks for tests |
+//! | `testing` | `testing` | scripted models, cassettes, faults and checks for tests |
 //! | `patterns` | `patterns` (default) | `PiPattern`, `GenericPattern`, `FirstCall` |
 //! | `providers` | `providers` (default) | OpenAI, Anthropic, Gemini and compatible servers |
 //! | | `rustls-ring` (default) | TLS by rustls with ring; without TLS only `http://` works |

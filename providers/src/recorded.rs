@@ -18,6 +18,11 @@ use file::{Exchange, Recording, Tape};
 /// Wraps a model and records its exchanges in a file, or replays them from one. Tests can replay
 /// the replies of a real model without a key or a network.
 ///
+/// It records one model. In a test of a whole agent, with its tools, all its models and its
+/// sub-agents, use `loopwright_core::testing::Cassette`: it also finds requests that are sent at
+/// the same time, and shows differences as a diff. `Recorded` needs no feature for tests and can be
+/// part of a program.
+///
 /// The file has a line of JSON for each exchange, in the order in which replies end: the changes of
 /// the request, and every event of the reply. It contains no key and no header, but the whole
 /// conversation. A line is written at once, before the reply's last event is returned; if it cannot

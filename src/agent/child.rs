@@ -17,6 +17,8 @@ use crate::session::child_agent::{ChildAgent, Opening};
 use crate::session::decisions;
 use crate::session::handle::AgentHandle;
 use crate::session::hub::EventStream;
+#[cfg(feature = "testing")]
+use crate::session::parts::Parts;
 use crate::tool::{Approval, Effect, Tool, ToolContext, ToolOutput, ToolSpec};
 
 /// The tool by which a model gives a task to a sub-agent. Sessions do not call it: they open a
@@ -84,6 +86,11 @@ impl ChildAgent for GenericAgent {
             own.map(|spec| (spec.name.clone(), spec.effect)).collect();
         effects.extend(self.config.children.values().flat_map(|child| child.effects()));
         effects
+    }
+
+    #[cfg(feature = "testing")]
+    fn with_parts(&self, parts: &dyn Parts) -> Arc<dyn ChildAgent> {
+        Arc::new(GenericAgent::with_parts(self, parts))
     }
 
     fn check(

@@ -13,6 +13,8 @@ use crate::log::event::Parent;
 use crate::log::input::Decision;
 use crate::session::handle::AgentHandle;
 use crate::session::hub::{EventStream, Subscriber};
+#[cfg(feature = "testing")]
+use crate::session::parts::Parts;
 use crate::session::tree::Tree;
 #[cfg(feature = "testing")]
 use crate::tool::Effect;
@@ -28,6 +30,10 @@ pub(crate) trait ChildAgent: Send + Sync {
     /// Returns the effects of its tools and those of its sub-agents, by name.
     #[cfg(feature = "testing")]
     fn effects(&self) -> BTreeMap<Arc<str>, Effect>;
+
+    /// Returns the same agent with other models and tools, as its sub-agents.
+    #[cfg(feature = "testing")]
+    fn with_parts(&self, parts: &dyn Parts) -> Arc<dyn ChildAgent>;
 
     /// Returns the decision as it will be carried out on an action of this agent, or of one of its
     /// sub-agents on this path.

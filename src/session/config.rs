@@ -11,9 +11,12 @@ use crate::log::input::{QueueMode, Urgency};
 use crate::model::{ChatModel, OutputSchema, ThinkingLevel};
 use crate::session::child_agent::ChildAgent;
 use crate::session::layers::HookLayers;
+#[cfg(feature = "testing")]
+use crate::session::parts::Parts;
 use crate::tool::ToolSource;
 use crate::tool::toolbox::{AutoRules, Toolbox};
 
+#[cfg_attr(feature = "testing", derive(Clone))]
 pub(crate) struct Config {
     pub(crate) model: Arc<dyn ChatModel>,
     /// Additional models, by the names that patterns use.
@@ -43,6 +46,25 @@ pub(crate) struct Config {
 }
 
 impl Config {
+    /// Returns the same configuration with other models, tools and sub-agents.
+    #[cfg(feature = "testing")]
+    pub(crate) fn with_parts(&self, parts: &dyn Parts) -> Config {
+        let model = |(name, model): (&String, _)| (name.clone(), parts.model(Some(name), model));
+        let source =
+            |(prefix, source): &(String, _)| (prefix.clone(), parts.source(prefix, source));
+        let child = |(name, child): (&Arc<str>, &Arc<dyn ChildAgent>)| {
+            (name.clone(), child.with_parts(&*parts.of_child(name)))
+        };
+        Config {
+            model: parts.model(None, &self.model),
+            models: self.models.iter().map(model).collect(),
+            tools: self.tools.clone().map_tools(|tool| parts.tool(tool)),
+            sources: self.sources.iter().map(source).collect(),
+            children: self.children.iter().map(child).collect(),
+            ..self.clone()
+        }
+    }
+
     /// Returns the model of this name, or the agent's own if the name is `None`.
     pub(crate) fn model(&self, name: Option<&str>) -> Result<&Arc<dyn ChatModel>, StepError> {
         let Some(name) = name else {

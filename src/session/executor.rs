@@ -91,6 +91,7 @@ impl Executor {
             extensions: info.extensions.clone(),
             resolution: call.resolution.clone(),
             approval: call.approval.clone(),
+            observer: None,
         };
         let id = info.call.clone();
         let running = RunningTool::spawn(tool, cx, info, hooks, limits.tool_timeout);

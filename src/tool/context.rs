@@ -99,7 +99,11 @@ pub struct ToolContext {
     pub(crate) extensions: Extensions,
     pub(crate) resolution: Option<Resolution>,
     pub(crate) approval: Option<Arc<ApprovalRecord>>,
+    pub(crate) observer: Option<UpdateObserver>,
 }
+
+/// Is called with each update of a tool before it is sent.
+pub(crate) type UpdateObserver = Arc<dyn Fn(&ToolUpdate) + Send + Sync>;
 
 impl ToolContext {
     /// Builds a context without a session, for calling a tool directly. Updates are discarded.
@@ -113,6 +117,7 @@ impl ToolContext {
             extensions: Extensions::new(),
             resolution: None,
             approval: None,
+            observer: None,
         }
     }
 
@@ -187,13 +192,18 @@ impl ToolContext {
     /// Sends a fragment of output to subscribers. Waits while the session has not received earlier
     /// updates, but never for a subscriber.
     pub async fn update(&self, output: impl Into<String>) {
-        let report = Report::Update(self.call.clone(), ToolUpdate::Output(output.into()));
-        let _ = self.reports.send(report).await;
+        self.send(ToolUpdate::Output(output.into())).await;
     }
 
     /// Reports the progress to subscribers. Waits as [`update`](ToolContext::update) does.
     pub async fn progress(&self, done: u64, total: Option<u64>, message: impl Into<String>) {
-        let update = ToolUpdate::Progress(Box::new(Progress::new(done, total, message)));
+        self.send(ToolUpdate::Progress(Box::new(Progress::new(done, total, message)))).await;
+    }
+
+    pub(crate) async fn send(&self, update: ToolUpdate) {
+        if let Some(observer) = &self.observer {
+            observer(&update);
+        }
         let _ = self.reports.send(Report::Update(self.call.clone(), update)).await;
     }
 }

@@ -112,6 +112,13 @@ impl Toolbox {
         Ok(self)
     }
 
+    /// Replaces each tool by another one with the same specification.
+    #[cfg(feature = "testing")]
+    pub(crate) fn map_tools(mut self, map: impl Fn(&Arc<dyn Tool>) -> Arc<dyn Tool>) -> Self {
+        self.entries.values_mut().for_each(|entry| entry.tool = map(&entry.tool));
+        self
+    }
+
     /// Iterates over the names in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(|name| &**name)

@@ -18,6 +18,7 @@ mod batches;
 mod behaviours;
 mod bounds;
 mod budgets;
+mod cassette;
 mod children;
 mod compaction;
 mod confirmation;

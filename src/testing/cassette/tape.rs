@@ -1,0 +1,26 @@
+//! [`Shared`]: what the models and tools of all agents of a cassette share.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::player::Player;
+use super::recorder::Recorder;
+
+/// A cassette that is recorded or replayed.
+pub(super) enum Tape {
+    Record(Recorder),
+    Replay(Player),
+}
+
+/// A tape that models and tools share. It is locked for a short time only, never across an await.
+#[derive(Clone)]
+pub(super) struct Shared(Arc<Mutex<Tape>>);
+
+impl Shared {
+    pub(super) fn new(tape: Tape) -> Self {
+        Shared(Arc::new(Mutex::new(tape)))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Tape> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,206 @@
+//! [`CassetteTool`] and [`CassetteSource`]: tools whose calls are recorded or replayed.
+
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use serde_json::Value;
+
+use super::file::{AgentKey, CallEnd, CallLine, Listing};
+use super::recorded_spec::RecordedSpec;
+use super::recorder::Ticket;
+use super::tape::{Shared, Tape};
+use crate::error::ToolError;
+use crate::session::panics::panic_text;
+use crate::tool::{Tool, ToolContext, ToolOutput, ToolSource, ToolSpec};
+
+/// A tool of an agent whose calls are recorded or replayed.
+pub(super) struct CassetteTool {
+    shared: Shared,
+    of: AgentKey,
+    /// The name in the cassette, with the prefix of the source.
+    name: String,
+    spec: Arc<ToolSpec>,
+    /// `None` if a replay has no tool, only the recorded specification.
+    tool: Option<Arc<dyn Tool>>,
+}
+
+impl CassetteTool {
+    pub(super) fn new(shared: Shared, of: AgentKey, prefix: &str, tool: Arc<dyn Tool>) -> Self {
+        let spec = tool.spec().clone();
+        let name = format!("{prefix}{}", spec.name);
+        CassetteTool { shared, of, name, spec, tool: Some(tool) }
+    }
+
+    async fn record(
+        &self,
+        ticket: Ticket,
+        tool: &dyn Tool,
+        arguments: &Value,
+        mut cx: ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let (shared, outer) = (self.shared.clone(), cx.observer.take());
+        cx.observer = Some(Arc::new(move |update| {
+            if let Tape::Record(recorder) = &mut *shared.lock() {
+                recorder.update(ticket, update);
+            }
+            outer.iter().for_each(|observer| observer(update));
+        }));
+        let guard = CallGuard { shared: &self.shared, ticket };
+        let cancelled = cx.cancellation();
+        let ended = AssertUnwindSafe(tool.call(arguments, cx)).catch_unwind().await;
+        let end = match &ended {
+            Ok(result) => CallEnd::of(result),
+            Err(panic) => {
+                let why = format!("The tool panicked: {}", panic_text(&**panic));
+                CallEnd::Failed { why, details: None }
+            }
+        };
+        guard.end(end, cancelled.is_cancelled())?;
+        ended.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+/// Does what a recorded call did, without its effects.
+async fn replay(line: CallLine, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
+    for update in line.updates {
+        cx.send(update).await;
+    }
+    if line.cancelled {
+        cx.cancelled().await;
+    }
+    match line.end.result() {
+        Some(result) => result,
+        // The session drops the call, as it did then.
+        None => std::future::pending().await,
+    }
+}
+
+#[async_trait]
+impl Tool for CassetteTool {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.spec
+    }
+
+    fn check_arguments(&self, arguments: &Value) -> Option<Result<(), String>> {
+        match &self.tool {
+            Some(tool) => tool.check_arguments(arguments),
+            None => Some(Ok(())), // the replay has only calls whose arguments were valid
+        }
+    }
+
+    async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
+        let started = match &mut *self.shared.lock() {
+            Tape::Record(recorder) => {
+                recorder.start_call(&self.name, arguments, &cx).map(Started::Recorded)
+            }
+            Tape::Replay(player) => {
+                let line = player.call(&self.of, &self.name, arguments, &cx);
+                line.map(|line| Started::Replayed(Box::new(line)))
+            }
+        };
+        match (started.map_err(ToolError::failed)?, &self.tool) {
+            (Started::Recorded(ticket), Some(tool)) => {
+                self.record(ticket, &**tool, arguments, cx).await
+            }
+            (Started::Replayed(line), _) => replay(*line, &cx).await,
+            (Started::Recorded(_), None) => Err(ToolError::failed("the tool was not recorded")),
+        }
+    }
+}
+
+enum Started {
+    Recorded(Ticket),
+    Replayed(Box<CallLine>),
+}
+
+/// Records a call as cut off if it is dropped before its end.
+struct CallGuard<'a> {
+    shared: &'a Shared,
+    ticket: Ticket,
+}
+
+impl CallGuard<'_> {
+    fn end(&self, end: CallEnd, cancelled: bool) -> Result<(), ToolError> {
+        match &mut *self.shared.lock() {
+            Tape::Record(recorder) => {
+                recorder.end_call(self.ticket, end, cancelled).map_err(ToolError::failed)
+            }
+            Tape::Replay(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for CallGuard<'_> {
+    fn drop(&mut self) {
+        if let Tape::Record(recorder) = &mut *self.shared.lock()
+            && let Err(error) = recorder.end(self.ticket, true)
+        {
+            tracing::error!(%error, "a call was not recorded");
+        }
+    }
+}
+
+/// A source of tools whose lists, and whose tools' calls, are recorded or replayed.
+pub(super) struct CassetteSource {
+    pub(super) shared: Shared,
+    pub(super) of: AgentKey,
+    pub(super) prefix: String,
+    pub(super) source: Arc<dyn ToolSource>,
+}
+
+impl CassetteSource {
+    async fn record(&self) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
+        let listed = self.source.tools().await;
+        let listing = match &listed {
+            Ok(tools) => {
+                let specs = tools.iter().map(|tool| recorded_spec(tool.spec()));
+                Listing::Tools(specs.collect::<Result<_, _>>()?)
+            }
+            Err(error) => Listing::Failed(error.to_string()),
+        };
+        if let Tape::Record(recorder) = &mut *self.shared.lock() {
+            recorder.listing(&self.of, &self.prefix, listing).map_err(ToolError::failed)?;
+        }
+        let wrap = |tool| {
+            let (shared, of) = (self.shared.clone(), self.of.clone());
+            Arc::new(CassetteTool::new(shared, of, &self.prefix, tool)) as Arc<dyn Tool>
+        };
+        Ok(listed?.into_iter().map(wrap).collect())
+    }
+
+    fn stand_in(&self, spec: Arc<ToolSpec>) -> Arc<dyn Tool> {
+        let (shared, of) = (self.shared.clone(), self.of.clone());
+        let name = format!("{}{}", self.prefix, spec.name);
+        Arc::new(CassetteTool { shared, of, name, spec, tool: None })
+    }
+}
+
+fn recorded_spec(spec: &ToolSpec) -> Result<RecordedSpec, ToolError> {
+    RecordedSpec::of(spec).ok_or_else(|| {
+        ToolError::Failed(format!(
+            "a cassette cannot record the tool `{}` of a source: a predicate decides which of its \
+             calls need approval; add the tool to the agent itself",
+            spec.name
+        ))
+    })
+}
+
+#[async_trait]
+impl ToolSource for CassetteSource {
+    async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
+        let listing = match &mut *self.shared.lock() {
+            Tape::Record(_) => None,
+            Tape::Replay(player) => Some(player.listing(&self.of, &self.prefix)),
+        };
+        let Some(listing) = listing else {
+            return self.record().await;
+        };
+        let unknown =
+            || format!("the cassette has no tools of a source with the prefix `{}`", self.prefix);
+        let specs = listing.ok_or_else(unknown).and_then(|listing| listing);
+        let specs = specs.map_err(ToolError::Failed)?;
+        Ok(specs.into_iter().map(|spec| self.stand_in(spec)).collect())
+    }
+}
