@@ -10,6 +10,7 @@ mod logged_tool;
 mod progress;
 mod replay_memory;
 mod shared;
+mod sub_agents;
 mod tool_specs;
 
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::log::entry::LogEntry;
 use crate::model::ChatModel;
 use crate::session::handle::AgentHandle;
 use crate::tool::Tool;
-use epochs::is_accounting;
+use epochs::{detached_requests, is_accounting, without_parent};
 use logged_compaction::LoggedCompaction;
 use logged_model::LoggedModel;
 use logged_tool::LoggedTool;
@@ -104,6 +105,10 @@ use shared::{SharedReplay, Status};
 ///   pattern handled it.
 /// - What failed attempts were charged with, and the estimates of requests that a replay sends
 ///   itself: limits on tokens and cost may be reached elsewhere.
+/// - Whether a request under a key is the one of an earlier process: the reply in the log is only
+///   used if the agent sends exactly the same request, with the same system prompt and tools. Give
+///   the agent a [`Replay::stand_in`] for each of its tools.
+/// - What a sub-agent does: see below.
 /// - The context windows of models: see [`Replay::window`].
 /// - When exactly an input came. It is sent directly after the entry that it follows in the log (if
 ///   a model or a tool is working, once its reply was streamed or all calls have started), which is
@@ -114,19 +119,33 @@ use shared::{SharedReplay, Status};
 /// Where the log says that a process opened the session, the replay opens it too, over the log at
 /// that point. So a run that was cut off by a crash, and how a later process handled it, are
 /// replayed as they were. A fork is such a point too.
+///
+/// # Sub-agents
+///
+/// In the log of the root, a sub-agent is replayed as a tool that returns its answer: the agent
+/// needs [`Replay::tools`], and no [`child`](crate::AgentBuilder::child). The log of a sub-agent's
+/// session is replayed like any other. A log in which a sub-agent waited for a decision, or was cut
+/// off by the end of its process, is refused with an error that says so; a
+/// [`Cassette`](crate::testing::Cassette) can record such an agent.
 pub struct Replay {
     shared: Arc<SharedReplay>,
     idle_timeout: Duration,
     window: Option<u64>,
+    /// Why the log cannot be replayed, if it cannot.
+    refusal: Option<Difference>,
     exclusive: Mutex<()>,
 }
 
 impl Replay {
     /// Creates a replay of a log, given from its first entry on.
     pub fn from_entries(entries: impl IntoIterator<Item = LogEntry>) -> Self {
+        let entries: Vec<LogEntry> = entries.into_iter().collect();
+        let detached = detached_requests(&entries);
+        let refusal = sub_agents::refusal(&entries);
         let entries = entries.into_iter().filter(|entry| !is_accounting(entry));
         Replay {
-            shared: Arc::new(SharedReplay::new(entries.collect())),
+            shared: Arc::new(SharedReplay::new(entries.map(without_parent).collect(), detached)),
+            refusal,
             idle_timeout: Duration::from_secs(10),
             window: None,
             exclusive: Mutex::new(()),
@@ -236,6 +255,9 @@ impl Replay {
         agent: &GenericAgent,
         baseline: Baseline,
     ) -> Result<Vec<SentRequest>, Difference> {
+        if let Some(refusal) = &self.refusal {
+            return Err(refusal.clone());
+        }
         let _exclusive = self.exclusive.lock().await;
         self.shared.start(baseline);
         for epoch in 0..self.shared.epochs.len() {

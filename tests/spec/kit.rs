@@ -135,6 +135,7 @@ pub(crate) fn check_emitted(harness: &mut Harness) {
 type Step<'a> = futures::future::BoxFuture<'a, Result<StepEnd, StepError>>;
 
 /// Implements a pattern with a closure.
+#[derive(Clone)]
 pub(crate) struct Does<F>(F);
 
 #[async_trait::async_trait]

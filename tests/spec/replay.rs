@@ -1,6 +1,7 @@
 //! Replays of a session's log: it is followed exactly, and the first difference is reported.
 
 mod compactions;
+mod newer;
 
 use loopwright_core::testing::Replay;
 use loopwright_patterns::GenericPattern;

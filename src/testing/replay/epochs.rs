@@ -11,7 +11,7 @@ use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
 use crate::log::input::{AbortRequest, ActionResult, InputEvent, Prompt, QueueKind};
 use crate::log::outcome::{RunCause, RunStatus};
-use crate::message::MessageKind;
+use crate::message::{MessageId, MessageKind};
 
 /// The part of a log that one process wrote.
 pub(super) struct Epoch {
@@ -71,8 +71,43 @@ fn is_from_input(entry: &LogEntry) -> bool {
 
 /// Returns whether the entry has no counterpart in a replay.
 pub(super) fn is_silent(entry: &LogEntry) -> bool {
-    matches!(entry, LogEntry::Opened { .. } | LogEntry::Settings { .. } | LogEntry::Handled { .. })
-        || is_accounting(entry)
+    use LogEntry::{ChildEnded, ChildStarted, Handled, Opened, Settings};
+    matches!(
+        entry,
+        // Sub-agents are replayed as tools.
+        Opened { .. } | Settings { .. } | Handled { .. } | ChildStarted { .. } | ChildEnded { .. }
+    ) || is_accounting(entry)
+}
+
+/// Returns the requests that each process started detached, in the order in which they were sent:
+/// those that were replied to, and those that the end of the process cut off.
+pub(super) fn detached_requests(log: &[LogEntry]) -> Vec<Vec<MessageId>> {
+    let (mut epochs, mut replied) = (Vec::<Vec<MessageId>>::new(), HashSet::new());
+    for entry in log {
+        if epochs.is_empty() || matches!(entry, LogEntry::Opened { .. }) {
+            epochs.push(Vec::new());
+        }
+        let Some(started) = epochs.last_mut() else { continue };
+        match entry {
+            LogEntry::DetachedStarted { requests } => {
+                started.extend(requests.iter().map(|request| request.message));
+            }
+            LogEntry::NotSent { messages } => started.retain(|id| !messages.contains(id)),
+            LogEntry::Detached { message, .. } => drop(replied.insert(message.id)),
+            // The others were aborted.
+            LogEntry::RunEnded { .. } => started.retain(|id| replied.contains(id)),
+            _ => {}
+        }
+    }
+    epochs
+}
+
+/// Returns the entry as a root's: a session under replay has no parent.
+pub(super) fn without_parent(entry: LogEntry) -> LogEntry {
+    match entry {
+        LogEntry::Opened { epoch, time, .. } => LogEntry::Opened { epoch, time, parent: None },
+        entry => entry,
+    }
 }
 
 /// Returns whether the entry only says what requests are charged with, which a replay does not

@@ -7,7 +7,7 @@ use futures_util::stream::{self, BoxStream};
 
 use super::difference::Difference;
 use super::logged_reply::LoggedReply;
-use super::progress::{Baseline, Progress, SentRequest};
+use super::progress::{Baseline, DetachedRequest, Progress, SentRequest};
 use super::shared::SharedReplay;
 use crate::error::{ModelError, ModelErrorKind};
 use crate::log::entry::LogEntry;
@@ -42,8 +42,12 @@ impl LoggedModel {
             return None;
         }
         let announced = progress.announced_request.take();
-        let position = announced.or_else(|| progress.next_detached(log, epoch.end));
-        let Some(at) = position else {
+        let sent = self.replay.detached.get(progress.epoch).map_or(&[][..], Vec::as_slice);
+        let logged = match announced {
+            Some(at) => Some(DetachedRequest::Replied(at)),
+            None => progress.next_detached(log, epoch.end, sent),
+        };
+        let Some(logged) = logged else {
             let expected = log.get(progress.at).filter(|_| progress.at < epoch.end);
             let difference = progress.not_in_log(expected);
             drop(progress);
@@ -60,9 +64,10 @@ impl LoggedModel {
         drop(progress);
         self.replay.reply_started();
         let log = &log[..epoch.end];
-        Some(match is_detached {
-            true => LoggedReply::of_detached(log, at),
-            false => LoggedReply::of_request(log, at),
+        Some(match logged {
+            DetachedRequest::CutOff => LoggedReply::cut_off(epoch.end),
+            DetachedRequest::Replied(at) if is_detached => LoggedReply::of_detached(log, at),
+            DetachedRequest::Replied(at) => LoggedReply::of_request(log, at),
         })
     }
 }

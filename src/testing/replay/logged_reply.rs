@@ -56,6 +56,11 @@ impl LoggedReply {
         }
     }
 
+    /// Returns the reply to a detached request that the end of the process cut off.
+    pub(super) fn cut_off(until: usize) -> LoggedReply {
+        LoggedReply { events: Vec::new(), until, end: None, is_detached: true }
+    }
+
     fn of_message(
         log: &[LogEntry],
         at: usize,

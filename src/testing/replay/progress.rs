@@ -10,6 +10,7 @@ use super::difference::{Difference, comparable, summary};
 use super::epochs::{Epoch, is_silent};
 use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
+use crate::log::outcome::RunStatus;
 use crate::message::{CallId, Message, MessageId};
 use crate::model::ChatRequest;
 use crate::session::handle::AgentHandle;
@@ -33,6 +34,14 @@ pub(super) struct SentRequest {
     pub(super) request: ChatRequest,
 }
 
+/// What the log has of a detached request.
+pub(super) enum DetachedRequest {
+    /// Its reply, at this position.
+    Replied(usize),
+    /// The process died, or the run was aborted, before its reply came.
+    CutOff,
+}
+
 #[derive(Default)]
 pub(super) struct Progress {
     pub(super) epoch: usize,
@@ -51,6 +60,9 @@ pub(super) struct Progress {
     pub(super) is_streaming: bool,
     /// The positions of the detached replies that were requested.
     pub(super) requested_replies: HashSet<usize>,
+    /// The number of detached requests that were sent in this epoch, without those that an abort
+    /// cut off.
+    pub(super) sent_detached: usize,
     /// Whether the next detached reply has been streamed.
     pub(super) is_detached_streamed: bool,
     /// Calls that were announced and have not reached their tools.
@@ -88,6 +100,7 @@ impl Progress {
         self.requested_compactions = 0;
         self.logged_ids.clear();
         self.requested_replies.clear();
+        self.sent_detached = 0;
         self.starting_calls.clear();
         self.skip_silent(log, end);
     }
@@ -103,9 +116,15 @@ impl Progress {
         self.skip_to(log, next.max(self.at));
     }
 
-    /// Returns the position of the reply to the next detached request. Requests that were sent at
-    /// the same time have the numbers of their replies in the order in which they were sent.
-    pub(super) fn next_detached(&mut self, log: &[LogEntry], end: usize) -> Option<usize> {
+    /// Returns what the log has of the next detached request, or `None` if no request was sent
+    /// there. `sent` are the requests that were sent in the epoch; in older logs, which do not have
+    /// them, the next one is that of the next reply.
+    pub(super) fn next_detached(
+        &mut self,
+        log: &[LogEntry],
+        end: usize,
+        sent: &[MessageId],
+    ) -> Option<DetachedRequest> {
         use LogEntry::{RequestStarted, RunEnded};
         let group = (self.at..end)
             .take_while(|at| !matches!(log[*at], RequestStarted { .. } | RunEnded { .. }));
@@ -113,9 +132,31 @@ impl Progress {
             LogEntry::Detached { message, .. } => Some((message.id, at)),
             _ => None,
         });
-        let (_, at) = replies.filter(|(_, at)| !self.requested_replies.contains(at)).min()?;
-        self.requested_replies.insert(at);
-        Some(at)
+        let mut replies = replies.filter(|(_, at)| !self.requested_replies.contains(at));
+        let found = match sent.get(self.sent_detached) {
+            None => replies.min(),
+            Some(id) if !has_reply(&log[..end], *id) => {
+                self.sent_detached += 1;
+                return Some(DetachedRequest::CutOff);
+            }
+            Some(id) => replies.find(|(reply, _)| reply == id),
+        };
+        match found {
+            Some((_, at)) => {
+                self.requested_replies.insert(at);
+                self.sent_detached += 1;
+                Some(DetachedRequest::Replied(at))
+            }
+            None => self.is_aborted_next(log, end).then_some(DetachedRequest::CutOff),
+        }
+    }
+
+    /// Returns whether the run ends by an abort before another request of the conversation.
+    fn is_aborted_next(&self, log: &[LogEntry], end: usize) -> bool {
+        use LogEntry::{RequestStarted, RunEnded};
+        let is_end = |entry: &&LogEntry| matches!(entry, RequestStarted { .. } | RunEnded { .. });
+        let next = log[self.at.min(end)..end].iter().find(is_end);
+        matches!(next, Some(RunEnded { end: RunStatus::Aborted, .. }))
     }
 
     /// Stops following the log. The first call decides what is reported.
@@ -186,9 +227,12 @@ impl Progress {
         }
     }
 
-    /// Replaces the message ids in a compaction with those of the log.
+    /// Replaces the message ids in a compaction or a rewind with those of the log.
     fn with_logged_ids(&self, entry: &LogEntry) -> LogEntry {
         let mut entry = entry.clone();
+        if let LogEntry::Rewound { to, .. } = &mut entry {
+            *to = self.logged_ids.get(to).copied().unwrap_or(*to);
+        }
         if let LogEntry::Compacted { first, last, summary, .. } = &mut entry {
             for id in [first, last].into_iter().chain(summary) {
                 *id = self.logged_ids.get(id).copied().unwrap_or(*id);
@@ -263,6 +307,13 @@ impl Progress {
         let text = format!(" is not in the log: where it was sent, {what}");
         Difference::of_request(self.requests + 1, text)
     }
+}
+
+fn has_reply(log: &[LogEntry], id: MessageId) -> bool {
+    log.iter().any(|entry| match entry {
+        LogEntry::Detached { message, .. } => message.id == id,
+        _ => false,
+    })
 }
 
 fn names(tools: &Option<Arc<[Arc<str>]>>) -> String {

@@ -14,13 +14,15 @@ use crate::error::InputError;
 use crate::log::entry::LogEntry;
 use crate::log::input::InputEvent;
 use crate::log::memory::InMemory;
-use crate::message::CallId;
+use crate::message::{CallId, MessageId};
 use crate::session::handle::AgentHandle;
 
 /// A log, and how far an agent has followed it.
 pub(super) struct SharedReplay {
     pub(super) log: Vec<LogEntry>,
     pub(super) epochs: Vec<Epoch>,
+    /// For each epoch the detached requests that were sent, as far as the log says it.
+    pub(super) detached: Vec<Vec<MessageId>>,
     progress: Mutex<Progress>,
     changed: watch::Sender<()>,
 }
@@ -38,9 +40,10 @@ pub(super) enum Status {
 }
 
 impl SharedReplay {
-    pub(super) fn new(log: Vec<LogEntry>) -> Self {
+    pub(super) fn new(log: Vec<LogEntry>, detached: Vec<Vec<MessageId>>) -> Self {
         let epochs = epochs::epochs(&log);
-        SharedReplay { log, epochs, progress: Mutex::default(), changed: watch::Sender::new(()) }
+        let (progress, changed) = (Mutex::default(), watch::Sender::new(()));
+        SharedReplay { log, epochs, detached, progress, changed }
     }
 
     pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
