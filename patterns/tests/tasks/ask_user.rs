@@ -62,3 +62,9 @@ async fn it_conforms() {
     let report = crash_at_every_append(agent, scenario).await.unwrap();
     assert_eq!((report.requests, report.compared), (2, report.appends), "{report}");
 }
+
+/// C188
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded() {
+    crate::cassettes::assert_agent_is_recorded(agent, replies(), &["Paint it."]).await;
+}

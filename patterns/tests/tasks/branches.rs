@@ -134,3 +134,18 @@ async fn it_conforms() {
     let two = scenario.request("Solve it.").request("And this.");
     assert_survives_crashes(pattern, two).await;
 }
+
+/// C188
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded() {
+    let replies = [
+        Script::text("One."),
+        score(3),
+        look(),
+        Script::text("Two."),
+        score(9),
+        Script::text("Three."),
+        score(1),
+    ];
+    crate::cassettes::assert_is_recorded(pattern, replies, &["Solve it."]).await;
+}

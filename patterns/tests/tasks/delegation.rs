@@ -87,3 +87,9 @@ async fn it_conforms() {
     let report = loopwright_core::testing::crash_at_every_append(agent, two).await.unwrap();
     assert_eq!((report.requests, report.compared), (2, report.appends), "{report}");
 }
+
+/// C188
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded() {
+    crate::family::assert_is_recorded(build).await;
+}

@@ -89,3 +89,9 @@ async fn it_conforms() {
     let two = Scenario::new(replies).request("Which?").request("And then?");
     assert_survives_crashes(pattern, two).await;
 }
+
+/// C188
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded() {
+    crate::cassettes::assert_is_recorded(pattern, ["A", "B", "A"].map(vote), &["Which?"]).await;
+}

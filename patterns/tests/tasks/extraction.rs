@@ -89,3 +89,9 @@ async fn it_conforms() {
     let two = Scenario::new(replies().into_iter().chain(replies())).request("Who?").request("Who?");
     assert_survives_crashes(pattern, two).await;
 }
+
+/// C188
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded() {
+    crate::cassettes::assert_is_recorded(pattern, replies(), &["Who?"]).await;
+}

@@ -5,7 +5,9 @@ use loopwright_core::event::{AgentEvent, Decision, EventStream, ExternalAction, 
 use loopwright_core::log::{InMemoryStore, PendingFilter, SessionLog, SessionStore};
 use loopwright_core::message::{ResultStatus, Usage};
 use loopwright_core::model::ChatRequest;
-use loopwright_core::testing::{Gate, Script, ScriptedModel, TestTool, TreeInput, crash_tree};
+use loopwright_core::testing::{
+    Cassette, Gate, Script, ScriptedModel, TestTool, TreeInput, crash_tree,
+};
 use loopwright_core::tool::Effect;
 use loopwright_core::{AgentBuilder, AgentHandle, GenericAgent, RunContext};
 use loopwright_patterns::PiPattern;
@@ -123,6 +125,28 @@ pub(crate) async fn run_with_approvals(build: Build, requests: u64) -> Vec<Strin
     let spent = SessionLog::of(&family.store.read("root", 0).await.unwrap()).spent();
     assert_eq!((u64::from(spent.turns), spent.tokens), (6 + requests, 110 * (6 + requests)));
     messages.iter().map(|message| message.text()).collect()
+}
+
+/// Asserts that the sub-agents, which work at the same time and need approvals, are recorded and
+/// replayed without a call of their tool.
+pub(crate) async fn assert_is_recorded(build: Build) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut all = Vec::new();
+    for calls in [3, 0] {
+        let cassette = Cassette::auto(folder.path().join("family.jsonl")).unwrap();
+        let family = Family::new();
+        family.gate.open();
+        let agent = cassette.agent(build(&family).build().unwrap());
+        let (handle, _events) = family.open(&agent).await;
+        handle.prompt("Find the best offer.").await.unwrap();
+        crate::cassettes::decide_all(&handle).await;
+        let messages = handle.state().await.unwrap().messages;
+        all.push(messages.iter().map(|message| message.text()).collect::<Vec<_>>());
+        cassette.finish().unwrap();
+        assert_eq!(family.reserve.ran(), calls);
+    }
+    assert_eq!(all[0], all[1]);
+    assert!(all[0].last().is_some_and(|text| !text.is_empty()), "{all:?}");
 }
 
 /// Asserts that a crash at every pair of cuts changes nothing, whatever the user does.

@@ -116,3 +116,9 @@ async fn it_conforms() {
     });
     assert_survives_crashes(|| Drafting, declining).await;
 }
+
+/// C188
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded() {
+    crate::cassettes::assert_is_recorded(|| Drafting, replies(), &["Write."]).await;
+}

@@ -113,3 +113,11 @@ async fn it_conforms() {
     let two = Scenario::new(replies).request("Write.").request("Write more.");
     assert_survives_crashes(pattern, two).await;
 }
+
+/// C188
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded() {
+    let draft = |text| Script::text(text);
+    let replies = [draft("One."), verdict(false), draft("Two."), verdict(true)];
+    crate::cassettes::assert_is_recorded(pattern, replies, &["Write."]).await;
+}

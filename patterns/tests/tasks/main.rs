@@ -10,6 +10,7 @@
 
 mod ask_user;
 mod branches;
+mod cassettes;
 mod delegation;
 mod ensemble;
 mod extraction;

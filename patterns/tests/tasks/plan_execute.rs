@@ -131,3 +131,9 @@ async fn it_conforms() {
     assert_conforms(|| PlanExecute, all).await;
     assert_survives_crashes(|| PlanExecute, Scenario::new(replies()).request("Buy it.")).await;
 }
+
+/// C188
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded() {
+    crate::cassettes::assert_is_recorded(|| PlanExecute, replies(), &["Pay what I owe."]).await;
+}

@@ -65,3 +65,14 @@ async fn it_conforms() {
     let two = Scenario::new(replies).request("Paint it.").request("And the door.");
     assert_survives_crashes(|| Painter(PiPattern), two.decisions(|_| blue())).await;
 }
+
+/// C188
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded() {
+    crate::cassettes::assert_is_recorded(
+        || Painter(PiPattern),
+        [Script::text("Blue it is.")],
+        &["Paint."],
+    )
+    .await;
+}

@@ -103,3 +103,16 @@ async fn it_conforms() {
     let all = all.map(|scenario| scenario.agent(|agent, _| with_search(agent)));
     assert_conforms(|| Rag, all.collect()).await;
 }
+
+/// C188
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded() {
+    let agent = |model| with_search(loopwright_core::GenericAgent::builder(model, Rag));
+    let replies = ["Grass [1].", "Nobody knows."].map(Script::text);
+    crate::cassettes::assert_agent_is_recorded(
+        agent,
+        replies,
+        &["What do sheep eat?", "And cows?"],
+    )
+    .await;
+}

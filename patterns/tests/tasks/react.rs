@@ -146,3 +146,11 @@ async fn it_conforms() {
     ];
     assert_conforms(|| ReAct, all).await;
 }
+
+/// C188
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded() {
+    let agent = |model| with_tools(loopwright_core::GenericAgent::builder(model, ReAct));
+    let replies = [act("look"), act("pay"), Script::text("Final Answer: rain")];
+    crate::cassettes::assert_agent_is_recorded(agent, replies, &["Weather?"]).await;
+}

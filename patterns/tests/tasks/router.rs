@@ -139,3 +139,12 @@ async fn it_conforms() {
     let report = testing::crash_at_every_append(agent, two).await.unwrap();
     assert_eq!((report.requests, report.calls), (8, 4), "{report}");
 }
+
+/// C188
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded() {
+    let agent = |model: ScriptedModel| {
+        with_tools(GenericAgent::builder(model.clone(), team()).model_named("router", model))
+    };
+    crate::cassettes::assert_agent_is_recorded(agent, replies(), &["My money back."]).await;
+}

@@ -92,3 +92,10 @@ async fn it_conforms() {
     let two = Scenario::new(replies()).request("2 + 2?").request("And again?");
     assert_survives_crashes(pattern, two).await;
 }
+
+/// C188
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded() {
+    let replies = replies().into_iter().chain(replies());
+    crate::cassettes::assert_is_recorded(pattern, replies, &["2 + 2?", "And again?"]).await;
+}

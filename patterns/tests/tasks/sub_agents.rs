@@ -54,3 +54,9 @@ async fn each_approval_is_decided_at_the_root_while_others_wait_and_work() {
 async fn it_survives_a_crash_at_every_pair_of_cuts() {
     assert_survives_crashes(build).await;
 }
+
+/// C188
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded() {
+    crate::family::assert_is_recorded(build).await;
+}

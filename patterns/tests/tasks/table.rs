@@ -55,7 +55,7 @@ fn the_page_has_the_lines_of_the_tasks() {
 fn every_task_is_in_the_table() {
     let files = fs::read_dir(Path::new(ROOT).join("tests/tasks")).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-    let others = ["family.rs", "kit.rs", "main.rs", "table.rs"];
+    let others = ["cassettes.rs", "family.rs", "kit.rs", "main.rs", "table.rs"];
     let mut tasks: Vec<_> = names.filter(|name| !others.contains(&&**name)).collect();
     let mut listed: Vec<_> =
         rows(&read("../docs/patterns.md")).into_iter().map(|(file, ..)| file).collect();
