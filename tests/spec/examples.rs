@@ -11,7 +11,7 @@ use loopwright_patterns::{PiPattern, conformance};
 mod custom_pattern;
 
 /// The examples, and phrases that each one prints.
-const EXAMPLES: [(&str, &[&str]); 6] = [
+const EXAMPLES: [(&str, &[&str]); 7] = [
     ("hello", &["(Done, "]),
     (
         "custom_tool",
@@ -41,6 +41,13 @@ const EXAMPLES: [(&str, &[&str]); 6] = [
             "trains: Booked: the night train.",
             "Train and hotel are booked.",
             "sessions: trip, trip/m2.1, trip/m2.2",
+        ],
+    ),
+    (
+        "cassette",
+        &[
+            "recording\nthe tool runs\nTake an umbrella.\nreplaying\nTake an umbrella.\n",
+            "-   You answer briefly.\n+   You answer at length.\n",
         ],
     ),
 ];

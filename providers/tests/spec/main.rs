@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 mod anthropic;
+mod cassette;
 mod choice;
 mod fallback;
 mod gemini;

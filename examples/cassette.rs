@@ -1,0 +1,49 @@
+//! A cassette: what an agent's models and tools do is recorded once, and replayed without them.
+//!
+//! A test with `Cassette::auto` records at its first run, with a key, and needs neither a key nor a
+//! network from then on. Where the agent no longer does what was recorded, the test fails with a
+//! diff, as here after a change of the prompt.
+
+use std::error::Error;
+use std::path::Path;
+
+use loopwright::patterns::PiPattern;
+use loopwright::testing::{Cassette, Script, ScriptedModel};
+use loopwright::{GenericAgent, RunContext, ToolError, tool_fn};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Weather {
+    city: String,
+}
+
+/// Asks an agent with this system prompt. All of it is the same whether the cassette is recorded or
+/// replayed.
+async fn ask(path: &Path, system: &str) -> Result<(), Box<dyn Error>> {
+    let cassette = Cassette::auto(path)?;
+    println!("{}", if cassette.is_recording() { "recording" } else { "replaying" });
+    // Usually a model of a provider. It is only built to record.
+    let model = cassette.model(|| {
+        let call = Script::calls([("w", "weather", serde_json::json!({"city": "Oslo"}))]);
+        Ok::<_, Box<dyn Error>>(ScriptedModel::new([call, Script::text("Take an umbrella.")]))
+    })?;
+    let weather = tool_fn("weather", "Tells the weather.", async |args: Weather, _cx| {
+        println!("the tool runs");
+        Ok::<_, ToolError>(format!("Rain in {}.", args.city))
+    });
+    let agent = GenericAgent::builder(model, PiPattern).system(system).tool(weather).auto_all();
+    let (handle, _events) = cassette.agent(agent.build()?).run(RunContext::new()).await?;
+    println!("{}", handle.prompt("Do I need an umbrella in Oslo?").await?.text);
+    Ok(cassette.finish()?)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("umbrella.jsonl");
+    ask(&path, "You look first.\nYou answer briefly.").await?;
+    ask(&path, "You look first.\nYou answer briefly.").await?;
+    if let Err(difference) = ask(&path, "You look first.\nYou answer at length.").await {
+        println!("{difference}");
+    }
+    Ok(())
+}
