@@ -9,7 +9,8 @@
 //! Decorators work with any model: [`Retry`], [`Fallback`], [`RateLimit`], [`Recorded`], and
 //! [`RetryMalformedCalls`] for calls that a server could not read. [`parse_text_tool_calls`] is a
 //! hook for models that write calls as text. [`Offline`] is a model without a server. [`resolve`]
-//! finds a model by its id, and a [`Catalogue`] has sizes and prices of models.
+//! finds a model by its id, and a [`Catalogue`] has sizes and prices of models. [`OpenAiEmbedder`]
+//! turns texts into vectors.
 //!
 //! Features choose the TLS back end: `rustls-ring` (default), `rustls-aws-lc`, `rustls-no-provider`
 //! (the program installs a crypto provider) or `native-tls`. Without any of them only `http://`
@@ -30,6 +31,7 @@ mod call_id;
 mod catalogue;
 mod codec;
 mod detect;
+mod embedder;
 mod emitted;
 mod endpoint;
 mod event_template;
@@ -56,6 +58,7 @@ mod reply_stream;
 mod retry;
 mod retry_after;
 mod retry_malformed_calls;
+mod retry_rule;
 mod schema;
 mod sse;
 mod strict;
@@ -72,6 +75,7 @@ pub use call_id::CallIds;
 pub use catalogue::{Catalogue, ModelFacts, Wire};
 pub use codec::{Decode, KeyHeader, Progress, Settings, WireFormat};
 pub use detect::{Resolved, first_model, from_env, resolve, resolve_with};
+pub use embedder::OpenAiEmbedder;
 pub use endpoint::Endpoint;
 pub use fallback::Fallback;
 pub use http::{Http, Timeouts};
@@ -82,7 +86,8 @@ pub use rate_limit::{RateLimit, RateLimiter};
 pub use reasoning_effort::ReasoningEfforts;
 pub use recorded::Recorded;
 pub use reply_body::ReplyBody;
-pub use retry::{MAX_ATTEMPTS, MAX_RETRY_DELAY, Retry};
+pub use retry::Retry;
 pub use retry_malformed_calls::RetryMalformedCalls;
+pub use retry_rule::{MAX_ATTEMPTS, MAX_RETRY_DELAY};
 pub use sse::{SseEvent, SseParser};
 pub use text_tool_calls::parse_text_tool_calls;

@@ -6,19 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::stream::{BoxStream, Stream, StreamExt};
 use loopwright_core::ChatModel;
-use loopwright_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo, RetryNotice};
+use loopwright_core::model::{ChatRequest, ModelEvent, ModelInfo, RetryNotice};
 use tokio::time::Sleep;
 
 use crate::emitted::Emitted;
 use crate::endpoint::cut_short;
-
-/// Is the default of [`Retry::attempts`].
-pub const MAX_ATTEMPTS: u32 = 10;
-/// Is the default of [`Retry::max_delay`].
-pub const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
+use crate::retry_rule::{Delays, RetryRule};
 
 /// Wraps a model and retries requests after a
 /// [retryable](loopwright_core::model::ModelError::is_retryable) error: a rate limit, an
@@ -50,67 +45,39 @@ pub const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Retry<M> {
     model: M,
-    attempts: u32,
-    base: Duration,
-    max_delay: Duration,
-    seed: Option<u64>,
+    rule: RetryRule,
 }
 
 impl<M: ChatModel> Retry<M> {
     /// Wraps `model` with ten attempts and delays of at most 0.5 s, 1 s, 2 s, … 60 s.
     pub fn new(model: M) -> Self {
-        Retry {
-            model,
-            attempts: MAX_ATTEMPTS,
-            base: Duration::from_millis(500),
-            max_delay: MAX_RETRY_DELAY,
-            seed: None,
-        }
+        Retry { model, rule: RetryRule::default() }
     }
 
-    /// Sets the maximum number of attempts, including the first. Defaults to [`MAX_ATTEMPTS`].
+    /// Sets the maximum number of attempts, including the first. Defaults to
+    /// [`MAX_ATTEMPTS`](crate::MAX_ATTEMPTS).
     pub fn attempts(mut self, attempts: u32) -> Self {
-        self.attempts = attempts;
+        self.rule.attempts = attempts;
         self
     }
 
     /// Sets the maximum delay before the second attempt. Defaults to half a second.
     pub fn base_delay(mut self, delay: Duration) -> Self {
-        self.base = delay;
+        self.rule.base = delay;
         self
     }
 
     /// Sets the maximum delay before any attempt, also if the provider requests to wait. Defaults
-    /// to [`MAX_RETRY_DELAY`].
+    /// to [`MAX_RETRY_DELAY`](crate::MAX_RETRY_DELAY).
     pub fn max_delay(mut self, delay: Duration) -> Self {
-        self.max_delay = delay;
+        self.rule.max_delay = delay;
         self
     }
 
     /// Makes the delays of each request reproducible, for tests.
     pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
+        self.rule.seed = Some(seed);
         self
-    }
-
-    /// Returns the delays of a request, one before each further attempt.
-    fn delays(&self) -> Delays {
-        // backon adds as much as the delay itself, so half of it makes ours the maximum.
-        let backoff = ExponentialBuilder::new()
-            .with_min_delay(self.base.min(self.max_delay) / 2)
-            .with_max_delay(self.max_delay / 2)
-            .with_max_times(self.attempts.saturating_sub(1) as usize)
-            .with_jitter();
-        self.seed.map_or(backoff, |seed| backoff.with_jitter_seed(seed)).build()
-    }
-
-    /// Returns how long to wait after this error, or `None` to give up.
-    fn delay(&self, delays: &mut Delays, error: &ModelError) -> Option<Duration> {
-        let wait = error.retry_after.unwrap_or_default();
-        if !error.is_retryable() || wait > self.max_delay {
-            return None;
-        }
-        Some(wait.saturating_add(delays.next()?).min(self.max_delay))
     }
 }
 
@@ -121,12 +88,10 @@ impl<M: ChatModel> ChatModel for Retry<M> {
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
         let state = State::Attempt(self.model.stream(request.clone()));
-        let (emitted, ready, delays) = (Emitted::default(), VecDeque::new(), self.delays());
+        let (emitted, ready, delays) = (Emitted::default(), VecDeque::new(), self.rule.delays());
         Attempts { retry: self, request, number: 1, delays, emitted, ready, state }.boxed()
     }
 }
-
-type Delays = <ExponentialBuilder as BackoffBuilder>::Backoff;
 
 struct Attempts<'a, M> {
     retry: &'a Retry<M>,
@@ -168,7 +133,8 @@ impl<M: ChatModel> Stream for Attempts<'_, M> {
                         .unwrap_or_else(|| ModelEvent::Error(cut_short(&this.retry.info().id)))
                     {
                         ModelEvent::Error(error) => {
-                            let Some(delay) = this.retry.delay(&mut this.delays, &error) else {
+                            let Some(delay) = this.retry.rule.delay(&mut this.delays, &error)
+                            else {
                                 this.state = State::Over;
                                 return Poll::Ready(Some(ModelEvent::Error(error)));
                             };
@@ -180,7 +146,7 @@ impl<M: ChatModel> Stream for Attempts<'_, M> {
                             );
                             this.state = State::Waiting(Box::pin(tokio::time::sleep(delay)));
                             this.ready.extend(this.emitted.withdraw());
-                            let (next, all) = (this.number + 1, this.retry.attempts);
+                            let (next, all) = (this.number + 1, this.retry.rule.attempts);
                             let notice = RetryNotice::new(next, all, delay, &error);
                             this.ready.push_back(ModelEvent::Retry(Arc::new(notice)));
                         }
@@ -203,7 +169,7 @@ mod tests {
     use std::sync::Mutex;
 
     use loopwright_core::message::{StopReason, Usage};
-    use loopwright_core::model::{BlockKind, ModelErrorKind};
+    use loopwright_core::model::{BlockKind, ModelError, ModelErrorKind};
     use tokio::time::Instant;
 
     use super::*;
@@ -371,27 +337,5 @@ mod tests {
         assert_eq!(events(&model).await, [done()]);
         let waited = begin.elapsed();
         assert!((20.0..=20.6).contains(&waited.as_secs_f64()), "{waited:?}");
-    }
-
-    #[test]
-    fn delays_grow_and_vary_within_their_bounds() {
-        let model = retry(Vec::new()).attempts(50);
-        let mut delays = model.delays();
-        let failed = ModelError::new(ModelErrorKind::Network, "no");
-        let mut seen = std::collections::HashSet::new();
-        for attempt in 1..50 {
-            let bound = Duration::from_millis(500)
-                .saturating_mul(1 << (attempt - 1).min(16))
-                .min(model.max_delay);
-            let delay = model.delay(&mut delays, &failed).unwrap();
-            assert!(delay >= bound / 2 && delay <= bound, "{delay:?} of {bound:?}");
-            seen.insert(delay);
-        }
-        assert!(seen.len() > 40);
-        assert_eq!(model.delay(&mut delays, &failed), None);
-        let first = retry(Vec::new()).max_delay(Duration::from_millis(10)).delays().next();
-        assert!(first.unwrap() <= Duration::from_millis(10));
-        let differs = || Retry { seed: None, ..retry(Vec::new()) }.delays().next();
-        assert_ne!(differs(), differs());
     }
 }

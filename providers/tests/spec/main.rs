@@ -5,6 +5,7 @@
 mod anthropic;
 mod cassette;
 mod choice;
+mod embedder;
 mod fallback;
 mod gemini;
 mod handover;
