@@ -1,0 +1,141 @@
+//! The example against a real server. `POSTGRES_BIN` names the folder of the programs `initdb` and
+//! `postgres` of a PostgreSQL that has the extension `vector`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed check is a failed test"
+)]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use loopwright_core::retrieval::{Embedder, RetrievalError, Retriever};
+use pgvector_example::PgFacts;
+use tempfile::TempDir;
+
+/// The user `nobody`, since PostgreSQL refuses to run as root.
+const NOBODY: u32 = 65534;
+
+/// A running server that only a socket in its folder reaches. It is killed on drop.
+struct Server {
+    process: Child,
+    folder: TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill(); // the process may have ended
+        let _ = self.process.wait();
+    }
+}
+
+/// Returns the command of a program of PostgreSQL, which does not run as root.
+fn program(bin: &Path, name: &str, folder: &TempDir) -> Command {
+    let mut command = Command::new(bin.join(name));
+    command.current_dir(folder.path()).stdout(Stdio::null());
+    if fs::metadata("/proc/self").unwrap().uid() == 0 {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+fn start_server() -> Server {
+    let bin = std::env::var_os("POSTGRES_BIN").map(PathBuf::from);
+    let bin = bin.expect("POSTGRES_BIN names the folder of `initdb` and `postgres`");
+    let folder = tempfile::tempdir().unwrap();
+    if fs::metadata("/proc/self").unwrap().uid() == 0 {
+        chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let data = folder.path().join("data");
+    let mut initdb = program(&bin, "initdb", &folder);
+    initdb.args(["--auth", "trust", "--username", "test", "--no-sync", "--pgdata"]).arg(&data);
+    assert!(initdb.status().expect("initdb is installed").success());
+    let mut postgres = program(&bin, "postgres", &folder);
+    postgres.args(["-F", "-c", "listen_addresses=", "-D"]).arg(&data).arg("-k").arg(folder.path());
+    Server { process: postgres.spawn().unwrap(), folder }
+}
+
+/// Connects once the server is ready.
+async fn connect(server: &mut Server, embedder: Letters) -> PgFacts {
+    let config = format!("host={} user=test dbname=postgres", server.folder.path().display());
+    loop {
+        assert!(server.process.try_wait().unwrap().is_none(), "the server has ended");
+        match PgFacts::connect(&config, embedder.clone()).await {
+            Ok(facts) => return facts,
+            // Its socket is missing, or it is starting up.
+            Err(error) if is_starting(&error) => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+fn is_starting(error: &RetrievalError) -> bool {
+    let text = format!("{error:?}");
+    text.contains("NotFound") || text.contains("ConnectionRefused") || text.contains("57P03")
+}
+
+/// Counts letters.
+#[derive(Clone)]
+struct Letters(&'static str);
+
+#[async_trait]
+impl Embedder for Letters {
+    async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, RetrievalError> {
+        let count = |text: &String, c: char| text.chars().filter(|other| *other == c).count();
+        let vector = |text| ('a'..='z').map(|c| count(text, c) as f32).collect();
+        Ok(texts.iter().map(vector).collect())
+    }
+
+    fn dimensions(&self) -> usize {
+        26
+    }
+
+    fn id(&self) -> &str {
+        self.0
+    }
+}
+
+/// C175: facts are stored, found and deleted by scope.
+#[tokio::test]
+async fn facts_are_stored_found_and_deleted_by_scope() {
+    let mut server = start_server();
+    let facts = connect(&mut server, Letters("letters")).await;
+    let cat = facts.store("ann", "ann has a cat").await.unwrap();
+    assert_eq!(facts.store("ann", "ann has a cat").await.unwrap(), cat, "stored once");
+    facts.store("ann", "ann reads old books").await.unwrap();
+    let of_bob = facts.store("bob", "bob's cat is called max").await.unwrap();
+
+    let ann = facts.scoped("ann");
+    let found = ann.retrieve("a cat at hand", 5).await.unwrap();
+    assert_eq!(found[0].text, "ann has a cat");
+    assert_eq!((found.len(), found[0].source.as_str()), (2, &*format!("fact {cat}")));
+    assert!(found[0].score > found[1].score);
+    assert_eq!(ann.retrieve("a cat at hand", 1).await.unwrap().len(), 1);
+    for (query, limit) in [("", 5), ("cat", 0)] {
+        assert!(ann.retrieve(query, limit).await.unwrap().is_empty());
+    }
+    for scope in ["", "Ann", "ann' OR ''='", "%"] {
+        let none = facts.scoped(scope).retrieve("bob's cat is called max", 9).await.unwrap();
+        assert!(none.is_empty(), "{scope}");
+    }
+
+    // The vectors of another model are not compared.
+    let other = connect(&mut server, Letters("other")).await;
+    assert!(other.scoped("ann").retrieve("cat", 5).await.unwrap().is_empty());
+
+    assert!(!facts.delete("ann", of_bob).await.unwrap(), "it is not a fact about ann");
+    assert!(facts.delete("ann", cat).await.unwrap());
+    assert!(!facts.delete("ann", cat).await.unwrap());
+    assert_eq!(facts.delete_all("ann").await.unwrap(), 1);
+    assert!(ann.retrieve("cat", 5).await.unwrap().is_empty());
+    assert_eq!(facts.scoped("bob").retrieve("cat", 5).await.unwrap().len(), 1);
+}
