@@ -14,6 +14,7 @@
 //! | | `rustls-aws-lc`, `rustls-no-provider`, `native-tls` | other TLS back ends |
 //! | `memory` | `memory` (default) | JSON Lines session store, summary compaction, export, import |
 //! | | `sqlite` (default) | SQLite session store |
+//! | | `long-term` (default) | facts that outlive a session |
 //! | | `conformance` | test suites for session stores and for patterns |
 //! | `tools` | `tools` (default) | the workspace and the tools that read and write its files |
 //! | | `commands` (default) | `execute_command` |
@@ -39,6 +40,11 @@
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
+
+/// Runs the examples of the page about long-term memory as tests.
+#[cfg(all(doctest, feature = "long-term"))]
+#[doc = include_str!("../../docs/memory.md")]
+pub struct MemoryPage;
 
 pub use loopwright_core::*;
 

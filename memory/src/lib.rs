@@ -5,10 +5,12 @@
 //! | [`Sqlite`] | `sqlite` | sessions in one SQLite file, for any number of processes |
 //! | [`Jsonl`] | `jsonl` | sessions in a directory of JSON Lines files |
 //! | [`SummaryCompaction`] | `compaction` | a policy that summarises older turns |
+//! | [`long_term`] | `long-term` | facts that outlive a session |
 //! | [`conformance`] | `conformance` | a test suite for session stores |
 //! | [`to_jsonl`], [`to_markdown`], [`from_jsonl`], [`import`] | | sessions as files |
 //!
-//! All features are on by default, and none needs another. Only `sqlite` compiles SQLite.
+//! All features are on by default. `long-term` needs `sqlite`, which alone compiles SQLite; no
+//! other feature needs another.
 
 mod codec;
 #[cfg(feature = "conformance")]
@@ -19,6 +21,8 @@ mod durability;
 mod jsonl;
 #[cfg(any(feature = "jsonl", feature = "sqlite"))]
 mod lock_holder;
+#[cfg(feature = "long-term")]
+pub mod long_term;
 mod markdown;
 #[cfg(any(feature = "jsonl", feature = "sqlite"))]
 mod private;

@@ -1,13 +1,13 @@
 //! [`Sqlite`]: the sessions of any number of processes in one file.
 
 mod changes;
-mod connection;
+pub(crate) mod connection;
 mod entries;
-mod error;
+pub(crate) mod error;
 mod job;
 mod owners;
 mod rows;
-mod wal;
+pub(crate) mod wal;
 mod writer;
 
 use std::cmp::Reverse;

@@ -37,7 +37,7 @@ const READ_SCHEMA: &str = "SELECT group_concat(sql, ';\n' ORDER BY rowid) FROM s
 
 /// Returns the file's canonical path, so that all processes use the same folder of owners. Creates
 /// the folder of the file if it is missing.
-pub(super) fn locate(path: &Path) -> Result<PathBuf, MemoryError> {
+pub(crate) fn locate(path: &Path) -> Result<PathBuf, MemoryError> {
     let failed = |error: io::Error| {
         let why = format!("{} cannot be created: {error}", path.display());
         MemoryError::Failed(Failure::new(why).with_source(error))

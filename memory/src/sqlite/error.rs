@@ -39,7 +39,7 @@ impl StoreError {
 }
 
 /// Returns the error for stored data that does not match its checksum.
-pub(super) fn damaged(file: &Path, what: &str) -> MemoryError {
+pub(crate) fn damaged(file: &Path, what: &str) -> MemoryError {
     let file = file.display();
     MemoryError::Damaged(format!(
         "{what} in {file} is damaged: restore the file from a backup; `sqlite3 {file} .recover` \
@@ -74,7 +74,7 @@ pub(super) fn write_lock(file: &Path) -> (PathBuf, u64) {
 }
 
 /// Converts an error of SQLite: says what it means and what to do.
-pub(super) fn from_sqlite(error: rusqlite::Error, path: &Path) -> MemoryError {
+pub(crate) fn from_sqlite(error: rusqlite::Error, path: &Path) -> MemoryError {
     let file = path.display();
     let why = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {

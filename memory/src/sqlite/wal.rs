@@ -18,7 +18,7 @@ pub(super) const COUNT_PAGES: &str = "PRAGMA wal_checkpoint(NOOP)";
 
 /// Which pages are moved from the log to the store's file.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Checkpoint {
+pub(crate) enum Checkpoint {
     /// Those that no reader needs.
     Passive,
     /// All of them; then the log is emptied.
@@ -27,7 +27,7 @@ pub(super) enum Checkpoint {
 
 /// Moves pages from the log to the store's file. Returns false if some have to stay, since another
 /// connection uses them.
-pub(super) fn checkpoint(connection: &Connection, mode: Checkpoint) -> rusqlite::Result<bool> {
+pub(crate) fn checkpoint(connection: &Connection, mode: Checkpoint) -> rusqlite::Result<bool> {
     let sql = match mode {
         Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
         Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",

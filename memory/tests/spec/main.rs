@@ -11,6 +11,7 @@ mod conformance;
 mod growth;
 mod jsonl;
 mod kit;
+mod long_term;
 mod sqlite;
 mod sub_agents;
 mod summary_compaction;

@@ -1,0 +1,197 @@
+//! [`Distil`]: a pattern that stores what it learns about the user.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use loopwright_core::agent::Principal;
+use loopwright_core::message::{MessageId, MessageKind};
+use loopwright_core::{Ask, BehaviorPattern, ChatModel, Message, StepContext, StepEnd, StepError};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::distil_request::{self, Facts, SYSTEM};
+use super::error::LongTermError;
+use super::fact::{Fact, NewFact, Scope};
+use super::facts;
+use super::store::LongTerm;
+
+/// The key of the detached request, and of the value that a session keeps.
+const KEY: &str = "loopwright.distil";
+
+/// Distils facts about the user from the conversation, after another pattern has answered a
+/// request, and stores them.
+///
+/// It sends one detached request with what the user and the assistant have written since it did so
+/// last, without the results of tools. It counts against the limits of the run. An error of the
+/// model ends the run, after the answer, and `Continue` resumes it; an error of the file is logged,
+/// and the next request includes the same messages.
+///
+/// The facts are those about the [principal](loopwright_core::agent::Principal) of the request.
+/// Without one, no request is sent, unless the host has set a [scope](Distil::scope). They are
+/// stored once, also if a crash cuts the run off at any point.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use loopwright_core::agent::Principal;
+/// use loopwright_core::testing::{Script, ScriptedModel};
+/// use loopwright_core::{GenericAgent, RunContext};
+/// use loopwright_memory::long_term::{Distil, LongTerm, Scope};
+/// use loopwright_patterns::PiPattern;
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("facts.db");
+///
+/// let memory = LongTerm::open(path)?;
+/// let facts = r#"{ "facts": ["The user's cat is called Minka."] }"#;
+/// let model = ScriptedModel::new([Script::text("What a name."), Script::text(facts)]);
+/// let agent = GenericAgent::builder(model, Distil::new(PiPattern, memory.clone())).build()?;
+/// let (handle, _events) = agent.run(RunContext::new().with(Principal::new("ann"))).await?;
+/// handle.prompt("My cat is called Minka.").await?;
+/// assert_eq!(memory.facts(&[Scope::user("ann")], 0, 10).await?.len(), 1);
+/// # Ok(()) }
+/// ```
+pub struct Distil<P> {
+    pattern: P,
+    memory: LongTerm,
+    scope: Option<Scope>,
+    every: u32,
+    model: Option<String>,
+}
+
+/// What the session keeps.
+#[derive(Default, Serialize, Deserialize)]
+struct State {
+    /// The last message that facts were distilled from.
+    last: MessageId,
+}
+
+impl<P: BehaviorPattern> Distil<P> {
+    /// Wraps a pattern.
+    pub fn new(pattern: P, memory: LongTerm) -> Self {
+        Distil { pattern, memory, scope: None, every: 1, model: None }
+    }
+
+    /// Sets how many messages of the user there must be since the last time. Defaults to 1: facts
+    /// are distilled after each request.
+    pub fn every(mut self, messages: u32) -> Self {
+        self.every = messages.max(1);
+        self
+    }
+
+    /// Stores the facts in this scope instead of that of the principal.
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.scope = Some(scope);
+        self
+    }
+
+    /// Sends the request to the model that the agent was given under this name.
+    pub fn model(mut self, name: impl Into<String>) -> Self {
+        self.model = Some(name.into());
+        self
+    }
+
+    /// Returns the scope of the facts, if there is one.
+    fn scope_of(&self, step: &StepContext<'_>) -> Option<Scope> {
+        self.scope.clone().or_else(|| Scope::of(step.get::<Principal>()))
+    }
+
+    /// Returns the messages since the last time, the newest first, if there are enough of the user.
+    fn new_messages(&self, step: &StepContext<'_>) -> Option<Vec<Arc<Message>>> {
+        let State { last } = step.session_state(KEY).unwrap_or_default();
+        let history = step.history();
+        let new: Vec<_> = history.iter().rev().take_while(|m| m.id > last).cloned().collect();
+        let of_user = new.iter().filter(|m| matches!(m.body, MessageKind::User(_)));
+        (of_user.count() >= self.every as usize).then_some(new)
+    }
+}
+
+#[async_trait]
+impl<P: BehaviorPattern> BehaviorPattern for Distil<P> {
+    fn system_instruction(&self, header: &str) -> String {
+        self.pattern.system_instruction(header)
+    }
+
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        loop {
+            let end = self.pattern.next_step(step).await?;
+            if end != StepEnd::Done || !step.is_answered() {
+                return Ok(end);
+            }
+            let Some(scope) = self.scope_of(step) else { return Ok(end) };
+            let Some(messages) = self.new_messages(step) else { return Ok(end) };
+            let Some(text) = distil_request::transcript(messages.iter().map(|m| &**m)) else {
+                return Ok(end);
+            };
+            let key = store_key(step.session_id(), &messages, &text.text());
+            let mut ask = Ask::detached().key(KEY).system(SYSTEM).messages([text.into()]);
+            if let Some(model) = &self.model {
+                ask = ask.model(model);
+            }
+            let facts: Facts = step.ask_for(ask).await?;
+            let new = source(facts.valid(), step.session_id(), &messages);
+            match step.wait_for(self.memory.remember_once(key, &scope, new)).await? {
+                Some(Ok(_)) => {
+                    let last = messages.first().map(|message| message.id).unwrap_or_default();
+                    step.set_session_state(KEY, State { last })?;
+                }
+                Some(Err(error)) => tracing::warn!(%error, "distilled facts are not stored"),
+                None => continue, // the pattern takes the steer that interrupted
+            }
+            if !step.has_messages() {
+                return Ok(end);
+            }
+        }
+    }
+}
+
+impl LongTerm {
+    /// Distils facts from messages with a model, and stores them: when the user asks for it, or
+    /// when a session ends. Returns the stored facts.
+    ///
+    /// It sends one request with what the user and the assistant have written, without the results
+    /// of tools; of a conversation of more than 60,000 bytes the end. The request is in no log, and
+    /// no budget counts it. [`Distil`] does the same within the runs of a session.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`LongTermError::Model`] if the model fails, [`LongTermError::Reply`] if its reply
+    /// cannot be read, and fails as [`LongTerm::remember`] does.
+    pub async fn distil(
+        &self,
+        model: &dyn ChatModel,
+        scope: &Scope,
+        messages: &[Arc<Message>],
+    ) -> Result<Vec<Fact>, LongTermError> {
+        scope.check()?;
+        let newest_first = messages.iter().rev().map(|message| &**message);
+        let Some(text) = distil_request::transcript(newest_first) else { return Ok(Vec::new()) };
+        let found = distil_request::ask(model, text).await?;
+        let (new, scope, now) = (found.valid(), scope.clone(), self.environment.now());
+        let store = move |connection: &_| {
+            new.iter().map(|new| facts::remember(connection, &scope, new, now)).collect()
+        };
+        let stored: Vec<Fact> = self.file.write(store).await?;
+        self.embed(&stored).await;
+        Ok(stored)
+    }
+}
+
+/// Returns the key under which the facts of these messages are stored once.
+fn store_key(session: &str, messages: &[Arc<Message>], text: &str) -> String {
+    let last = messages.first().map_or(0, |message| message.id.0);
+    let hash = Sha256::digest(format!("{KEY}\0{session}\0{last}\0{text}"));
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Adds the session and the user's last message to facts.
+fn source(facts: Vec<NewFact>, session: &str, messages: &[Arc<Message>]) -> Vec<NewFact> {
+    let of_user = messages.iter().find(|m| matches!(m.body, MessageKind::User(_)));
+    let add = |fact: NewFact| {
+        let fact = fact.session(session);
+        match of_user {
+            Some(message) => fact.message(message.id),
+            None => fact,
+        }
+    };
+    facts.into_iter().map(add).collect()
+}
