@@ -221,6 +221,7 @@ mod tests {
         content.collect()
     }
 
+    /// C196: It does not stream.
     #[test]
     fn what_a_pattern_says_is_sent_once_and_what_streamed_is_not_repeated() {
         let id = MessageId(2);

@@ -57,6 +57,7 @@ fn a_judge_sends_an_answer_back() {
     assert!(exit.code == 0 && exit.out.ends_with("1 2\n"), "{exit:?}");
 }
 
+/// C196: The answer that won did not stream, and is printed.
 #[test]
 fn five_samples_vote() {
     let (server, project) = (Server::start(), project());

@@ -37,6 +37,7 @@ async fn a_judge_checks_what_comes_of_a_plan() {
     harness.check().await;
 }
 
+/// C195: Wrappers around wrappers conform.
 #[tokio::test(start_paused = true)]
 async fn a_judge_around_a_plan_conforms() {
     let pattern = || Reflect::new("It is long.", PlanExecute::new(PiPattern));
@@ -47,7 +48,7 @@ async fn a_judge_around_a_plan_conforms() {
     assert_conforms(pattern, all.chain([own]).collect()).await;
 }
 
-/// A wrapper has the tools of what it wraps, however deep.
+/// C194: A wrapper has the tools of what it wraps, however deep.
 #[tokio::test(start_paused = true)]
 async fn tools_of_an_inner_pattern_reach_the_agent_through_its_wrappers() {
     let desk = Handoff::new(PiPattern).role("desk", "First.", Profile::new());

@@ -37,6 +37,7 @@ fn rows() -> Vec<(String, usize)> {
     row.collect()
 }
 
+/// C195: Every pattern has at most 60 lines.
 #[test]
 fn every_pattern_is_in_the_table_with_its_lines_and_has_at_most_sixty() {
     let modules = read("src/lib.rs");

@@ -29,6 +29,7 @@ fn hand_over(to: &str) -> Script {
     Script::calls([("h", "hand_over", json!({ "to": to }))])
 }
 
+/// C194: The profile of the route applies to every request of the inner pattern.
 #[tokio::test(start_paused = true)]
 async fn a_request_is_answered_in_the_role_that_the_router_chose() {
     let replies = [
@@ -56,6 +57,7 @@ async fn a_request_is_answered_in_the_role_that_the_router_chose() {
     harness.check().await;
 }
 
+/// C194: The role follows from the history, during the run of the inner pattern, too.
 #[tokio::test(start_paused = true)]
 async fn the_role_with_the_conversation_keeps_it_until_it_hands_it_over() {
     let replies = [
