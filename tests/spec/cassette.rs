@@ -111,7 +111,7 @@ async fn until(stream: &mut EventStream, is_wanted: impl Fn(&AgentEvent) -> bool
     while !is_wanted(&stream.next().await.expect("the event comes").event) {}
 }
 
-/// C185: Replies, deltas, updates, results and errors of tools, suspensions and terminations are
+/// C174: Replies, deltas, updates, results and errors of tools, suspensions and terminations are
 /// replayed, without a model and without an effect.
 #[tokio::test(start_paused = true)]
 async fn all_that_a_model_and_tools_do_is_replayed_without_them() {
@@ -161,7 +161,7 @@ async fn all_that_a_model_and_tools_do_is_replayed_without_them() {
     assert_eq!(runs, [vec![1; 5], vec![0; 5]]);
 }
 
-/// C186: The replies to three equal requests that are sent together, and the results of three equal
+/// C175: The replies to three equal requests that are sent together, and the results of three equal
 /// calls, are those of their order, whichever was the first to end.
 #[tokio::test(start_paused = true)]
 async fn requests_and_calls_at_the_same_time_may_end_in_any_order() {
@@ -211,7 +211,7 @@ async fn requests_and_calls_at_the_same_time_may_end_in_any_order() {
     assert_eq!(numbers, [json!(3), json!(2), json!(1)]);
 }
 
-/// C190: A reply that an abort cut off, one that a steer interrupted, and a call that was cancelled
+/// C179: A reply that an abort cut off, one that a steer interrupted, and a call that was cancelled
 /// end in the replay as they did then.
 #[tokio::test(start_paused = true)]
 async fn aborts_and_interrupts_in_the_middle_are_replayed() {
@@ -253,7 +253,7 @@ async fn aborts_and_interrupts_in_the_middle_are_replayed() {
     assert!(folder.text().contains(r#""end":"cut_off""#), "the stubborn call was dropped");
 }
 
-/// C190: If the reply is not cut off in the replay, the request fails after a minute and says why.
+/// C179: If the reply is not cut off in the replay, the request fails after a minute and says why.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_is_not_cut_off_once_more_fails() {
     let folder = Folder::new();
@@ -276,7 +276,7 @@ async fn a_reply_that_is_not_cut_off_once_more_fails() {
     .await;
 }
 
-/// C190: An error of the model, and an attempt that was withdrawn and retried, are replayed.
+/// C179: An error of the model, and an attempt that was withdrawn and retried, are replayed.
 #[tokio::test(start_paused = true)]
 async fn errors_and_retries_are_replayed() {
     let folder = Folder::new();
@@ -300,7 +300,7 @@ async fn errors_and_retries_are_replayed() {
     assert_eq!(product.texts(), ["Hello?", "Hello.", "And?"]);
 }
 
-/// C185: Without a key: the model is built to record only.
+/// C174: Without a key: the model is built to record only.
 #[tokio::test(start_paused = true)]
 async fn a_replay_builds_no_model() {
     let folder = Folder::new();

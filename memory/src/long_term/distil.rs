@@ -27,7 +27,9 @@ const KEY: &str = "loopwright.distil";
 /// and the next request includes the same messages.
 ///
 /// The facts are those about the [principal](loopwright_core::agent::Principal) of the request.
-/// Without one, no request is sent, unless the host has set a [scope](Distil::scope). They are
+/// Without one, no request is sent, unless the host has set a [scope](Distil::scope). If several
+/// principals use a session, facts about one are distilled from messages since the last request of
+/// another one only; steers and follow-ups count as those of the principal of the run. Facts are
 /// stored once, also if a crash cuts the run off at any point.
 ///
 /// ```
@@ -61,7 +63,9 @@ pub struct Distil<P> {
 /// What the session keeps.
 #[derive(Default, Serialize, Deserialize)]
 struct State {
-    /// The last message that facts were distilled from.
+    /// A digest of the scope that the facts of the next messages belong to, if there is one.
+    owner: Option<String>,
+    /// The last message that no facts are distilled from any more.
     last: MessageId,
 }
 
@@ -95,11 +99,23 @@ impl<P: BehaviorPattern> Distil<P> {
         self.scope.clone().or_else(|| Scope::of(step.get::<Principal>()))
     }
 
+    /// Leaves out the messages so far if they belong to another scope than those of this run. It
+    /// is called before anything can end the run.
+    fn follow_owner(&self, step: &mut StepContext<'_>) -> Result<(), StepError> {
+        let owner = self.scope_of(step).map(|scope| digest(&scope.to_string()));
+        let State { owner: before, .. } = step.session_state(KEY).unwrap_or_default();
+        if owner == before {
+            return Ok(());
+        }
+        let last = step.history().last().map(|message| message.id).unwrap_or_default();
+        step.set_session_state(KEY, State { owner, last })
+    }
+
     /// Returns the messages since the last time, the newest first, if there are enough of the user.
     fn new_messages(&self, step: &StepContext<'_>) -> Option<Vec<Arc<Message>>> {
-        let State { last } = step.session_state(KEY).unwrap_or_default();
+        let State { last, .. } = step.session_state(KEY).unwrap_or_default();
         let history = step.history();
-        let new: Vec<_> = history.iter().rev().take_while(|m| m.id > last).cloned().collect();
+        let new: Vec<_> = history.iter().rev().take_while(|m| m.id != last).cloned().collect();
         let of_user = new.iter().filter(|m| matches!(m.body, MessageKind::User(_)));
         (of_user.count() >= self.every as usize).then_some(new)
     }
@@ -112,6 +128,7 @@ impl<P: BehaviorPattern> BehaviorPattern for Distil<P> {
     }
 
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        self.follow_owner(step)?;
         loop {
             let end = self.pattern.next_step(step).await?;
             if end != StepEnd::Done || !step.is_answered() {
@@ -132,7 +149,8 @@ impl<P: BehaviorPattern> BehaviorPattern for Distil<P> {
             match step.wait_for(self.memory.remember_once(key, &scope, new)).await? {
                 Some(Ok(_)) => {
                     let last = messages.first().map(|message| message.id).unwrap_or_default();
-                    step.set_session_state(KEY, State { last })?;
+                    let owner = Some(digest(&scope.to_string()));
+                    step.set_session_state(KEY, State { owner, last })?;
                 }
                 Some(Err(error)) => tracing::warn!(%error, "distilled facts are not stored"),
                 None => continue, // the pattern takes the steer that interrupted
@@ -148,9 +166,10 @@ impl LongTerm {
     /// Distils facts from messages with a model, and stores them: when the user asks for it, or
     /// when a session ends. Returns the stored facts.
     ///
-    /// It sends one request with what the user and the assistant have written, without the results
-    /// of tools; of a conversation of more than 60,000 bytes the end. The request is in no log, and
-    /// no budget counts it. [`Distil`] does the same within the runs of a session.
+    /// All messages must be of the user, or of what else the scope is. It sends one request with
+    /// what the user and the assistant have written, without the results of tools; of a
+    /// conversation of more than 60,000 bytes the end. The request is in no log, and no budget
+    /// counts it. [`Distil`] does the same within the runs of a session.
     ///
     /// # Errors
     ///
@@ -179,8 +198,11 @@ impl LongTerm {
 /// Returns the key under which the facts of these messages are stored once.
 fn store_key(session: &str, messages: &[Arc<Message>], text: &str) -> String {
     let last = messages.first().map_or(0, |message| message.id.0);
-    let hash = Sha256::digest(format!("{KEY}\0{session}\0{last}\0{text}"));
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    digest(&format!("{KEY}\0{session}\0{last}\0{text}"))
+}
+
+fn digest(text: &str) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Adds the session and the user's last message to facts.

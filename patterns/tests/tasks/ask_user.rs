@@ -63,7 +63,7 @@ async fn it_conforms() {
     assert_eq!((report.requests, report.compared), (2, report.appends), "{report}");
 }
 
-/// C188
+/// C177
 #[tokio::test(start_paused = true)]
 async fn it_is_recorded() {
     crate::cassettes::assert_agent_is_recorded(agent, replies(), &["Paint it."]).await;

@@ -135,7 +135,7 @@ async fn it_conforms() {
     assert_survives_crashes(pattern, two).await;
 }
 
-/// C188
+/// C177
 #[tokio::test(start_paused = true)]
 async fn it_is_recorded() {
     let replies = [

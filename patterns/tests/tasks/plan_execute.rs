@@ -132,7 +132,7 @@ async fn it_conforms() {
     assert_survives_crashes(|| PlanExecute, Scenario::new(replies()).request("Buy it.")).await;
 }
 
-/// C188
+/// C177
 #[tokio::test(start_paused = true)]
 async fn it_is_recorded() {
     crate::cassettes::assert_is_recorded(|| PlanExecute, replies(), &["Pay what I owe."]).await;

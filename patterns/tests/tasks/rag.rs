@@ -104,7 +104,7 @@ async fn it_conforms() {
     assert_conforms(|| Rag, all.collect()).await;
 }
 
-/// C188
+/// C177
 #[tokio::test(start_paused = true)]
 async fn it_is_recorded() {
     let agent = |model| with_search(loopwright_core::GenericAgent::builder(model, Rag));

@@ -147,7 +147,7 @@ async fn it_conforms() {
     assert_conforms(|| ReAct, all).await;
 }
 
-/// C188
+/// C177
 #[tokio::test(start_paused = true)]
 async fn it_is_recorded() {
     let agent = |model| with_tools(loopwright_core::GenericAgent::builder(model, ReAct));

@@ -140,7 +140,7 @@ async fn it_conforms() {
     assert_eq!((report.requests, report.calls), (8, 4), "{report}");
 }
 
-/// C188
+/// C177
 #[tokio::test(start_paused = true)]
 async fn it_is_recorded() {
     let agent = |model: ScriptedModel| {

@@ -55,7 +55,7 @@ async fn it_survives_a_crash_at_every_pair_of_cuts() {
     assert_survives_crashes(build).await;
 }
 
-/// C188
+/// C177
 #[tokio::test(start_paused = true)]
 async fn it_is_recorded() {
     crate::family::assert_is_recorded(build).await;

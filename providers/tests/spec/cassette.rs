@@ -34,7 +34,7 @@ async fn session(cassette: &Cassette, url: &str, look: TestTool) -> (String, Vec
     (outcome.text, deltas)
 }
 
-/// C185: Replies over HTTP are replayed with the same deltas when there is no server any more, and
+/// C174: Replies over HTTP are replayed with the same deltas when there is no server any more, and
 /// neither the key nor a header is in the file.
 #[tokio::test]
 async fn a_session_over_http_is_replayed_without_the_server() {

@@ -32,7 +32,7 @@ fn vectors(request: &Value) -> Value {
     json!({ "object": "list", "data": data, "usage": {"total_tokens": 1} })
 }
 
-/// C174: texts are embedded in batches, and the vectors are in the order of the texts.
+/// C182: texts are embedded in batches, and the vectors are in the order of the texts.
 #[tokio::test]
 async fn texts_are_embedded_in_batches_in_their_order() {
     let server = Server::start().await;
@@ -56,7 +56,7 @@ async fn texts_are_embedded_in_batches_in_their_order() {
     assert_eq!(embedder.embed(&[]).await.unwrap(), Vec::<Vec<f32>>::new());
 }
 
-/// C174: a request that fails in a way that may pass is sent again.
+/// C182: a request that fails in a way that may pass is sent again.
 #[tokio::test]
 async fn a_failure_that_may_pass_is_retried() {
     let server = Server::start().await;
@@ -74,7 +74,7 @@ async fn a_failure_that_may_pass_is_retried() {
     assert_eq!(embedded.unwrap(), [[1.0, 1.0]]);
 }
 
-/// C174: the error names the server and what to do, and contains no key.
+/// C182: the error names the server and what to do, and contains no key.
 #[tokio::test]
 async fn a_final_failure_says_what_was_wrong() {
     let one =
@@ -100,7 +100,7 @@ async fn a_final_failure_says_what_was_wrong() {
     }
 }
 
-/// C174: after the last attempt the error is returned, also if the server does not answer.
+/// C182: after the last attempt the error is returned, also if the server does not answer.
 #[tokio::test]
 async fn the_attempts_are_bounded() {
     let server = Server::start().await;

@@ -45,7 +45,7 @@ async fn error(
 const ADVICE: &str = "Lines with `-` are in the cassette, lines with `+` are new. If the change is \
                       intended, delete the file and record it again.";
 
-/// C187: A changed system prompt is shown as a diff with the request and the session.
+/// C176: A changed system prompt is shown as a diff with the request and the session.
 #[tokio::test(start_paused = true)]
 async fn a_changed_prompt_is_shown_as_a_diff() {
     let folder = Folder::new();
@@ -64,7 +64,7 @@ async fn a_changed_prompt_is_shown_as_a_diff() {
     assert_eq!(text, format!("{expected}{ADVICE}"));
 }
 
-/// C187: Changed messages and options of a later request.
+/// C176: Changed messages and options of a later request.
 #[tokio::test(start_paused = true)]
 async fn a_changed_message_and_a_changed_option_are_shown() {
     let folder = Folder::new();
@@ -85,7 +85,7 @@ async fn a_changed_message_and_a_changed_option_are_shown() {
     assert!(text.contains("\n+ temperature: 0.7\n+ thinking: high\n"), "{text}");
 }
 
-/// C187: A call with other arguments, because a hook rewrites them.
+/// C176: A call with other arguments, because a hook rewrites them.
 #[tokio::test(start_paused = true)]
 async fn a_call_with_other_arguments_is_shown() {
     let folder = Folder::new();
@@ -105,7 +105,7 @@ async fn a_call_with_other_arguments_is_shown() {
     assert_eq!(text, format!("{expected}{ADVICE}"));
 }
 
-/// C187: The same request once more than it was recorded.
+/// C176: The same request once more than it was recorded.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_sent_once_more_is_named() {
     let folder = Folder::new();
@@ -131,7 +131,7 @@ async fn a_request_that_is_sent_once_more_is_named() {
     assert_eq!(text, expected);
 }
 
-/// C187: A request more than the cassette has.
+/// C176: A request more than the cassette has.
 #[tokio::test(start_paused = true)]
 async fn a_request_more_is_shown() {
     let folder = Folder::new();
@@ -154,7 +154,7 @@ async fn a_request_more_is_shown() {
     assert_eq!(text, format!("{expected}{ADVICE}"));
 }
 
-/// C187: What the agent did not do is listed.
+/// C176: What the agent did not do is listed.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_replayed_is_listed() {
     let folder = Folder::new();
@@ -170,7 +170,7 @@ async fn what_was_not_replayed_is_listed() {
     assert!(text.ends_with("\n- call 1 of session `root`: add {\"numbers\":[2,2]}"), "{text}");
 }
 
-/// C187: After a divergence all requests fail with its text, so the outcome of the run shows it.
+/// C176: After a divergence all requests fail with its text, so the outcome of the run shows it.
 #[tokio::test(start_paused = true)]
 async fn the_outcome_of_the_run_shows_the_first_divergence() {
     let folder = Folder::new();

@@ -22,7 +22,7 @@ fn refused(folder: &Folder) -> String {
     error.to_string().replace(&*folder.path().to_string_lossy(), "FILE")
 }
 
-/// C191: The same run gives the same bytes, in which a request has only what is new.
+/// C180: The same run gives the same bytes, in which a request has only what is new.
 #[tokio::test(start_paused = true)]
 async fn the_same_run_gives_the_same_file() {
     let (one, two) = (Folder::new(), Folder::new());
@@ -44,7 +44,7 @@ async fn the_same_run_gives_the_same_file() {
     }
 }
 
-/// C191: Only its owner can read the file.
+/// C180: Only its owner can read the file.
 #[cfg(unix)]
 #[tokio::test(start_paused = true)]
 async fn only_the_owner_can_read_it() {
@@ -73,7 +73,7 @@ impl Tool for Login {
     }
 }
 
-/// C191: The answer to a secret question, and what was decided for a tool, are not in it.
+/// C180: The answer to a secret question, and what was decided for a tool, are not in it.
 #[tokio::test(start_paused = true)]
 async fn it_contains_no_decision() {
     let folder = Folder::new();
@@ -104,7 +104,7 @@ async fn it_contains_no_decision() {
     assert!(!text.contains("hunter2"), "{text}");
 }
 
-/// C191: A file is not written over.
+/// C180: A file is not written over.
 #[tokio::test(start_paused = true)]
 async fn an_existing_file_is_not_overwritten() {
     let folder = Folder::new();
@@ -118,7 +118,7 @@ async fn an_existing_file_is_not_overwritten() {
     assert_eq!((error.to_string(), folder.text()), (expected, before));
 }
 
-/// C191: A file that was cut off, at any byte, is not replayed.
+/// C180: A file that was cut off, at any byte, is not replayed.
 #[tokio::test(start_paused = true)]
 async fn a_file_that_was_cut_off_is_refused() {
     let folder = Folder::new();
@@ -135,7 +135,7 @@ async fn a_file_that_was_cut_off_is_refused() {
     Cassette::replay(folder.path()).unwrap();
 }
 
-/// C191: Files of a later version, other files and missing files are refused.
+/// C180: Files of a later version, other files and missing files are refused.
 #[test]
 fn other_files_are_refused() {
     let folder = Folder::new();
@@ -161,7 +161,7 @@ fn other_files_are_refused() {
     }
 }
 
-/// C191: What happens after the end of the recording fails instead of being left out.
+/// C180: What happens after the end of the recording fails instead of being left out.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_recorded_after_the_end() {
     let folder = Folder::new();

@@ -36,7 +36,7 @@ fn replies() -> [ScriptedModel; 3] {
     ]
 }
 
-/// C189: Sub-agents that work at the same time are replayed, each in its session, with their
+/// C178: Sub-agents that work at the same time are replayed, each in its session, with their
 /// approvals at the root.
 #[tokio::test(start_paused = true)]
 async fn sub_agents_are_replayed_each_in_its_session() {
@@ -58,7 +58,7 @@ async fn sub_agents_are_replayed_each_in_its_session() {
     assert_eq!(recorded.texts(), ["Pay.", "", "Paid 1.", "Paid 2.", "Both have paid."]);
 }
 
-/// C189: The error names the sub-agent and its session.
+/// C178: The error names the sub-agent and its session.
 #[tokio::test(start_paused = true)]
 async fn a_divergence_in_a_sub_agent_names_it() {
     let folder = Folder::new();
@@ -85,7 +85,7 @@ async fn a_divergence_in_a_sub_agent_names_it() {
     assert!(error.contains("\n-   A tool of a test.\n+   Pays.\n"), "{error}");
 }
 
-/// C189: Two sessions with random ids, which are others in the replay, in another order; and the
+/// C178: Two sessions with random ids, which are others in the replay, in another order; and the
 /// sessions of two agents.
 #[tokio::test(start_paused = true)]
 async fn sessions_are_found_by_what_they_begin_with() {
@@ -134,7 +134,7 @@ impl ToolSource for NoPlugins {
     }
 }
 
-/// C185: The tools that a source lists, and their calls, are replayed without the source.
+/// C174: The tools that a source lists, and their calls, are replayed without the source.
 #[tokio::test(start_paused = true)]
 async fn sources_of_tools_are_not_asked_in_a_replay() {
     let folder = Folder::new();
@@ -159,7 +159,7 @@ async fn sources_of_tools_are_not_asked_in_a_replay() {
     assert_eq!(replayed, recorded);
 }
 
-/// C185: A source whose tool has a predicate cannot be recorded, and says so.
+/// C174: A source whose tool has a predicate cannot be recorded, and says so.
 #[tokio::test(start_paused = true)]
 async fn a_predicate_of_a_source_cannot_be_recorded() {
     let folder = Folder::new();

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// C192: Requests that are sent together, with keys, which end in another order.
+/// C181: Requests that are sent together, with keys, which end in another order.
 #[tokio::test(start_paused = true)]
 async fn keyed_requests_that_are_sent_together() {
     let pattern = does(|step| {
@@ -24,7 +24,7 @@ async fn keyed_requests_that_are_sent_together() {
     replays(&harness, pattern, |agent| agent).await;
 }
 
-/// C192: A process that died after one of three replies: the next one sends the other two.
+/// C181: A process that died after one of three replies: the next one sends the other two.
 #[tokio::test(start_paused = true)]
 async fn keyed_requests_of_two_processes() {
     let pattern = does(|step| {
@@ -51,7 +51,7 @@ async fn keyed_requests_of_two_processes() {
     replays(&harness, pattern, |agent| agent).await;
 }
 
-/// C192: An abort while one of two requests is in progress.
+/// C181: An abort while one of two requests is in progress.
 #[tokio::test(start_paused = true)]
 async fn an_abort_during_requests_that_are_sent_together() {
     let pattern = does(|step| {
@@ -73,7 +73,7 @@ async fn an_abort_during_requests_that_are_sent_together() {
     replays(&harness, pattern, |agent| agent).await;
 }
 
-/// C192: Calls of a pattern, one of which needs an approval, are made once for each key.
+/// C181: Calls of a pattern, one of which needs an approval, are made once for each key.
 #[tokio::test(start_paused = true)]
 async fn calls_of_a_pattern() {
     let pattern = does(|step| {
@@ -96,7 +96,7 @@ async fn calls_of_a_pattern() {
     replays(&harness, pattern, |agent| agent).await;
 }
 
-/// C192: A question that is answered in another process, one that is declined, and one that is
+/// C181: A question that is answered in another process, one that is declined, and one that is
 /// superseded.
 #[tokio::test(start_paused = true)]
 async fn questions_of_a_pattern() {
@@ -128,7 +128,7 @@ async fn questions_of_a_pattern() {
     replays(&harness, pattern, |agent| agent).await;
 }
 
-/// C192: The first attempt is removed from the conversation, the second one stays.
+/// C181: The first attempt is removed from the conversation, the second one stays.
 #[tokio::test(start_paused = true)]
 async fn rewinds() {
     let pattern = does(|step| {
@@ -192,7 +192,7 @@ async fn replay(log: &[LogEntry]) -> Result<(), String> {
     replay.run(&agent.build().unwrap()).await.map_err(|difference| difference.to_string())
 }
 
-/// C192: In the log of the root a sub-agent that does not wait is a tool; its own log is that of
+/// C181: In the log of the root a sub-agent that does not wait is a tool; its own log is that of
 /// any session.
 #[tokio::test(start_paused = true)]
 async fn sub_agents() {
@@ -202,7 +202,7 @@ async fn sub_agents() {
     }
 }
 
-/// C192: A sub-agent that waited is refused, with what to do; its own log is not.
+/// C181: A sub-agent that waited is refused, with what to do; its own log is not.
 #[tokio::test(start_paused = true)]
 async fn sub_agents_that_wait() {
     let helper = sub_agent([calls(&["x"]), Script::text("Done.")], asks("x"));
@@ -217,7 +217,7 @@ async fn sub_agents_that_wait() {
     assert_eq!(replay(&root).await, Err(expected));
 }
 
-/// C192: A sub-agent that worked when its process died is refused too.
+/// C181: A sub-agent that worked when its process died is refused too.
 #[tokio::test(start_paused = true)]
 async fn sub_agents_that_were_cut_off() {
     let helper = sub_agent([calls(&["x"]), Script::text("Done.")], TestTool::new("x"));

@@ -104,7 +104,7 @@ impl Embedder for Letters {
     }
 }
 
-/// C175: facts are stored, found and deleted by scope.
+/// C183: facts are stored, found and deleted by scope.
 #[tokio::test]
 async fn facts_are_stored_found_and_deleted_by_scope() {
     let mut server = start_server();

@@ -14,7 +14,7 @@ fn facts(facts: &[&str]) -> Script {
     Script::text(&json!({ "facts": facts }).to_string())
 }
 
-/// C182: after a request the facts that its user has stated are stored, with their source.
+/// C190: after a request the facts that its user has stated are stored, with their source.
 #[tokio::test]
 async fn facts_are_distilled_after_a_request() {
     let (_folder, memory) = open();
@@ -42,7 +42,7 @@ async fn facts_are_distilled_after_a_request() {
     assert_eq!(harness.transcript().await.len(), 4, "the requests are detached");
 }
 
-/// C182: nothing is distilled without a principal, and only every few messages if so configured.
+/// C190: nothing is distilled without a principal, and only every few messages if so configured.
 #[tokio::test]
 async fn facts_are_distilled_when_configured() {
     let (_folder, memory) = open();
@@ -51,13 +51,38 @@ async fn facts_are_distilled_when_configured() {
     let small = ScriptedModel::new([facts(&["The user counts."])]);
     let named = small.clone();
     let harness = Harness::new(pattern, replies, |agent| agent.model_named("small", named)).await;
-    harness.handle.prompt("One.").await.unwrap();
+    harness.handle.prompt(by("ann", "One.")).await.unwrap();
     harness.handle.prompt(by("ann", "Two.")).await.unwrap();
     assert!(small.requests().is_empty());
     harness.handle.prompt(by("ann", "Three.")).await.unwrap();
     assert_eq!(small.requests().len(), 1);
     assert!(small.requests()[0].messages[0].text().contains("One."));
     assert_eq!(memory.facts(&[ann()], 0, 9).await.unwrap().len(), 1);
+}
+
+/// C185: in a session of several principals, what one has written is no fact about another, also if
+/// a run failed, and nothing is distilled without a principal.
+#[tokio::test]
+async fn what_one_user_wrote_is_no_fact_about_another() {
+    let (_folder, memory) = open();
+    let busy = || Script::error(ModelErrorKind::Overloaded, "busy");
+    let replies = [Script::text("1"), busy(), Script::text("2"), Script::text("3")];
+    let pattern = Distil::new(PiPattern, memory.clone()).every(2).model("small");
+    let small = ScriptedModel::new([facts(&["The user is Bob."])]);
+    let named = small.clone();
+    let harness = Harness::new(pattern, replies, |agent| agent.model_named("small", named)).await;
+    harness.handle.prompt("Nobody.").await.unwrap();
+    let failed = harness.handle.prompt(by("ann", "Secret.")).await.unwrap();
+    assert_eq!(failed.end, RunStatus::Error);
+    for text in ["I am Bob.", "Bob it is."] {
+        assert!(small.requests().is_empty());
+        harness.handle.prompt(by("bob", text)).await.unwrap();
+    }
+    let text = small.requests()[0].messages[0].text();
+    assert!(text.contains("I am Bob.") && text.contains("Bob it is."), "{text}");
+    assert!(!text.contains("Secret") && !text.contains("Nobody"), "{text}");
+    assert_eq!(memory.facts(&[bob()], 0, 9).await.unwrap().len(), 1);
+    assert!(memory.facts(&[ann()], 0, 9).await.unwrap().is_empty());
 }
 
 /// Answers requests for facts with one, and others as the conformance suite needs it.
@@ -68,7 +93,7 @@ fn reply(request: &ChatRequest) -> Script {
     }
 }
 
-/// C182: the pattern keeps the contract of patterns.
+/// C190: the pattern keeps the contract of patterns.
 #[tokio::test(start_paused = true)]
 async fn the_pattern_conforms() {
     let (_folder, memory) = open();
@@ -89,7 +114,7 @@ async fn the_pattern_conforms() {
     assert_eq!(texts(&stored), ["The user asks for an ark."]);
 }
 
-/// C182: a crash at any point neither loses facts nor stores them twice.
+/// C190: a crash at any point neither loses facts nor stores them twice.
 #[tokio::test(start_paused = true)]
 async fn facts_are_stored_once_whatever_crashes() {
     let scope = Scope::project("ark");
@@ -127,7 +152,7 @@ fn message(id: u64, body: impl Into<loopwright_core::message::MessageKind>) -> A
     Arc::new(Message::new(MessageId(id), body))
 }
 
-/// C182: a host distils the facts of a session, with any model.
+/// C190: a host distils the facts of a session, with any model.
 #[tokio::test]
 async fn a_host_distils_a_session() {
     let (_folder, memory) = open();

@@ -6,7 +6,7 @@ use loopwright_memory::long_term::{LongTermError, MAX_FACT_BYTES, NewFact};
 
 use super::*;
 
-/// C176: a fact is found by its words, whatever their case, accents and English endings.
+/// C184: a fact is found by its words, whatever their case, accents and English endings.
 #[tokio::test]
 async fn a_fact_is_found_by_its_words() {
     let (_folder, memory) = open();
@@ -36,7 +36,7 @@ async fn a_fact_is_found_by_its_words() {
     assert_eq!(memory.facts(&[ann()], 0, 1).await.unwrap(), [first]);
 }
 
-/// C176: facts that contain rarer words of the query are better, and of equal ones the newer.
+/// C184: facts that contain rarer words of the query are better, and of equal ones the newer.
 #[tokio::test]
 async fn rarer_words_count_more() {
     let (_folder, memory) = open();
@@ -57,7 +57,7 @@ async fn rarer_words_count_more() {
     assert!(memory.recall(&[ann()], "turquoise", 9).await.unwrap().len() == 1);
 }
 
-/// C176: a text that differs in case and white space only is the same fact, whose time is
+/// C184: a text that differs in case and white space only is the same fact, whose time is
 /// refreshed.
 #[tokio::test]
 async fn the_same_fact_is_stored_once() {
@@ -75,7 +75,7 @@ async fn the_same_fact_is_stored_once() {
     assert_eq!(memory.facts(&[ann(), bob(), ann()], 0, 9).await.unwrap(), [repeated, of_bob]);
 }
 
-/// C176: an empty fact, one that is too long and a scope without a name are refused.
+/// C184: an empty fact, one that is too long and a scope without a name are refused.
 #[tokio::test]
 async fn what_is_no_fact_is_refused() {
     let (_folder, memory) = open();
@@ -90,7 +90,7 @@ async fn what_is_no_fact_is_refused() {
     assert_eq!(memory.remember(&Scope::user(""), "x").await, Err(LongTermError::Unnamed));
 }
 
-/// C178: with an embedder facts are found by their meaning too, and both rankings are merged.
+/// C186: with an embedder facts are found by their meaning too, and both rankings are merged.
 #[tokio::test]
 async fn a_fact_is_found_by_its_meaning() {
     let (_folder, memory) = open();
@@ -109,7 +109,7 @@ async fn a_fact_is_found_by_its_meaning() {
     assert!(strict.recall(&[ann()], "my feline", 9).await.unwrap().is_empty());
 }
 
-/// C178: a failing embedder costs the meaning, not the fact; its vector is added later.
+/// C186: a failing embedder costs the meaning, not the fact; its vector is added later.
 #[tokio::test]
 async fn facts_outlive_a_failing_embedder_and_another_model() {
     let (_folder, memory) = open();
@@ -135,7 +135,7 @@ async fn facts_outlive_a_failing_embedder_and_another_model() {
     assert!(memory.recall(&[ann()], "feline", 5).await.unwrap().is_empty());
 }
 
-/// C176: facts are listed in pages, in the order in which they were stored.
+/// C184: facts are listed in pages, in the order in which they were stored.
 #[tokio::test]
 async fn facts_are_listed_in_pages() {
     let (_folder, memory) = open();
@@ -156,7 +156,7 @@ async fn facts_are_listed_in_pages() {
     assert!(memory.facts(&scopes, u64::MAX, 9).await.unwrap().is_empty());
 }
 
-/// C176: a view of some scopes is a retriever.
+/// C184: a view of some scopes is a retriever.
 #[tokio::test]
 async fn a_view_of_scopes_is_a_retriever() {
     let (_folder, memory) = open();

@@ -17,7 +17,7 @@ fn contains(folder: &Path, bytes: &[u8]) -> bool {
     contents.any(|content| content.windows(bytes.len()).any(|window| window == bytes))
 }
 
-/// C179: after a fact is forgotten, its bytes are in no file, neither its words nor its vector.
+/// C187: after a fact is forgotten, its bytes are in no file, neither its words nor its vector.
 #[tokio::test]
 async fn a_forgotten_fact_is_in_no_file() {
     let (folder, memory) = open();
@@ -47,7 +47,7 @@ async fn a_forgotten_fact_is_in_no_file() {
     assert_eq!(stored(), [false; 4]);
 }
 
-/// C179: all facts of a person are deleted, and the name.
+/// C187: all facts of a person are deleted, and the name.
 #[tokio::test]
 async fn all_facts_of_a_person_are_deleted_with_the_name() {
     let (folder, memory) = open();
@@ -67,7 +67,7 @@ async fn all_facts_of_a_person_are_deleted_with_the_name() {
     assert_eq!(new.id, 1001, "no id is used again");
 }
 
-/// C184: what is exported can be imported, with its times and sources.
+/// C192: what is exported can be imported, with its times and sources.
 #[tokio::test]
 async fn an_export_can_be_imported() {
     let (_folder, memory) = open();
@@ -108,7 +108,7 @@ async fn an_export_can_be_imported() {
     assert!(other.facts(&[Scope::user("new")], 0, 9).await.unwrap().is_empty(), "all or none");
 }
 
-/// C183: a file of something else, of a newer version or damaged is named, and left untouched.
+/// C191: a file of something else, of a newer version or damaged is named, and left untouched.
 #[tokio::test]
 async fn a_file_that_cannot_be_used_is_left_untouched() {
     let (folder, path) = temp_file();
@@ -162,7 +162,7 @@ async fn a_file_that_cannot_be_used_is_left_untouched() {
     assert!(errors > 5, "{errors} pages");
 }
 
-/// C183: two stores of one file see each other's changes, by words and by meaning, and none of
+/// C191: two stores of one file see each other's changes, by words and by meaning, and none of
 /// their writes is lost.
 #[tokio::test]
 async fn two_stores_of_one_file_see_each_others_changes() {
@@ -199,7 +199,7 @@ async fn two_stores_of_one_file_see_each_others_changes() {
     assert_eq!(find(&second, "both 7").await[0].text, "both 7");
 }
 
-/// C176: facts outlive the process, and those that were found are found again.
+/// C184: facts outlive the process, and those that were found are found again.
 #[tokio::test]
 async fn facts_outlive_the_process() {
     let (_folder, path) = temp_file();

@@ -16,7 +16,7 @@ fn blocks(messages: &[Arc<Message>]) -> Vec<(usize, String)> {
     texts.filter(|(_, text)| text.starts_with("<recalled_facts>")).collect()
 }
 
-/// C176: a fact given in one session is used in another.
+/// C184: a fact given in one session is used in another.
 #[tokio::test]
 async fn a_fact_of_one_session_is_used_in_another() {
     let (_folder, memory) = open();
@@ -40,7 +40,7 @@ async fn a_fact_of_one_session_is_used_in_another() {
     assert_eq!(second.text(), "What is the name of my cat?");
 }
 
-/// C180: each request of a run has the same facts, whatever is stored meanwhile; forgotten ones
+/// C188: each request of a run has the same facts, whatever is stored meanwhile; forgotten ones
 /// vanish. Past requests of the user get none.
 #[tokio::test]
 async fn the_facts_of_a_run_stay_the_same() {
@@ -72,7 +72,7 @@ async fn the_facts_of_a_run_stay_the_same() {
     assert!(last.contains("Minka"));
 }
 
-/// C180: after a restart the requests of the run have the same facts, but those of another session
+/// C188: after a restart the requests of the run have the same facts, but those of another session
 /// of the same name and of another request have their own.
 #[tokio::test]
 async fn the_facts_of_a_run_survive_a_restart() {
@@ -111,7 +111,7 @@ async fn the_facts_of_a_run_survive_a_restart() {
     assert_eq!(found[2][0].1.lines().count(), 6, "of the new session: {found:?}");
 }
 
-/// C180: the facts fit a token budget and their number a limit; the best are kept.
+/// C188: the facts fit a token budget and their number a limit; the best are kept.
 #[tokio::test]
 async fn the_facts_fit_the_budget() {
     let (_folder, memory) = open();
@@ -139,7 +139,7 @@ async fn the_facts_fit_the_budget() {
     }
 }
 
-/// C180: no text of a fact ends the block or looks like an instruction outside it.
+/// C188: no text of a fact ends the block or looks like an instruction outside it.
 #[tokio::test]
 async fn the_text_of_a_fact_stays_inside_the_block() {
     let (_folder, memory) = open();
@@ -155,7 +155,7 @@ async fn the_text_of_a_fact_stays_inside_the_block() {
     assert_eq!(block.lines().count(), 4, "{block}");
 }
 
-/// C180: an error of the file ends no run; no facts are added.
+/// C188: an error of the file ends no run; no facts are added.
 #[tokio::test]
 async fn an_error_of_the_file_ends_no_run() {
     let (folder, memory) = open();

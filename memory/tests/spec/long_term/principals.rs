@@ -27,7 +27,7 @@ const CRAFTED: [&str; 14] = [
     "secret cat of Ann called Minka feline",
 ];
 
-/// C177: another principal finds no fact, by words, by meaning, by ids or by crafted queries.
+/// C185: another principal finds no fact, by words, by meaning, by ids or by crafted queries.
 #[tokio::test]
 async fn no_query_and_no_id_finds_the_fact_of_another_user() {
     let (_folder, memory) = open();
@@ -62,7 +62,7 @@ async fn no_query_and_no_id_finds_the_fact_of_another_user() {
     assert_eq!(memory.recall(&[ann()], "kitten", 9).await.unwrap().len(), 1);
 }
 
-/// C177: random queries find facts of the named scopes only.
+/// C185: random queries find facts of the named scopes only.
 #[tokio::test]
 async fn random_queries_find_facts_of_the_named_scopes_only() {
     let (_folder, memory) = open();
@@ -96,7 +96,7 @@ async fn random_queries_find_facts_of_the_named_scopes_only() {
     assert!(count > 1000, "most queries find something");
 }
 
-/// C177: arguments of the tools reach no facts of another user, and without a principal there are
+/// C185: arguments of the tools reach no facts of another user, and without a principal there are
 /// none.
 #[tokio::test]
 async fn forged_arguments_of_tools_reach_nothing() {
@@ -131,7 +131,7 @@ async fn forged_arguments_of_tools_reach_nothing() {
     assert_eq!(memory.facts(&[ann()], 0, 9).await.unwrap(), [secret]);
 }
 
-/// C177: the hook adds facts of the principal of the request only, and none without one.
+/// C185: the hook adds facts of the principal of the request only, and none without one.
 #[tokio::test]
 async fn the_hook_shows_nobody_the_facts_of_another_user() {
     let (_folder, memory) = open();
@@ -153,7 +153,7 @@ async fn the_hook_shows_nobody_the_facts_of_another_user() {
     assert!(shows_it(3));
 }
 
-/// C177: a call that is approved after a restart has no principal, and deletes nothing.
+/// C185: a call that is approved after a restart has no principal, and deletes nothing.
 #[tokio::test]
 async fn a_call_after_a_restart_without_its_principal_changes_nothing() {
     let (_folder, memory) = open();

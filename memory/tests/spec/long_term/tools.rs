@@ -13,7 +13,7 @@ async fn results(harness: &Harness) -> Vec<String> {
     state.messages.iter().filter_map(|m| m.as_tool_result()).map(|r| r.text()).collect()
 }
 
-/// C181: a model remembers, recalls and forgets facts of its user; forgetting needs an approval.
+/// C189: a model remembers, recalls and forgets facts of its user; forgetting needs an approval.
 #[tokio::test]
 async fn a_model_remembers_recalls_and_forgets() {
     let (_folder, memory) = open();
@@ -47,7 +47,7 @@ async fn a_model_remembers_recalls_and_forgets() {
     assert_eq!(memory.facts(&[ann(), bob()], 0, 9).await.unwrap().len(), 1);
 }
 
-/// C181: the host decides which tools need an approval, and whether there are shared facts.
+/// C189: the host decides which tools need an approval, and whether there are shared facts.
 #[tokio::test]
 async fn approvals_and_shared_facts_are_up_to_the_host() {
     let (_folder, memory) = open();
@@ -76,7 +76,7 @@ async fn approvals_and_shared_facts_are_up_to_the_host() {
     assert_eq!(memory.facts(&[scope], 0, 9).await.unwrap()[0].session.as_deref(), Some("s"));
 }
 
-/// C181: a fact that is too long is refused with what to do, and the run continues.
+/// C189: a fact that is too long is refused with what to do, and the run continues.
 #[tokio::test]
 async fn a_fact_that_is_too_long_is_refused() {
     let (_folder, memory) = open();
@@ -86,7 +86,7 @@ async fn a_fact_that_is_too_long_is_refused() {
     assert!(results(&harness).await[0].contains("5000 bytes, and at most 4096 are stored"));
 }
 
-/// C181: calls that run again after a crash change nothing once more and return the same results.
+/// C189: calls that run again after a crash change nothing once more and return the same results.
 #[tokio::test(start_paused = true)]
 async fn calls_survive_every_crash() {
     let (_folder, memory) = open();
