@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 use loopwright_core::agent::Limits;
 use loopwright_core::event::{RunOutcome, RunStatus};
 use loopwright_core::log::{InMemory, LogEntry};
-use loopwright_core::message::{CustomMessage, MessageKind};
+use loopwright_core::message::MessageKind;
 use loopwright_core::retrieval::{Passage, RetrievalError, Retriever};
 use loopwright_core::{
     AgentBuilder, BehaviorPattern, GenericAgent, Message, RunContext, async_trait,
@@ -158,7 +158,10 @@ async fn an_answer_follows_from_passages() {
         _ => false,
     });
     assert!(found, "{log:?}");
-    let is_citations = |message: &Message| matches!(&message.body, MessageKind::Custom(CustomMessage { kind, .. }) if **kind == *"citations");
+    let is_citations = |message: &Message| match &message.body {
+        MessageKind::Custom(message) => *message.kind == *"citations",
+        _ => false,
+    };
     let cited = log
         .iter()
         .any(|entry| matches!(entry, LogEntry::Remembered { message } if is_citations(message)));

@@ -1,6 +1,6 @@
 //! `Clarify`: the agent asks the user back before it books anything.
 //!
-//! A small model, the clerk, decides what is unclear. The first question is answered at once. The
+//! A small model decides what is unclear. The first question is answered at once. The
 //! second one is answered when the session is opened again, as another process could, days later.
 
 use std::error::Error;
@@ -29,10 +29,10 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
         r#"{"question": "Where?", "options": ["inside", "on the terrace"]}"#,
         r#"{"question": null, "options": []}"#,
     ];
-    let clerk = ScriptedModel::new(checks.map(Script::text));
+    let checker = ScriptedModel::new(checks.map(Script::text));
     let model = ScriptedModel::new([Script::text("A table for two on the terrace is booked.")]);
-    let pattern = Clarify::new(PiPattern).clerk(Profile::new().model("clerk"));
-    let agent = GenericAgent::builder(model, pattern).model_named("clerk", clerk).build()?;
+    let pattern = Clarify::new(PiPattern).checker(Profile::new().model("checker"));
+    let agent = GenericAgent::builder(model, pattern).model_named("checker", checker).build()?;
     let store = InMemoryStore::new();
 
     let (handle, mut events) = agent.run(RunContext::new().stored(&store, "table").await?).await?;

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | | `schema` (default) | arguments and typed output are checked against JSON Schemas |
 //! | `testing` | `testing` | scripted models, cassettes, faults and checks for tests |
-//! | `patterns` | `patterns` (default) | sixteen loops: `PiPattern`, plans, votes, roles, graphs, … |
+//! | `patterns` | `patterns` (default) | sixteen loops: `PiPattern`, plans, votes, roles, … |
 //! | `providers` | `providers` (default) | OpenAI, Anthropic, Gemini and compatible servers |
 //! | | `rustls-ring` (default) | TLS by rustls with ring; without TLS only `http://` works |
 //! | | `rustls-aws-lc`, `rustls-no-provider`, `native-tls` | other TLS back ends |

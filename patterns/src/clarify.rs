@@ -17,8 +17,9 @@ use serde::{Deserialize, Serialize};
 /// ```
 ///
 /// Whether it is clear is a detached request. A question is a pending action: any front end can
-/// answer it, days later and from another process, and the model sees it with its answer. If the
-/// user declines to answer, or writes something else instead, the request is answered as it is.
+/// answer it, days later and from another process, and the model sees it with its answer. It is a
+/// choice if the model gives several options, and a text otherwise. If the user declines to answer,
+/// or writes something else instead, the request is answered as it is.
 ///
 /// From: "ask clarifying questions", as in OpenAI's *Deep Research* and in Rao and Daumé III,
 /// *Learning to Ask Good Questions*, 2018.
@@ -49,7 +50,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone)]
 pub struct Clarify<P> {
     rounds: usize,
-    clerk: Profile,
+    checker: Profile,
     then: P,
 }
 
@@ -64,7 +65,7 @@ struct Check {
 impl<P: BehaviorPattern> Clarify<P> {
     /// Creates a pattern that asks the user at most three times before `then` answers.
     pub fn new(then: P) -> Self {
-        Clarify { rounds: 3, clerk: Profile::new(), then }
+        Clarify { rounds: 3, checker: Profile::new(), then }
     }
 
     /// Sets how many questions a request leads to at most.
@@ -75,8 +76,8 @@ impl<P: BehaviorPattern> Clarify<P> {
 
     /// Sets the profile of the request that decides whether something is unclear; by default it is
     /// the agent's own model with its own prompt.
-    pub fn clerk(mut self, clerk: Profile) -> Self {
-        self.clerk = clerk;
+    pub fn checker(mut self, checker: Profile) -> Self {
+        self.checker = checker;
         self
     }
 }
@@ -106,7 +107,7 @@ impl<P: BehaviorPattern> BehaviorPattern for Clarify<P> {
                 break;
             }
             let text = "Is something unclear that only the user can say? Then ask for it.";
-            let ask = Ask::detached().profile(&self.clerk).key("clarify");
+            let ask = Ask::detached().profile(&self.checker).key("clarify");
             checks.push(step.ask_for(ask.also(UserMessage::from(text))).await?);
             step.set_state("clarify", &checks)?;
         }

@@ -21,14 +21,16 @@ use crate::vote::most_frequent;
 /// The models are those that the agent was given by name
 /// ([`AgentBuilder::model_named`](loopwright_core::AgentBuilder::model_named)). Each answers in a
 /// detached request, which counts against the agent's budgets and is in the log under the model's
-/// name, so that no crash pays for one twice.
+/// name, so that no crash pays for one twice. Answers count as equal if they differ only in case
+/// and in white space at the ends. The answer does not stream. The agent's own model is not asked, and
+/// a name that the agent does not have ends the run with an error.
 ///
 /// From: majority voting of ensembles; with a judge, Wang et al., *Mixture-of-Agents Enhances Large
 /// Language Model Capabilities*, 2024.
 ///
 /// **Use it** where one model is not reliable enough: with a vote for short answers, with a judge
 /// for free text. **Do not use it** where one good model is: it costs as much as all of them, and
-/// none of them calls tools.
+/// the models have no tools.
 ///
 /// ```
 /// use loopwright_core::testing::{Script, ScriptedModel};

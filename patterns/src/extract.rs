@@ -23,6 +23,8 @@ use serde::de::DeserializeOwned;
 /// conversation gets the value only. A message that the user sends in the meantime is answered
 /// with another value.
 ///
+/// From: the extractors and output types of agent frameworks.
+///
 /// **Use it** for extraction and classification, where a program reads the answer.
 /// **Do not use it** if the agent needs tools to find the value: then
 /// [`AgentBuilder::output`](loopwright_core::AgentBuilder::output) makes the last reply of any

@@ -6,10 +6,20 @@ use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 
 /// Forces a tool call in the first turn of each request, then continues with another pattern.
 ///
+/// ```text
+/// take_input ─▶ ask, with a tool choice ─▶ call_tools ─▶ then ─▶ done
+/// ```
+///
 /// Only the first turn of a request is forced: a model that had to call a tool in each turn would
 /// never answer. If the model ignores the tool choice, its reply is handled as usual. Where a
 /// pattern that wraps this one rewinds the conversation to the request, the next turn is the first
 /// one.
+///
+/// From: `tool_choice` of the providers' APIs.
+///
+/// **Use it** where every answer must begin with a look: at a file, at the state of an order.
+/// **Do not use it** if the pattern can make the call itself, without a model: see
+/// [`StepContext::call`] and [`Rag`](crate::Rag).
 ///
 /// ```
 /// use loopwright_core::model::ToolChoice;

@@ -6,14 +6,19 @@ use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 /// Answers a request in one loop, with as many rounds of tools as it needs.
 ///
 /// Every message that the user sends during the run is delivered before the next request, in the
-/// order of arrival, whether it was sent to steer or to follow up. There is no second loop: use
-/// [`PiPattern`](crate::PiPattern) if follow-ups are to wait until the agent would otherwise stop.
+/// order of arrival, whether it was sent to steer or to follow up. There is no second loop.
 ///
 /// ```text
 /// take_input ─▶ take_messages ─▶ ask ─▶ call_tools ─▶ results or messages? ── no ─▶ done
 ///                     ▲                                        │ yes
 ///                     └────────────────────────────────────────┘
 /// ```
+///
+/// From: the loop of most agents that call tools.
+///
+/// **Use it** as the loop to copy, and where every message should reach the model as soon as
+/// possible. **Do not use it** if follow-ups are to wait until the agent would otherwise stop: see
+/// [`PiPattern`](crate::PiPattern).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GenericPattern;
 

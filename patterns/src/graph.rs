@@ -32,17 +32,19 @@ use position::{KEY, Position};
 /// go; without one, the graph ends after the node.
 ///
 /// - The position and the state are in the session's log. After a restart, or a decision, the graph
-///   continues with the node at which it was, from that node's top; so what a node pays for or
-///   changes needs a key ([`Ask::key`](loopwright_core::Ask::key),
-///   [`Call::key`](loopwright_core::pattern::Call::key)) that differs from visit to visit.
+///   continues with the node at which it was, from that node's top: also after a question, which
+///   ends the run until it is answered.
+/// - **What a node pays for or changes needs a key** ([`Ask::key`](loopwright_core::Ask::key),
+///   [`Call::key`](loopwright_core::pattern::Call::key)), and one that differs from visit to visit,
+///   such as `format!("draft-{}", state.round)`: a key finds what was recorded under it.
 /// - A message that a node adds to the conversation is what it returns: so it is added once,
 ///   whatever crashes.
 /// - Calls of a reply that have no result at a restart are made before the graph continues. An edge
 ///   that depends on a reply should look at the conversation
 ///   ([`StepContext::last_reply`]), not at a state that was set before.
 /// - [`Next::Back`] leads to a node that is a [checkpoint](Graph::checkpoint), and removes from the
-///   conversation what was added since the node was last entered. The state stays as the edge
-///   leaves it, so that it can say what was tried.
+///   conversation what was added since the node was last entered. The history keeps it. The state
+///   stays as the edge leaves it, so that it can say what was tried.
 /// - At the end, messages that the user has sent in the meantime are delivered, and the graph
 ///   begins at the first node again with its state. Otherwise the state is removed.
 ///
@@ -52,15 +54,15 @@ use position::{KEY, Position};
 /// **Do not use it** for a loop that async code says more clearly: a pattern may simply contain a
 /// `loop` and an `if`.
 ///
-/// The graph of an agent: a node that asks the model, a node that calls its tools, and a
-/// conditional edge between them.
+/// The graph of an agent: a node that asks the model, a node that calls its tools, and conditional
+/// edges between them. The state says whether the results ask for the end.
 ///
 /// ```
 /// use loopwright_core::testing::{Harness, Script, TestTool};
 /// use loopwright_patterns::{Graph, Next};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let graph = Graph::<()>::new("agent")
+/// let graph = Graph::<bool>::new("agent")
 ///     .node("agent", |step, _| Box::pin(async move {
 ///         step.take_messages().await?;
 ///         step.ask().await?.or_end()?;
@@ -70,13 +72,13 @@ use position::{KEY, Position};
 ///         Some(reply) if reply.has_calls() => Next::To("tools"),
 ///         _ => Next::End,
 ///     })
-///     .node("tools", |step, _| Box::pin(async move {
+///     .node("tools", |step, ends| Box::pin(async move {
 ///         if let Some(reply) = step.last_reply() {
-///             step.call_tools(&reply).await?.or_end()?;
+///             *ends = !step.call_tools(&reply).await?.or_end()?.wants_reply();
 ///         }
 ///         Ok(None)
 ///     }))
-///     .edge("tools", |_, _| Next::To("agent"));
+///     .edge("tools", |_, ends| if std::mem::take(ends) { Next::End } else { Next::To("agent") });
 /// let call = Script::calls([("c1", "clock", serde_json::json!({}))]);
 /// let clock = TestTool::new("clock").answers("12:00");
 /// let replies = [call, Script::text("It is noon.")];
@@ -128,7 +130,7 @@ impl<S: Default + Serialize + DeserializeOwned + Send> BehaviorPattern for Graph
                     self.edges.get(&**name).map_or(Next::End, |edge| edge(step, &mut at.state))
                 }
                 None if step.has_messages() => {
-                    at.enter(Next::To(self.start), step, &self.checkpoints);
+                    at.enter(Next::To(self.start), step, &self.checkpoints)?;
                     step.set_state(KEY, &at)?;
                     step.take_messages().await?; // one append with the position
                     continue;
@@ -139,7 +141,7 @@ impl<S: Default + Serialize + DeserializeOwned + Send> BehaviorPattern for Graph
                 step.set_state(KEY, ())?; // in the same append as the end of the run
                 return Ok(StepEnd::Done);
             }
-            at.enter(next, step, &self.checkpoints);
+            at.enter(next, step, &self.checkpoints)?;
             step.set_state(KEY, &at)?;
         }
     }

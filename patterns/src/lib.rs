@@ -21,8 +21,10 @@
 //!
 //! Most of them wrap another pattern, which does the rest: `Reflect::new("…", PlanExecute::new(
 //! PiPattern))` judges what comes of a plan. A wrapper has the prompt and the tools of the pattern
-//! that it wraps. Do not wrap a pattern in another one of the same type: both would use the same
-//! keys.
+//! that it wraps. Plans, judges and observations speak to the model in messages of the user, which
+//! front ends show as such.
+//!
+//! **Do not wrap a pattern in another one of the same type**: both would use the same keys.
 //!
 //! The module `conformance`, behind the feature of that name, is a test suite for patterns. Every
 //! pattern here passes it.

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 /// was given by name ([`AgentBuilder::child`](loopwright_core::AgentBuilder::child)). The tasks are
 /// one batch of calls: they survive a crash, share the budgets of the root, and what they need
 /// approved is decided at the root, each while the others work. Without tasks, `then` answers at
-/// once.
+/// once. A task for a name that is not among those given is dropped.
 ///
 /// From: "orchestrator-workers" in Anthropic's *Building effective agents*, 2024.
 ///

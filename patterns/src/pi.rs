@@ -12,6 +12,12 @@ use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 ///      └─ inner loop: deliver steering messages, ask the model, call its tools
 ///          └─ until there are no calls and no steering messages
 /// ```
+///
+/// From: the agent of pi, a coding agent (`pi-mono`).
+///
+/// **Use it** for chats and coding agents: steers change the work in progress, follow-ups wait for
+/// its end. **Do not use it** where that difference is not wanted: see
+/// [`GenericPattern`](crate::GenericPattern).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PiPattern;
 

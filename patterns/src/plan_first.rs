@@ -25,8 +25,9 @@ use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 /// From: the plan modes of coding agents.
 ///
 /// **Use it** where the user wants to see what an agent is going to do before it does anything.
-/// **Do not use it** instead of approvals: an accepted plan approves no call, and rules for
-/// approval stay as they are.
+/// **Do not use it** instead of approvals: an accepted plan approves no call. Where it should, let
+/// the tools run without approval
+/// ([`AgentBuilder::auto_tools`](loopwright_core::AgentBuilder::auto_tools)).
 ///
 /// ```
 /// use loopwright_core::event::{Decision, Provided};

@@ -26,8 +26,8 @@ pub use search::search_tool;
 /// The search is a call of the tool `search`, which the pattern brings: front ends show it, and the
 /// log has its result, so that a crash does not repeat it and later requests see what was found.
 /// The model has the tool, too, for further searches. The passages that the last answer cites
-/// follow as a custom message of the kind `citations`, a JSON array of [`Passage`]s; models do not
-/// see it.
+/// follow as a custom message of the kind `citations`, a JSON array of [`Passage`]s, which may be
+/// empty; models do not see it. The query of the first search is the whole text of the request.
 ///
 /// From: Lewis et al., *Retrieval-Augmented Generation for Knowledge-Intensive NLP Tasks*, 2020.
 ///

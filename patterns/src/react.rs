@@ -19,7 +19,8 @@ use serde_json::Value;
 ///
 /// An action is a call like any other: its arguments are validated, it may need approval, and front
 /// ends show it. The log has it under the number of the message that asked for it, so no crash
-/// makes it twice. The model sees the text only.
+/// makes it twice. The model sees the text only. The user sees it too: the answer contains the
+/// model's reasoning and the words "Final Answer:".
 ///
 /// From: Yao et al., *ReAct: Synergizing Reasoning and Acting in Language Models*, 2022.
 ///
@@ -69,7 +70,7 @@ impl BehaviorPattern for ReAct {
             let ask = Ask::new().system(&*system).tools::<&str>([]).stop(["Observation:"]);
             let reply = step.ask_with(ask).await?.or_end()?;
             if let Some((name, arguments)) = action(&reply.text()) {
-                // By the message that asked for it.
+                // The key names the message that asked for the call.
                 let key = reply.message().map(|message| format!("react-{}", message.id.0));
                 let key = key.unwrap_or_default();
                 let call = Call::new(name, arguments).key(key).hidden();

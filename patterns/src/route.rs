@@ -16,9 +16,12 @@ use serde::Deserialize;
 ///                       └─ support ─▶ then, as support ─┘
 /// ```
 ///
-/// The router is a detached request, once for each request of the user. Its choice is a value of
-/// the request ([`StepContext::state`], key `route`). Messages that the user sends during the run
-/// are answered in the same role. A name that the router invents stands for the first route.
+/// The router is a detached request, once for each request of the user, with the names and
+/// descriptions of the routes. It has the agent's system prompt, which the profile of a route may
+/// replace, unless [`Route::router`] gives it another one. Its choice is a value of the request
+/// ([`StepContext::state`], key `route`). Messages that the user sends during the run are answered
+/// in the same role. If the router names no route, the first one answers, so that should be the
+/// most general.
 ///
 /// From: "routing" in Anthropic's *Building effective agents*, 2024.
 ///
@@ -65,7 +68,8 @@ impl<P: BehaviorPattern> Route<P> {
         Route { routes: Vec::new(), router: Profile::new(), then }
     }
 
-    /// Adds a route: a name, for which requests it is, and the profile that `then` gets.
+    /// Adds a route: a name, a description that tells the router for which requests it is, and the
+    /// profile that `then` gets.
     pub fn to(
         mut self,
         name: impl Into<String>,

@@ -19,7 +19,8 @@ use crate::vote::most_frequent;
 ///
 /// Each sample is a detached request for the reasoning and the answer; the conversation gets the
 /// answer that won. Answers count as equal if they differ only in case and in white space at the
-/// ends. The samples are in the log under keys, so that no crash pays for one twice.
+/// ends. The samples are in the log under keys, so that no crash pays for one twice. The answer
+/// does not stream.
 ///
 /// From: Wang et al., *Self-Consistency Improves Chain of Thought Reasoning in Language Models*,
 /// 2022.

@@ -212,7 +212,8 @@ fn the_forms_are_accessible() {
     assert_eq!(tab.eval(wide), false);
 }
 
-/// C193: A request that begins with `/plan` is planned first; the page asks whether to carry it out.
+/// C193: A request that begins with `/plan` is planned first; the page asks whether to carry it
+/// out.
 #[test]
 fn a_plan_is_accepted_on_the_page() {
     let fixture = Fixture::new();

@@ -102,8 +102,8 @@ fn a_model_without_calls_acts_in_its_text() {
     assert!(run.end().out.ends_with("Final Answer: a package.\n"));
 }
 
-/// C193: A request that begins with `/plan` is planned first, with tools that only read; so is every
-/// request with `--pattern plan-first`.
+/// C193: A request that begins with `/plan` is planned first, with tools that only read; so is
+/// every request with `--pattern plan-first`.
 #[test]
 fn a_plan_comes_first_and_only_reads() {
     for (pattern, prompt) in [("pi", "/plan Tidy up."), ("plan-first", "Tidy up.")] {

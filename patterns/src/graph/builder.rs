@@ -39,7 +39,8 @@ impl<S: Default + Serialize + DeserializeOwned + Send> Graph<S> {
         self
     }
 
-    /// Adds a node that runs another pattern until it is done. The graph has its prompt and tools.
+    /// Adds a node that runs another pattern until it is done. The agent has its prompt and tools,
+    /// at all nodes.
     pub fn pattern(mut self, name: &'static str, pattern: impl BehaviorPattern + 'static) -> Self {
         let pattern: Arc<dyn BehaviorPattern> = Arc::new(pattern);
         self.patterns.push(pattern.clone());

@@ -32,22 +32,34 @@ impl<S: Default + Serialize + DeserializeOwned> Position<S> {
             return Ok(at);
         }
         let mut at = Position::default();
-        at.enter(Next::To(start), step, &[start]);
+        at.enter(Next::To(start), step, &[start])?;
         step.set_state(KEY, &at)?;
         Ok(at)
     }
 
     /// Continues at another node.
-    pub(super) fn enter(&mut self, next: Next, step: &StepContext<'_>, checkpoints: &[&str]) {
+    ///
+    /// # Errors
+    ///
+    /// Fails if the conversation is to return to a node that is no checkpoint.
+    pub(super) fn enter(
+        &mut self,
+        next: Next,
+        step: &StepContext<'_>,
+        checkpoints: &[&str],
+    ) -> Result<(), StepError> {
         let (Next::To(node) | Next::Back(node)) = next else {
             self.node = None;
-            return;
+            return Ok(());
         };
         self.node = Some(node.into());
         if let Next::Back(_) = next {
-            self.back = self.entered.get(node).copied();
+            let why = || format!("the graph cannot go back to `{node}`, which is no checkpoint");
+            let entered = self.entered.get(node).copied();
+            self.back = Some(entered.ok_or_else(|| StepError::Pattern(why().into()))?);
         } else if checkpoints.contains(&node) {
             self.entered.insert(node.into(), step.checkpoint());
         }
+        Ok(())
     }
 }

@@ -30,8 +30,8 @@ pub(crate) fn reply(request: &ChatRequest, value: ValueFn) -> Script {
     }
     let of_user = |message: &&Arc<Message>| matches!(message.body, MessageKind::User(_));
     // A plan that is carried out is that of the message before.
-    let text = request.messages.iter().rev().filter(of_user).map(|message| message.text());
-    let text = text.filter(|text| text != "Carry out the plan.").next().unwrap_or_default();
+    let mut texts = request.messages.iter().rev().filter(of_user).map(|message| message.text());
+    let text = texts.find(|text| text != "Carry out the plan.").unwrap_or_default();
     let since = request.messages.iter().rev().take_while(|message| !of_user(message));
     let done: Vec<&str> =
         since.filter_map(|m| m.as_tool_result()).map(|result| &*result.name).collect();
