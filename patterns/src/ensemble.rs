@@ -22,8 +22,8 @@ use crate::vote::most_frequent;
 /// ([`AgentBuilder::model_named`](loopwright_core::AgentBuilder::model_named)). Each answers in a
 /// detached request, which counts against the agent's budgets and is in the log under the model's
 /// name, so that no crash pays for one twice. Answers count as equal if they differ only in case
-/// and in white space at the ends. The answer does not stream. The agent's own model is not asked, and
-/// a name that the agent does not have ends the run with an error.
+/// and in white space at the ends. The answer does not stream. The agent's own model is not asked,
+/// and a name that the agent does not have ends the run with an error.
 ///
 /// From: majority voting of ensembles; with a judge, Wang et al., *Mixture-of-Agents Enhances Large
 /// Language Model Capabilities*, 2024.
