@@ -129,7 +129,7 @@ async fn a_value_is_extracted() {
 async fn samples_vote() {
     let mut limits = Limits::default();
     limits.output_retries = 9;
-    let agent = agent(SelfConsistency::new(3).temperature(0.2)).limits(limits).max_tokens(300);
+    let agent = agent(SelfConsistency::new(3).temperature(0.2)).limits(limits).max_tokens(150);
     let (outcome, log) = log(agent, "What is 2 + 2? Reason in five words.").await;
     assert_eq!(outcome.end, RunStatus::Done, "{outcome:?}");
     assert!(!outcome.text.trim().is_empty());
@@ -148,7 +148,7 @@ impl Retriever for Handbook {
 
 #[tokio::test]
 async fn an_answer_follows_from_passages() {
-    let agent = agent(Rag::new(Handbook, PiPattern)).max_turns(3).max_tokens(200);
+    let agent = agent(Rag::new(Handbook, PiPattern)).max_turns(3).max_tokens(100);
     let (outcome, log) = log(agent, "When does the office open?").await;
     // It may write endlessly, or search endlessly, which is no failure of the pattern.
     assert!(matches!(outcome.end, RunStatus::Done | RunStatus::Limit), "{outcome:?}");

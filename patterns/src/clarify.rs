@@ -1,5 +1,7 @@
 //! [`Clarify`]: unclear requests are cleared up with the user before another pattern answers.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use loopwright_core::message::UserMessage;
 use loopwright_core::pattern::{Profile, Question};
@@ -19,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// Whether it is clear is a detached request. A question is a pending action: any front end can
 /// answer it, days later and from another process, and the model sees it with its answer. It is a
 /// choice if the model gives several options, and a text otherwise. If the user declines to answer,
-/// or writes something else instead, the request is answered as it is.
+/// or steers, the request is answered as it is; another request is checked in its turn.
 ///
 /// From: "ask clarifying questions", as in OpenAI's *Deep Research* and in Rao and Daumé III,
 /// *Learning to Ask Good Questions*, 2018.
@@ -94,6 +96,7 @@ impl<P: BehaviorPattern> BehaviorPattern for Clarify<P> {
         loop {
             if let Some(Check { question, options }) = checks.last() {
                 let Some(question) = question else { break }; // it is clear
+                let options: BTreeSet<&String> = options.iter().collect();
                 let question = match options.len() {
                     0 | 1 => Question::text(question),
                     _ => Question::choice(question, options),

@@ -20,10 +20,10 @@ use crate::vote::most_frequent;
 ///
 /// The models are those that the agent was given by name
 /// ([`AgentBuilder::model_named`](loopwright_core::AgentBuilder::model_named)). Each answers in a
-/// detached request, which counts against the agent's budgets and is in the log under the model's
-/// name, so that no crash pays for one twice. Answers count as equal if they differ only in case
-/// and in white space at the ends. The answer does not stream. The agent's own model is not asked,
-/// and a name that the agent does not have ends the run with an error.
+/// detached request, which counts against the agent's budgets and is in the log under a key, so
+/// that no crash pays for one twice. Answers count as equal if they differ only in case and in
+/// white space at the ends. The answer does not stream. The agent's own model is not asked, and a
+/// name that the agent does not have ends the run with an error.
 ///
 /// From: majority voting of ensembles; with a judge, Wang et al., *Mixture-of-Agents Enhances Large
 /// Language Model Capabilities*, 2024.
@@ -87,7 +87,8 @@ impl BehaviorPattern for Ensemble {
             if step.is_answered() {
                 return Ok(StepEnd::Done);
             }
-            let asks = self.models.iter().map(|name| Ask::detached().model(name).key(&**name));
+            let ask = |(n, name)| Ask::detached().model(name).key(format!("ensemble-{n}"));
+            let asks = self.models.iter().enumerate().map(ask);
             let opinions: Vec<Opinion> = step.ask_for_all(asks).await?;
             let answers: Vec<String> = opinions.into_iter().map(|one| one.answer).collect();
             let best = match &self.judge {
@@ -95,7 +96,7 @@ impl BehaviorPattern for Ensemble {
                 Some(judge) => {
                     let all = answers.join("\n\n---\n\n");
                     let text = format!("Write the best answer. These were proposed:\n\n{all}");
-                    let ask = Ask::detached().model(judge).key("judge");
+                    let ask = Ask::detached().model(judge).key("ensemble-judge");
                     step.ask_for::<Opinion>(ask.also(UserMessage::from(text))).await?.answer
                 }
             };

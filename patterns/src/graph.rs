@@ -46,7 +46,8 @@ use position::{KEY, Position};
 ///   conversation what was added since the node was last entered. The history keeps it. The state
 ///   stays as the edge leaves it, so that it can say what was tried.
 /// - At the end, messages that the user has sent in the meantime are delivered, and the graph
-///   begins at the first node again with its state. Otherwise the state is removed.
+///   begins at the first node again with its state. So it does after a message of a pattern that
+///   wraps it.
 ///
 /// From: LangGraph's `StateGraph`.
 ///
@@ -91,7 +92,7 @@ pub struct Graph<S> {
     start: &'static str,
     nodes: BTreeMap<&'static str, Arc<Node<S>>>,
     edges: BTreeMap<&'static str, Arc<Edge<S>>>,
-    patterns: Vec<Arc<dyn BehaviorPattern>>,
+    patterns: BTreeMap<&'static str, Arc<dyn BehaviorPattern>>,
     checkpoints: Vec<&'static str>,
 }
 
@@ -101,11 +102,11 @@ impl<S: Default + Serialize + DeserializeOwned + Send> BehaviorPattern for Graph
         let add = |header: String, pattern: &Arc<dyn BehaviorPattern>| {
             pattern.system_instruction(&header)
         };
-        self.patterns.iter().fold(header.to_owned(), add)
+        self.patterns.values().fold(header.to_owned(), add)
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        self.patterns.iter().flat_map(|pattern| pattern.tools()).collect()
+        self.patterns.values().flat_map(|pattern| pattern.tools()).collect()
     }
 
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
@@ -121,27 +122,26 @@ impl<S: Default + Serialize + DeserializeOwned + Send> BehaviorPattern for Graph
                 step.set_state(KEY, &at)?;
                 step.remember(message).await?;
             }
-            let next = match &at.node {
+            let next = match at.node.clone() {
                 Some(name) => {
                     let unknown =
                         || StepError::Pattern(format!("there is no node `{name}`").into());
-                    let node = self.nodes.get(&**name).ok_or_else(unknown)?;
+                    let node = self.nodes.get(&*name).ok_or_else(unknown)?;
+                    at.begin(&name, step, &self.checkpoints)?;
                     at.message = node(step, &mut at.state).await?;
-                    self.edges.get(&**name).map_or(Next::End, |edge| edge(step, &mut at.state))
+                    self.edges.get(&*name).map_or(Next::End, |edge| edge(step, &mut at.state))
                 }
                 None if step.has_messages() => {
-                    at.enter(Next::To(self.start), step, &self.checkpoints)?;
+                    at.enter(Next::To(self.start))?;
                     step.set_state(KEY, &at)?;
                     step.take_messages().await?; // one append with the position
                     continue;
                 }
-                None => Next::End,
+                None if at.is_after(step) => Next::To(self.start),
+                None => return Ok(StepEnd::Done),
             };
-            if next == Next::End && at.message.is_none() && !step.has_messages() {
-                step.set_state(KEY, ())?; // in the same append as the end of the run
-                return Ok(StepEnd::Done);
-            }
-            at.enter(next, step, &self.checkpoints)?;
+            at.enter(next)?;
+            at.end(step);
             step.set_state(KEY, &at)?;
         }
     }

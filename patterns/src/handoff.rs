@@ -23,8 +23,8 @@ const HAND_OVER: &str = "hand_over";
 /// ```
 ///
 /// All roles see the whole conversation. The role that has it keeps it for the next requests, until
-/// it hands it over. Which role that is follows from the results of `hand_over` in the
-/// conversation, so a restart changes nothing. The pattern brings the tool `hand_over`, which the
+/// it hands it over. Which role that is follows from the results of `hand_over` in the history, so
+/// a restart changes nothing. The pattern brings the tool `hand_over`, which the
 /// tools of a profile must contain ([`Profile::tools`]). If the role that has the conversation no
 /// longer exists, the first one answers.
 ///

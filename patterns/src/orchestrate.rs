@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 /// was given by name ([`AgentBuilder::child`](loopwright_core::AgentBuilder::child)). The tasks are
 /// one batch of calls: they survive a crash, share the budgets of the root, and what they need
 /// approved is decided at the root, each while the others work. Without tasks, `then` answers at
-/// once. A task for a name that is not among those given is dropped.
+/// once. A task for a name that is not among those given, or not offered, is dropped.
 ///
 /// From: "orchestrator-workers" in Anthropic's *Building effective agents*, 2024.
 ///
@@ -104,15 +104,20 @@ impl<P: BehaviorPattern> BehaviorPattern for Orchestrate<P> {
                 let text = format!("Divide the request among these agents:{agents}");
                 let ask = Ask::detached().profile(&self.orchestrator).key("orchestrate");
                 let mut tasks: Tasks = step.ask_for(ask.also(UserMessage::from(text))).await?;
-                tasks.tasks.retain(|task| self.agents.contains(&task.agent));
+                let is_offered = |name: &str| request.tools.iter().any(|spec| *spec.name == *name);
+                tasks.tasks.retain(|task| is_offered(&task.agent));
                 step.set_state("orchestrate", &tasks)?;
                 tasks
             }
         };
-        let call =
-            |(n, one): (usize, Task)| Call::child(one.agent, one.task).key(format!("task-{n}"));
-        let calls = tasks.tasks.into_iter().enumerate().map(call);
-        step.call_all(calls).await?.ok_or(StepEnd::AwaitingAction)?;
+        if step.state("orchestrated") != Some(true) {
+            let calls =
+                tasks.tasks.into_iter().enumerate().map(|(n, one)| {
+                    Call::child(one.agent, one.task).key(format!("orchestrate-{n}"))
+                });
+            step.call_all(calls).await?.ok_or(StepEnd::AwaitingAction)?;
+            step.set_state("orchestrated", true)?; // also if a steer skipped some
+        }
         self.then.next_step(step).await
     }
 }

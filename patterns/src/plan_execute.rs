@@ -25,8 +25,7 @@ use serde::Deserialize;
 ///
 /// **Use it** for requests of many steps, where a model loses sight of the goal, or with a strong
 /// planner and a cheaper model for the steps. **Do not use it** for short requests: the planner is
-/// asked at least twice. If the user is to see the plan first, wrap it in
-/// [`PlanFirst`](crate::PlanFirst).
+/// asked at least twice. If the user is to see a plan first, use [`PlanFirst`](crate::PlanFirst).
 ///
 /// ```
 /// use loopwright_core::testing::{Script, ScriptedModel};
@@ -82,7 +81,7 @@ impl<P: BehaviorPattern> BehaviorPattern for PlanExecute<P> {
         loop {
             if let Some(plan) = step.state::<Vec<String>>("plan_execute") {
                 let end = self.then.next_step(step).await?; // the first step of the plan
-                if end != StepEnd::Done || plan.is_empty() || !step.is_answered() {
+                if end != StepEnd::Done || plan.is_empty() || step.last_reply().is_none() {
                     return Ok(end);
                 }
             }

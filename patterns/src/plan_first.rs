@@ -3,24 +3,26 @@
 use async_trait::async_trait;
 use loopwright_core::hooks::{Hooks, PrepareTools};
 use loopwright_core::message::UserMessage;
-use loopwright_core::pattern::{Asked, Profile, Question};
+use loopwright_core::pattern::{Asked, Profile, Question, Reply};
 use loopwright_core::tool::{Effect, ToolSpec};
 use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 
-/// Lets another pattern make a plan with tools that only read, asks the user whether to carry it
-/// out, and only then lets the pattern work with all tools.
+use crate::PiPattern;
+
+/// Makes a plan with tools that only read, asks the user whether to carry it out, and only then
+/// lets another pattern work.
 ///
 /// ```text
-/// take_input ─▶ then: plan, with tools that read ─▶ carry it out? ── yes ─▶ then, with all tools
-///                  ▲                                     │ no: done         └─▶ done
-///                  └── another message, or a reason ◀────┘
+/// take_input ─▶ plan, with tools that read ─▶ carry it out? ── yes ─▶ then ─▶ done
+///                 ▲                                │ no: done
+///                 └── another message, or a reason ┘
 /// ```
 ///
-/// While it plans, the model is offered the tools with [`Effect::ReadOnly`] only; calls of others
-/// are refused. The question is a pending action, so the plan can be accepted days later, from
-/// another process. Declining it with a reason, or another message instead of an answer, leads to
-/// another plan. Each request of the user begins with a plan, or only those that ask for one
-/// ([`PlanFirst::on_command`]).
+/// [`PiPattern`] makes the plan. The model is offered the tools with [`Effect::ReadOnly`] only;
+/// calls of others are refused. The question is a pending action, so the plan can be accepted days
+/// later, from another process. Declining it with a reason, or another message instead of an
+/// answer, leads to another plan. Each request of the user begins with a plan, or only those that
+/// ask for one ([`PlanFirst::on_command`]).
 ///
 /// From: the plan modes of coding agents.
 ///
@@ -61,7 +63,7 @@ impl Hooks for ReadOnlyTools {
 }
 
 impl<P: BehaviorPattern> PlanFirst<P> {
-    /// Creates a pattern that plans with `then`, and works with `then` once the plan is accepted.
+    /// Creates a pattern that plans, and works with `then` once the plan is accepted.
     pub fn new(then: P) -> Self {
         PlanFirst { command: None, then }
     }
@@ -82,20 +84,26 @@ impl<P: BehaviorPattern> BehaviorPattern for PlanFirst<P> {
 
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
-        let request = step.user_request().map(|message| message.text()).unwrap_or_default();
-        let command = request.split_whitespace().next();
-        let is_planned = self.command.is_none() || self.command.as_deref() == command;
-        while is_planned && step.state("plan_first") != Some("accepted".to_owned()) {
+        let text = step.user_request().map(|message| message.text()).unwrap_or_default();
+        let first = text.split_whitespace().next();
+        let is_planned = self.command.is_none() || self.command.as_deref() == first;
+        // Also a request that was sent instead of an answer.
+        let is_planned = is_planned || step.session_state("plan_first") == Some(true);
+        while is_planned && step.state("plan_first") != Some(true) {
             let planner = Profile::new().instruction(PLAN).hook(ReadOnlyTools);
-            let end = self.then.next_step(&mut step.with_profile(planner)).await?;
+            let end = PiPattern.next_step(&mut step.with_profile(planner)).await?;
             let plan = step.last_reply().filter(|_| end == StepEnd::Done);
-            let Some(plan) = plan.and_then(|plan| plan.message().cloned()) else { return Ok(end) };
+            let Some(plan) = plan.as_ref().and_then(Reply::message) else { return Ok(end) };
             let key = format!("plan_first-{}", plan.id.0); // each plan has its question
             let question = Question::choice("Carry out this plan?", ["yes", "no"]);
-            match step.question(&key, question).await? {
+            step.set_session_state("plan_first", true)?;
+            let asked = step.question(&key, question).await?;
+            let is_open = (asked == Asked::Waiting).then_some(true);
+            step.set_session_state("plan_first", is_open)?;
+            match asked {
                 Asked::Waiting => return Ok(StepEnd::AwaitingAction),
                 Asked::Answered(answer) if answer == "yes" => {
-                    step.set_state("plan_first", "accepted")?;
+                    step.set_state("plan_first", true)?;
                     step.remember(UserMessage::from("Carry out the plan.")).await?;
                 }
                 Asked::Declined(why) if !why.trim().is_empty() => {

@@ -25,9 +25,10 @@ pub use search::search_tool;
 ///
 /// The search is a call of the tool `search`, which the pattern brings: front ends show it, and the
 /// log has its result, so that a crash does not repeat it and later requests see what was found.
-/// The model has the tool, too, for further searches. The passages that the last answer cites
-/// follow as a custom message of the kind `citations`, a JSON array of [`Passage`]s, which may be
-/// empty; models do not see it. The query of the first search is the whole text of the request.
+/// The model has the tool, too, for further searches. Those that were found for the request and
+/// that the answer cites follow as a custom message of the kind `citations`, a JSON array of
+/// [`Passage`]s, which may be empty; models do not see it. The query of the first search is the
+/// whole text of the request.
 ///
 /// From: Lewis et al., *Retrieval-Augmented Generation for Knowledge-Intensive NLP Tasks*, 2020.
 ///
@@ -93,9 +94,10 @@ impl<P: BehaviorPattern> BehaviorPattern for Rag<P> {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
         let (name, request) = (&self.search.spec().name, step.user_request().cloned());
-        if let Some(request) = &request {
+        if let Some(request) = request.as_ref().filter(|_| step.state("rag") != Some(true)) {
             let call = Call::new(name.clone(), json!({ "query": request.text() })).key("rag");
             step.call(call).await?.ok_or(StepEnd::AwaitingAction)?;
+            step.set_state("rag", true)?; // also if a steer skipped it
         }
         let cite = Profile::new().instruction(CITE);
         let end = self.then.next_step(&mut step.with_profile(cite)).await?;
@@ -107,7 +109,12 @@ impl<P: BehaviorPattern> BehaviorPattern for Rag<P> {
         let results = since.filter_map(|message| message.as_tool_result());
         let found = results.filter(|result| result.name == *name).flat_map(passages);
         let is_cited = |passage: &Passage| answer.text().contains(&format!("[{}]", passage.source));
-        let cited: Vec<Passage> = found.filter(is_cited).collect();
+        let mut cited: Vec<Passage> = Vec::new();
+        for passage in found.filter(is_cited) {
+            if !cited.iter().any(|other| other.source == passage.source) {
+                cited.push(passage);
+            }
+        }
         step.remember(CustomMessage::new("citations", json!(cited))).await?;
         Ok(end)
     }

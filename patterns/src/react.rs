@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use loopwright_core::message::UserMessage;
-use loopwright_core::pattern::Call;
+use loopwright_core::pattern::{Call, Profile};
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use serde_json::Value;
 
@@ -58,24 +58,27 @@ fn action(text: &str) -> Option<(&str, Value)> {
 impl BehaviorPattern for ReAct {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
-        let request = step.context().generate(&Ask::new()).await?;
-        let tools = request.tools.iter();
-        let tools = tools.map(|t| format!("\n{}: {} {}", t.name, t.description, t.schema));
-        let tools: String = tools.collect();
-        let system = format!("{}\n\n{FORMAT}{tools}", request.system);
         loop {
             if !step.is_answered() {
                 step.take_messages().await?;
             }
-            let ask = Ask::new().system(&*system).tools::<&str>([]).stop(["Observation:"]);
+            let offered = step.context().generate(&Ask::new()).await?.tools;
+            let tools = offered.iter();
+            let tools = tools.map(|t| format!("\n{}: {} {}", t.name, t.description, t.schema));
+            let format =
+                Profile::new().instruction(format!("{FORMAT}{}", tools.collect::<String>()));
+            let ask = Ask::new().profile(&format).tools::<&str>([]).stop(["Observation:"]);
             let reply = step.ask_with(ask).await?.or_end()?;
-            if let Some((name, arguments)) = action(&reply.text()) {
-                // The key names the message that asked for the call.
-                let key = reply.message().map(|message| format!("react-{}", message.id.0));
-                let key = key.unwrap_or_default();
-                let call = Call::new(name, arguments).key(key).hidden();
-                let result = step.call(call).await?.ok_or(StepEnd::AwaitingAction)?;
-                step.remember(UserMessage::from(format!("Observation: {}", result.text()))).await?;
+            if let (Some((name, arguments)), Some(asks)) = (action(&reply.text()), reply.message())
+            {
+                let mut text = format!("There is no tool `{name}`.");
+                if offered.iter().any(|tool| *tool.name == *name) {
+                    // The key names the message that asks for the call.
+                    let call = Call::new(name, arguments).key(format!("react-{}", asks.id.0));
+                    let result = step.call(call.hidden()).await?;
+                    text = result.ok_or(StepEnd::AwaitingAction)?.text();
+                }
+                step.remember(UserMessage::from(format!("Observation: {text}"))).await?;
             } else if step.has_messages() {
                 step.take_messages().await?;
             } else {

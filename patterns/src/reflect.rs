@@ -91,7 +91,7 @@ impl<P: BehaviorPattern> BehaviorPattern for Reflect<P> {
         loop {
             let end = self.then.next_step(step).await?;
             let round: u32 = step.state("reflect").unwrap_or(0);
-            if end != StepEnd::Done || round == self.rounds || !step.is_answered() {
+            if end != StepEnd::Done || round == self.rounds || step.last_reply().is_none() {
                 return Ok(end);
             }
             let text = format!("Judge the last answer. {}", self.rubric);

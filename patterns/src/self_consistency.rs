@@ -84,7 +84,9 @@ impl BehaviorPattern for SelfConsistency {
             if step.is_answered() {
                 return Ok(StepEnd::Done);
             }
-            let ask = |n| Ask::detached().key(format!("sample-{n}")).temperature(self.temperature);
+            let ask = |n| {
+                Ask::detached().key(format!("self_consistency-{n}")).temperature(self.temperature)
+            };
             let samples: Vec<Sample> = step.ask_for_all((1..=self.samples).map(ask)).await?;
             let answers: Vec<String> = samples.into_iter().map(|sample| sample.answer).collect();
             let best = most_frequent(&answers).unwrap_or_default();

@@ -230,6 +230,7 @@ const submit = reporting(async (later) => {
     open(created.id);
   }
   const [mine, at] = [conversation, path()];
+  if (mine.running && /^\/plan(\s|$)/.test(message)) return report('A plan can be asked for when the run is done.');
   const route = !mine.running ? '/prompt' : later ? '/follow-up' : '/steer';
   const id = newId();
   prompt.value = '';

@@ -21,7 +21,7 @@ use crate::message::{RunId, UserMessage};
 use crate::pattern::step::StepContext;
 use crate::pattern::{BehaviorPattern, StepEnd};
 use crate::session::Session;
-use crate::session::batch;
+use crate::session::batch::{self, BatchOutcome};
 use crate::session::budget;
 use crate::session::close::{self, Ending};
 use crate::session::command::{Caller, Command, Input, Receipt, Sorted};
@@ -359,10 +359,12 @@ async fn step(
     }
     if session.journal.fold.batch.is_some() {
         StepContext::new(session).take_input().await?;
-        // The pattern begins at its top: if the results ask for the end, `ask` returns their reply.
-        session.reply.returned = None;
-        if batch::run(session, None).await?.awaits_user() {
-            return Ok(Some(StepEnd::AwaitingAction));
+        match batch::run(session, None).await? {
+            BatchOutcome::AwaitsUser => return Ok(Some(StepEnd::AwaitingAction)),
+            BatchOutcome::Terminated if has_no_messages(session) => {
+                return Ok(Some(StepEnd::Done));
+            }
+            _ => {}
         }
     }
     if let Some(RunCause::Compact { instructions }) = session.journal.fold.cause.clone()
@@ -416,4 +418,8 @@ fn route(command: Command, channels: &Channels, current: &Current) -> Option<Box
         Sorted::Other(command) => drop(channels.to_session.send(command)),
     }
     None
+}
+
+fn has_no_messages(session: &Session) -> bool {
+    session.journal.fold.queue.iter().all(|w| w.kind == QueueKind::Request)
 }

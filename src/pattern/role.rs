@@ -7,17 +7,21 @@ use crate::session::ask::Profile;
 
 /// Gives each request of a step a profile.
 pub(crate) enum Role<'a> {
-    Fixed(Profile),
-    /// A function of the history, within an outer profile.
-    OfHistory(&'a (dyn Fn(&[Arc<Message>]) -> Profile + Send + Sync), Profile),
+    /// That of the agent.
+    Agent,
+    /// A profile within an outer role.
+    Fixed(Profile, &'a Role<'a>),
+    /// A function of the history, within an outer role.
+    OfHistory(&'a (dyn Fn(&[Arc<Message>]) -> Profile + Send + Sync), &'a Role<'a>),
 }
 
 impl Role<'_> {
     /// Returns the profile of the next request.
     pub(crate) fn profile(&self, history: &[Arc<Message>]) -> Profile {
         match self {
-            Role::Fixed(profile) => profile.clone(),
-            Role::OfHistory(of, outer) => of(history).within(outer),
+            Role::Agent => Profile::default(),
+            Role::Fixed(profile, outer) => profile.clone().within(&outer.profile(history)),
+            Role::OfHistory(of, outer) => of(history).within(&outer.profile(history)),
         }
     }
 }

@@ -41,6 +41,9 @@ pub struct Ask {
     pub(crate) output: Option<Arc<OutputSchema>>,
     pub(crate) detached: bool,
     pub(crate) hooks: HookLayers,
+    /// A digest of what the pattern asks, or `None` if that is the conversation alone. The profile
+    /// of the step is no part of it: it may follow from the history, and so from the reply.
+    pub(crate) asked: Option<Arc<str>>,
 }
 
 impl Ask {
@@ -142,6 +145,7 @@ impl Ask {
     /// Takes from a profile what the request leaves open. Of the tools that the request offers,
     /// only those of the profile stay, and the profile's hooks come first.
     pub(crate) fn within(mut self, profile: &Profile) -> Self {
+        self.asked = self.digest();
         let Profile { model, system, instructions, tools, thinking, hooks } = profile;
         self.model = self.model.or_else(|| model.clone());
         self.system = self.system.or_else(|| system.clone());
@@ -166,7 +170,7 @@ impl Ask {
     }
 
     /// Returns a digest of what is asked, or `None` if that is the conversation alone.
-    pub(crate) fn digest(&self) -> Option<Arc<str>> {
+    fn digest(&self) -> Option<Arc<str>> {
         if self.messages.is_none() && self.also.is_empty() {
             return None;
         }

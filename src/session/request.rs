@@ -11,7 +11,7 @@ use crate::log::input::{Prompt, QueueKind, Urgency};
 use crate::log::queue::QueuedMessage;
 use crate::log::turn::Estimate;
 use crate::message::{Message, MessageId, ResultStatus, StopReason};
-use crate::model::{ChatModel, ChatRequest, OutputSchema};
+use crate::model::{ChatModel, ChatRequest, OutputSchema, ToolChoice};
 use crate::session::Session;
 use crate::session::ask::{Ask, unsaved};
 use crate::session::budget;
@@ -109,7 +109,7 @@ fn reply_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> {
     if *reply != message.id || session.reply.returned == Some(message.id) {
         return None;
     }
-    if ask.digest().as_ref() != Some(asked) {
+    if ask.asked.as_ref() != Some(asked) {
         return None;
     }
     session.reply.returned = Some(message.id);
@@ -165,8 +165,8 @@ pub(crate) async fn build(session: &mut Session, ask: &Ask) -> Result<ChatReques
     Ok(ChatRequest {
         system: system_prompt(ask, &config.system),
         messages,
+        tool_choice: tool_choice(&ask.tool_choice, &tools),
         tools,
-        tool_choice: ask.tool_choice.clone(),
         thinking: ask.thinking.unwrap_or(config.thinking),
         output: ask.output.clone().or_else(own_output),
         max_tokens: ask.max_tokens.or(config.max_tokens),
@@ -175,6 +175,16 @@ pub(crate) async fn build(session: &mut Session, ask: &Ask) -> Result<ChatReques
         session: id.clone(),
         compacted: summary.map(|summary| summary.compaction.message.id),
     })
+}
+
+/// Returns the tool choice, unless no tool that is offered fits it.
+fn tool_choice(choice: &ToolChoice, offered: &ToolList) -> ToolChoice {
+    let fits = match choice {
+        ToolChoice::Tool(name) => offered.iter().any(|spec| *spec.name == **name),
+        ToolChoice::Required => !offered.is_empty(),
+        _ => true,
+    };
+    if fits { choice.clone() } else { ToolChoice::default() }
 }
 
 /// Returns the system prompt of the request, or the agent's, with the instructions of the request.
@@ -233,7 +243,7 @@ async fn stream_reply(
     let hooks = session.config.hooks.and(&ask.hooks);
     let estimate = estimate(session, model, &request);
     budget::check(session, 1, estimate)?;
-    let id = start_reply(session, model, &request, ask.digest(), estimate).await?;
+    let id = start_reply(session, model, &request, ask.asked.clone(), estimate).await?;
     let text_hooks = TextHooks {
         layers: hooks.clone(),
         session_id: session.id.clone(),

@@ -93,8 +93,9 @@ use wrapped_parts::WrappedParts;
 /// - Each request to each model of the agent, named ones too, as the model gets it: the system
 ///   prompt, messages, tools and options, after all hooks; and each event of the reply.
 /// - Each call of each tool: its arguments, its updates and its result, error or suspension.
-///   Decisions are not recorded, since they can be secrets, only that a call continued after one:
-///   a replay does not notice that another one was made.
+///   The input that a decision provides for a suspended call is not recorded, since it can be a
+///   secret: a replay does not notice that it was another one. What an agent makes of a decision
+///   is: edited arguments, the reason of a denial, a result.
 /// - What the agent's sources of tools list, and what is known about its models.
 ///
 /// Patterns, hooks, predicates, compaction policies and memories run in a replay as they do in a

@@ -131,27 +131,26 @@ fn approved_tools(approve: &[Approve], names: &[&str]) -> Result<HashSet<String>
 fn pattern(options: &Options, names: &[&str]) -> Result<Arc<dyn BehaviorPattern>, StartError> {
     let pattern: Arc<dyn BehaviorPattern> = match options.pattern.unwrap_or_default() {
         Pattern::Generic => Arc::new(GenericPattern),
-        Pattern::Pi => Arc::new(PiPattern),
-        Pattern::PlanFirst => Arc::new(PlanFirst::new(PiPattern)),
+        Pattern::Pi | Pattern::PlanFirst => Arc::new(PiPattern),
         Pattern::PlanExecute => Arc::new(PlanExecute::new(PiPattern)),
         Pattern::Reflect => Arc::new(Reflect::new(RUBRIC, PiPattern)),
         Pattern::SelfConsistency => Arc::new(SelfConsistency::new(SAMPLES)),
         Pattern::Clarify => Arc::new(Clarify::new(PiPattern)),
         Pattern::React => Arc::new(ReAct),
     };
-    let pattern: Arc<dyn BehaviorPattern> = match options.pattern {
-        Some(Pattern::PlanFirst) => pattern,
+    let pattern: Arc<dyn BehaviorPattern> = match options.tool_choice.as_deref() {
+        None => pattern,
+        Some("required") => Arc::new(FirstCall::new(ToolChoice::Required, pattern)),
+        Some(name) if names.contains(&name) => {
+            Arc::new(FirstCall::new(ToolChoice::Tool(name.to_owned()), pattern))
+        }
+        Some(name) => return Err(no_such_tool("--tool-choice", name, "`required`", names)),
+    };
+    // A plan comes before a forced call.
+    Ok(match options.pattern {
+        Some(Pattern::PlanFirst) => Arc::new(PlanFirst::new(pattern)),
         _ => Arc::new(PlanFirst::new(pattern).on_command("/plan")),
-    };
-    let Some(name) = &options.tool_choice else {
-        return Ok(pattern);
-    };
-    let first = match name.as_str() {
-        "required" => ToolChoice::Required,
-        name if names.contains(&name) => ToolChoice::Tool(name.to_owned()),
-        name => return Err(no_such_tool("--tool-choice", name, "`required`", names)),
-    };
-    Ok(Arc::new(FirstCall::new(first, pattern)))
+    })
 }
 
 fn no_such_tool(option: &str, name: &str, others: &str, names: &[&str]) -> StartError {

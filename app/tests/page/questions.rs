@@ -225,10 +225,19 @@ fn a_plan_is_accepted_on_the_page() {
     assert!(offers(&planned.body, "read_file") && !offers(&planned.body, "write_file"));
     planned.say("1. Delete a.txt.");
     tab.until_text(".card .question", "Carry out this plan?");
+    // A message instead of an answer changes the plan.
+    tab.say("But keep b.txt.");
+    let planned = fixture.request();
+    assert!(!offers(&planned.body, "write_file"));
+    planned.say("1. Delete a.txt, keep b.txt.");
+    tab.until_text(".card .question", "Carry out this plan?");
     tab.click(".card label:nth-child(1)");
     tab.click(".card .approve");
     let carried_out = fixture.request();
     assert!(offers(&carried_out.body, "write_file"));
+    tab.until_text("#status", "Working");
+    tab.say("/plan More.");
+    tab.until_text("#problem", "when the run is done");
     carried_out.say("Deleted.");
     tab.until_text(".assistant:last-child", "Deleted.");
     tab.until_text("#status", "Ready");

@@ -8,6 +8,7 @@ use loopwright_core::model::{
 use loopwright_core::{ChatModel, Message};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::error::LongTermError;
 use super::fact::NewFact;
@@ -67,13 +68,16 @@ pub(super) fn transcript<'a>(messages: impl Iterator<Item = &'a Message>) -> Opt
         if text.trim().is_empty() {
             continue;
         }
-        let part = format!("<{role}>\n{}\n</{role}>\n", text.trim());
-        bytes += part.len();
-        if bytes > MAX_TRANSCRIPT_BYTES && !parts.is_empty() {
+        let left = MAX_TRANSCRIPT_BYTES - bytes;
+        let end = &text[text.ceil_char_boundary(text.len().saturating_sub(left))..];
+        // As JSON and without `<`, no text contains the turn of another.
+        let quoted = Value::from(end.trim()).to_string().replace('<', "\\u003c");
+        is_of_user |= role == "user";
+        parts.push(format!("<{role}>{quoted}</{role}>\n"));
+        bytes += end.len();
+        if bytes == MAX_TRANSCRIPT_BYTES {
             break;
         }
-        is_of_user |= role == "user";
-        parts.push(part);
     }
     parts.reverse();
     let text = format!("<conversation>\n{}</conversation>", parts.concat());

@@ -90,33 +90,29 @@ impl File {
         &self,
         write: impl FnOnce(&Connection) -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, LongTermError> {
-        self.run(move |shared| {
-            let writer = lock(&shared.writer);
-            let tx = Transaction::new_unchecked(&writer, TransactionBehavior::Immediate)?;
-            let done = write(&tx)?;
-            tx.commit()?;
-            Ok(done)
-        })
-        .await
+        self.run(move |shared| transact(&lock(&shared.writer), write)).await
     }
 
     /// Runs `delete` as [`File::write`] does, and then removes what it deleted from the write-ahead
-    /// log too.
+    /// log too. Both take place even if this future is dropped.
     pub(super) async fn delete<T: Send + 'static>(
         &self,
         delete: impl FnOnce(&Connection) -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, LongTermError> {
-        let deleted = self.write(delete).await?;
-        let empty = |shared: &Shared| Ok(checkpoint(&lock(&shared.writer), Checkpoint::Truncate)?);
-        let is_emptied = self.run(empty).await;
-        if is_emptied != Ok(true) {
-            let file = self.0.path.display();
-            tracing::warn!(
-                ?is_emptied,
-                "deleted facts may still be in the write-ahead log of {file}"
-            );
-        }
-        Ok(deleted)
+        self.run(move |shared| {
+            let writer = lock(&shared.writer);
+            let deleted = transact(&writer, delete)?;
+            let is_emptied = checkpoint(&writer, Checkpoint::Truncate);
+            if !matches!(is_emptied, Ok(true)) {
+                let file = shared.path.display();
+                tracing::warn!(
+                    ?is_emptied,
+                    "deleted facts may still be in the write-ahead log of {file}"
+                );
+            }
+            Ok(deleted)
+        })
+        .await
     }
 
     /// Runs `read` on a snapshot of the file, on a blocking thread.
@@ -151,6 +147,17 @@ impl File {
             Err(MemoryError::Failed(Failure::new(why).with_source(error)).into())
         })
     }
+}
+
+/// Runs `write` in a transaction.
+fn transact<T>(
+    writer: &Connection,
+    write: impl FnOnce(&Connection) -> Result<T, FileError>,
+) -> Result<T, FileError> {
+    let tx = Transaction::new_unchecked(writer, TransactionBehavior::Immediate)?;
+    let done = write(&tx)?;
+    tx.commit()?;
+    Ok(done)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -34,7 +34,7 @@ const DEFAULT_LIMIT: usize = 10;
 /// The message says that its contents are data. It lists each fact with its id, as a JSON string,
 /// so that no text of a fact ends the list.
 ///
-/// A failure is logged, and no facts are added: it never ends the run.
+/// A failure is logged, and no facts are added to that request: it never ends the run.
 #[derive(Clone)]
 pub struct Recall {
     memory: LongTerm,
@@ -96,23 +96,19 @@ impl Recall {
         if let Some(facts) = stored {
             return Ok(facts);
         }
-        let mut facts = self.memory.recall(&scopes, &text, self.limit).await?;
-        facts.retain({
-            let mut chosen = Vec::new();
-            move |fact| {
-                chosen.push(fact.clone());
-                let fits = block(&chosen).tokens() <= self.tokens;
-                if !fits {
-                    chosen.pop();
-                }
-                fits
+        let found = self.memory.recall(&scopes, &text, self.limit).await?;
+        let mut chosen = Vec::new();
+        for fact in found {
+            chosen.push(fact);
+            if block(&chosen).tokens() > self.tokens {
+                chosen.pop();
             }
-        });
-        let ids: Vec<u64> = facts.iter().map(|fact| fact.id).collect();
+        }
+        let ids: Vec<u64> = chosen.iter().map(|fact| fact.id).collect();
         let (session, now) = (cx.session_id.clone(), self.memory.environment.now());
         let store = move |tx: &_| facts::set_recalled(tx, &session, &digest, &ids, now);
         file.write(store).await?;
-        Ok(facts)
+        Ok(chosen)
     }
 }
 

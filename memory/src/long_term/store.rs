@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::log::MemoryError;
@@ -19,6 +20,12 @@ const DEFAULT_VECTOR_BYTES: usize = 512 * 1024 * 1024;
 
 /// For how long the file records which changes were made once, and which facts were recalled.
 const RECORD_TIME_MS: u64 = 30 * 24 * 60 * 60 * 1000;
+
+/// How long the embedding of a query may take: a run waits for it.
+const EMBED_QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The most bytes of a query that are embedded: models take short texts only.
+const MAX_EMBEDDED_QUERY_BYTES: usize = 4_000;
 
 /// The number of texts that are given to the embedder at once.
 const EMBED_BATCH: usize = 64;
@@ -266,7 +273,13 @@ impl LongTerm {
 
     async fn query_vector(&self, query: &str) -> Option<QueryVector> {
         let embedder = self.embedder.as_ref()?;
-        let vectors = self.embed_texts(&**embedder, vec![query.to_owned()]).await;
+        let query = query[..query.floor_char_boundary(MAX_EMBEDDED_QUERY_BYTES)].to_owned();
+        let vectors = self.embed_texts(&**embedder, vec![query]);
+        let Ok(vectors) = tokio::time::timeout(EMBED_QUERY_TIMEOUT, vectors).await else {
+            let limit = EMBED_QUERY_TIMEOUT;
+            tracing::warn!(?limit, "the embedder is slow: facts are recalled by words only");
+            return None;
+        };
         let vectors = vectors.inspect_err(|error| {
             tracing::warn!(%error, "facts are recalled by words only");
         });

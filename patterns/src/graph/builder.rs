@@ -18,7 +18,7 @@ impl<S: Default + Serialize + DeserializeOwned + Send> Graph<S> {
             start,
             nodes: BTreeMap::new(),
             edges: BTreeMap::new(),
-            patterns: Vec::new(),
+            patterns: BTreeMap::new(),
             checkpoints: Vec::new(),
         }
     }
@@ -43,7 +43,7 @@ impl<S: Default + Serialize + DeserializeOwned + Send> Graph<S> {
     /// at all nodes.
     pub fn pattern(mut self, name: &'static str, pattern: impl BehaviorPattern + 'static) -> Self {
         let pattern: Arc<dyn BehaviorPattern> = Arc::new(pattern);
-        self.patterns.push(pattern.clone());
+        self.patterns.insert(name, pattern.clone());
         self.node(name, move |step, _state| {
             let pattern = pattern.clone();
             Box::pin(async move {

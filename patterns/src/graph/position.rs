@@ -17,24 +17,43 @@ pub(super) struct Position<S> {
     /// The current node. `None` at the end.
     pub(super) node: Option<String>,
     pub(super) state: S,
-    /// The last message before each checkpoint was entered.
-    entered: BTreeMap<String, MessageId>,
+    /// Whether the current node has not started.
+    is_new: bool,
+    /// The last message before each checkpoint began.
+    started: BTreeMap<String, MessageId>,
     /// The message to which the conversation is to return before the node runs.
     pub(super) back: Option<MessageId>,
     /// The message that the node before adds to the conversation.
     pub(super) message: Option<MessageKind>,
+    /// The reply with which the conversation ended when the graph did.
+    last_reply: Option<MessageId>,
 }
 
 impl<S: Default + Serialize + DeserializeOwned> Position<S> {
-    /// Returns the position that the log has, or that of a graph that begins, which is staged.
-    pub(super) fn of(step: &mut StepContext<'_>, start: &'static str) -> Result<Self, StepError> {
+    /// Returns the position that the log has, or that of a graph that begins.
+    pub(super) fn of(step: &StepContext<'_>, start: &'static str) -> Result<Self, StepError> {
         if let Some(at) = step.state(KEY) {
             return Ok(at);
         }
         let mut at = Position::default();
-        at.enter(Next::To(start), step, &[start])?;
-        step.set_state(KEY, &at)?;
+        at.enter(Next::To(start))?;
         Ok(at)
+    }
+
+    /// Notes where a checkpoint begins, in the append of what the node writes first.
+    pub(super) fn begin(
+        &mut self,
+        node: &str,
+        step: &mut StepContext<'_>,
+        checkpoints: &[&str],
+    ) -> Result<(), StepError> {
+        if !std::mem::take(&mut self.is_new) {
+            return Ok(());
+        }
+        if checkpoints.contains(&node) {
+            self.started.insert(node.into(), step.checkpoint());
+        }
+        step.set_state(KEY, &*self)
     }
 
     /// Continues at another node.
@@ -42,24 +61,30 @@ impl<S: Default + Serialize + DeserializeOwned> Position<S> {
     /// # Errors
     ///
     /// Fails if the conversation is to return to a node that is no checkpoint.
-    pub(super) fn enter(
-        &mut self,
-        next: Next,
-        step: &StepContext<'_>,
-        checkpoints: &[&str],
-    ) -> Result<(), StepError> {
-        let (Next::To(node) | Next::Back(node)) = next else {
-            self.node = None;
-            return Ok(());
+    pub(super) fn enter(&mut self, next: Next) -> Result<(), StepError> {
+        (self.node, self.is_new) = match next {
+            Next::To(node) | Next::Back(node) => (Some(node.into()), true),
+            Next::End => (None, false),
         };
-        self.node = Some(node.into());
-        if let Next::Back(_) = next {
+        if let Next::Back(node) = next {
             let why = || format!("the graph cannot go back to `{node}`, which is no checkpoint");
-            let entered = self.entered.get(node).copied();
-            self.back = Some(entered.ok_or_else(|| StepError::Pattern(why().into()))?);
-        } else if checkpoints.contains(&node) {
-            self.entered.insert(node.into(), step.checkpoint());
+            let started = self.started.get(node).copied();
+            self.back = Some(started.ok_or_else(|| StepError::Pattern(why().into()))?);
         }
         Ok(())
     }
+
+    /// Notes the end of the graph, if it is there.
+    pub(super) fn end(&mut self, step: &StepContext<'_>) {
+        self.last_reply = last_reply(step).filter(|_| self.node.is_none());
+    }
+
+    /// Returns whether something follows the end of the graph: a message of the pattern around it.
+    pub(super) fn is_after(&self, step: &StepContext<'_>) -> bool {
+        self.last_reply.is_some() && last_reply(step) != self.last_reply
+    }
+}
+
+fn last_reply(step: &StepContext<'_>) -> Option<MessageId> {
+    step.last_reply()?.message().map(|message| message.id)
 }

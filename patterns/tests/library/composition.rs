@@ -52,10 +52,44 @@ async fn a_judge_around_a_plan_conforms() {
 #[tokio::test(start_paused = true)]
 async fn tools_of_an_inner_pattern_reach_the_agent_through_its_wrappers() {
     let desk = Handoff::new(PiPattern).role("desk", "First.", Profile::new());
-    let pattern = Clarify::new(PlanFirst::new(Route::new(Reflect::new("", desk)))).rounds(0);
+    let pattern = PlanFirst::new(Route::new(Reflect::new("", desk))).on_command("/plan");
+    let pattern = Clarify::new(pattern).rounds(0);
     let replies = [r#"{"route": "x"}"#, "Hello."].map(Script::text);
     let harness = Harness::new(pattern, replies, |agent| agent).await;
     harness.handle.prompt("Hello.").await.unwrap();
     let requests = harness.model.requests();
     assert!(requests[1].tools.iter().any(|tool| &*tool.name == "hand_over"));
+}
+
+/// The role that a hand-over leads to is that of the next request, within other wrappers, too.
+#[tokio::test(start_paused = true)]
+async fn a_role_changes_within_a_wrapper_that_has_a_profile() {
+    let roles = Handoff::new(Route::new(PiPattern).to(
+        "only",
+        "All.",
+        Profile::new().instruction("Be brief."),
+    ))
+    .role("desk", "First.", Profile::new().system("Desk."))
+    .role("billing", "Invoices.", Profile::new().system("Billing."));
+    let call = Script::calls([("h", "hand_over", json!({ "to": "billing" }))]);
+    let replies = [Script::text(r#"{"route": "only"}"#), call, Script::text("Paid.")];
+    let harness = Harness::new(roles, replies, |agent| agent).await;
+    harness.handle.prompt("My invoice?").await.unwrap();
+    let requests = harness.model.requests();
+    let systems: Vec<&str> = requests.iter().map(|request| &*request.system).collect();
+    assert_eq!(systems, ["Desk.", "Desk.\n\nBe brief.", "Billing.\n\nBe brief."]);
+    harness.check().await;
+}
+
+/// A graph begins again for the judge, and its plan is not carried out twice for the user.
+#[tokio::test(start_paused = true)]
+async fn a_graph_within_other_patterns() {
+    let graph = || loopwright_patterns::Graph::<()>::new("answer").pattern("answer", PiPattern);
+    let verdict = |is_good: bool| json!({ "is_good": is_good, "reason": "No." }).to_string();
+    let replies = ["One.", &verdict(false), "Two.", &verdict(true)].map(Script::text);
+    let harness = Harness::new(Reflect::new("Good.", graph()), replies, |agent| agent).await;
+    assert_eq!(harness.handle.prompt("Write.").await.unwrap().text, "Two.");
+    harness.check().await;
+    let all = scenarios(value).into_iter().filter(|s| s.name() == "two requests");
+    assert_conforms(|| Reflect::new("Good.", graph()), all.collect()).await;
 }

@@ -113,12 +113,15 @@ async fn a_plan_that_is_not_accepted_ends_the_request_and_another_message_change
 #[tokio::test(start_paused = true)]
 async fn with_a_command_only_requests_that_ask_for_it_are_planned() {
     let pattern = PlanFirst::new(PiPattern).on_command("/plan");
-    let replies = ["Hello.", "A plan.", "Done."].map(Script::text);
+    let replies = ["Hello.", "A plan.", "Another plan.", "Done."].map(Script::text);
     let harness = Harness::new(pattern, replies, |agent| agent).await;
     assert_eq!(harness.handle.prompt("A /plan?").await.unwrap().end, RunStatus::Done);
     let outcome = harness.handle.prompt("/plan Tidy up.").await.unwrap();
     assert_eq!(outcome.end, RunStatus::AwaitingAction);
     assert!(harness.transcript().await.contains(&"A:A plan./Stop".to_owned()));
+    // Another request instead of an answer is planned too.
+    let outcome = harness.handle.prompt("But keep the logs.").await.unwrap();
+    assert_eq!(outcome.end, RunStatus::AwaitingAction);
     harness.resolve(0, answer("yes")).await.unwrap();
     harness.handle.wait_for_idle().await;
     assert_eq!(harness.transcript().await.last().unwrap(), "A:Done./Stop");

@@ -10,7 +10,7 @@ use crate::session::ask::Profile;
 
 impl<'a> StepContext<'a> {
     pub(crate) fn new(session: &'a mut Session) -> Self {
-        StepContext { session, role: Role::Fixed(Profile::default()) }
+        StepContext { session, role: Role::Agent }
     }
 
     /// Returns this step with a profile that applies to every request, so that a pattern can run
@@ -51,8 +51,7 @@ impl<'a> StepContext<'a> {
     /// # }
     /// ```
     pub fn with_profile(&mut self, profile: Profile) -> StepContext<'_> {
-        let profile = profile.within(&self.profile());
-        StepContext { session: self.session, role: Role::Fixed(profile) }
+        StepContext { session: self.session, role: Role::Fixed(profile, &self.role) }
     }
 
     /// Returns this step with a profile that follows from the [history](StepContext::history), as
@@ -83,7 +82,6 @@ impl<'a> StepContext<'a> {
         &'b mut self,
         role: &'b (dyn Fn(&[Arc<Message>]) -> Profile + Send + Sync),
     ) -> StepContext<'b> {
-        let outer = self.profile();
-        StepContext { session: self.session, role: Role::OfHistory(role, outer) }
+        StepContext { session: self.session, role: Role::OfHistory(role, &self.role) }
     }
 }

@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt};
@@ -12,12 +11,9 @@ use super::error::CassetteError;
 use super::file::AgentKey;
 use super::player::Reply;
 use super::recorder::Ticket;
-use super::tape::{Shared, Tape};
+use super::tape::{CUT_OFF_TIMEOUT, Shared, Tape};
 use crate::error::{ModelError, ModelErrorKind};
 use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo};
-
-/// How long a reply that was dropped when it was recorded waits to be dropped again.
-const CUT_OFF_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A model of an agent whose replies are recorded or replayed.
 pub(super) struct CassetteModel {

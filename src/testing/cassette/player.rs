@@ -145,6 +145,9 @@ impl Player {
         let root = split(&session).0;
         if !self.roots.iter().any(|known| known == root) {
             self.roots.push(root.to_owned());
+            // Sessions with random ids are named in the order of their starts.
+            let number = |root: &String| root.strip_prefix('#').and_then(|n| n.parse::<u64>().ok());
+            self.roots.sort_by_key(number);
         }
         self.sessions.entry(session).or_default()
     }

@@ -1,9 +1,13 @@
 //! [`Shared`]: what the models and tools of all agents of a cassette share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::player::Player;
 use super::recorder::Recorder;
+
+/// How long a reply or a call that was cut off when it was recorded waits to be cut off again.
+pub(super) const CUT_OFF_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A cassette that is recorded or replayed.
 pub(super) enum Tape {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::file::{AgentKey, CallEnd, CallLine, Listing};
 use super::recorded_spec::RecordedSpec;
 use super::recorder::Ticket;
-use super::tape::{Shared, Tape};
+use super::tape::{CUT_OFF_TIMEOUT, Shared, Tape};
 use crate::error::ToolError;
 use crate::session::panics::panic_text;
 use crate::tool::{Tool, ToolContext, ToolOutput, ToolSource, ToolSpec};
@@ -68,13 +68,24 @@ async fn replay(line: CallLine, cx: &ToolContext) -> Result<ToolOutput, ToolErro
         cx.send(update).await;
     }
     if line.cancelled {
-        cx.cancelled().await;
+        let cancelled = tokio::time::timeout(CUT_OFF_TIMEOUT, cx.cancelled()).await;
+        cancelled.map_err(|_| not_cut_off("was cancelled"))?;
     }
     match line.end.result() {
         Some(result) => result,
-        // The session drops the call, as it did then.
-        None => std::future::pending().await,
+        None => {
+            // The session drops the call, as it did then.
+            tokio::time::sleep(CUT_OFF_TIMEOUT).await;
+            Err(not_cut_off("was cut off"))
+        }
     }
+}
+
+fn not_cut_off(what: &str) -> ToolError {
+    ToolError::failed(format!(
+        "the cassette has a call that {what}; in the replay that did not happen for \
+         {CUT_OFF_TIMEOUT:?}"
+    ))
 }
 
 #[async_trait]

@@ -36,7 +36,7 @@ async fn facts_are_distilled_after_a_request() {
     let asked: Vec<String> =
         harness.model.requests().iter().map(|request| request.messages[0].text()).collect();
     assert!(
-        asked[1].contains("<user>\nMy cat is called Minka.\n</user>\n<assistant>\nWhat a name.")
+        asked[1].contains("<user>\"My cat is called Minka.\"</user>\n<assistant>\"What a name.")
     );
     assert!(asked[3].contains("Thanks.") && !asked[3].contains("Minka"), "only what is new");
     assert_eq!(harness.transcript().await.len(), 4, "the requests are detached");

@@ -27,6 +27,23 @@ const CRAFTED: [&str; 14] = [
     "secret cat of Ann called Minka feline",
 ];
 
+/// C185: no text of another user, whatever SQLite splits it into, is found or hides a fact.
+#[tokio::test]
+async fn texts_of_another_user_neither_enter_an_index_nor_fill_it() {
+    let (_folder, memory) = open();
+    memory.remember(&ann(), "The cat is called Minka.").await.unwrap();
+    // SQLite splits at `ⓐ`, and what follows looks like a word of the first scopes.
+    for number in 0..40 {
+        for scope in 1..=3 {
+            let forged = format!("{number} a\u{24d0}s{scope}xcat");
+            memory.remember(&bob(), &*forged).await.unwrap();
+        }
+    }
+    let found = memory.recall(&[ann()], "cat", 5).await.unwrap();
+    let texts: Vec<&str> = found.iter().map(|fact| &*fact.text).collect();
+    assert_eq!(texts, ["The cat is called Minka."]);
+}
+
 /// C185: another principal finds no fact, by words, by meaning, by ids or by crafted queries.
 #[tokio::test]
 async fn no_query_and_no_id_finds_the_fact_of_another_user() {
