@@ -6,6 +6,7 @@ use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::done::is_done;
 use crate::vote::most_frequent;
 
 /// Asks several models at once and answers with the most frequent answer, or with what a judge
@@ -80,13 +81,7 @@ impl Ensemble {
 impl BehaviorPattern for Ensemble {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
-        loop {
-            if step.is_answered() {
-                step.take_messages().await?;
-            }
-            if step.is_answered() {
-                return Ok(StepEnd::Done);
-            }
+        while !is_done(step).await? {
             let ask = |(n, name)| Ask::detached().model(name).key(format!("ensemble-{n}"));
             let asks = self.models.iter().enumerate().map(ask);
             let opinions: Vec<Opinion> = step.ask_for_all(asks).await?;
@@ -102,5 +97,6 @@ impl BehaviorPattern for Ensemble {
             };
             step.remember(AssistantMessage::from(best)).await?;
         }
+        Ok(StepEnd::Done)
     }
 }

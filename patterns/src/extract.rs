@@ -10,6 +10,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::done::is_done;
+
 /// Answers each request with a value of type `T`, as JSON.
 ///
 /// ```text
@@ -92,18 +94,13 @@ impl<T> fmt::Debug for Extract<T> {
 impl<T: DeserializeOwned + Serialize + JsonSchema + Send> BehaviorPattern for Extract<T> {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
-        loop {
-            if step.is_answered() {
-                step.take_messages().await?;
-            }
-            if step.is_answered() {
-                return Ok(StepEnd::Done);
-            }
+        while !is_done(step).await? {
             let ask = Ask::detached().key("extract").also(UserMessage::from(&*self.instruction));
             // The value, and not the reply: a JSON text without a fence or spaces.
             let json = serde_json::to_string(&step.ask_for::<T>(ask).await?);
             let json = json.map_err(StepError::pattern)?;
             step.remember(AssistantMessage::from(json)).await?;
         }
+        Ok(StepEnd::Done)
     }
 }

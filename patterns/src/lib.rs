@@ -32,6 +32,7 @@
 mod clarify;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod done;
 mod ensemble;
 mod extract;
 mod first_call;

@@ -6,6 +6,7 @@ use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::done::is_done;
 use crate::vote::most_frequent;
 
 /// Asks the model several times at once and answers with the most frequent answer.
@@ -77,13 +78,7 @@ impl SelfConsistency {
 impl BehaviorPattern for SelfConsistency {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
-        loop {
-            if step.is_answered() {
-                step.take_messages().await?;
-            }
-            if step.is_answered() {
-                return Ok(StepEnd::Done);
-            }
+        while !is_done(step).await? {
             let ask = |n| {
                 Ask::detached().key(format!("self_consistency-{n}")).temperature(self.temperature)
             };
@@ -92,5 +87,6 @@ impl BehaviorPattern for SelfConsistency {
             let best = most_frequent(&answers).unwrap_or_default();
             step.remember(AssistantMessage::from(best)).await?;
         }
+        Ok(StepEnd::Done)
     }
 }

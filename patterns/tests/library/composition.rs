@@ -1,5 +1,6 @@
 //! Patterns around patterns around patterns.
 
+use loopwright_core::event::{Decision, Provided};
 use loopwright_core::pattern::Profile;
 use loopwright_core::testing::{Harness, Script};
 use loopwright_patterns::{Clarify, Handoff, PiPattern, PlanExecute, PlanFirst, Reflect, Route};
@@ -92,4 +93,27 @@ async fn a_graph_within_other_patterns() {
     harness.check().await;
     let all = scenarios(value).into_iter().filter(|s| s.name() == "two requests");
     assert_conforms(|| Reflect::new("Good.", graph()), all.collect()).await;
+}
+
+/// What the plan for the user took does not count for the pattern that carries it out.
+#[tokio::test(start_paused = true)]
+async fn an_accepted_plan_is_carried_out_with_all_its_steps() {
+    let steps = |steps: &[&str]| json!({ "steps": steps }).to_string();
+    let replies = ["1. Look.", &steps(&["Look."]), "Seen.", &steps(&[]), "It is a lamp."];
+    let pattern = PlanFirst::new(PlanExecute::new(PiPattern));
+    let harness = Harness::new(pattern, replies.map(Script::text), |agent| agent).await;
+    harness.handle.prompt("What is it?").await.unwrap();
+    let yes = Decision::Provide(Provided::Input("yes".into()));
+    harness.resolve(0, yes).await.unwrap();
+    harness.handle.wait_for_idle().await;
+    let transcript = harness.transcript().await;
+    let expected = [
+        "U:Carry out the plan.",
+        "U:Now do this step: Look.",
+        "A:Seen./Stop",
+        "U:Answer the request with what came of it.",
+        "A:It is a lamp./Stop",
+    ];
+    assert!(transcript.ends_with(&expected.map(str::to_owned)), "{transcript:?}");
+    harness.check().await;
 }

@@ -42,7 +42,9 @@ fn rows() -> Vec<(String, usize)> {
 fn every_pattern_is_in_the_table_with_its_lines_and_has_at_most_sixty() {
     let modules = read("src/lib.rs");
     let modules = modules.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
-    let modules = modules.filter(|module| *module != "vote").map(|module| format!("{module}.rs"));
+    let modules = modules
+        .filter(|module| !["done", "vote"].contains(module))
+        .map(|module| format!("{module}.rs"));
     let mut counted: Vec<_> =
         modules.map(|file| (file.clone(), count(&read(&format!("src/{file}"))))).collect();
     let mut stated = rows();
