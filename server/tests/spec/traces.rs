@@ -67,6 +67,10 @@ fn scripts() -> [Script; 2] {
 #[tokio::test(start_paused = true)]
 async fn a_run_is_traced_by_the_conventions() {
     let spans = Spans::default();
+    // With a single dispatcher, `tracing` asks the dispatcher of the thread that meets a callsite
+    // first, which may be the thread of another test that has none, and then switches the callsite
+    // off everywhere. With two it asks both.
+    let _second = tracing::Dispatch::new(spans.clone());
     let _guard = tracing::subscriber::set_default(spans.clone());
     let api = Api::new(scripts());
     let id = api.session(json!({})).await;
