@@ -143,6 +143,7 @@ impl Config {
             models: self.models(given.models.as_ref()),
             no_agents_md: given.no_agents_md.or(own.no_agents_md),
             no_questions: given.no_questions.or(own.no_questions),
+            memory: given.memory.or(own.memory),
             retries: given.retries.over(own.retries),
             store: StoreArgs { path: self.store(&given.store) },
             unprotected: self.users_list(given.unprotected, "unprotected"),

@@ -9,6 +9,7 @@ mod config;
 mod environment;
 mod error;
 mod exit_code;
+mod facts;
 mod interrupt;
 mod log;
 mod options;

@@ -69,6 +69,14 @@ pub(crate) struct Options {
     #[arg(default_missing_value = "true")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) no_questions: Option<bool>,
+    /// Remember facts about you across sessions, and use them.
+    ///
+    /// They are in memory.db beside the default store, for all directories. /memory lists and
+    /// deletes them.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) memory: Option<bool>,
     /// How much the model thinks before it answers; `off` by default.
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,6 +123,7 @@ impl Options {
             system: self.system.or(lower.system),
             no_agents_md: self.no_agents_md.or(lower.no_agents_md),
             no_questions: self.no_questions.or(lower.no_questions),
+            memory: self.memory.or(lower.memory),
             thinking: self.thinking.or(lower.thinking),
             pattern: self.pattern.or(lower.pattern),
             tool_choice: self.tool_choice.or(lower.tool_choice),

@@ -7,7 +7,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use loopwright_core::agent::Limits;
 use loopwright_core::event::{RunOutcome, RunStatus};
@@ -19,6 +20,7 @@ use loopwright_core::{
 };
 use loopwright_patterns::{Extract, PiPattern, Rag, SelfConsistency};
 use loopwright_providers::OpenAiChat;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn server(variable: &str) -> String {
@@ -26,8 +28,14 @@ fn server(variable: &str) -> String {
         .unwrap_or_else(|_| panic!("{variable} is not set: it holds the address of a model server"))
 }
 
-/// Returns the events of `loopwright run --json` in an empty directory, and its exit code.
-fn run(url: &str, arguments: &[&str]) -> (Vec<Value>, Option<i32>) {
+/// Returns the events of `loopwright run --json` in an empty directory, and its exit code. The run
+/// is aborted, as Ctrl-C does, after the first event that `is_enough`: a model this small may write
+/// until its context is full.
+fn run(
+    url: &str,
+    arguments: &[&str],
+    is_enough: impl Fn(&[Value]) -> bool,
+) -> (Vec<Value>, Option<i32>) {
     let root = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_loopwright"));
     command.env("LOOPWRIGHT_CONFIG", ""); // ignores the settings of the current user
@@ -35,12 +43,18 @@ fn run(url: &str, arguments: &[&str]) -> (Vec<Value>, Option<i32>) {
         .args(["run", "--json", "--model", "local/smol", "--base-url", url])
         .args(["--max-attempts", "3", "--root"]) // the model is slow, and its server may fail
         .arg(root.path());
-    let Output { status, stdout, stderr } = command.args(arguments).output().unwrap();
-    let lines = String::from_utf8(stdout).unwrap();
-    let events: Vec<Value> =
-        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(!events.is_empty(), "{}", String::from_utf8_lossy(&stderr));
-    (events, status.code())
+    let mut process = command.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut events, mut is_aborted) = (Vec::new(), false);
+    for line in BufReader::new(process.stdout.take().unwrap()).lines() {
+        events.push(serde_json::from_str(&line.unwrap()).unwrap());
+        if !is_aborted && is_enough(&events) {
+            kill_process(Pid::from_child(&process), Signal::INT).unwrap();
+            is_aborted = true;
+        }
+    }
+    let code = process.wait().unwrap().code();
+    assert!(!events.is_empty(), "exit code {code:?}");
+    (events, code)
 }
 
 fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
@@ -51,8 +65,11 @@ fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
 fn a_chat_streams() {
     // A model this small may call tools or write endlessly; the limit on turns, or the one on the
     // length of its reply, then ends the run, which is no failure.
-    let (events, code) =
-        run(&server("LOOPWRIGHT_LOCAL_MODEL"), &["--max-turns", "2", "Say hello in one sentence."]);
+    let (events, code) = run(
+        &server("LOOPWRIGHT_LOCAL_MODEL"),
+        &["--max-turns", "2", "Say hello in one sentence."],
+        |_| false,
+    );
     assert!(matches!(code, Some(0 | 3 | 4 | 6)), "exit code {code:?}: {:?}", events.last());
     assert!(of_type(&events, "message_update").len() > 3, "{events:#?}");
     let ends = of_type(&events, "message_end");
@@ -65,8 +82,14 @@ fn a_chat_streams() {
 fn a_forced_call_runs_its_tool() {
     let arguments =
         ["--tool-choice", "list_directory", "--max-turns", "2", "What is in this directory?"];
-    let (events, code) = run(&server("LOOPWRIGHT_FORCED_MODEL"), &arguments);
-    assert!(matches!(code, Some(0 | 3 | 4 | 6)), "exit code {code:?}: {:?}", events.last());
+    let second_turn = |events: &[Value]| {
+        let is_start = |event: &&Value| event["type"] == "turn_start";
+        let second = events.iter().enumerate().filter(|(_, event)| is_start(event)).nth(1);
+        second.is_some_and(|(at, _)| of_type(&events[at..], "message_update").len() > 3)
+    };
+    let (events, code) = run(&server("LOOPWRIGHT_FORCED_MODEL"), &arguments, second_turn);
+    assert!(matches!(code, Some(0 | 3 | 4 | 6 | 130)), "exit code {code:?}: {:?}", events.last());
+    assert_eq!(events.last().unwrap()["type"], "agent_end");
     let started = of_type(&events, "tool_execution_start");
     assert_eq!(
         started.first().map(|event| &event["name"]),

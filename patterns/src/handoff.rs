@@ -23,10 +23,11 @@ const HAND_OVER: &str = "hand_over";
 /// ```
 ///
 /// All roles see the whole conversation. The role that has it keeps it for the next requests, until
-/// it hands it over. Which role that is follows from the results of `hand_over` in the history, so
-/// a restart changes nothing. The pattern brings the tool `hand_over`, which the
-/// tools of a profile must contain ([`Profile::tools`]). If the role that has the conversation no
-/// longer exists, the first one answers.
+/// it hands it over. Which role that is follows from the results of `hand_over` in the
+/// conversation, so a restart changes nothing, and a rewind returns to the role of that time. The
+/// pattern brings the tool `hand_over`, which the tools of a profile must contain
+/// ([`Profile::tools`]). If the role that has the conversation no longer exists, the first one
+/// answers.
 ///
 /// From: OpenAI's *Swarm* and *Agents SDK* (handoffs).
 ///
@@ -116,8 +117,8 @@ impl<P: BehaviorPattern> BehaviorPattern for Handoff<P> {
     }
 
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
-        let role = |history: &[Arc<Message>]| {
-            let current = history.iter().rev().find_map(handed_over);
+        let role = |messages: &[Arc<Message>]| {
+            let current = messages.iter().rev().find_map(handed_over);
             let role = self.roles.iter().find(|(name, ..)| Some(name) == current.as_ref());
             role.or(self.roles.first()).map(|(_, _, profile)| profile.clone()).unwrap_or_default()
         };

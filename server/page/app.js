@@ -2,6 +2,7 @@
 
 import { ApiError, call, follow, newId, onToken, send, storeToken } from './api.js';
 import { arrange, byId, debounced, el, short } from './dom.js';
+import { showMemory } from './memory.js';
 import { Conversation } from './view.js';
 
 const [log, scroll, prompt, problem] = ['log', 'scroll', 'prompt', 'problem'].map(byId);
@@ -183,7 +184,7 @@ function show() {
   byId('send').textContent = running ? 'Steer' : 'Send';
   byId('hint').textContent = running
     ? 'Enter steers · Alt+Enter sends when the run is done · Esc stops'
-    : actions.size ? 'A message instead of a decision denies the pending actions' : 'Enter sends · Shift+Enter for a new line · /plan plans first';
+    : actions.size ? 'A message instead of a decision denies the pending actions' : 'Enter sends · Shift+Enter for a new line · /plan plans first · /memory';
   const texts = (kind) => queue.filter((queued) => queued.queue === kind).map(({ text }) => text);
   const lines = [
     ...texts('steering').map((text) => ['Steers', text]),
@@ -217,11 +218,11 @@ function spent() {
 const submit = reporting(async (later) => {
   const message = prompt.value.trim();
   if (!message) return;
-  const command = /^\/compact(?:\s+(.*))?$/s.exec(message);
+  const command = /^\/(compact|memory)(?:\s+(.*))?$/s.exec(message);
   if (command) {
     prompt.value = '';
     grow();
-    return compact(command[1]);
+    return command[1] === 'memory' ? showMemory() : compact(command[2]);
   }
   if (!session) {
     const [workDir, model] = [byId('dir').value.trim(), byId('model').value.trim()];
@@ -325,7 +326,7 @@ prompt.addEventListener('keydown', (key) => {
   submit(key.altKey);
 });
 addEventListener('keydown', (key) => {
-  if (key.isComposing || byId('ask').open) return;
+  if (key.isComposing || document.querySelector('dialog[open]')) return;
   if (key.key === 'Escape') return document.body.classList.contains('nav') ? nav(false) : stop();
   if (key.key === '/' && !/^(INPUT|TEXTAREA)$/.test(document.activeElement?.tagName)) {
     key.preventDefault();

@@ -13,6 +13,8 @@ use loopwright_core::model::{ModelError, ModelErrorKind};
 use loopwright_core::tool::{Approval, AskUser, Effect};
 use loopwright_core::{AgentBuilder, GenericAgent};
 use loopwright_memory::SummaryCompaction;
+#[cfg(feature = "long-term")]
+use loopwright_memory::long_term::LongTerm;
 use loopwright_patterns::{PiPattern, PlanFirst};
 use loopwright_providers::Provider;
 use loopwright_tools::{Commands, Workspace, agents_md, coding_tools_with};
@@ -48,6 +50,8 @@ pub struct CodingAgents {
     commands: Commands,
     agents_md: bool,
     questions: bool,
+    #[cfg(feature = "long-term")]
+    long_term: Option<LongTerm>,
 }
 
 /// Configures [`CodingAgents`].
@@ -59,6 +63,8 @@ pub struct CodingAgentsBuilder {
     commands: Commands,
     agents_md: bool,
     questions: bool,
+    #[cfg(feature = "long-term")]
+    long_term: Option<LongTerm>,
 }
 
 impl CodingAgents {
@@ -71,6 +77,8 @@ impl CodingAgents {
             commands: Commands::new(),
             agents_md: true,
             questions: true,
+            #[cfg(feature = "long-term")]
+            long_term: None,
         }
     }
 
@@ -114,6 +122,17 @@ impl CodingAgentsBuilder {
         self
     }
 
+    /// Lets live sessions remember facts: they have the tools of this memory, and its hook adds the
+    /// facts that fit a request to it. The facts are those about the principal of the session, see
+    /// [`ServerBuilder::principal`](crate::ServerBuilder::principal). Requests to `/api/agent-chat`
+    /// have no memory. A session's `autoApprove` decides whether `remember_fact` and `forget_fact`
+    /// run without approval.
+    #[cfg(feature = "long-term")]
+    pub fn long_term(mut self, memory: LongTerm) -> Self {
+        self.long_term = Some(memory);
+        self
+    }
+
     /// Builds the agents.
     ///
     /// # Errors
@@ -130,6 +149,8 @@ impl CodingAgentsBuilder {
             commands: self.commands,
             agents_md: self.agents_md,
             questions: self.questions,
+            #[cfg(feature = "long-term")]
+            long_term: self.long_term,
         })
     }
 }
@@ -157,11 +178,27 @@ impl Agents for CodingAgents {
                 AgentRejection::internal(format!("The tool `ask_user` cannot be added: {why}."))
             })?;
         }
+        #[cfg(feature = "long-term")]
+        if let Some(memory) = &self.long_term {
+            // What a model reads can ask it to remember something false, or to forget.
+            let of_memory = memory
+                .tools()
+                .approve_remember(Approval::ByEffect)
+                .approve_forget(Approval::ByEffect);
+            tools = tools.with_all(of_memory).map_err(|why| {
+                AgentRejection::internal(format!("The memory's tools cannot be added: {why}."))
+            })?;
+        }
         let names: Vec<&str> = tools.names().collect();
         let pattern = PlanFirst::new(PiPattern).on_command("/plan");
         let builder = GenericAgent::builder(model, pattern)
             .system(system)
             .compaction(SummaryCompaction::new());
+        #[cfg(feature = "long-term")]
+        let builder = match &self.long_term {
+            Some(memory) => builder.hook(memory.hook()),
+            None => builder,
+        };
         let approved = settings.auto_approve.as_deref().unwrap_or_default();
         Ok(auto_approve(builder, approved, &names)?.tools(tools).build()?)
     }

@@ -32,6 +32,9 @@
 //! - `coding-agent` (on by default): `CodingAgents`, which work on files below the server's roots
 //!   with the coding tools and the model that each client names. Without it the crate needs neither
 //!   providers nor tools, patterns and memory.
+//! - `long-term` (on by default): facts that outlive sessions. `ServerBuilder::long_term` lets
+//!   clients see and delete those about them, under `/api/memory`; `CodingAgentsBuilder::long_term`
+//!   lets agents store and use them.
 
 mod agents;
 mod backlog;

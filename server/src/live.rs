@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::join_all;
-use loopwright_core::agent::{Environment, InputError, SystemEnvironment};
+use loopwright_core::agent::{Environment, InputError, Principal, SystemEnvironment};
 use loopwright_core::log::{Due, MemoryError, SessionInfo};
 use loopwright_core::{AgentHandle, EventStream, GenericAgent, RunContext, SessionStore};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
@@ -42,6 +42,8 @@ pub(crate) struct LiveSessions(Arc<Inner>);
 pub(crate) struct Parts {
     pub(crate) agents: Arc<dyn Agents>,
     pub(crate) store: Arc<dyn SessionStore>,
+    /// Who sessions work for.
+    pub(crate) principal: Option<Principal>,
     pub(crate) runs: RunQuota,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) drain: Drain,
@@ -101,7 +103,7 @@ impl LiveSessions {
 
     /// Creates a session with these settings and returns its id.
     pub(crate) async fn create(&self, settings: SessionSettings) -> Result<Arc<str>, ApiError> {
-        let Parts { agents, store, .. } = &self.0.parts;
+        let agents = &self.0.parts.agents;
         if settings.base_url.is_some() {
             return Err(ApiError::at(
                 "/baseUrl",
@@ -114,7 +116,7 @@ impl LiveSessions {
         let mut slot = self.0.lock(&id).await;
         let capacity = self.0.acquire_capacity().await?;
         let settings = serde_json::to_value(settings).unwrap_or_default();
-        let cx = RunContext::new().stored(store, id.clone()).await?;
+        let cx = self.context(id.clone()).await?;
         slot.put(self.start(id.clone(), &agent, cx.settings(settings), capacity).await?);
         Ok(id)
     }
@@ -216,7 +218,7 @@ impl LiveSessions {
         let capacity = self.0.acquire_capacity().await?;
         let settings = SessionSettings::from_stored(info.settings.as_deref());
         let agent = agents.for_session(&settings).await?;
-        let cx = RunContext::new().stored(store, info.id.clone()).await?;
+        let cx = self.context(info.id.clone()).await?;
         let mut session = self.start(info.id, &agent, cx, capacity).await?;
         if session.is_running().await {
             // Opening it has started a run, for input that was queued.
@@ -224,6 +226,16 @@ impl LiveSessions {
             session.run = CurrentRun::new(permit.downgrade().into());
         }
         Ok(session)
+    }
+
+    /// Opens the log of a session, or creates it.
+    async fn context(&self, id: Arc<str>) -> Result<RunContext, ApiError> {
+        let Parts { store, principal, .. } = &self.0.parts;
+        let cx = RunContext::new().stored(store, id).await?;
+        Ok(match principal {
+            Some(principal) => cx.with(principal.clone()),
+            None => cx,
+        })
     }
 
     async fn start(

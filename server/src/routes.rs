@@ -3,6 +3,8 @@
 mod agent_chat;
 mod events;
 mod health;
+#[cfg(feature = "long-term")]
+mod memory;
 mod metrics;
 mod openapi;
 mod page;
@@ -48,7 +50,10 @@ use crate::server::Server;
 /// # Ok(()) }
 /// ```
 pub fn router(server: Server) -> Router {
-    Router::new()
+    let routes = Router::new();
+    #[cfg(feature = "long-term")]
+    let routes = routes.merge(memory::routes());
+    routes
         .merge(agent_chat::routes())
         .merge(sessions::routes())
         .merge(events::routes())

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::SessionStore;
+use loopwright_core::agent::Principal;
 use loopwright_core::log::InMemoryStore;
+#[cfg(feature = "long-term")]
+use loopwright_memory::long_term::LongTerm;
 use tokio::sync::Semaphore;
 
 use crate::agents::Agents;
@@ -43,6 +46,12 @@ pub(crate) struct Shared {
     /// Names that clients may call the server by, besides its address.
     pub(crate) hosts: Vec<String>,
     pub(crate) store: Arc<dyn SessionStore>,
+    /// Who all clients are.
+    #[cfg(feature = "long-term")]
+    pub(crate) principal: Option<Principal>,
+    /// The facts that clients can see and delete.
+    #[cfg(feature = "long-term")]
+    pub(crate) long_term: Option<LongTerm>,
     pub(crate) limits: Limits,
     /// One permit for each byte of all bodies.
     pub(crate) bodies: Semaphore,
@@ -93,6 +102,9 @@ impl Server {
             token: None,
             hosts: Vec::new(),
             store: Arc::new(InMemoryStore::new()),
+            principal: None,
+            #[cfg(feature = "long-term")]
+            long_term: None,
             limits: Limits::default(),
         }
     }
@@ -145,6 +157,9 @@ pub struct ServerBuilder {
     token: Option<String>,
     hosts: Vec<String>,
     store: Arc<dyn SessionStore>,
+    principal: Option<Principal>,
+    #[cfg(feature = "long-term")]
+    long_term: Option<LongTerm>,
     limits: Limits,
 }
 
@@ -171,6 +186,21 @@ impl ServerBuilder {
     /// Sets the store of live sessions. Defaults to an [`InMemoryStore`].
     pub fn store(mut self, store: Arc<dyn SessionStore>) -> Self {
         self.store = store;
+        self
+    }
+
+    /// Sets who all clients of this server are: the [`Principal`] of every live session that it
+    /// opens, for tools and hooks. By default sessions have none.
+    pub fn principal(mut self, principal: Principal) -> Self {
+        self.principal = Some(principal);
+        self
+    }
+
+    /// Lets clients see and delete the facts about the [principal](ServerBuilder::principal), under
+    /// `/api/memory`. It does not give the facts to agents; `CodingAgentsBuilder::long_term` does.
+    #[cfg(feature = "long-term")]
+    pub fn long_term(mut self, memory: LongTerm) -> Self {
+        self.long_term = Some(memory);
         self
     }
 
@@ -221,7 +251,8 @@ impl ServerBuilder {
     /// Builds the server. It does not listen yet.
     ///
     /// # Errors
-    /// Returns a [`ConfigError`] if the token has fewer than 16 characters.
+    /// Returns a [`ConfigError`] if the token has fewer than 16 characters, or if there is
+    /// long-term memory and no principal.
     pub fn build(self) -> Result<Server, ConfigError> {
         if self.token.as_ref().is_some_and(|token| token.chars().count() < MIN_TOKEN_CHARS) {
             let why = format!(
@@ -230,12 +261,19 @@ impl ServerBuilder {
             );
             return Err(ConfigError(why.into()));
         }
+        #[cfg(feature = "long-term")]
+        if self.long_term.is_some() && self.principal.is_none() {
+            let why = "The server has long-term memory, and it is not known whose facts its \
+                       clients may see: set a principal with `ServerBuilder::principal`.";
+            return Err(ConfigError(why.into()));
+        }
         let metrics = Arc::<Metrics>::default();
         let runs = RunQuota::new(self.limits.runs_per_client, self.limits.runs);
         let drain = Drain::default();
         let parts = Parts {
             agents: self.agents.clone(),
             store: self.store.clone(),
+            principal: self.principal.clone(),
             runs: runs.clone(),
             metrics: metrics.clone(),
             drain: drain.clone(),
@@ -245,6 +283,10 @@ impl ServerBuilder {
             token: self.token.as_deref().map(TokenDigest::of),
             hosts: self.hosts,
             store: self.store,
+            #[cfg(feature = "long-term")]
+            principal: self.principal,
+            #[cfg(feature = "long-term")]
+            long_term: self.long_term,
             live: LiveSessions::new(parts, self.limits.open_sessions),
             runs,
             metrics,

@@ -11,11 +11,20 @@ pub(crate) enum Role<'a> {
     Agent,
     /// A profile within an outer role.
     Fixed(Profile, &'a Role<'a>),
-    /// A function of the history, within an outer role.
+    /// A function of the messages that were not removed, within an outer role.
     OfHistory(&'a (dyn Fn(&[Arc<Message>]) -> Profile + Send + Sync), &'a Role<'a>),
 }
 
 impl Role<'_> {
+    /// Returns whether the profile depends on the history.
+    pub(crate) fn follows_history(&self) -> bool {
+        match self {
+            Role::Agent => false,
+            Role::Fixed(_, outer) => outer.follows_history(),
+            Role::OfHistory(..) => true,
+        }
+    }
+
     /// Returns the profile of the next request.
     pub(crate) fn profile(&self, history: &[Arc<Message>]) -> Profile {
         match self {

@@ -125,6 +125,12 @@ impl StepContext<'_> {
         self.session.journal.fold.history.clone()
     }
 
+    /// Iterates over the messages of the [history](StepContext::history) that were not
+    /// [removed](StepContext::rewind), those that were compacted included.
+    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> {
+        self.session.journal.fold.messages()
+    }
+
     /// Returns the host's value of this type.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.session.extensions.get()
@@ -348,7 +354,11 @@ impl StepContext<'_> {
 
     /// Returns the profile of the next request.
     fn profile(&self) -> Profile {
-        self.role.profile(&self.session.journal.fold.history)
+        let fold = &self.session.journal.fold;
+        if !self.role.follows_history() || !fold.has_removed() {
+            return self.role.profile(&fold.history);
+        }
+        self.role.profile(&fold.messages().cloned().collect::<Vec<_>>())
     }
 
     async fn deliver(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 
+use crate::log::compaction::tokens_of;
 use crate::message::{Message, MessageKind};
 use crate::model::{OutputSchema, ThinkingLevel, ToolChoice};
 use crate::session::hooks::Hooks;
@@ -180,9 +181,10 @@ impl Ask {
         Some(hex_digest(&text))
     }
 
-    /// Estimates the tokens that the request adds to the conversation.
+    /// Estimates the tokens that the request adds to the conversation and the system prompt.
     pub(crate) fn tokens(&self) -> u64 {
-        self.also.iter().map(|body| unsaved(body).tokens()).sum()
+        let also: u64 = self.also.iter().map(|body| unsaved(body).tokens()).sum();
+        also + self.instructions.iter().map(|text| tokens_of(text.len())).sum::<u64>()
     }
 }
 

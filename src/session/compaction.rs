@@ -12,6 +12,7 @@ use crate::log::input::QueueKind;
 use crate::message::{Message, MessageId, StopReason};
 use crate::model::ChatRequest;
 use crate::session::Session;
+use crate::session::ask::Ask;
 use crate::session::budget;
 use crate::session::detached::{self, DetachedReply};
 use crate::session::estimate::{estimate, overhead};
@@ -21,13 +22,22 @@ pub(crate) struct Trigger<'a> {
     pub(crate) cause: CompactionCause,
     /// The model of the next request, if it is not the agent's own.
     pub(crate) model: Option<&'a str>,
-    /// The tokens that the request adds to the conversation.
+    /// Its system prompt, if it is not the agent's own.
+    pub(crate) system: Option<&'a Arc<str>>,
+    /// The tokens that the request adds to the conversation and the system prompt.
     pub(crate) also: u64,
 }
 
-impl Trigger<'_> {
+impl<'a> Trigger<'a> {
     fn asked(instructions: Option<Arc<str>>) -> Self {
-        Trigger { cause: CompactionCause::Asked { instructions }, model: None, also: 0 }
+        let cause = CompactionCause::Asked { instructions };
+        Trigger { cause, model: None, system: None, also: 0 }
+    }
+
+    /// Builds the trigger of a compaction for this request.
+    pub(crate) fn of(cause: CompactionCause, ask: &'a Ask) -> Self {
+        let (model, system) = (ask.model.as_deref(), ask.system.as_ref());
+        Trigger { cause, model, system, also: ask.tokens() }
     }
 }
 
@@ -70,13 +80,9 @@ struct SummaryRecord {
     error: Option<Arc<str>>,
 }
 
-/// Compacts before a request to this model, which adds `also` tokens: what callers asked for, and
-/// what the policy finds necessary. Returns whether a summary may have been paid for.
-pub(crate) async fn compact_if_needed(
-    session: &mut Session,
-    model: Option<&str>,
-    also: u64,
-) -> Result<bool, StepError> {
+/// Compacts before a request: what callers asked for, and what the policy finds necessary. Returns
+/// whether a summary may have been paid for.
+pub(crate) async fn compact_if_needed(session: &mut Session, ask: &Ask) -> Result<bool, StepError> {
     if session.config.compaction.is_none() {
         return Ok(false);
     }
@@ -84,15 +90,14 @@ pub(crate) async fn compact_if_needed(
     while let Some(request) = session.intake.compactions.front() {
         let cause = CompactionCause::Asked { instructions: request.instructions.clone() };
         // If the future is dropped here, the request is still queued.
-        let done = compact(session, &Trigger { cause, model, also }).await?;
+        let done = compact(session, &Trigger::of(cause, ask)).await?;
         let is_interrupted = matches!(done, Compacted::Interrupted(_));
         answer_next(session, done.answer());
         if is_interrupted {
             return Ok(true);
         }
     }
-    let trigger = Trigger { cause: CompactionCause::Threshold, model, also };
-    let done = compact(session, &trigger).await?;
+    let done = compact(session, &Trigger::of(CompactionCause::Threshold, ask)).await?;
     Ok(was_asked || !matches!(done, Compacted::Done(done) if done.is_empty()))
 }
 
@@ -280,7 +285,8 @@ fn with_policy<T>(
     call: impl FnOnce(&dyn CompactionPolicy, &CompactionContext<'_>) -> T,
 ) -> Option<T> {
     let policy = session.config.compaction.clone()?;
-    let (tools, system) = (session.executor.tools.list().clone(), session.config.system.clone());
+    let tools = session.executor.tools.list().clone();
+    let system = trigger.system.unwrap_or(&session.config.system).clone();
     let overhead = overhead(session, &tools, &system);
     let Session { journal, config, .. } = session;
     let fold = &journal.fold;

@@ -56,9 +56,7 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
         if is_interrupted(session, before) {
             return Ok(Reply::empty(None));
         }
-        if compacts
-            && compaction::compact_if_needed(session, ask.model.as_deref(), ask.tokens()).await?
-        {
+        if compacts && compaction::compact_if_needed(session, &ask).await? {
             budget::check(session, 1, Estimate::default())?;
         }
         let request = build(session, &ask).await?;
@@ -75,8 +73,7 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
             return Ok(reply);
         }
         overflows += 1;
-        let (model, also) = (ask.model.as_deref(), ask.tokens());
-        let trigger = Trigger { cause: CompactionCause::Overflow, model, also };
+        let trigger = Trigger::of(CompactionCause::Overflow, &ask);
         match compaction::compact(session, &trigger).await? {
             Compacted::Done(done) if done.is_empty() => return Ok(reply),
             _ => {}

@@ -1,6 +1,7 @@
 //! Compaction: a summary replaces older messages in requests and nowhere else.
 
 mod asked;
+mod roles;
 
 use std::ops::Range;
 

@@ -58,6 +58,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true")]
     pub(crate) no_questions: Option<bool>,
+    /// Remember facts about the user across sessions, and use them. All clients are one user: you.
+    ///
+    /// They are those of `chat --memory`, in memory.db beside the default store.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true")]
+    pub(crate) memory: Option<bool>,
     #[command(flatten)]
     pub(crate) retries: RetryOptions,
     #[command(flatten)]

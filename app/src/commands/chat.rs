@@ -19,6 +19,7 @@ use crate::args::ChatArgs;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::exit_code::{ABORTED, FAILED};
+use crate::facts::MemoryCommand;
 use crate::interrupt::Interrupt;
 use crate::output::{self, EventView, Printer, Verbosity};
 use crate::session::{Allowed, Live, Operator, Session, build, follow};
@@ -32,6 +33,7 @@ A line is a request; while the agent works, a line steers it.
 /continue     continue a run that was interrupted or has failed
 /decline TEXT decline to answer a question, with a reason
 /later TEXT   queue a follow-up
+/memory       list what is remembered about you; `find WORDS`, `forget ID`, `forget all`
 /plan TEXT    plan a request first: nothing is changed before you accept the plan
 /help         show this text
 /quit         leave: a run is aborted, pending calls stay open
@@ -48,6 +50,7 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
     // Before, while the session may wait for another process, Ctrl-C ends this one at once.
     let interrupt = Interrupt::listen()?;
     let mut chat = Chat::new(handle.clone(), allowed, &session, lines::read()?);
+    chat.remembers = settings.active.memory.unwrap_or_default();
     let mut live = Live::new(handle, events, EventView::Text(Printer::new()));
     let followed = match chat.greet(session.info.is_some()).await {
         Ok(()) => follow(&mut live, Some(interrupt), &mut chat).await,
@@ -216,6 +219,10 @@ impl Chat {
             ("/continue", State::Idle) => self.continue_run().await?,
             ("/continue", State::Running) => output::info("The agent is already running."),
             ("/compact", State::Idle | State::Running) => self.compact(rest),
+            ("/memory", _) => {
+                self.memory(rest).await;
+                self.repeat_question();
+            }
             ("/plan", State::Idle) if !rest.is_empty() => self.request(line).await?,
             ("/later", State::Idle) if !rest.is_empty() => self.request(rest).await?,
             ("/later", _) if !rest.is_empty() => {
@@ -250,6 +257,23 @@ impl Chat {
             }
         }
         Ok(())
+    }
+
+    /// Shows or deletes remembered facts.
+    async fn memory(&self, rest: &str) {
+        let command = match MemoryCommand::read(rest) {
+            Ok(command) => command,
+            Err(why) => return output::info(why),
+        };
+        match command.run(self.remembers).await {
+            Ok(answer) => {
+                for fact in answer.facts {
+                    output::notice(&format!("{:>5}  {}", fact.id, fact.text));
+                }
+                answer.notes.iter().for_each(|note| output::info(note));
+            }
+            Err(why) => output::error(&why.0),
+        }
     }
 
     async fn request(&mut self, text: &str) -> Done {

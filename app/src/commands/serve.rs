@@ -15,6 +15,7 @@ use crate::args::{DEFAULT_ADDR, ServeArgs};
 use crate::environment::TOKEN;
 use crate::error::StartError;
 use crate::exit_code::ABORTED;
+use crate::facts;
 use crate::interrupt::Interrupt;
 use crate::session::{catalogue, open_store};
 use crate::{log, output};
@@ -78,10 +79,18 @@ fn server(args: &ServeArgs) -> Result<Server, StartError> {
     if args.no_questions.unwrap_or_default() {
         agents = agents.no_questions();
     }
+    let memory = facts::open_if(args.memory)?;
+    if let Some(memory) = &memory {
+        agents = agents.long_term(memory.clone());
+    }
     let agents = agents.build().map_err(|why| StartError(why.to_string()))?;
     let mut builder = Server::builder(agents)
         .store(open_store(args.store.path.clone())?)
+        .principal(facts::user())
         .grace(Duration::from_secs(args.grace.into()));
+    if let Some(memory) = memory {
+        builder = builder.long_term(memory);
+    }
     builder = args.host.iter().fold(builder, |builder, name| builder.host(name));
     if let Some(runs) = args.max_runs {
         builder = builder.max_runs(runs as usize, ServerBuilder::RUNS);

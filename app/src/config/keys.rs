@@ -60,6 +60,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("system", Kind::Text),
     key("no_agents_md", Kind::Switch),
     key("no_questions", Kind::Switch),
+    own("memory", Kind::Switch, "whether facts about you are stored"),
     key("thinking", Kind::Word(words::<Thinking>)),
     key("pattern", Kind::Word(words::<Pattern>)),
     key("tool_choice", Kind::Text),

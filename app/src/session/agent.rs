@@ -8,6 +8,7 @@ use loopwright_core::model::{ModelInfo, ToolChoice};
 use loopwright_core::tool::{AskUser, Toolbox};
 use loopwright_core::{BehaviorPattern, GenericAgent};
 use loopwright_memory::SummaryCompaction;
+use loopwright_memory::long_term::LongTerm;
 use loopwright_patterns::{
     Clarify, FirstCall, GenericPattern, PiPattern, PlanExecute, PlanFirst, ReAct, Reflect,
     SelfConsistency,
@@ -18,6 +19,7 @@ use serde_json::Value;
 use super::allowed::Allowed;
 use super::model;
 use crate::error::StartError;
+use crate::facts;
 use crate::options::{Approve, Options, Pattern};
 use crate::output::{self, Verbosity};
 use crate::settings::Settings;
@@ -55,7 +57,8 @@ pub(crate) async fn build(
     let workspace = options.workspace.workspace()?;
     let root = workspace.root().to_owned();
     let system = system_prompt(options, &workspace);
-    let tools = agent_tools(options, workspace)?;
+    let memory = facts::open_if(options.memory)?;
+    let tools = agent_tools(options, workspace, memory.as_ref())?;
     let names: Vec<&str> = tools.names().collect();
     let approved = approved_tools(&options.approve, &names)?;
     let pattern = pattern(options, &names)?;
@@ -74,6 +77,9 @@ pub(crate) async fn build(
     if let Some(turns) = options.max_turns {
         builder = builder.max_turns(turns);
     }
+    if let Some(memory) = &memory {
+        builder = builder.hook(memory.hook());
+    }
     let allowed = allowed.clone();
     let agent = builder
         .auto_when(move |tool, _, _| approved.contains(&*tool.name) || allowed.has(&tool.name))
@@ -87,12 +93,20 @@ pub(crate) async fn build(
 }
 
 /// Returns the tools of the agent.
-pub(crate) fn agent_tools(options: &Options, workspace: Workspace) -> Result<Toolbox, StartError> {
-    let tools = coding_tools_with(workspace, options.workspace.commands());
-    if options.no_questions.unwrap_or_default() {
-        return Ok(tools);
+pub(crate) fn agent_tools(
+    options: &Options,
+    workspace: Workspace,
+    memory: Option<&LongTerm>,
+) -> Result<Toolbox, StartError> {
+    let failed = |why| StartError(format!("The tools: {why}."));
+    let mut tools = coding_tools_with(workspace, options.workspace.commands());
+    if !options.no_questions.unwrap_or_default() {
+        tools = tools.with(AskUser::new()).map_err(failed)?;
     }
-    tools.with(AskUser::new()).map_err(|why| StartError(format!("The tools: {why}.")))
+    match memory {
+        Some(memory) => tools.with_all(facts::tools(memory)).map_err(failed),
+        None => Ok(tools),
+    }
 }
 
 fn system_prompt(options: &Options, workspace: &Workspace) -> String {

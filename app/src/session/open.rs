@@ -10,6 +10,7 @@ use super::store::{check_is_root, find, latest, name_or_random, open_store, stor
 use crate::args::SessionArgs;
 use crate::config::Config;
 use crate::error::StartError;
+use crate::facts;
 use crate::options::Options;
 use crate::output::{self, Verbosity};
 use crate::settings::Settings;
@@ -112,6 +113,7 @@ impl Session {
         let context = RunContext::new()
             .session(self.name.clone())
             .shared_memory(memory)
+            .with(facts::user())
             .settings(built.settings.clone());
         Ok((context, repair))
     }

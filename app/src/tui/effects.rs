@@ -126,6 +126,7 @@ impl Host {
             Effect::Export(file) => self.export(file).await,
             Effect::List(source) => self.list(source),
             Effect::Tools => self.tools(),
+            Effect::Memory(command) => self.memory(command),
             Effect::Preview(action) => self.preview(*action),
             Effect::Allow(name) => self.allow(&name),
             input => {

@@ -10,12 +10,16 @@ use std::sync::{Arc, Mutex};
 use loopwright_core::log::{InMemory, LogEntry};
 use loopwright_core::{GenericAgent, Memory, RunContext, SessionStore};
 use loopwright_memory::Sqlite;
+use loopwright_memory::long_term::{LongTerm, Scope};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::browser::{Browser, Tab};
 use crate::process::{Process, STORE, project};
 use crate::server::{Exchange, Server};
+
+/// The directory of the data that is not in the store.
+const DATA: &str = ".kept/data";
 
 pub(crate) struct Fixture {
     pub(crate) dir: TempDir,
@@ -108,6 +112,17 @@ impl Fixture {
         self.model.request()
     }
 
+    /// Stores facts about the user, as sessions do.
+    pub(crate) fn remember(&self, facts: impl IntoIterator<Item = String>) {
+        let file = self.dir.path().join(DATA).join("loopwright/memory.db");
+        let (memory, scope) = (LongTerm::open(file).unwrap(), Scope::user("local"));
+        wait(async {
+            for fact in facts {
+                memory.remember(&scope, fact).await.unwrap();
+            }
+        });
+    }
+
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.dir.path().join(name)).unwrap()
     }
@@ -128,7 +143,8 @@ fn write(dir: &TempDir, items: Vec<LogEntry>) {
 
 fn serve(dir: &TempDir, model: &Server, address: &str, more: &[&str]) -> Process {
     let args = ["serve", "--addr", address, "--model", "local/scripted", "--base-url", &model.url];
-    Process::start(dir, &[&args, more].concat())
+    let data = dir.path().join(DATA);
+    Process::start_with(dir, &[&args, more].concat(), &[("XDG_DATA_HOME", data.to_str().unwrap())])
 }
 
 impl Exchange {

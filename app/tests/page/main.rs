@@ -12,6 +12,7 @@ mod browser;
 mod fixture;
 mod layout;
 mod markdown;
+mod memory;
 #[path = "../spec/process.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod process;

@@ -11,6 +11,7 @@ mod exit_codes;
 mod guard;
 mod http;
 mod json;
+mod memory;
 mod model;
 mod models;
 mod outputs;

@@ -22,9 +22,10 @@ const KEY: &str = "loopwright.distil";
 /// request, and stores them.
 ///
 /// It sends one detached request with what the user and the assistant have written since it did so
-/// last, without the results of tools. It counts against the limits of the run. An error of the
-/// model ends the run, after the answer, and `Continue` resumes it; an error of the file is logged,
-/// and the next request includes the same messages.
+/// last, without the results of tools and what the pattern has removed. A message that the pattern
+/// itself writes as that of the user counts as one. The request counts against the limits of the
+/// run. An error of the model ends the run, after the answer, and `Continue` resumes it; an error
+/// of the file is logged, and the next request includes the same messages.
 ///
 /// The facts are those about the [principal](loopwright_core::agent::Principal) of the request.
 /// Without one, no request is sent, unless the host has set a [scope](Distil::scope). If several
@@ -107,15 +108,15 @@ impl<P: BehaviorPattern> Distil<P> {
         if owner == before {
             return Ok(());
         }
-        let last = step.history().last().map(|message| message.id).unwrap_or_default();
+        let last = step.messages().next_back().map(|message| message.id).unwrap_or_default();
         step.set_session_state(KEY, State { owner, last })
     }
 
     /// Returns the messages since the last time, the newest first, if there are enough of the user.
     fn new_messages(&self, step: &StepContext<'_>) -> Option<Vec<Arc<Message>>> {
         let State { last, .. } = step.session_state(KEY).unwrap_or_default();
-        let history = step.history();
-        let new: Vec<_> = history.iter().rev().take_while(|m| m.id != last).cloned().collect();
+        // Ids grow; the last message may have been removed since.
+        let new: Vec<_> = step.messages().rev().take_while(|m| m.id > last).cloned().collect();
         let of_user = new.iter().filter(|m| matches!(m.body, MessageKind::User(_)));
         (of_user.count() >= self.every as usize).then_some(new)
     }
@@ -139,7 +140,7 @@ impl<P: BehaviorPattern> BehaviorPattern for Distil<P> {
             let Some(text) = distil_request::transcript(messages.iter().map(|m| &**m)) else {
                 return Ok(end);
             };
-            let key = store_key(step.session_id(), &messages, &text.text());
+            let key = store_key(&scope, step.session_id(), &messages, &text.text());
             let mut ask = Ask::detached().key(KEY).system(SYSTEM).messages([text.into()]);
             if let Some(model) = &self.model {
                 ask = ask.model(model);
@@ -196,9 +197,9 @@ impl LongTerm {
 }
 
 /// Returns the key under which the facts of these messages are stored once.
-fn store_key(session: &str, messages: &[Arc<Message>], text: &str) -> String {
+fn store_key(scope: &Scope, session: &str, messages: &[Arc<Message>], text: &str) -> String {
     let last = messages.first().map_or(0, |message| message.id.0);
-    digest(&format!("{KEY}\0{session}\0{last}\0{text}"))
+    digest(&format!("{KEY}\0{scope}\0{session}\0{last}\0{text}"))
 }
 
 fn digest(text: &str) -> String {

@@ -1,11 +1,17 @@
 //! The statements that store, read and delete facts. The scope is a condition of each.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use loopwright_core::message::MessageId;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::error::FileError;
 use super::fact::{Fact, NewFact, Scope, ScopeId};
 use super::words;
+
+/// How long it is known what was applied and recalled: 30 days, in milliseconds.
+const RECORD_TIME_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 
 type Result<T> = std::result::Result<T, FileError>;
 
@@ -94,6 +100,7 @@ fn applied(connection: &Connection, key: &str) -> Result<Option<Vec<u64>>> {
 }
 
 fn set_applied(connection: &Connection, key: &str, ids: &[u64], now: u64) -> Result<()> {
+    prune(connection, now)?;
     let sql = "INSERT INTO applied (key, time, facts) VALUES (?, ?, ?)";
     connection.prepare(sql)?.execute((key, now as i64, write_ids(ids)))?;
     Ok(())
@@ -115,14 +122,16 @@ pub(super) fn forget(connection: &Connection, scope: &Scope, id: u64) -> Result<
     Ok(true)
 }
 
-/// Deletes all facts of a scope and its name, and returns how many there were.
+/// Deletes all facts of a scope, its name, and where they were recalled. Returns how many facts
+/// there were.
 pub(super) fn forget_all(connection: &Connection, scope: &Scope) -> Result<u64> {
     let Some(in_scope) = scope_id(connection, scope)? else { return Ok(0) };
-    let mut count = 0;
+    let mut deleted = HashSet::new();
     for fact in page(connection, std::slice::from_ref(scope), 0, usize::MAX)? {
         words::remove(connection, in_scope, &fact)?;
-        count += 1;
+        deleted.insert(fact.id);
     }
+    forget_recalled(connection, &deleted)?;
     for sql in [
         "DELETE FROM fact WHERE scope = ?",
         "DELETE FROM vector WHERE scope = ?",
@@ -130,7 +139,25 @@ pub(super) fn forget_all(connection: &Connection, scope: &Scope) -> Result<u64> 
     ] {
         connection.execute(sql, (in_scope.0,))?;
     }
-    Ok(count)
+    Ok(deleted.len() as u64)
+}
+
+/// Deletes the records of requests for which one of these facts was recalled.
+fn forget_recalled(connection: &Connection, facts: &HashSet<u64>) -> Result<()> {
+    let mut select = connection.prepare("SELECT session, scopes, facts FROM recalled")?;
+    let mut rows = select.query(())?;
+    let mut with_facts: Vec<(String, Vec<u8>)> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let ids: String = row.get(2)?;
+        if read_ids(&ids).iter().any(|id| facts.contains(id)) {
+            with_facts.push((row.get(0)?, row.get(1)?));
+        }
+    }
+    let mut delete = connection.prepare("DELETE FROM recalled WHERE session = ? AND scopes = ?")?;
+    for key in with_facts {
+        delete.execute(key)?;
+    }
+    Ok(())
 }
 
 /// Returns at most `limit` facts of the scopes with ids above `after`, in the order of their ids.
@@ -183,36 +210,44 @@ pub(super) fn distinct(scopes: &[Scope]) -> impl Iterator<Item = &Scope> {
     scopes.iter().enumerate().filter(|(at, scope)| !scopes[..*at].contains(scope)).map(|(_, s)| s)
 }
 
-/// Returns the facts that were recalled for this request of the session, or `None` if it is another
-/// request than the last one.
-pub(super) fn recalled(
-    connection: &Connection,
-    session: &str,
-    request: &[u8],
-) -> Result<Option<Vec<u64>>> {
-    let sql = "SELECT facts FROM recalled WHERE session = ? AND request = ?";
+/// Identifies a request of the user for which facts are recalled.
+#[derive(Clone)]
+pub(super) struct RecallKey {
+    pub(super) session: Arc<str>,
+    /// A digest of the scopes that facts are recalled from.
+    pub(super) scopes: Vec<u8>,
+    /// A digest of the request.
+    pub(super) request: Vec<u8>,
+}
+
+/// Returns the facts that were recalled for a request, or `None` if it is another one than the last
+/// one of the session.
+pub(super) fn recalled(connection: &Connection, key: &RecallKey) -> Result<Option<Vec<u64>>> {
+    let sql = "SELECT facts FROM recalled WHERE session = ? AND scopes = ? AND request = ?";
     let mut statement = connection.prepare(sql)?;
-    let ids: Option<String> =
-        statement.query_row((session, request), |row| row.get(0)).optional()?;
+    let values = (&*key.session, &key.scopes, &key.request);
+    let ids: Option<String> = statement.query_row(values, |row| row.get(0)).optional()?;
     Ok(ids.map(|ids| read_ids(&ids)))
 }
 
 /// Records the facts that were recalled for a request, in place of those of the request before.
 pub(super) fn set_recalled(
     connection: &Connection,
-    session: &str,
-    request: &[u8],
+    key: &RecallKey,
     ids: &[u64],
     now: u64,
 ) -> Result<()> {
-    let sql = "INSERT OR REPLACE INTO recalled (session, request, time, facts) VALUES (?, ?, ?, ?)";
-    let values = (session, request, now as i64, write_ids(ids));
+    prune(connection, now)?;
+    let sql = "INSERT OR REPLACE INTO recalled (session, scopes, request, time, facts) \
+        VALUES (?, ?, ?, ?, ?)";
+    let values = (&*key.session, &key.scopes, &key.request, now as i64, write_ids(ids));
     connection.prepare(sql)?.execute(values)?;
     Ok(())
 }
 
-/// Deletes what was applied and recalled before `time`.
-pub(super) fn prune(connection: &Connection, time: u64) -> rusqlite::Result<()> {
+/// Deletes what was applied and recalled 30 days before now, or earlier.
+pub(super) fn prune(connection: &Connection, now: u64) -> rusqlite::Result<()> {
+    let time = now.saturating_sub(RECORD_TIME_MS);
     connection.execute("DELETE FROM applied WHERE time < ?", (time as i64,))?;
     connection.execute("DELETE FROM recalled WHERE time < ?", (time as i64,))?;
     Ok(())

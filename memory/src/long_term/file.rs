@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use loopwright_core::error::Failure;
 use loopwright_core::log::MemoryError;
@@ -26,7 +27,8 @@ const FORMAT: i64 = 1;
 /// - `vector` has at most one vector for each fact, of length 1, with the id of its embedder.
 /// - `word` is the index of words, each with the number of its scope in front.
 /// - `applied` has the keys of changes that must be made once, and what they did.
-/// - `recalled` has the facts that were recalled for the last request of a session.
+/// - `recalled` has the facts that were recalled for the last request of a session, for each set of
+///   scopes that a hook uses.
 const SCHEMA: &str = r#"
 CREATE TABLE scope (id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, name TEXT NOT NULL,
     facts INTEGER NOT NULL DEFAULT 0, removals INTEGER NOT NULL DEFAULT 0,
@@ -43,8 +45,11 @@ CREATE VIRTUAL TABLE word USING fts5(text, content='', columnsize=0,
 INSERT INTO word (word, rank) VALUES ('secure-delete', 1);
 CREATE TABLE applied (key TEXT PRIMARY KEY, time INTEGER NOT NULL, facts TEXT NOT NULL)
     STRICT, WITHOUT ROWID;
-CREATE TABLE recalled (session TEXT PRIMARY KEY, request BLOB NOT NULL, time INTEGER NOT NULL,
-    facts TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX applied_by_time ON applied (time);
+CREATE TABLE recalled (session TEXT NOT NULL, scopes BLOB NOT NULL, request BLOB NOT NULL,
+    time INTEGER NOT NULL, facts TEXT NOT NULL, PRIMARY KEY (session, scopes))
+    STRICT, WITHOUT ROWID;
+CREATE INDEX recalled_by_time ON recalled (time);
 "#;
 
 /// The columns of each table, which must be as in [`SCHEMA`].
@@ -53,7 +58,7 @@ const READ_COLUMNS: &str = "SELECT group_concat(name || '(' || (SELECT group_con
     WHERE type = 'table' AND name IN ('scope', 'fact', 'vector', 'word', 'applied', 'recalled')";
 const COLUMNS: &str = "applied(key,time,facts),\
     fact(id,scope,text,digest,created,refreshed,session,message),\
-    recalled(session,request,time,facts),scope(id,kind,name,facts,removals),\
+    recalled(session,scopes,request,time,facts),scope(id,kind,name,facts,removals),\
     vector(number,scope,fact,embedder,data),word(text)";
 
 /// Limits the idle connections for readers.
@@ -65,8 +70,14 @@ pub(super) struct File(Arc<Shared>);
 
 struct Shared {
     path: PathBuf,
-    writer: Mutex<Connection>,
+    writer: Mutex<Writer>,
     idle: Mutex<Vec<Connection>>,
+}
+
+struct Writer {
+    connection: Connection,
+    /// The write-ahead log may have data that was deleted.
+    keeps_deleted: bool,
 }
 
 impl File {
@@ -80,17 +91,29 @@ impl File {
         let writer = connect(&path)?;
         prepare(&writer, &path)?;
         clean(&writer).map_err(|error| from_sqlite(error, &path))?;
-        let shared = Shared { path, writer: Mutex::new(writer), idle: Mutex::default() };
+        let writer = Mutex::new(Writer { connection: writer, keeps_deleted: false });
+        let shared = Shared { path, writer, idle: Mutex::default() };
         Ok(File(Arc::new(shared)))
     }
 
     /// Runs `write` in a transaction, on a blocking thread. It takes place even if this future is
-    /// dropped.
+    /// dropped. If the log could not be emptied after a deletion, it is tried again.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         write: impl FnOnce(&Connection) -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, LongTermError> {
-        self.run(move |shared| transact(&lock(&shared.writer), write)).await
+        self.run(move |shared| {
+            let mut writer = lock(&shared.writer);
+            let done = transact(&writer.connection, write)?;
+            if writer.keeps_deleted {
+                // Without waiting for readers: the next write tries it again.
+                writer.connection.busy_timeout(Duration::ZERO)?;
+                writer.empty_log();
+                writer.connection.busy_timeout(LOCK_TIMEOUT)?;
+            }
+            Ok(done)
+        })
+        .await
     }
 
     /// Runs `delete` as [`File::write`] does, and then removes what it deleted from the write-ahead
@@ -100,14 +123,13 @@ impl File {
         delete: impl FnOnce(&Connection) -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, LongTermError> {
         self.run(move |shared| {
-            let writer = lock(&shared.writer);
-            let deleted = transact(&writer, delete)?;
-            let is_emptied = checkpoint(&writer, Checkpoint::Truncate);
-            if !matches!(is_emptied, Ok(true)) {
+            let mut writer = lock(&shared.writer);
+            let deleted = transact(&writer.connection, delete)?;
+            writer.empty_log();
+            if writer.keeps_deleted {
                 let file = shared.path.display();
                 tracing::warn!(
-                    ?is_emptied,
-                    "deleted facts may still be in the write-ahead log of {file}"
+                    "deleted facts may be in the write-ahead log of {file} until the next write"
                 );
             }
             Ok(deleted)
@@ -146,6 +168,14 @@ impl File {
             let why = format!("{} cannot be used: {error}", self.0.path.display());
             Err(MemoryError::Failed(Failure::new(why).with_source(error)).into())
         })
+    }
+}
+
+impl Writer {
+    /// Empties the write-ahead log, if no reader needs it.
+    fn empty_log(&mut self) {
+        self.keeps_deleted =
+            !matches!(checkpoint(&self.connection, Checkpoint::Truncate), Ok(true));
     }
 }
 
@@ -247,3 +277,6 @@ fn check(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

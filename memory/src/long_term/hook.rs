@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::error::LongTermError;
 use super::fact::{Fact, Scope};
-use super::facts;
+use super::facts::{self, RecallKey};
 use super::store::LongTerm;
 
 /// The default of [`Recall::tokens`].
@@ -83,12 +83,16 @@ impl Recall {
             return Ok(Vec::new());
         }
         let text = request.text();
-        let digest = digest(&scopes, cx.session_created, request.id, &text);
+        let key = RecallKey {
+            session: cx.session_id.clone(),
+            scopes: digest_of_scopes(&scopes),
+            request: digest_of_request(cx.session_created, request.id, &text),
+        };
         let file = &self.memory.file;
         let stored = {
-            let (session, scopes, digest) = (cx.session_id.clone(), scopes.clone(), digest.clone());
+            let (key, scopes) = (key.clone(), scopes.clone());
             let read = move |connection: &_| {
-                let ids = facts::recalled(connection, &session, &digest)?;
+                let ids = facts::recalled(connection, &key)?;
                 ids.map(|ids| facts::by_ids(connection, &scopes, &ids)).transpose()
             };
             file.read(read).await?
@@ -105,8 +109,8 @@ impl Recall {
             }
         }
         let ids: Vec<u64> = chosen.iter().map(|fact| fact.id).collect();
-        let (session, now) = (cx.session_id.clone(), self.memory.environment.now());
-        let store = move |tx: &_| facts::set_recalled(tx, &session, &digest, &ids, now);
+        let now = self.memory.environment.now();
+        let store = move |tx: &_| facts::set_recalled(tx, &key, &ids, now);
         file.write(store).await?;
         Ok(chosen)
     }
@@ -133,15 +137,19 @@ impl Hooks for Recall {
     }
 }
 
-/// Returns what identifies the request, so that what was recalled for another one is not used.
-fn digest(scopes: &[Scope], session_created: u64, request: MessageId, text: &str) -> Vec<u8> {
+/// Returns what identifies the scopes, so that hooks with others choose facts of their own.
+fn digest_of_scopes(scopes: &[Scope]) -> Vec<u8> {
     let mut hash = Sha256::new();
     for scope in scopes {
         let (kind, name) = scope.parts();
         hash.update(format!("{kind}\0{}\0{name}", name.len()));
     }
-    hash.update(format!("\0{session_created}\0{}\0{text}", request.0));
     hash.finalize().to_vec()
+}
+
+/// Returns what identifies the request, so that what was recalled for another one is not used.
+fn digest_of_request(session_created: u64, request: MessageId, text: &str) -> Vec<u8> {
+    Sha256::digest(format!("{session_created}\0{}\0{text}", request.0)).to_vec()
 }
 
 /// Returns the message with these facts.

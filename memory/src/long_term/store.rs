@@ -18,9 +18,6 @@ use super::{facts, recall, vectors};
 /// Limits the vectors in RAM, unless [`LongTerm::vector_memory`] says otherwise.
 const DEFAULT_VECTOR_BYTES: usize = 512 * 1024 * 1024;
 
-/// For how long the file records which changes were made once, and which facts were recalled.
-const RECORD_TIME_MS: u64 = 30 * 24 * 60 * 60 * 1000;
-
 /// How long the embedding of a query may take: a run waits for it.
 const EMBED_QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -119,9 +116,9 @@ impl LongTerm {
     /// untouched.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, MemoryError> {
         let environment = Arc::new(SystemEnvironment);
-        let oldest = environment.now().saturating_sub(RECORD_TIME_MS);
+        let now = environment.now();
         Ok(LongTerm {
-            file: File::open(path.as_ref(), |connection| facts::prune(connection, oldest))?,
+            file: File::open(path.as_ref(), |connection| facts::prune(connection, now))?,
             embedder: None,
             vectors: Arc::new(VectorCache::new(DEFAULT_VECTOR_BYTES)),
             min_similarity: 0.0,
@@ -216,7 +213,14 @@ impl LongTerm {
     /// Fails if the file cannot be written.
     pub async fn forget_all(&self, scope: &Scope) -> Result<u64, LongTermError> {
         let scope = scope.clone();
-        self.file.delete(move |tx| facts::forget_all(tx, &scope)).await
+        let vectors = self.vectors.clone();
+        let delete = move |tx: &_| {
+            if let Some(id) = facts::scope_id(tx, &scope)? {
+                vectors.remove(id);
+            }
+            facts::forget_all(tx, &scope)
+        };
+        self.file.delete(delete).await
     }
 
     /// Returns at most `limit` facts of the scopes with ids above `after`, in the order of their

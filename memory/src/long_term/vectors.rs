@@ -131,6 +131,13 @@ impl VectorCache {
         Ok(found)
     }
 
+    /// Removes the vectors of a scope. A search that is in progress may read them again from its
+    /// snapshot of the file.
+    pub(super) fn remove(&self, scope: ScopeId) {
+        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        scopes.blocks.retain(|(of, _), _| *of != scope);
+    }
+
     fn block(&self, scope: ScopeId, embedder: &Arc<str>) -> Arc<RwLock<Block>> {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         scopes.searches += 1;

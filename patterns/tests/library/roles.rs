@@ -2,7 +2,9 @@
 
 use loopwright_core::pattern::Profile;
 use loopwright_core::testing::{Harness, Script, ScriptedModel, TestTool};
-use loopwright_core::{AgentBuilder, GenericAgent};
+use loopwright_core::{
+    AgentBuilder, BehaviorPattern, GenericAgent, StepContext, StepEnd, StepError,
+};
 use loopwright_patterns::{Handoff, PiPattern, Route};
 use serde_json::json;
 
@@ -55,6 +57,35 @@ async fn a_request_is_answered_in_the_role_that_the_router_chose() {
         (vec!["look".into()], vec!["delete".into(), "look".into()])
     );
     harness.check().await;
+}
+
+/// Answers with another pattern, and once more after its first answer was removed.
+struct SecondThought<P>(P);
+
+#[loopwright_core::async_trait]
+impl<P: BehaviorPattern> BehaviorPattern for SecondThought<P> {
+    fn inner(&self) -> Option<&dyn BehaviorPattern> {
+        Some(&self.0)
+    }
+
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        let request = step.checkpoint();
+        self.0.next_step(step).await?;
+        step.rewind(request).await?;
+        self.0.next_step(step).await
+    }
+}
+
+/// C194: With the messages that a rewind removes, their hand-overs are undone.
+#[tokio::test(start_paused = true)]
+async fn a_rewind_returns_to_the_role_of_that_time() {
+    let replies = [hand_over("billing"), Script::text("No."), Script::text("Yes.")];
+    let harness = Harness::new(SecondThought(handoff()), replies, |agent| agent).await;
+    assert_eq!(harness.handle.prompt("A refund?").await.unwrap().text, "Yes.");
+    let requests = harness.model.requests();
+    let systems: Vec<&str> = requests.iter().map(|request| &*request.system).collect();
+    assert_eq!(systems, ["You are the desk.", "You are billing.", "You are the desk."]);
 }
 
 /// C194: The role follows from the history, during the run of the inner pattern, too.

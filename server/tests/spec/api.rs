@@ -15,10 +15,12 @@ use futures::FutureExt;
 use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
+use loopwright_core::agent::Principal;
 use loopwright_core::log::{InMemoryStore, LogEntry, MemoryError, SessionInfo};
 use loopwright_core::model::ModelError;
 use loopwright_core::testing::{FaultyMemory, Script, ScriptedModel};
 use loopwright_core::{ChatModel, Memory, SessionStore};
+use loopwright_memory::long_term::LongTerm;
 use loopwright_server::{Agents, CodingAgents, LlmConfig, Models, Server, ServerBuilder, router};
 use serde_json::{Value, json};
 
@@ -67,6 +69,18 @@ impl Api {
         let model = ScriptedModel::new(replies).discard_requests();
         let agents = CodingAgents::builder(Scripted(model)).root(root.path()).build().unwrap();
         Api::of(store.clone(), set(Server::builder(agents).store(store)).build().unwrap(), root)
+    }
+
+    /// Creates a server whose clients are this principal, and whose agents remember facts.
+    pub(crate) fn remembering(memory: &LongTerm, principal: &str, model: ScriptedModel) -> Api {
+        let root = tempfile::tempdir().unwrap();
+        let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
+        let agents = CodingAgents::builder(Scripted(model)).root(root.path());
+        let server = Server::builder(agents.long_term(memory.clone()).build().unwrap())
+            .store(store.clone())
+            .principal(Principal::new(principal))
+            .long_term(memory.clone());
+        Api::of(store, server.build().unwrap(), root)
     }
 
     /// Creates a server that runs these agents.

@@ -4,6 +4,7 @@
 
 mod api;
 mod limits;
+mod memory;
 mod mount;
 mod openapi;
 mod questions;

@@ -263,6 +263,11 @@ impl Fold {
         self.history.iter().filter(|message| !self.removed.contains(&message.id))
     }
 
+    /// Returns whether the pattern has removed messages.
+    pub(crate) fn has_removed(&self) -> bool {
+        !self.removed.is_empty()
+    }
+
     pub(crate) fn last_reply(&self) -> Option<&Arc<Message>> {
         self.messages().rev().find(|m| matches!(m.body, MessageKind::Assistant(_)))
     }

@@ -54,9 +54,10 @@ impl<'a> StepContext<'a> {
         StepContext { session: self.session, role: Role::Fixed(profile, &self.role) }
     }
 
-    /// Returns this step with a profile that follows from the [history](StepContext::history), as
-    /// [`StepContext::with_profile`] does for one that is fixed. The function is called for each
-    /// request, so the role can change while the other pattern runs.
+    /// Returns this step with a profile that follows from the
+    /// [messages](StepContext::messages) so far, as [`StepContext::with_profile`] does for one that
+    /// is fixed. The function is called for each request, so the role can change while the other
+    /// pattern runs. It must be fast: it also gets the messages that were compacted.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -70,7 +71,7 @@ impl<'a> StepContext<'a> {
     /// #[async_trait::async_trait]
     /// impl<P: BehaviorPattern> BehaviorPattern for Brief<P> {
     ///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
-    ///         let role = |history: &[Arc<Message>]| match history.len() {
+    ///         let role = |messages: &[Arc<Message>]| match messages.len() {
     ///             0..100 => Profile::new(),
     ///             _ => Profile::new().instruction("Come to an end."),
     ///         };

@@ -56,6 +56,8 @@ pub(super) struct Chat {
     pub(super) keyboard: bool,
     /// The user has sent a request.
     pub(super) has_request: bool,
+    /// The session remembers facts.
+    pub(super) remembers: bool,
     pub(super) compaction: Option<Pin<Box<dyn Future<Output = Compacted>>>>,
     pub(super) exit_code: Option<u8>,
 }
@@ -77,6 +79,7 @@ impl Chat {
             stored_name: session.is_stored.then(|| session.name.clone()),
             keyboard: io::stdin().is_terminal(),
             has_request: false,
+            remembers: false,
             compaction: None,
             exit_code: None,
         }

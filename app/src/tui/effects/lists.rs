@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use loopwright_core::log::SessionInfo;
 use loopwright_core::tool::Effect as ToolEffect;
+use loopwright_memory::long_term::Fact;
 use loopwright_memory::to_markdown;
 use loopwright_providers::ModelFacts;
 
@@ -12,6 +13,7 @@ use super::files::{MAX_FILES, files};
 use super::msg::Msg;
 use super::open::Host;
 use crate::error::StartError;
+use crate::facts::{self, MemoryCommand};
 use crate::options::Approve;
 use crate::output::{age, write_new_file};
 use crate::session::{Session, SessionSetup, agent_tools, catalogue};
@@ -72,7 +74,10 @@ impl Host {
     pub(super) fn tools(&self) {
         let options = self.options();
         let workspace = options.workspace.workspace().map_err(StartError::from);
-        let outcome = match workspace.and_then(|workspace| agent_tools(options, workspace)) {
+        let tools = workspace.and_then(|workspace| {
+            agent_tools(options, workspace, facts::open_if(options.memory)?.as_ref())
+        });
+        let outcome = match tools {
             Err(StartError(why)) => Outcome::Notice(Tone::Error, why),
             Ok(tools) => {
                 let approved = &options.approve;
@@ -96,6 +101,27 @@ impl Host {
             }
         };
         self.send_outcome(outcome);
+    }
+
+    /// Lists or deletes remembered facts in the background.
+    pub(super) fn memory(&self, command: MemoryCommand) {
+        let (msgs, is_on) = (self.msgs(), self.options().memory.unwrap_or_default());
+        tokio::spawn(async move {
+            let send = |outcome| {
+                let _ = msgs.send(Msg::Outcome(outcome));
+            };
+            match command.run(is_on).await {
+                Ok(answer) => {
+                    let row = |fact: Fact| Choice::new(fact.id.to_string(), fact.text);
+                    if !answer.facts.is_empty() {
+                        send(Outcome::Table(answer.facts.into_iter().map(row).collect()));
+                    }
+                    let notices = answer.notes.into_iter();
+                    notices.for_each(|note| send(Outcome::Notice(Tone::Quiet, note)));
+                }
+                Err(StartError(why)) => send(Outcome::Notice(Tone::Error, why)),
+            }
+        });
     }
 
     /// Writes the conversation to a file, which must not exist yet.

@@ -267,7 +267,7 @@ async fn enter_while_a_session_opens_is_not_lost() {
 
 #[tokio::test]
 async fn help_on_wide_and_narrow_screens() {
-    let mut stage = Stage::new((100, 36), [], plain).await;
+    let mut stage = Stage::new((100, 37), [], plain).await;
     stage.enter("/help").await;
     assert_snapshot!("help", stage.screen());
     for (size, name) in [(USUAL, "help_usual"), (NARROW, "help_narrow")] {

@@ -13,7 +13,7 @@ const fn command(name: &'static str, argument: &'static str, help: &'static str)
 }
 
 /// Lists the commands in the order in which they are offered.
-pub(crate) const COMMANDS: [Command; 13] = [
+pub(crate) const COMMANDS: [Command; 14] = [
     command("model", "NAME", "switch to another model"),
     command("thinking", "LEVEL", "set how much the model thinks"),
     command("sessions", "NAME", "open another conversation"),
@@ -23,6 +23,7 @@ pub(crate) const COMMANDS: [Command; 13] = [
     command("compact", "[TEXT]", "summarise older turns; TEXT instructs the summary"),
     command("continue", "", "continue a run that was interrupted or failed"),
     command("later", "TEXT", "queue TEXT as a follow-up"),
+    command("memory", "[TEXT]", "list remembered facts; TEXT: find WORDS, forget ID, forget all"),
     command("tools", "", "list the agent's tools"),
     command("export", "[FILE]", "write the conversation to a Markdown file"),
     command("help", "", "list keys and commands"),

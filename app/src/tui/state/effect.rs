@@ -10,6 +10,8 @@ use loopwright_core::message::{CallId, MessageId, RunId, Usage};
 use loopwright_core::model::{ModelInfo, ThinkingLevel};
 use serde_json::Value;
 
+use crate::facts::MemoryCommand;
+
 /// An effect that the state requests.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Effect {
@@ -49,6 +51,8 @@ pub(crate) enum Effect {
     List(Source),
     /// List the agent's tools.
     Tools,
+    /// List or delete remembered facts.
+    Memory(MemoryCommand),
     /// Scroll the dialog while it is open, otherwise the transcript.
     Scroll(Scroll),
     /// Redraw the whole screen: another program may have written to it.

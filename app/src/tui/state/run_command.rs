@@ -7,6 +7,7 @@ use super::commands::{COMMANDS, KEYS};
 use super::core::State;
 use super::effect::{Choice, Effect, Scroll};
 use super::status::Run;
+use crate::facts::MemoryCommand;
 
 impl State {
     /// Runs a command, or shows why it cannot run.
@@ -20,6 +21,10 @@ impl State {
             }
             ("quit", _) => vec![Effect::Quit],
             ("tools", _) => vec![Effect::Tools],
+            ("memory", text) => match MemoryCommand::read(&text.unwrap_or_default()) {
+                Ok(command) => vec![Effect::Memory(command)],
+                Err(why) => self.notice(why),
+            },
             ("export", file) => vec![Effect::Export(file.map(Into::into))],
             ("compact", instructions) => vec![Effect::Compact(instructions)],
             ("plan", None) => self.notice("`/plan` needs the request to plan."),

@@ -9,6 +9,7 @@ use loopwright_core::tool::ActionRequest;
 use serde_json::json;
 
 use super::*;
+use crate::facts::MemoryCommand;
 
 mod dialog;
 mod questions;
@@ -279,6 +280,22 @@ fn a_plan_is_a_request_that_says_so() {
     types(&mut state, "/plan Tidy up.");
     let effects = key(&mut state, KeyCode::Enter);
     assert_eq!(effects, [Effect::Scroll(Scroll::Bottom)], "not while it works");
+}
+
+#[test]
+fn remembered_facts_are_listed_and_forgotten_also_while_it_works() {
+    for (typed, command) in [
+        ("/memory", MemoryCommand::List),
+        ("/memory find cats", MemoryCommand::Find("cats".into())),
+        ("/memory forget 7", MemoryCommand::Forget(7)),
+    ] {
+        let mut state = working();
+        types(&mut state, typed);
+        assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Memory(command)], "{typed}");
+    }
+    let mut state = idle();
+    types(&mut state, "/memory forget");
+    assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Scroll(Scroll::Bottom)], "no fact");
 }
 
 #[test]

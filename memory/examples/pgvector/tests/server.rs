@@ -1,5 +1,5 @@
 //! The example against a real server. `POSTGRES_BIN` names the folder of the programs `initdb` and
-//! `postgres` of a PostgreSQL that has the extension `vector`.
+//! `pg_ctl` of a PostgreSQL that has the extension `vector`.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,8 +12,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
 use async_trait::async_trait;
 use loopwright_core::retrieval::{Embedder, RetrievalError, Retriever};
@@ -23,16 +22,16 @@ use tempfile::TempDir;
 /// The user `nobody`, since PostgreSQL refuses to run as root.
 const NOBODY: u32 = 65534;
 
-/// A running server that only a socket in its folder reaches. It is killed on drop.
+/// A running server that only a socket in its folder reaches. It is stopped on drop.
 struct Server {
-    process: Child,
+    bin: PathBuf,
     folder: TempDir,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.process.kill(); // the process may have ended
-        let _ = self.process.wait();
+        let mut stop = program(&self.bin, "pg_ctl", &self.folder);
+        let _ = stop.args(["stop", "-m", "immediate", "-D", "data"]).status(); // it may have ended
     }
 }
 
@@ -48,39 +47,24 @@ fn program(bin: &Path, name: &str, folder: &TempDir) -> Command {
 
 fn start_server() -> Server {
     let bin = std::env::var_os("POSTGRES_BIN").map(PathBuf::from);
-    let bin = bin.expect("POSTGRES_BIN names the folder of `initdb` and `postgres`");
+    let bin = bin.expect("POSTGRES_BIN names the folder of `initdb` and `pg_ctl`");
     let folder = tempfile::tempdir().unwrap();
     if fs::metadata("/proc/self").unwrap().uid() == 0 {
         chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     }
-    let data = folder.path().join("data");
     let mut initdb = program(&bin, "initdb", &folder);
-    initdb.args(["--auth", "trust", "--username", "test", "--no-sync", "--pgdata"]).arg(&data);
+    initdb.args(["--auth", "trust", "--username", "test", "--no-sync", "--pgdata", "data"]);
     assert!(initdb.status().expect("initdb is installed").success());
-    let mut postgres = program(&bin, "postgres", &folder);
-    postgres.args(["-F", "-c", "listen_addresses=", "-D"]).arg(&data).arg("-k").arg(folder.path());
-    Server { process: postgres.spawn().unwrap(), folder }
+    let options = format!("-F -c listen_addresses= -k {}", folder.path().display());
+    let mut start = program(&bin, "pg_ctl", &folder);
+    start.args(["start", "--wait", "-D", "data", "-l", "log", "-o", &options]);
+    assert!(start.status().expect("pg_ctl is installed").success());
+    Server { bin, folder }
 }
 
-/// Connects once the server is ready.
-async fn connect(server: &mut Server, embedder: Letters) -> PgFacts {
+async fn connect(server: &Server, embedder: Letters) -> PgFacts {
     let config = format!("host={} user=test dbname=postgres", server.folder.path().display());
-    loop {
-        assert!(server.process.try_wait().unwrap().is_none(), "the server has ended");
-        match PgFacts::connect(&config, embedder.clone()).await {
-            Ok(facts) => return facts,
-            // Its socket is missing, or it is starting up.
-            Err(error) if is_starting(&error) => {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            Err(error) => panic!("{error:?}"),
-        }
-    }
-}
-
-fn is_starting(error: &RetrievalError) -> bool {
-    let text = format!("{error:?}");
-    text.contains("NotFound") || text.contains("ConnectionRefused") || text.contains("57P03")
+    PgFacts::connect(&config, embedder).await.unwrap()
 }
 
 /// Counts letters.
@@ -107,8 +91,8 @@ impl Embedder for Letters {
 /// C183: facts are stored, found and deleted by scope.
 #[tokio::test]
 async fn facts_are_stored_found_and_deleted_by_scope() {
-    let mut server = start_server();
-    let facts = connect(&mut server, Letters("letters")).await;
+    let server = start_server();
+    let facts = connect(&server, Letters("letters")).await;
     let cat = facts.store("ann", "ann has a cat").await.unwrap();
     assert_eq!(facts.store("ann", "ann has a cat").await.unwrap(), cat, "stored once");
     facts.store("ann", "ann reads old books").await.unwrap();
@@ -129,7 +113,7 @@ async fn facts_are_stored_found_and_deleted_by_scope() {
     }
 
     // The vectors of another model are not compared.
-    let other = connect(&mut server, Letters("other")).await;
+    let other = connect(&server, Letters("other")).await;
     assert!(other.scoped("ann").retrieve("cat", 5).await.unwrap().is_empty());
 
     assert!(!facts.delete("ann", of_bob).await.unwrap(), "it is not a fact about ann");

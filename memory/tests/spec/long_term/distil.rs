@@ -4,7 +4,7 @@ use loopwright_core::event::RunStatus;
 use loopwright_core::message::{AssistantMessage, MessageId, UserMessage};
 use loopwright_core::model::{ChatRequest, ModelErrorKind};
 use loopwright_core::testing::{Harness, Scenario, ScriptedModel, crash_at_every_append};
-use loopwright_core::{GenericAgent, Message};
+use loopwright_core::{BehaviorPattern, GenericAgent, Message, StepContext, StepEnd, StepError};
 use loopwright_memory::long_term::{Distil, LongTermError};
 use loopwright_patterns::{PiPattern, conformance};
 
@@ -58,6 +58,37 @@ async fn facts_are_distilled_when_configured() {
     assert_eq!(small.requests().len(), 1);
     assert!(small.requests()[0].messages[0].text().contains("One."));
     assert_eq!(memory.facts(&[ann()], 0, 9).await.unwrap().len(), 1);
+}
+
+/// A pattern that removes its first reply and asks once more.
+struct SecondThought;
+
+#[async_trait::async_trait]
+impl BehaviorPattern for SecondThought {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        let request = step.checkpoint();
+        step.ask().await?;
+        step.rewind(request).await?;
+        step.ask().await?.finish()
+    }
+}
+
+/// C190: nothing is distilled from what the pattern has removed.
+#[tokio::test]
+async fn removed_messages_are_left_out() {
+    let (_folder, memory) = open();
+    let replies = [
+        Script::text("You have a dog."),
+        Script::text("You have a cat."),
+        facts(&["The user has a cat."]),
+    ];
+    let pattern = Distil::new(SecondThought, memory.clone());
+    let harness = Harness::new(pattern, replies, |agent| agent).await;
+    harness.handle.prompt(by("ann", "What animal is Minka?")).await.unwrap();
+    let asked = harness.model.requests()[2].messages[0].text();
+    assert!(asked.contains("a cat") && !asked.contains("a dog"), "{asked}");
+    assert_eq!(texts(&memory.facts(&[ann()], 0, 9).await.unwrap()), ["The user has a cat."]);
 }
 
 /// C185: in a session of several principals, what one has written is no fact about another, also if

@@ -135,6 +135,35 @@ async fn facts_outlive_a_failing_embedder_and_another_model() {
     assert!(memory.recall(&[ann()], "feline", 5).await.unwrap().is_empty());
 }
 
+/// An embedder that never answers.
+struct NeverDone;
+
+#[async_trait::async_trait]
+impl Embedder for NeverDone {
+    async fn embed(&self, _: &[String]) -> Result<Vec<Vec<f32>>, RetrievalError> {
+        std::future::pending().await
+    }
+
+    fn dimensions(&self) -> usize {
+        4
+    }
+
+    fn id(&self) -> &str {
+        "never-done"
+    }
+}
+
+/// C186: a slow embedder does not keep a request waiting: facts are found by their words.
+#[tokio::test(start_paused = true)]
+async fn a_slow_embedder_is_not_waited_for() {
+    let (_folder, memory) = open();
+    memory.remember(&ann(), "Ann has a cat.").await.unwrap();
+    let slow = memory.embedder(NeverDone);
+    let begin = tokio::time::Instant::now();
+    assert_eq!(slow.recall(&[ann()], "cat", 5).await.unwrap().len(), 1);
+    assert!(begin.elapsed() < std::time::Duration::from_secs(60), "{:?}", begin.elapsed());
+}
+
 /// C184: facts are listed in pages, in the order in which they were stored.
 #[tokio::test]
 async fn facts_are_listed_in_pages() {

@@ -5,8 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use loopwright_core::log::MemoryError;
+use loopwright_core::testing::ScriptedModel;
+use loopwright_core::{GenericAgent, RunContext};
 use loopwright_memory::Sqlite;
 use loopwright_memory::long_term::LongTermError;
+use loopwright_patterns::PiPattern;
 
 use super::*;
 
@@ -65,6 +68,39 @@ async fn all_facts_of_a_person_are_deleted_with_the_name() {
     assert_eq!(memory.facts(&[bob(), zoe.clone()], 0, 999).await.unwrap().len(), 500);
     let new = memory.remember(&zoe, "Zoe is back.").await.unwrap();
     assert_eq!(new.id, 1001, "no id is used again");
+}
+
+/// C187: with the last fact of a person it is deleted in which sessions facts were recalled.
+#[tokio::test]
+async fn where_facts_were_recalled_is_deleted_with_them() {
+    let (folder, memory) = open();
+    memory.remember(&ann(), "The user has a cat.").await.unwrap();
+    memory.remember(&bob(), "The user has a dog.").await.unwrap();
+    let model = ScriptedModel::new([Script::text("Miaow."), Script::text("Woof.")]);
+    let agent = GenericAgent::builder(model, PiPattern).hook(memory.hook()).build().unwrap();
+    for (user, session) in [("ann", "quuxsession"), ("bob", "barksession")] {
+        let (handle, _events) = agent.run(RunContext::new().session(session)).await.unwrap();
+        handle.prompt(by(user, "Do I have a cat or a dog?")).await.unwrap();
+    }
+    assert!(contains(folder.path(), b"quuxsession"));
+    memory.forget_all(&ann()).await.unwrap();
+    assert!(!contains(folder.path(), b"quuxsession"));
+    assert!(contains(folder.path(), b"barksession"), "those of others stay");
+}
+
+/// C187: a deletion takes place though nobody waits for it.
+#[tokio::test]
+async fn a_deletion_whose_future_is_dropped_is_done() {
+    let (folder, memory) = open();
+    memory.remember(&ann(), "The cat is called quuxite.").await.unwrap();
+    let (ann, bob) = (ann(), bob());
+    {
+        let mut deletion = Box::pin(memory.forget_all(&ann));
+        assert!(futures::poll!(&mut deletion).is_pending());
+    }
+    while !memory.facts(std::slice::from_ref(&ann), 0, 1).await.unwrap().is_empty() {}
+    memory.remember(&bob, "Bob waits for the writer.").await.unwrap();
+    assert!(!contains(folder.path(), b"quuxite"));
 }
 
 /// C192: what is exported can be imported, with its times and sources.

@@ -168,3 +168,22 @@ async fn an_error_of_the_file_ends_no_run() {
     assert_eq!(outcome.text, "Yes.");
     assert_eq!(harness.model.requests()[0].messages.len(), 1);
 }
+
+/// C188: each of several hooks keeps the facts that it has chosen for a run.
+#[tokio::test]
+async fn hooks_with_other_scopes_keep_their_own_facts() {
+    let (_folder, memory) = open();
+    let ark = Scope::project("ark");
+    memory.remember(&ann(), "Ann has a cat.").await.unwrap();
+    memory.remember(&ark, "The ark has two cats.").await.unwrap();
+    let replies = [call("remember_fact", fact("Ann's cat is black.")), Script::text("Noted.")];
+    let options = |agent: AgentBuilder| {
+        agent.tools(memory.tools()).hook(memory.hook()).hook(memory.hook().scope(ark))
+    };
+    let harness = Harness::new(PiPattern, replies, options).await;
+    harness.handle.prompt(by("ann", "About my cat")).await.unwrap();
+    let requests = harness.model.requests();
+    let found: Vec<_> = requests.iter().map(|request| blocks(&request.messages)).collect();
+    assert_eq!(found[0].len(), 2, "{found:?}");
+    assert_eq!(found[0], found[1]);
+}

@@ -8,6 +8,8 @@ use super::document::Document;
 use crate::frames::Frame;
 use crate::routes::agent_chat::ChatRequest;
 use crate::routes::health::Health;
+#[cfg(feature = "long-term")]
+use crate::routes::memory::{FactList, Forgotten};
 use crate::routes::sessions::{
     AbortBody, AcceptedInput, Actions, CompactBody, Compacted, ContinueBody, CreatedSession,
     DecisionBody, MessageBody, Messages, SessionList, SessionStatus, SteerBody,
@@ -34,6 +36,8 @@ pub(super) fn describe(document: &mut Document) {
     inputs(document);
     compaction(document);
     actions(document);
+    #[cfg(feature = "long-term")]
+    memory(document);
     others(document);
 }
 
@@ -270,6 +274,44 @@ fn actions(document: &mut Document) {
             BUSY,
             DRAINING,
         ])
+        .add();
+}
+
+#[cfg(feature = "long-term")]
+fn memory(document: &mut Document) {
+    const NO_MEMORY: (u16, &str) = (404, "The server remembers no facts.");
+    document
+        .operation("get", "/api/memory", "Returns facts that agents remember about the user.")
+        .optional_parameter(
+            "query",
+            "query",
+            json!({ "type": "string" }),
+            "Words: the facts that fit them, the best first. By default all facts.",
+        )
+        .optional_parameter(
+            "query",
+            "after",
+            json!({ "type": "integer", "minimum": 0 }),
+            "Only facts with a greater id. It has no effect with `query`.",
+        )
+        .optional_parameter(
+            "query",
+            "limit",
+            json!({ "type": "integer", "minimum": 1, "maximum": 1000, "default": 100 }),
+            "The maximum number of facts.",
+        )
+        .response::<FactList>(200, "The facts, in the order in which they were stored first.")
+        .errors(&[(400, "A parameter is invalid."), NO_MEMORY])
+        .add();
+    document
+        .operation("delete", "/api/memory", "Deletes all facts about the user.")
+        .response::<Forgotten>(200, "The facts were deleted.")
+        .errors(&[NO_MEMORY])
+        .add();
+    document
+        .operation("delete", "/api/memory/{id}", "Deletes a fact.")
+        .empty_response(204, "The fact was deleted.")
+        .errors(&[(404, "There is no such fact, or the server remembers none.")])
         .add();
 }
 

@@ -1,0 +1,150 @@
+//! The facts that agents remember about the user of this machine, across sessions.
+
+use std::path::{Path, PathBuf};
+
+use loopwright_core::agent::Principal;
+use loopwright_core::tool::Approval;
+use loopwright_memory::long_term::{Fact, FactTools, LongTerm, LongTermError, Scope};
+
+use crate::environment::data_directory;
+use crate::error::StartError;
+
+/// The forms of `/memory`.
+const USAGE: &str =
+    "Write `/memory`, `/memory find WORDS`, `/memory forget ID` or `/memory forget all`.";
+
+/// How many facts are listed.
+const MAX_LISTED: usize = 500;
+
+/// Returns who sessions work for: the user of this machine, whose files the facts are.
+pub(crate) fn user() -> Principal {
+    Principal::new("local")
+}
+
+/// Opens the facts if `memory` is set, creating the file if it is missing.
+pub(crate) fn open_if(memory: Option<bool>) -> Result<Option<LongTerm>, StartError> {
+    if !memory.unwrap_or_default() {
+        return Ok(None);
+    }
+    let path = path().ok_or_else(|| {
+        let why = "Facts cannot be remembered, because HOME is not set: leave out --memory.";
+        StartError(why.into())
+    })?;
+    open(&path).map(Some)
+}
+
+/// Returns the tools for a model. `--approve` decides what runs without approval: what a model
+/// reads can ask it to remember something false, or to forget.
+pub(crate) fn tools(memory: &LongTerm) -> FactTools {
+    memory.tools().approve_remember(Approval::ByEffect).approve_forget(Approval::ByEffect)
+}
+
+fn path() -> Option<PathBuf> {
+    Some(data_directory()?.join("memory.db"))
+}
+
+fn open(path: &Path) -> Result<LongTerm, StartError> {
+    LongTerm::open(path).map_err(|why| {
+        StartError(format!("The facts in {} cannot be opened: {why}.", path.display()))
+    })
+}
+
+/// A use of the command `/memory`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum MemoryCommand {
+    List,
+    /// List the facts that fit these words.
+    Find(String),
+    Forget(u64),
+    ForgetAll,
+}
+
+impl MemoryCommand {
+    /// Reads what follows `/memory`. The error says what may follow.
+    pub(crate) fn read(rest: &str) -> Result<Self, &'static str> {
+        let (word, rest) = rest.trim().split_once(char::is_whitespace).unwrap_or((rest.trim(), ""));
+        match (word, rest.trim()) {
+            ("", _) => Ok(MemoryCommand::List),
+            ("find", words) if !words.is_empty() => Ok(MemoryCommand::Find(words.to_owned())),
+            ("forget", "all") => Ok(MemoryCommand::ForgetAll),
+            ("forget", id) if id.parse::<u64>().is_ok() => {
+                Ok(MemoryCommand::Forget(id.parse().unwrap_or_default()))
+            }
+            _ => Err(USAGE),
+        }
+    }
+
+    /// Runs the command. `is_on` says whether the session remembers facts.
+    pub(crate) async fn run(self, is_on: bool) -> Result<Answer, StartError> {
+        let found = match path().filter(|path| path.exists()) {
+            Some(path) => {
+                self.run_on(&open(&path)?).await.map_err(|why| StartError(format!("{why}.")))?
+            }
+            None => Answer::default(),
+        };
+        let hint =
+            "Facts are neither stored nor used in this session: `--memory` switches that on.";
+        let off = (!is_on).then(|| hint.to_owned());
+        let none = (found.facts.is_empty() && found.notes.is_empty())
+            .then(|| "There are no remembered facts.".to_owned());
+        let notes = found.notes.into_iter().chain(none).chain(off).collect();
+        Ok(Answer { facts: found.facts, notes })
+    }
+
+    async fn run_on(self, memory: &LongTerm) -> Result<Answer, LongTermError> {
+        let scope = Scope::from(&user());
+        let done = |text: String| Answer { facts: Vec::new(), notes: vec![text] };
+        Ok(match self {
+            MemoryCommand::List => {
+                let mut facts = memory.facts(&[scope], 0, MAX_LISTED + 1).await?;
+                let more = facts.len() > MAX_LISTED;
+                facts.truncate(MAX_LISTED);
+                let note = || {
+                    format!("These are the {MAX_LISTED} oldest; `/memory find WORDS` finds others.")
+                };
+                Answer { facts, notes: more.then(note).into_iter().collect() }
+            }
+            MemoryCommand::Find(words) => {
+                match memory.recall(&[scope], &words, MAX_LISTED).await? {
+                    none if none.is_empty() => {
+                        done("There are no remembered facts that fit.".into())
+                    }
+                    facts => Answer { facts, notes: Vec::new() },
+                }
+            }
+            MemoryCommand::Forget(id) => done(match memory.forget(&scope, id).await? {
+                true => format!("Fact {id} is deleted."),
+                false => format!("There is no fact {id}: `/memory` lists the facts."),
+            }),
+            MemoryCommand::ForgetAll => match memory.forget_all(&scope).await? {
+                0 => Answer::default(),
+                1 => done("1 fact is deleted.".into()),
+                facts => done(format!("{facts} facts are deleted.")),
+            },
+        })
+    }
+}
+
+/// What `/memory` shows.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) facts: Vec<Fact>,
+    /// Sentences for the user.
+    pub(crate) notes: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_read() {
+        assert_eq!(MemoryCommand::read(" "), Ok(MemoryCommand::List));
+        assert_eq!(MemoryCommand::read("find the cat"), Ok(MemoryCommand::Find("the cat".into())));
+        assert_eq!(MemoryCommand::read("forget 7"), Ok(MemoryCommand::Forget(7)));
+        assert_eq!(MemoryCommand::read("forget  all "), Ok(MemoryCommand::ForgetAll));
+        for wrong in ["forget", "forget -1", "forget 7 8", "forget everything", "find", "7"] {
+            assert!(MemoryCommand::read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Facts that outlive sessions: `--memory` and `/memory`.
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::process::{Process, project};
+use crate::server::Server;
+
+const ANSWERED: &str = "(Quoted by offline rules, which are not a language model.)";
+
+fn start(project: &TempDir, args: &[&str]) -> Process {
+    let data = project.path().join("data");
+    Process::start_with(project, args, &[("XDG_DATA_HOME", data.to_str().unwrap())])
+}
+
+/// C197: What is stored in one session is used in another one, `/memory` lists, finds and deletes
+/// it, and without `--memory` nothing is stored or used.
+#[test]
+fn a_fact_is_used_in_another_session_and_can_be_seen_and_deleted() {
+    let (project, server) = (project(), Server::start());
+    let model = ["--model", "openai/x", "--base-url", &server.url];
+    let args = |more: &[&'static str]| [&["chat"], &model[..], more].concat();
+
+    let mut chat = start(&project, &args(&["--memory", "--approve", "remember_fact"]));
+    chat.line("/memory");
+    chat.err.until("There are no remembered facts.");
+    chat.line("My cat is called Minka.");
+    let fact = json!({ "fact": "The user's cat is called Minka." });
+    server.request().call(&[("remember_fact", fact)]);
+    server.request().say("I will remember it.");
+    chat.out.until("I will remember it.");
+    assert_eq!(chat.close().code, 0);
+
+    let mut chat = start(&project, &args(&["--memory"]));
+    chat.line("What is my cat called?");
+    let request = server.request();
+    assert!(request.body["messages"].to_string().contains("Minka"), "{}", request.body);
+    request.say("A fine name.");
+    chat.out.until("A fine name.");
+    chat.line("/memory");
+    chat.err.until("    1  The user's cat is called Minka.");
+    chat.line("/memory find dog");
+    chat.err.until("There are no remembered facts that fit.");
+    chat.line("/memory find cats");
+    chat.err.until("    1  The user's cat is called Minka.");
+    chat.line("/memory forget 7");
+    chat.err.until("There is no fact 7");
+    chat.line("/memory forget everything");
+    chat.err.until("/memory forget all");
+    assert_eq!(chat.close().code, 0);
+
+    // Without the option, facts are seen and deleted, but neither stored nor used.
+    let mut chat = start(&project, &args(&[]));
+    chat.line("What is my cat called?");
+    let request = server.request();
+    let sent = request.body.to_string();
+    assert!(!sent.contains("Minka") && !sent.contains("remember_fact"), "{sent}");
+    request.say("I do not know.");
+    chat.out.until("I do not know.");
+    chat.line("/memory");
+    chat.err.until("    1  The user's cat is called Minka.");
+    chat.err.until("`--memory` switches that on");
+    chat.line("/memory forget 1");
+    chat.err.until("Fact 1 is deleted.");
+    chat.line("/memory");
+    chat.err.until("There are no remembered facts.");
+    assert_eq!(chat.close().code, 0);
+}
+
+/// Looking does not create a file, and a file of something else is named and left alone.
+#[test]
+fn looking_creates_nothing_and_a_file_of_something_else_is_named() {
+    let project = project();
+    let file = project.path().join("data/loopwright/memory.db");
+    let mut chat = start(&project, &["chat", "--model", "offline"]);
+    chat.line("/memory forget all");
+    chat.err.until("There are no remembered facts.");
+    assert_eq!(chat.close().code, 0);
+    assert!(!file.exists());
+
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "my shopping list, which is not a database").unwrap();
+    let mut chat = start(&project, &["chat", "--model", "offline"]);
+    chat.line("/memory");
+    chat.err.until("memory.db cannot be opened");
+    chat.line("Read Cargo.toml");
+    chat.out.until(ANSWERED);
+    assert_eq!(chat.close().code, 0);
+    let exit = start(&project, &["run", "--memory", "--model", "offline", "Read Cargo.toml"]).end();
+    assert!(exit.code != 0 && exit.err.contains("memory.db cannot be opened"), "{exit:?}");
+    let kept = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(kept, "my shopping list, which is not a database");
+}
