@@ -135,6 +135,7 @@ impl Config {
             root: self.users_list(given.root, "serve.root"),
             token: given.token,
             host: self.users_list(given.host, "serve.host"),
+            origin: self.users_list(given.origin, "serve.origin"),
             max_runs: given.max_runs.or_else(|| self.users_value("serve.max_runs")),
             max_connections: given.max_connections,
             grace: given.grace,

@@ -167,6 +167,9 @@ impl<F: WireFormat> ModelBuilder<F> {
     /// Adds a header. It replaces our header of that name; of two added ones with the same name,
     /// such as `anthropic-beta`, both are sent. Its value is kept out of `Debug` output and errors,
     /// as the key is.
+    ///
+    /// Headers of the connection, such as `Host` and `Content-Length`, are refused when the model
+    /// is built.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
@@ -323,6 +326,14 @@ impl<F: WireFormat> ModelBuilder<F> {
         }
         let mut given = HeaderMap::new();
         for (name, text) in &self.headers {
+            if OF_THE_CONNECTION.contains(&name.to_ascii_lowercase().as_str()) {
+                let why = format!(
+                    "The header `{name}` for {} cannot be set: it belongs to the connection, and \
+                     another value would change where the request ends or goes. Leave it out.",
+                    self.provider
+                );
+                return Err(ModelError::new(ModelErrorKind::InvalidRequest, why));
+            }
             given.append(named(name)?, secret(text, &format!("header `{name}`"))?);
         }
         headers.extend(given); // replaces ours, and keeps all values of a name
@@ -345,6 +356,22 @@ impl<F: WireFormat> ModelBuilder<F> {
     }
 }
 
+/// Headers that frame a request or belong to its connection (RFC 9110 section 7.6.1, RFC 9112), and
+/// that the HTTP client sets.
+const OF_THE_CONNECTION: [&str; 11] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
 impl<F: WireFormat> fmt::Debug for ModelBuilder<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("ModelBuilder");
@@ -357,6 +384,15 @@ mod tests {
     use super::*;
     use crate::model::{Anthropic, OpenAiChat};
     use crate::openai_chat::Profile;
+
+    /// A header that frames the request would let its body be read as another request.
+    #[test]
+    fn headers_of_the_connection_are_refused() {
+        for name in ["Content-Length", "transfer-encoding", "Host", "EXPECT", "upgrade"] {
+            let why = OpenAiChat::builder("m").header(name, "5").build().unwrap_err();
+            assert!(why.message.contains(&format!("`{name}`")), "{why}");
+        }
+    }
 
     #[test]
     fn added_headers_replace_ours_and_keep_each_other() {

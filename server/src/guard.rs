@@ -1,4 +1,5 @@
-//! The checks of each request to a server that listens: its name, the page's origin, the token.
+//! The checks of each request to a server that listens: its name, the page's origin, the token. A
+//! refusal is logged with the client's address.
 //!
 //! A browser sends requests for any page, also to this machine. `Origin` gives away a page of
 //! another site, and `Host` a name of an attacker that resolves to this machine (DNS rebinding).
@@ -6,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::Next;
@@ -50,14 +51,21 @@ impl Guard {
                  start it with --host.",
             );
         }
+        let mut is_allowed_page = false;
         if headers.contains_key(header::ORIGIN) {
             let is_same = |origin: &str| {
                 let origin =
                     origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
                 origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host.as_str()))
             };
-            if !single(headers, header::ORIGIN).is_some_and(is_same) {
-                return refuse("A page of another origin may not use this server.");
+            is_allowed_page = single(headers, header::ORIGIN).is_some_and(|origin| {
+                self.server.shared().origins.iter().any(|allowed| allowed == origin)
+            });
+            if !is_allowed_page && !single(headers, header::ORIGIN).is_some_and(is_same) {
+                return refuse(
+                    "A page of another origin may not use this server, unless it is started with \
+                     that --origin.",
+                );
             }
         }
         // Public paths need no token and disclose nothing about sessions.
@@ -65,7 +73,8 @@ impl Guard {
         let is_public = path == "/healthz" || is_page_file(path);
         let site =
             headers.get(HeaderName::from_static("sec-fetch-site")).map(|site| site.as_bytes());
-        if !is_public && site.is_some_and(|site| site != b"same-origin" && site != b"none") {
+        let is_foreign = site.is_some_and(|site| site != b"same-origin" && site != b"none");
+        if !is_public && !is_allowed_page && is_foreign {
             return refuse("A page of another site may not use this server.");
         }
         match &self.server.shared().token {
@@ -100,7 +109,13 @@ pub(crate) async fn check(
 ) -> Response {
     match guard.check(&request) {
         Ok(()) => next.run(request).await,
-        Err(error) => error.into_response(),
+        Err(error) => {
+            let client = request.extensions().get::<ConnectInfo<SocketAddr>>();
+            let client = client.map(|ConnectInfo(address)| address.ip());
+            let (method, path) = (request.method(), request.uri().path());
+            tracing::warn!(?client, %method, path, %error, "a request was refused");
+            error.into_response()
+        }
     }
 }
 

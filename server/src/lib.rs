@@ -39,6 +39,7 @@
 mod agents;
 mod backlog;
 mod body_limit;
+mod caller;
 #[cfg(feature = "coding-agent")]
 mod coding_agent;
 mod drain;

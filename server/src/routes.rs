@@ -23,6 +23,10 @@ use crate::server::Server;
 /// The routes check neither authentication nor `Host` and `Origin`: the app that mounts them must
 /// add its own checks as layers. [`serve`](crate::serve) adds the usual ones.
 ///
+/// A layer that inserts a [`Principal`](loopwright_core::agent::Principal) into the extensions of a
+/// request says on whose behalf it is made: it is the principal of the message that the request
+/// sends and of the decision that it makes, and whose facts `/api/memory` shows.
+///
 /// ```
 /// use axum::Router;
 /// use axum::extract::Request;
@@ -30,15 +34,19 @@ use crate::server::Server;
 /// use axum::middleware::{Next, from_fn};
 /// use axum::response::{IntoResponse, Response};
 /// use loopwright_core::GenericAgent;
+/// use loopwright_core::agent::Principal;
 /// use loopwright_core::testing::{Script, ScriptedModel};
 /// use loopwright_patterns::PiPattern;
 /// use loopwright_server::{Server, router};
 ///
-/// async fn authenticate(request: Request, next: Next) -> Response {
-///     match request.headers().contains_key("x-user") {
-///         true => next.run(request).await,
-///         false => StatusCode::UNAUTHORIZED.into_response(),
-///     }
+/// /// The proxy in front of this app has checked who the user is.
+/// async fn authenticate(mut request: Request, next: Next) -> Response {
+///     let user = request.headers().get("x-user").and_then(|user| user.to_str().ok());
+///     let Some(principal) = user.map(Principal::new) else {
+///         return StatusCode::UNAUTHORIZED.into_response();
+///     };
+///     request.extensions_mut().insert(principal);
+///     next.run(request).await
 /// }
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

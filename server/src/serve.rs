@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
+use axum::http::{HeaderName, HeaderValue, Method, header};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -18,6 +19,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
+use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use self::write_timeout::with_write_timeout;
 use crate::error::{ApiError, ErrorBody, ErrorKind};
@@ -38,6 +40,8 @@ const MAX_HEADERS: usize = 100;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long streams of events may take to end after a shutdown.
 const STREAM_END_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long browsers may remember the answer to a preflight.
+const PREFLIGHT_AGE: Duration = Duration::from_secs(600);
 /// How long to wait when no connection can be accepted, for example because too many files are
 /// open.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -46,8 +50,9 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// [some seconds](crate::ServerBuilder::grace) at most.
 ///
 /// Requests must name this server (`Host`: its address, `localhost`, or a
-/// [configured name](crate::ServerBuilder::host)), must not come from pages of another origin, and
-/// must carry the token if there is one.
+/// [configured name](crate::ServerBuilder::host)), must not come from pages of an origin that is
+/// not [configured](crate::ServerBuilder::origin), and must carry the token if there is one.
+/// Requests that fail these checks are logged as warnings, with the client's address.
 ///
 /// If the future is dropped, the listener is closed; requests in progress continue until the
 /// runtime shuts down.
@@ -70,8 +75,11 @@ pub async fn serve(
             ),
         ));
     };
-    let routes =
+    let mut routes =
         router(server.clone()).layer(axum::middleware::from_fn_with_state(guard, guard::check));
+    if !server.shared().origins.is_empty() {
+        routes = routes.layer(cors(server.shared().origins.clone()));
+    }
     let per_client = server.shared().limits.connections_per_client;
     let mut acceptor = Acceptor {
         listener,
@@ -96,6 +104,20 @@ pub async fn serve(
         () = acceptor.accept_all(&late_connections, false) => {}
     }
     Ok(())
+}
+
+/// Tells browsers that pages of these origins may read the responses. Preflights are answered here,
+/// before the checks: browsers send them without the token.
+fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::list(origins))
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        .allow_headers([
+            header::AUTHORIZATION,
+            header::CONTENT_TYPE,
+            HeaderName::from_static("last-event-id"),
+        ])
+        .max_age(PREFLIGHT_AGE)
 }
 
 /// Accepts connections.

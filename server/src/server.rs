@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::{HeaderValue, Uri};
 use loopwright_core::SessionStore;
 use loopwright_core::agent::Principal;
 use loopwright_core::log::InMemoryStore;
@@ -45,9 +46,10 @@ pub(crate) struct Shared {
     pub(crate) token: Option<TokenDigest>,
     /// Names that clients may call the server by, besides its address.
     pub(crate) hosts: Vec<String>,
+    /// The origins of other pages that may use the server.
+    pub(crate) origins: Vec<HeaderValue>,
     pub(crate) store: Arc<dyn SessionStore>,
-    /// Who all clients are.
-    #[cfg(feature = "long-term")]
+    /// Who clients are that no layer of the host names.
     pub(crate) principal: Option<Principal>,
     /// The facts that clients can see and delete.
     #[cfg(feature = "long-term")]
@@ -101,6 +103,7 @@ impl Server {
             agents: Arc::new(agents),
             token: None,
             hosts: Vec::new(),
+            origins: Vec::new(),
             store: Arc::new(InMemoryStore::new()),
             principal: None,
             #[cfg(feature = "long-term")]
@@ -156,6 +159,7 @@ pub struct ServerBuilder {
     agents: Arc<dyn Agents>,
     token: Option<String>,
     hosts: Vec<String>,
+    origins: Vec<String>,
     store: Arc<dyn SessionStore>,
     principal: Option<Principal>,
     #[cfg(feature = "long-term")]
@@ -183,21 +187,34 @@ impl ServerBuilder {
         self
     }
 
+    /// Lets pages of another origin use a [served](crate::serve) server, such as
+    /// `https://app.example.org`: their requests are accepted, and answered as CORS demands,
+    /// preflights included. Such a page still has to send the token, if there is one.
+    pub fn origin(mut self, origin: impl Into<String>) -> Self {
+        self.origins.push(origin.into());
+        self
+    }
+
     /// Sets the store of live sessions. Defaults to an [`InMemoryStore`].
     pub fn store(mut self, store: Arc<dyn SessionStore>) -> Self {
         self.store = store;
         self
     }
 
-    /// Sets who all clients of this server are: the [`Principal`] of every live session that it
-    /// opens, for tools and hooks. By default sessions have none.
+    /// Sets who the clients of this server are: the [`Principal`] of its live sessions and their
+    /// requests, for tools and hooks, and of decisions. By default there is none.
+    ///
+    /// A server with several users needs none: a layer of the host, which knows them, inserts the
+    /// principal of each request into its extensions. See [`router`](crate::router). Calls that run
+    /// after a restart then have none, since it is not in the log.
     pub fn principal(mut self, principal: Principal) -> Self {
         self.principal = Some(principal);
         self
     }
 
-    /// Lets clients see and delete the facts about the [principal](ServerBuilder::principal), under
-    /// `/api/memory`. It does not give the facts to agents; `CodingAgentsBuilder::long_term` does.
+    /// Lets clients see and delete the facts about their [principal](ServerBuilder::principal),
+    /// under `/api/memory`. It does not give the facts to agents: `CodingAgentsBuilder::long_term`
+    /// does.
     #[cfg(feature = "long-term")]
     pub fn long_term(mut self, memory: LongTerm) -> Self {
         self.long_term = Some(memory);
@@ -251,8 +268,8 @@ impl ServerBuilder {
     /// Builds the server. It does not listen yet.
     ///
     /// # Errors
-    /// Returns a [`ConfigError`] if the token has fewer than 16 characters, or if there is
-    /// long-term memory and no principal.
+    /// Returns a [`ConfigError`] if the token has fewer than 16 characters, or if an origin is
+    /// none.
     pub fn build(self) -> Result<Server, ConfigError> {
         if self.token.as_ref().is_some_and(|token| token.chars().count() < MIN_TOKEN_CHARS) {
             let why = format!(
@@ -261,12 +278,8 @@ impl ServerBuilder {
             );
             return Err(ConfigError(why.into()));
         }
-        #[cfg(feature = "long-term")]
-        if self.long_term.is_some() && self.principal.is_none() {
-            let why = "The server has long-term memory, and it is not known whose facts its \
-                       clients may see: set a principal with `ServerBuilder::principal`.";
-            return Err(ConfigError(why.into()));
-        }
+        let origins =
+            self.origins.iter().map(|origin| read_origin(origin)).collect::<Result<_, _>>()?;
         let metrics = Arc::<Metrics>::default();
         let runs = RunQuota::new(self.limits.runs_per_client, self.limits.runs);
         let drain = Drain::default();
@@ -282,8 +295,8 @@ impl ServerBuilder {
             agents: self.agents,
             token: self.token.as_deref().map(TokenDigest::of),
             hosts: self.hosts,
+            origins,
             store: self.store,
-            #[cfg(feature = "long-term")]
             principal: self.principal,
             #[cfg(feature = "long-term")]
             long_term: self.long_term,
@@ -295,4 +308,24 @@ impl ServerBuilder {
             limits: self.limits,
         })))
     }
+}
+
+/// Reads an origin as browsers send it: a scheme, a host in lower case, and a port unless it is the
+/// default one.
+fn read_origin(text: &str) -> Result<HeaderValue, ConfigError> {
+    let of_parts = |uri: Uri| {
+        let (scheme, authority) = (uri.scheme_str()?.to_owned(), uri.authority()?.to_string());
+        let is_default = |port: &str| matches!((&*scheme, port), ("http", "80") | ("https", "443"));
+        let has_default = authority.rsplit_once(':').is_some_and(|(_, port)| is_default(port));
+        (!authority.contains('@') && !has_default).then(|| format!("{scheme}://{authority}"))
+    };
+    let origin = text.parse::<Uri>().ok().and_then(of_parts);
+    let is_origin = origin.is_some_and(|origin| origin.to_lowercase() == text);
+    HeaderValue::from_str(text).ok().filter(|_| is_origin).ok_or_else(|| {
+        let why = format!(
+            "`{text}` is no origin: write scheme, host and port as browsers send them, without a \
+             path, such as `https://app.example.org` or `http://localhost:3000`."
+        );
+        ConfigError(why.into())
+    })
 }

@@ -29,6 +29,10 @@ pub(crate) struct ServeArgs {
     /// repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Vec<String>,
+    /// The origin of another page that may use the server, such as https://app.example.org. May be
+    /// repeated.
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) origin: Vec<String>,
     /// The maximum number of concurrent runs per client address; 32 by default.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_runs: Option<u32>,

@@ -92,6 +92,7 @@ fn server(args: &ServeArgs) -> Result<Server, StartError> {
         builder = builder.long_term(memory);
     }
     builder = args.host.iter().fold(builder, |builder, name| builder.host(name));
+    builder = args.origin.iter().fold(builder, |builder, origin| builder.origin(origin));
     if let Some(runs) = args.max_runs {
         builder = builder.max_runs(runs as usize, ServerBuilder::RUNS);
     }

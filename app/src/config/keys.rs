@@ -83,6 +83,7 @@ pub(crate) const KEYS: &[Key] = &[
     own("serve.addr", Kind::Address, SERVER_RISK),
     own("serve.root", Kind::Paths, SERVER_RISK),
     own("serve.host", Kind::Names, SERVER_RISK),
+    own("serve.origin", Kind::Names, SERVER_RISK),
     own("serve.max_runs", Kind::Count, SERVER_RISK),
 ];
 

@@ -13,6 +13,7 @@ mod fixture;
 mod layout;
 mod markdown;
 mod memory;
+mod origins;
 #[path = "../spec/process.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod process;

@@ -18,6 +18,8 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
+    /// The status line and the headers, in lower case.
+    pub(crate) head: String,
     pub(crate) body: String,
 }
 
@@ -95,7 +97,7 @@ impl Connection {
             None if head.contains("text/event-stream") => String::new(), // it may have no end
             None => std::iter::from_fn(|| self.chunk()).collect(),
         };
-        Some(Response { status, body })
+        Some(Response { status, head, body })
     }
 
     /// Returns the next chunk of a body, or `None` at its end.

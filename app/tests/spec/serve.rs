@@ -6,6 +6,7 @@ mod errors;
 mod faults;
 mod jail;
 mod memory;
+mod origins;
 mod route;
 pub(crate) mod sessions;
 mod shutdown;

@@ -15,6 +15,7 @@ use loopwright_core::log::InMemory;
 
 pub(crate) use self::request::ChatRequest;
 use self::stream::{RunGuard, RunStream};
+use crate::caller::Caller;
 use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonBody;
 use crate::observer::Observer;
@@ -28,6 +29,7 @@ pub(crate) fn routes() -> Router<Server> {
 async fn chat(
     State(server): State<Server>,
     client: Client,
+    Caller(principal): Caller,
     JsonBody(request): JsonBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
     let shared = server.shared();
@@ -40,7 +42,10 @@ async fn chat(
     let failed = |error: &dyn std::fmt::Display| {
         ApiError::new(ErrorKind::Internal, format!("The run could not be started: {error}."))
     };
-    let context = RunContext::new().memory(memory);
+    let mut context = RunContext::new().memory(memory);
+    if let Some(principal) = principal {
+        context = context.with(principal);
+    }
     let (handle, _) = agent.run(context).await.map_err(|error| failed(&error))?;
     // From here on, a client that disconnects ends the run, also while it is being started.
     let guard = RunGuard::new(handle.clone(), permit);

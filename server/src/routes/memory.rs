@@ -1,4 +1,4 @@
-//! `/api/memory`: the facts about the server's principal, to see and to delete.
+//! `/api/memory`: the facts about the caller, to see and to delete.
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -9,6 +9,7 @@ use loopwright_memory::long_term::{Fact, LongTerm, LongTermError, Scope};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::caller::Caller;
 use crate::error::{ApiError, ErrorKind};
 use crate::server::Server;
 
@@ -63,9 +64,10 @@ pub(crate) struct Forgotten {
 
 async fn list(
     State(server): State<Server>,
+    caller: Caller,
     query: Result<Query<FactQuery>, QueryRejection>,
 ) -> Result<Json<FactList>, ApiError> {
-    let (memory, scope) = memory_of(&server)?;
+    let (memory, scope) = memory_of(&server, &caller)?;
     let Query(query) =
         query.map_err(|why| ApiError::new(ErrorKind::BadRequest, why.body_text()))?;
     let limit = query.limit.unwrap_or(PAGE_FACTS);
@@ -88,9 +90,10 @@ async fn list(
 
 async fn forget(
     State(server): State<Server>,
+    caller: Caller,
     id: Result<Path<u64>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
-    let (memory, scope) = memory_of(&server)?;
+    let (memory, scope) = memory_of(&server, &caller)?;
     let none = || ApiError::new(ErrorKind::NotFound, "There is no fact with this id.");
     let Path(id) = id.map_err(|_| none())?;
     match memory.forget(&scope, id).await? {
@@ -99,20 +102,30 @@ async fn forget(
     }
 }
 
-async fn forget_all(State(server): State<Server>) -> Result<Json<Forgotten>, ApiError> {
-    let (memory, scope) = memory_of(&server)?;
+async fn forget_all(
+    State(server): State<Server>,
+    caller: Caller,
+) -> Result<Json<Forgotten>, ApiError> {
+    let (memory, scope) = memory_of(&server, &caller)?;
     Ok(Json(Forgotten { facts: memory.forget_all(&scope).await? }))
 }
 
-/// Returns the memory, and the scope of the facts about the client.
-fn memory_of(server: &Server) -> Result<(&LongTerm, Scope), ApiError> {
-    let shared = server.shared();
-    match (&shared.long_term, &shared.principal) {
+/// Returns the memory, and the scope of the facts about the caller.
+fn memory_of<'a>(
+    server: &'a Server,
+    Caller(principal): &Caller,
+) -> Result<(&'a LongTerm, Scope), ApiError> {
+    match (&server.shared().long_term, principal) {
         (Some(memory), Some(principal)) => Ok((memory, Scope::from(principal))),
-        _ => Err(ApiError::new(
-            ErrorKind::NotFound,
-            "This server remembers no facts: `loopwright serve --memory` starts one that does.",
-        )),
+        (Some(_), None) => {
+            let why = "It is not known who you are, so there are no facts about you.";
+            Err(ApiError::new(ErrorKind::Forbidden, why))
+        }
+        (None, _) => {
+            let why = "This server remembers no facts: `loopwright serve --memory` starts one \
+                       that does.";
+            Err(ApiError::new(ErrorKind::NotFound, why))
+        }
     }
 }
 

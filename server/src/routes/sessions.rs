@@ -22,6 +22,7 @@ pub(crate) use self::bodies::{
 };
 use self::bodies::{Queue, SessionListEntry, Setup, input_id};
 pub(crate) use self::path::SessionId;
+use crate::caller::Caller;
 use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonBody;
 use crate::quota::Client;
@@ -129,34 +130,38 @@ async fn prompt(
     State(server): State<Server>,
     SessionId(id): SessionId,
     client: Client,
+    caller: Caller,
     JsonBody(body): JsonBody<MessageBody>,
 ) -> Accepted {
     server.shared().drain.check()?;
-    send(&server, &id, Some(client), InputEvent::UserRequest(body.prompt()?)).await
+    let prompt = caller.sends(body.prompt()?);
+    send(&server, &id, Some(client), InputEvent::UserRequest(prompt)).await
 }
 
 async fn steer(
     State(server): State<Server>,
     SessionId(id): SessionId,
     client: Client,
+    caller: Caller,
     JsonBody(mut body): JsonBody<SteerBody>,
 ) -> Accepted {
     if let Some(call) = body.call.take() {
-        let prompt = body.prompt()?;
+        let prompt = caller.sends(body.prompt()?);
         let steer = async |handle: &AgentHandle| handle.steer_to(call, prompt).await;
         let sent = server.shared().live.with(&id, None, steer).await?;
         return Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input: sent })));
     }
     // It may start a run: if actions are pending, it denies them.
-    send(&server, &id, Some(client), InputEvent::Steer(body.prompt()?)).await
+    send(&server, &id, Some(client), InputEvent::Steer(caller.sends(body.prompt()?))).await
 }
 
 async fn follow_up(
     State(server): State<Server>,
     SessionId(id): SessionId,
+    caller: Caller,
     JsonBody(body): JsonBody<MessageBody>,
 ) -> Accepted {
-    send(&server, &id, None, InputEvent::FollowUp(body.prompt()?)).await
+    send(&server, &id, None, InputEvent::FollowUp(caller.sends(body.prompt()?))).await
 }
 
 async fn continue_run(

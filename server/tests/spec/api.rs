@@ -32,6 +32,8 @@ pub(crate) struct Api {
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) root: Arc<tempfile::TempDir>,
     client: SocketAddr,
+    /// Who a layer of the host says the client is.
+    principal: Option<Principal>,
 }
 
 struct Scripted(ScriptedModel);
@@ -71,16 +73,19 @@ impl Api {
         Api::of(store.clone(), set(Server::builder(agents).store(store)).build().unwrap(), root)
     }
 
-    /// Creates a server whose clients are this principal, and whose agents remember facts.
-    pub(crate) fn remembering(memory: &LongTerm, principal: &str, model: ScriptedModel) -> Api {
+    /// Creates a server whose agents remember facts.
+    pub(crate) fn remembering(
+        memory: &LongTerm,
+        model: ScriptedModel,
+        set: impl FnOnce(ServerBuilder) -> ServerBuilder,
+    ) -> Api {
         let root = tempfile::tempdir().unwrap();
         let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
         let agents = CodingAgents::builder(Scripted(model)).root(root.path());
         let server = Server::builder(agents.long_term(memory.clone()).build().unwrap())
             .store(store.clone())
-            .principal(Principal::new(principal))
             .long_term(memory.clone());
-        Api::of(store, server.build().unwrap(), root)
+        Api::of(store, set(server).build().unwrap(), root)
     }
 
     /// Creates a server that runs these agents.
@@ -98,12 +103,18 @@ impl Api {
             store,
             root,
             client: ([10, 0, 0, 1], 40_000).into(),
+            principal: None,
         }
     }
 
     /// Returns the same server, for a client at another address.
     pub(crate) fn at_another_address(&self) -> Api {
         Api { client: ([10, 0, 0, 2], 40_000).into(), ..self.clone() }
+    }
+
+    /// Returns the same server, for a client whom a layer of the host knows.
+    pub(crate) fn as_user(&self, name: &str) -> Api {
+        Api { principal: Some(Principal::new(name)), ..self.clone() }
     }
 
     /// Kills the process, and starts another one with the log.
@@ -127,6 +138,9 @@ impl Api {
 
     async fn send(&self, mut request: Request<Body>) -> axum::response::Response {
         request.extensions_mut().insert(ConnectInfo(self.client));
+        if let Some(principal) = &self.principal {
+            request.extensions_mut().insert(principal.clone());
+        }
         self.routes.call(request).await.unwrap()
     }
 

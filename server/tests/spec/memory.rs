@@ -1,16 +1,20 @@
 //! Facts that outlive sessions, over HTTP.
 
-use loopwright_core::GenericAgent;
+use loopwright_core::agent::Principal;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_memory::long_term::{LongTerm, Scope};
-use loopwright_patterns::PiPattern;
-use loopwright_server::Server;
+use loopwright_server::ServerBuilder;
 use serde_json::{Value, json};
 
 use crate::api::Api;
 
 fn texts(page: &Value) -> Vec<&str> {
     page["facts"].as_array().unwrap().iter().map(|fact| fact["text"].as_str().unwrap()).collect()
+}
+
+/// Makes all clients of a server the user `ann`.
+fn as_ann(builder: ServerBuilder) -> ServerBuilder {
+    builder.principal(Principal::new("ann"))
 }
 
 /// C197: A fact that a session stores is used in another one, and can be seen and deleted; that of
@@ -27,7 +31,7 @@ async fn facts_are_used_in_other_sessions_seen_and_deleted() {
         Script::text("Minka."),
     ];
     let model = ScriptedModel::new(replies);
-    let api = Api::remembering(&memory, "ann", model.clone());
+    let api = Api::remembering(&memory, model.clone(), as_ann);
     let approve = json!({ "autoApprove": ["remember_fact"] });
     let first = api.session(approve).await;
     let mut reader = api.events(&first, None).await;
@@ -63,7 +67,7 @@ async fn facts_are_listed_in_pages_and_found_by_words() {
     for fact in ["She paints.", "She sails on the lake.", "She has a boat."] {
         memory.remember(&ann, fact).await.unwrap();
     }
-    let api = Api::remembering(&memory, "ann", ScriptedModel::new([]));
+    let api = Api::remembering(&memory, ScriptedModel::new([]), as_ann);
     let first = api.get("/api/memory?limit=2").await;
     assert_eq!(texts(&first), ["She paints.", "She sails on the lake."]);
     let rest = api.get(&format!("/api/memory?limit=2&after={}", first["after"])).await;
@@ -91,12 +95,32 @@ async fn without_memory_there_are_no_facts() {
     }
 }
 
-/// A memory whose facts belong to nobody in particular is refused.
-#[test]
-fn a_server_with_memory_needs_a_principal() {
+/// C199: A layer of the host says who each client is; without it nobody sees facts. What a request
+/// itself says of it changes nothing.
+#[tokio::test]
+async fn each_user_has_their_own_facts() {
     let folder = tempfile::tempdir().unwrap();
     let memory = LongTerm::open(folder.path().join("facts.db")).unwrap();
-    let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern).build().unwrap();
-    let why = Server::builder(agent).long_term(memory).build().err().unwrap();
-    assert!(why.to_string().contains("ServerBuilder::principal"), "{why}");
+    memory.remember(&Scope::user("ann"), "Ann's cat is called Minka.").await.unwrap();
+    memory.remember(&Scope::user("bob"), "Bob's cat is called Tom.").await.unwrap();
+    let model = ScriptedModel::new(["1", "2", "3"].map(Script::text));
+    let api = Api::remembering(&memory, model.clone(), |builder| builder);
+    let id = api.session(json!({ "principal": "bob" })).await;
+    let mut after = None;
+    for (client, seen) in [(api.as_user("ann"), "Minka"), (api.as_user("bob"), "Tom")] {
+        assert!(texts(&client.get("/api/memory?principal=bob").await)[0].contains(seen));
+        client.say(&id, "What is the cat called?").await;
+        let frames = client.run(&id, after).await;
+        after = frames.iter().rev().find_map(|frame| frame.id);
+        let request = model.requests().pop().unwrap();
+        let facts = request.messages.iter().map(|message| message.text());
+        let facts: Vec<String> = facts.filter(|text| text.contains("recalled_facts")).collect();
+        assert!(facts.len() == 1 && facts[0].contains(seen), "{facts:?}");
+    }
+    for (method, path) in
+        [("GET", "/api/memory"), ("DELETE", "/api/memory"), ("DELETE", "/api/memory/1")]
+    {
+        assert_eq!(api.call(method, path, None).await.0, 403, "{method} {path}");
+    }
+    assert_eq!(memory.forget_all(&Scope::user("ann")).await.unwrap(), 1);
 }

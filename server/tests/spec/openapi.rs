@@ -149,7 +149,7 @@ async fn responses_fit_their_schemas() {
     }
     let action = api.get("/api/actions").await["actions"][0].clone();
     let path = format!("/api/sessions/{id}/actions/{}", action["call"].as_str().unwrap());
-    let approve = json!({ "digest": action["digest"], "decision": "approve", "by": "Ann" });
+    let approve = json!({ "digest": action["digest"], "decision": "approve" });
     fits("/components/schemas/DecisionBody", &approve);
     for question in [
         Question::choice("Which?", ["a", "b"]),

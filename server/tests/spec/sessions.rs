@@ -92,7 +92,7 @@ async fn of_two_decisions_the_first_counts() {
     let path = format!("/api/sessions/{id}/actions/{}", action["call"].as_str().unwrap());
     let digest = &action["digest"];
     let body =
-        |decision: &str, by: &str| json!({ "digest": digest, "decision": decision, "by": by });
+        |decision: &str| json!({ "digest": digest, "decision": decision, "by": "someone else" });
     let wrong = json!({ "digest": "0", "decision": "approve" });
     assert_eq!(api.post(&path, wrong).await.0, 409);
     let edit = json!({ "digest": digest, "decision": "approve_with", "arguments": { "path": 7 } });
@@ -108,8 +108,9 @@ async fn of_two_decisions_the_first_counts() {
     }
     let input = json!({ "digest": digest, "decision": "provide", "data": 1 });
     assert_eq!(api.post(&path, input).await.1["error"]["path"], "/decision", "it asks for none");
+    let (ann, bob) = (api.as_user("Ann"), api.as_user("Bob"));
     let (first, second) =
-        tokio::join!(api.post(&path, body("deny", "Ann")), api.post(&path, body("approve", "Bob")));
+        tokio::join!(ann.post(&path, body("deny")), bob.post(&path, body("approve")));
     assert_eq!(first.0, 200, "{first:?}");
     assert_eq!((second.0, &second.1["error"]["kind"]), (409, &json!("conflict")), "{second:?}");
     let why = second.1["error"]["message"].as_str().unwrap();
@@ -122,7 +123,7 @@ async fn of_two_decisions_the_first_counts() {
     );
     assert_eq!(api.get("/api/actions").await, json!({ "actions": [] }));
     let (status, refused) =
-        api.post(&format!("/api/sessions/{id}/actions/nothing"), body("approve", "")).await;
+        api.post(&format!("/api/sessions/{id}/actions/nothing"), body("approve")).await;
     assert_eq!(status, 404, "{refused}");
 }
 

@@ -280,6 +280,7 @@ fn actions(document: &mut Document) {
 #[cfg(feature = "long-term")]
 fn memory(document: &mut Document) {
     const NO_MEMORY: (u16, &str) = (404, "The server remembers no facts.");
+    const UNKNOWN: (u16, &str) = (403, "It is not known who the user is.");
     document
         .operation("get", "/api/memory", "Returns facts that agents remember about the user.")
         .optional_parameter(
@@ -301,17 +302,17 @@ fn memory(document: &mut Document) {
             "The maximum number of facts.",
         )
         .response::<FactList>(200, "The facts, in the order in which they were stored first.")
-        .errors(&[(400, "A parameter is invalid."), NO_MEMORY])
+        .errors(&[(400, "A parameter is invalid."), UNKNOWN, NO_MEMORY])
         .add();
     document
         .operation("delete", "/api/memory", "Deletes all facts about the user.")
         .response::<Forgotten>(200, "The facts were deleted.")
-        .errors(&[NO_MEMORY])
+        .errors(&[UNKNOWN, NO_MEMORY])
         .add();
     document
         .operation("delete", "/api/memory/{id}", "Deletes a fact.")
         .empty_response(204, "The fact was deleted.")
-        .errors(&[(404, "There is no such fact, or the server remembers none.")])
+        .errors(&[UNKNOWN, (404, "There is no such fact, or the server remembers none.")])
         .add();
 }
 

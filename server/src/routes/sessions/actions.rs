@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::bodies::{AcceptedInput, input_id};
 use super::path::{CallPath, SessionId};
+use crate::caller::Caller;
 use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonBody;
 use crate::quota::Client;
@@ -62,9 +63,6 @@ pub(crate) struct DecisionBody {
     /// with status 400. With `content`: details of the result for front ends.
     #[serde(default)]
     data: Option<Value>,
-    /// Who decides.
-    #[serde(default)]
-    by: Option<String>,
     /// The client's id of this input. Input with an id that the session knows is accepted and
     /// changes nothing.
     #[serde(default)]
@@ -138,7 +136,7 @@ fn requires(decision: &str, fields: &[&str]) -> Value {
 }
 
 impl DecisionBody {
-    fn result(self, call: &str) -> Result<ActionResult, ApiError> {
+    fn result(self, call: &str, Caller(by): Caller) -> Result<ActionResult, ApiError> {
         let decision = match self.decision {
             DecisionKind::Approve => Decision::Approve,
             DecisionKind::ApproveWith => {
@@ -160,8 +158,8 @@ impl DecisionBody {
         };
         let mut result = ActionResult::new(call, self.digest, decision);
         result.id = input_id(self.id)?;
-        if let Some(by) = self.by.filter(|by| !by.is_empty()) {
-            result = result.by(by);
+        if let Some(by) = by {
+            result = result.by(by.as_str());
         }
         Ok(result)
     }
@@ -183,11 +181,12 @@ async fn resolve(
     State(server): State<Server>,
     CallPath { session, call }: CallPath,
     client: Client,
+    caller: Caller,
     JsonBody(body): JsonBody<DecisionBody>,
 ) -> Result<Json<AcceptedInput>, ApiError> {
     let shared = server.shared();
     shared.drain.check()?;
-    let result = body.result(&call)?;
+    let result = body.result(&call, caller)?;
     let sent = shared.live.with(&session, Some(client), async |handle| {
         match handle.send(InputEvent::ExternalActionResult(result)).await {
             Err(InputError::NotPending(_)) => Ok(None), // the reason is reported below
