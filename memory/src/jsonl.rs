@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use loopwright_core::log::{Branch, LogEntry, MemoryError, SessionInfo, SessionLog};
 use loopwright_core::{Memory, SessionStore};
 
-use crate::{Durability, private};
+use crate::{Durability, private, room};
 use error::{blocking, failed};
 use folder::{ChangeLock, Folder};
 use line::{Header, Parent};
@@ -307,6 +307,10 @@ impl SessionStore for Jsonl {
     async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {
         let session = session.to_owned();
         self.change(move |store, _lock| store.folder.is_locked(&session).map(Some)).await
+    }
+
+    async fn check_writable(&self) -> Result<(), MemoryError> {
+        room::check(self.folder.directory()).await
     }
 
     async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {

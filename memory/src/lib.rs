@@ -28,6 +28,8 @@ mod markdown;
 mod private;
 #[cfg(any(feature = "jsonl", feature = "sqlite"))]
 mod rewrite;
+#[cfg(any(feature = "jsonl", feature = "sqlite"))]
+mod room;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(feature = "compaction")]

@@ -24,7 +24,7 @@ use loopwright_core::{Memory, SessionStore};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::{Durability, codec};
+use crate::{Durability, codec, room};
 use error::StoreError;
 use job::{Job, Write};
 
@@ -291,6 +291,11 @@ impl SessionStore for Sqlite {
             Ok(get_nonempty(connection, &name, file)?.info)
         };
         self.shared.read(read).await
+    }
+
+    async fn check_writable(&self) -> Result<(), MemoryError> {
+        let file = self.shared.file.clone();
+        room::check(file.parent().unwrap_or(&file)).await
     }
 
     async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {

@@ -70,7 +70,7 @@ impl Guard {
         }
         // Public paths need no token and disclose nothing about sessions.
         let path = request.uri().path();
-        let is_public = path == "/healthz" || is_page_file(path);
+        let is_public = matches!(path, "/healthz" | "/readyz") || is_page_file(path);
         let site =
             headers.get(HeaderName::from_static("sec-fetch-site")).map(|site| site.as_bytes());
         let is_foreign = site.is_some_and(|site| site != b"same-origin" && site != b"none");

@@ -52,6 +52,7 @@ mod metrics;
 mod observer;
 mod public;
 mod quota;
+mod readiness;
 mod routes;
 mod run_quota;
 mod serve;

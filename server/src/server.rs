@@ -16,6 +16,7 @@ use crate::drain::Drain;
 use crate::error::ConfigError;
 use crate::live::{LiveSessions, Parts};
 use crate::metrics::Metrics;
+use crate::readiness::Readiness;
 use crate::run_quota::RunQuota;
 use crate::token::TokenDigest;
 
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) live: LiveSessions,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) drain: Drain,
+    pub(crate) readiness: Readiness,
 }
 
 /// How much clients may use.
@@ -305,6 +307,7 @@ impl ServerBuilder {
             metrics,
             bodies: Semaphore::new(self.limits.bodies.min(Semaphore::MAX_PERMITS)),
             drain,
+            readiness: Readiness::default(),
             limits: self.limits,
         })))
     }

@@ -115,6 +115,19 @@ pub trait SessionStore: Send + Sync {
         Ok(None)
     }
 
+    /// Checks that sessions can be stored now: that the store can be reached, and that there is
+    /// room. It changes no session. A server calls it when it is asked whether it is ready, at
+    /// most once a second.
+    ///
+    /// The default returns `Ok`.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError::Failed`] if an append would fail now.
+    async fn check_writable(&self) -> Result<(), MemoryError> {
+        Ok(())
+    }
+
     /// Forks `session` into the new session `to`, and returns the number of entries that both
     /// share.
     ///

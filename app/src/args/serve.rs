@@ -29,8 +29,8 @@ pub(crate) struct ServeArgs {
     /// repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Vec<String>,
-    /// The origin of another page that may use the server, such as https://app.example.org. May be
-    /// repeated.
+    /// The origin of another page that may use the server, such as `https://app.example.org`. May
+    /// be repeated.
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) origin: Vec<String>,
     /// The maximum number of concurrent runs per client address; 32 by default.

@@ -43,6 +43,11 @@ impl Folder {
         Ok(Folder { directory: path.into(), changing: Arc::default() })
     }
 
+    /// Returns the path of the directory.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Returns the path of a session's file.
     pub(super) fn path(&self, session: &str) -> PathBuf {
         self.directory.join(file_name(session))

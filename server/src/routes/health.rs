@@ -1,4 +1,4 @@
-//! `GET /healthz`: whether the server accepts work.
+//! `GET /healthz` and `GET /readyz`: whether the server is alive, and whether it accepts work.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -9,23 +9,37 @@ use serde::Serialize;
 
 use crate::server::Server;
 
-/// Whether the server accepts work.
+/// Whether the server is alive, or accepts work.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Health {
-    /// `ok`, or `draining` while it shuts down.
+    /// `ok`, `draining` while it shuts down, or `store` while sessions cannot be stored.
     status: &'static str,
     /// Its version.
     version: &'static str,
 }
 
 pub(crate) fn routes() -> Router<Server> {
-    Router::new().route("/healthz", get(health))
+    Router::new().route("/healthz", get(health)).route("/readyz", get(ready))
 }
 
-async fn health(State(server): State<Server>) -> (StatusCode, Json<Health>) {
-    let (code, status) = match server.shared().drain.is_draining() {
-        true => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
-        false => (StatusCode::OK, "ok"),
-    };
-    (code, Json(Health { status, version: env!("CARGO_PKG_VERSION") }))
+/// A process that answers is alive, also while it shuts down or its disk is full.
+async fn health() -> Json<Health> {
+    Json(Health::of("ok"))
+}
+
+async fn ready(State(server): State<Server>) -> (StatusCode, Json<Health>) {
+    let shared = server.shared();
+    if shared.drain.is_draining() {
+        return (StatusCode::SERVICE_UNAVAILABLE, Json(Health::of("draining")));
+    }
+    match shared.readiness.is_writable(&*shared.store).await {
+        true => (StatusCode::OK, Json(Health::of("ok"))),
+        false => (StatusCode::SERVICE_UNAVAILABLE, Json(Health::of("store"))),
+    }
+}
+
+impl Health {
+    fn of(status: &'static str) -> Self {
+        Health { status, version: env!("CARGO_PKG_VERSION") }
+    }
 }

@@ -447,4 +447,11 @@ impl SessionStore for Faulty {
     async fn delete(&self, session: &str) -> Result<(), MemoryError> {
         self.inner.delete(session).await
     }
+
+    async fn check_writable(&self) -> Result<(), MemoryError> {
+        match self.full_after.load(Ordering::Relaxed) {
+            0 => Err(MemoryError::Failed("the disk is full".into())),
+            _ => Ok(()),
+        }
+    }
 }

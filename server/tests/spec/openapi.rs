@@ -140,7 +140,7 @@ async fn responses_fit_their_schemas() {
     let id = api.session(json!({ "name": "n" })).await;
     api.say(&id, "Write.").await;
     let mut frames = api.run(&id, None).await;
-    for path in ["/api/sessions", "/api/actions", "/healthz"] {
+    for path in ["/api/sessions", "/api/actions", "/healthz", "/readyz"] {
         fits(&response("get", path, 200), &api.get(path).await);
     }
     for path in ["/api/sessions/{id}", "/api/sessions/{id}/actions", "/api/sessions/{id}/messages"]

@@ -293,7 +293,8 @@ async fn a_server_that_shuts_down_informs_its_readers_and_takes_no_new_runs() {
         }
         assert_eq!(api.post("/api/sessions", json!({})).await.0, 503);
         assert_eq!(api.try_events(&id, None).await.err().unwrap().0, 503);
-        assert_eq!(api.call("GET", "/healthz", None).await.0, 503);
+        assert_eq!(api.call("GET", "/readyz", None).await.0, 503);
+        assert_eq!(api.call("GET", "/healthz", None).await.0, 200, "it is alive");
         gate.open();
         let rest = reader.until("agent_end").await;
         assert_eq!(rest.last().unwrap().data["end"], "done");
@@ -336,4 +337,26 @@ async fn a_run_that_outlives_the_grace_is_interrupted_and_another_server_continu
     assert_eq!(next.call("POST", &format!("/api/sessions/{id}/continue"), None).await.0, 202);
     reader.until("agent_end").await.iter().for_each(|frame| screen.apply(frame));
     assert_eq!(screen.messages.last().unwrap()["parts"][0]["text"], "whole");
+}
+
+/// C200: While sessions cannot be stored the server is not ready, and alive. The store is asked
+/// once a second.
+#[tokio::test(start_paused = true)]
+async fn a_server_with_a_full_disk_is_not_ready() {
+    let full_after = Arc::new(AtomicU64::new(u64::MAX));
+    let store = Faulty { inner: InMemoryStore::new(), full_after: full_after.clone() };
+    let api = Api::over(Arc::new(store), []);
+    let ready = async || {
+        let (status, body) = api.call("GET", "/readyz", None).await;
+        (status, body["status"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(ready().await, (200, "ok".into()));
+    full_after.store(0, Ordering::Relaxed);
+    assert_eq!(ready().await, (200, "ok".into()), "it was checked within the last second");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(ready().await, (503, "store".into()));
+    assert_eq!(api.call("GET", "/healthz", None).await.0, 200);
+    full_after.store(u64::MAX, Ordering::Relaxed);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(ready().await, (200, "ok".into()));
 }

@@ -318,9 +318,13 @@ fn memory(document: &mut Document) {
 
 fn others(document: &mut Document) {
     document
-        .operation("get", "/healthz", "Returns whether the server accepts work.")
+        .operation("get", "/healthz", "Returns that the server is alive.")
+        .response::<Health>(200, "It is alive.")
+        .add();
+    document
+        .operation("get", "/readyz", "Returns whether the server accepts work.")
         .response::<Health>(200, "It accepts work.")
-        .response::<Health>(503, "It shuts down.")
+        .response::<Health>(503, "It shuts down, or sessions cannot be stored.")
         .add();
     document
         .operation("get", "/metrics", "Returns metrics for Prometheus.")
