@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use loopwright_core::agent::Principal;
 use loopwright_core::tool::Approval;
 use loopwright_memory::long_term::{Fact, FactTools, LongTerm, LongTermError, Scope};
+use tokio::task::spawn_blocking;
 
 use crate::environment::data_directory;
 use crate::error::StartError;
@@ -78,7 +79,10 @@ impl MemoryCommand {
     pub(crate) async fn run(self, is_on: bool) -> Result<Answer, StartError> {
         let found = match path().filter(|path| path.exists()) {
             Some(path) => {
-                self.run_on(&open(&path)?).await.map_err(|why| StartError(format!("{why}.")))?
+                // Another process may be writing.
+                let opened = spawn_blocking(move || open(&path)).await;
+                let memory = opened.unwrap_or_else(|why| Err(StartError(why.to_string())))?;
+                self.run_on(&memory).await.map_err(|why| StartError(format!("{why}.")))?
             }
             None => Answer::default(),
         };

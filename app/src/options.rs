@@ -141,6 +141,9 @@ impl Options {
         if self.approve.is_empty() && stored.approve.contains(&Approve::All) {
             more.push("all tools run without approval (`--approve read-only` changes that)");
         }
+        if self.memory.is_none() && stored.memory == Some(true) {
+            more.push("facts about you are remembered (`--memory=false`)");
+        }
         let given = &self.workspace.commands;
         let stored = &stored.workspace.commands;
         if given.unconfined.is_none() && stored.unconfined == Some(true) {

@@ -134,7 +134,7 @@ function row({ id, title, state, setup, current, confirm }) {
   const button = el('button', {
     class: confirm ? 'quiet confirm' : 'quiet', title: 'Delete', 'data-key': `-${id}`,
     'aria-label': confirm ? `Yes, delete ${title}` : `Delete ${title}`,
-    onclick: reporting(() => remove(id)),
+    onclick: reporting((event) => event.detail > 1 || remove(id)), // a double click confirms nothing
   }, confirm ? 'Delete?' : '✕');
   return el('li', {}, link, button);
 }
@@ -222,7 +222,7 @@ const submit = reporting(async (later) => {
   if (command) {
     prompt.value = '';
     grow();
-    return command[1] === 'memory' ? showMemory() : compact(command[2]);
+    return command[1] === 'memory' ? memory(command[2]?.trim() ?? '') : compact(command[2]);
   }
   if (!session) {
     const [workDir, model] = [byId('dir').value.trim(), byId('model').value.trim()];
@@ -264,6 +264,13 @@ async function deliver(at) {
 const compact = reporting(async (instructions) => {
   const done = session && (await call('POST', path('/compact'), { instructions }));
   if (!done?.compactions.length) report('There is nothing to compact yet: the last turns always stay complete.');
+});
+
+/** Shows the remembered facts: `find WORDS` those that fit. */
+const memory = reporting((text) => {
+  const [, words] = /^find\s+(.+)$/s.exec(text) ?? [];
+  if (text && !words) throw new Error('Write /memory or /memory find WORDS; facts are deleted in the list.');
+  return showMemory(words ?? '');
 });
 
 const stop = reporting(async () => {

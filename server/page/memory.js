@@ -4,10 +4,12 @@ import { call } from './api.js';
 import { byId, el } from './dom.js';
 
 const PAGE = 100;
+let words = ''; // only facts that fit these words are shown
 let confirming = false; // one more click deletes all facts
 
-/** Shows the dialog. Fails if the server remembers no facts. */
-export async function showMemory() {
+/** Shows the facts, or those that `fit`. Fails if the server remembers no facts. */
+export async function showMemory(fit) {
+  words = fit;
   confirming = false;
   await draw();
   if (!byId('memory').open) byId('memory').showModal();
@@ -17,16 +19,18 @@ export async function showMemory() {
 async function draw(shown = PAGE) {
   const [facts, more] = await read(shown);
   byId('facts').replaceChildren(...facts.map(row));
-  byId('facts-note').textContent = facts.length ? 'Agents use these facts in later sessions.' : 'There are no remembered facts.';
+  const none = words ? 'There are no remembered facts that fit.' : 'There are no remembered facts.';
+  byId('facts-note').textContent = facts.length ? 'Agents use these facts in later sessions.' : none;
   byId('facts-problem').hidden = true;
   byId('more-facts').hidden = !more;
   byId('more-facts').onclick = attempt(() => draw(shown + PAGE));
-  byId('forget-all').hidden = !facts.length;
+  byId('forget-all').hidden = !facts.length || Boolean(words);
   byId('forget-all').textContent = confirming ? 'Forget all facts?' : 'Forget all';
 }
 
 /** Returns the first facts, and whether there are more. */
 async function read(count) {
+  if (words) return [(await call('GET', `memory?query=${encodeURIComponent(words)}`)).facts, false];
   const facts = [];
   for (let after = 0; facts.length < count;) {
     const page = await call('GET', `memory?after=${after}&limit=${PAGE}`);
@@ -49,14 +53,14 @@ function row({ id, text, refreshed }) {
 }
 
 /** Returns a function that shows the error of `work` in the dialog. */
-const attempt = (work) => () => work().catch((error) => {
+const attempt = (work) => (event) => work(event).catch((error) => {
   byId('facts-problem').textContent = error.message;
   byId('facts-problem').hidden = false;
 });
 
-byId('forget-all').addEventListener('click', attempt(async () => {
-  const confirmed = confirming;
-  confirming = !confirmed;
-  if (confirmed) await call('DELETE', 'memory');
+byId('forget-all').addEventListener('click', attempt(async (event) => {
+  if (event.detail > 1) return; // a double click confirms nothing
+  if (confirming) await call('DELETE', 'memory');
+  confirming = !confirming;
   await draw(Math.max(PAGE, byId('facts').children.length));
 }));

@@ -110,7 +110,16 @@ pub async fn serve(
 /// before the checks: browsers send them without the token.
 fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
     CorsLayer::new()
-        .allow_origin(AllowOrigin::list(origins))
+        .allow_origin(AllowOrigin::predicate(move |origin, request| {
+            let is_allowed = origins.contains(origin);
+            if !is_allowed && request.method == Method::OPTIONS {
+                // The guard logs all other requests that are refused.
+                let client = request.extensions.get::<ConnectInfo<SocketAddr>>();
+                let client = client.map(|ConnectInfo(address)| address.ip());
+                tracing::warn!(?client, ?origin, "a preflight of another origin was refused");
+            }
+            is_allowed
+        }))
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
         .allow_headers([
             header::AUTHORIZATION,

@@ -191,7 +191,8 @@ impl ServerBuilder {
 
     /// Lets pages of another origin use a [served](crate::serve) server, such as
     /// `https://app.example.org`: their requests are accepted, and answered as CORS demands,
-    /// preflights included. Such a page still has to send the token, if there is one.
+    /// preflights included. Such a page has to send the [token](ServerBuilder::token), which is
+    /// therefore required.
     pub fn origin(mut self, origin: impl Into<String>) -> Self {
         self.origins.push(origin.into());
         self
@@ -206,9 +207,9 @@ impl ServerBuilder {
     /// Sets who the clients of this server are: the [`Principal`] of its live sessions and their
     /// requests, for tools and hooks, and of decisions. By default there is none.
     ///
-    /// A server with several users needs none: a layer of the host, which knows them, inserts the
-    /// principal of each request into its extensions. See [`router`](crate::router). Calls that run
-    /// after a restart then have none, since it is not in the log.
+    /// A server with several users must have none: a layer of the host, which knows them, inserts
+    /// the principal of each request into its extensions, and requests of another principal than
+    /// that of the server are refused. See [`router`](crate::router).
     pub fn principal(mut self, principal: Principal) -> Self {
         self.principal = Some(principal);
         self
@@ -270,8 +271,8 @@ impl ServerBuilder {
     /// Builds the server. It does not listen yet.
     ///
     /// # Errors
-    /// Returns a [`ConfigError`] if the token has fewer than 16 characters, or if an origin is
-    /// none.
+    /// Returns a [`ConfigError`] if the token has fewer than 16 characters, if an origin is none,
+    /// or if there are origins and no token.
     pub fn build(self) -> Result<Server, ConfigError> {
         if self.token.as_ref().is_some_and(|token| token.chars().count() < MIN_TOKEN_CHARS) {
             let why = format!(
@@ -280,8 +281,13 @@ impl ServerBuilder {
             );
             return Err(ConfigError(why.into()));
         }
-        let origins =
+        let origins: Vec<HeaderValue> =
             self.origins.iter().map(|origin| read_origin(origin)).collect::<Result<_, _>>()?;
+        if !origins.is_empty() && self.token.is_none() {
+            // Otherwise any script of that page, from wherever it was loaded, could run commands.
+            let why = "Pages of other origins need a token: give one besides the origins.";
+            return Err(ConfigError(why.into()));
+        }
         let metrics = Arc::<Metrics>::default();
         let runs = RunQuota::new(self.limits.runs_per_client, self.limits.runs);
         let drain = Drain::default();

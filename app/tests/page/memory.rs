@@ -31,11 +31,29 @@ fn facts_are_seen_and_forgotten() {
     tab.until_text("#facts .fact", "Fact 1.");
     tab.click("#forget-all");
     tab.until_text("#forget-all", "Forget all facts?");
+    // The second half of a double click confirms nothing.
+    tab.eval(
+        "document.querySelector('#forget-all')
+            .dispatchEvent(new MouseEvent('click', { bubbles: true, detail: 2 }))",
+    );
+    assert_eq!(tab.text("#forget-all"), "Forget all facts?");
+    assert_eq!(
+        tab.eval("fetch('/api/memory').then((r) => r.json()).then((r) => r.facts.length)"),
+        100
+    );
     tab.click("#forget-all");
     tab.until_text("#facts-note", "There are no remembered facts.");
     assert_eq!(tab.count("#facts li"), 0);
     tab.press("Escape", false);
     tab.until("!document.querySelector('#memory').open");
+    fixture.remember(["The user sails.".into(), "The user paints.".into()]);
+    tab.say("/memory find sailing");
+    tab.until_text("#facts .fact", "The user sails.");
+    assert_eq!(tab.count("#facts li"), 1);
+    tab.press("Escape", false);
+    tab.say("/memory forget all");
+    tab.until_text("#problem", "facts are deleted in the list");
+    assert_eq!(tab.eval("document.querySelector('#memory').open"), json!(false));
     assert_eq!(tab.console_errors(), Vec::<String>::new());
 }
 

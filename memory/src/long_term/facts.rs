@@ -115,6 +115,7 @@ pub(super) fn forget(connection: &Connection, scope: &Scope, id: u64) -> Result<
     let deleted = delete.query_row((in_scope.0, id as i64), |row| read(row, scope)).optional()?;
     let Some(fact) = deleted else { return Ok(false) };
     words::remove(connection, in_scope, &fact)?;
+    forget_recalled(connection, &HashSet::from([id]))?;
     let vectors = connection.prepare("DELETE FROM vector WHERE fact = ?")?.execute((id as i64,))?;
     connection
         .prepare("UPDATE scope SET facts = facts - 1, removals = removals + ? WHERE id = ?")?
@@ -142,20 +143,26 @@ pub(super) fn forget_all(connection: &Connection, scope: &Scope) -> Result<u64> 
     Ok(deleted.len() as u64)
 }
 
-/// Deletes the records of requests for which one of these facts was recalled.
+/// Removes these facts from what was recalled, and requests for which nothing else was recalled.
 fn forget_recalled(connection: &Connection, facts: &HashSet<u64>) -> Result<()> {
     let mut select = connection.prepare("SELECT session, scopes, facts FROM recalled")?;
     let mut rows = select.query(())?;
-    let mut with_facts: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut changed: Vec<(String, Vec<u8>, Vec<u64>)> = Vec::new();
     while let Some(row) = rows.next()? {
-        let ids: String = row.get(2)?;
-        if read_ids(&ids).iter().any(|id| facts.contains(id)) {
-            with_facts.push((row.get(0)?, row.get(1)?));
+        let ids = read_ids(&row.get::<_, String>(2)?);
+        let left: Vec<u64> = ids.iter().copied().filter(|id| !facts.contains(id)).collect();
+        if left.len() < ids.len() {
+            changed.push((row.get(0)?, row.get(1)?, left));
         }
     }
     let mut delete = connection.prepare("DELETE FROM recalled WHERE session = ? AND scopes = ?")?;
-    for key in with_facts {
-        delete.execute(key)?;
+    let update = "UPDATE recalled SET facts = ? WHERE session = ? AND scopes = ?";
+    let mut update = connection.prepare(update)?;
+    for (session, scopes, left) in changed {
+        match &left[..] {
+            [] => delete.execute((session, scopes))?,
+            left => update.execute((write_ids(left), session, scopes))?,
+        };
     }
     Ok(())
 }
@@ -231,6 +238,7 @@ pub(super) fn recalled(connection: &Connection, key: &RecallKey) -> Result<Optio
 }
 
 /// Records the facts that were recalled for a request, in place of those of the request before.
+/// Facts that were deleted meanwhile are left out.
 pub(super) fn set_recalled(
     connection: &Connection,
     key: &RecallKey,
@@ -238,9 +246,16 @@ pub(super) fn set_recalled(
     now: u64,
 ) -> Result<()> {
     prune(connection, now)?;
+    let mut exists = connection.prepare("SELECT 1 FROM fact WHERE id = ?")?;
+    let mut left = Vec::new();
+    for id in ids {
+        if exists.exists((*id as i64,))? {
+            left.push(*id);
+        }
+    }
     let sql = "INSERT OR REPLACE INTO recalled (session, scopes, request, time, facts) \
         VALUES (?, ?, ?, ?, ?)";
-    let values = (&*key.session, &key.scopes, &key.request, now as i64, write_ids(ids));
+    let values = (&*key.session, &key.scopes, &key.request, now as i64, write_ids(&left));
     connection.prepare(sql)?.execute(values)?;
     Ok(())
 }

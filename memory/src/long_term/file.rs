@@ -91,8 +91,10 @@ impl File {
         let writer = connect(&path)?;
         prepare(&writer, &path)?;
         clean(&writer).map_err(|error| from_sqlite(error, &path))?;
-        let writer = Mutex::new(Writer { connection: writer, keeps_deleted: false });
-        let shared = Shared { path, writer, idle: Mutex::default() };
+        let mut writer = Writer { connection: writer, keeps_deleted: false };
+        // Whoever deleted something last may not have been able to.
+        writer.empty_log_now().map_err(|error| from_sqlite(error, &path))?;
+        let shared = Shared { path, writer: Mutex::new(writer), idle: Mutex::default() };
         Ok(File(Arc::new(shared)))
     }
 
@@ -106,10 +108,7 @@ impl File {
             let mut writer = lock(&shared.writer);
             let done = transact(&writer.connection, write)?;
             if writer.keeps_deleted {
-                // Without waiting for readers: the next write tries it again.
-                writer.connection.busy_timeout(Duration::ZERO)?;
-                writer.empty_log();
-                writer.connection.busy_timeout(LOCK_TIMEOUT)?;
+                writer.empty_log_now()?;
             }
             Ok(done)
         })
@@ -172,7 +171,14 @@ impl File {
 }
 
 impl Writer {
-    /// Empties the write-ahead log, if no reader needs it.
+    /// Empties the write-ahead log if no reader needs it.
+    fn empty_log_now(&mut self) -> rusqlite::Result<()> {
+        self.connection.busy_timeout(Duration::ZERO)?;
+        self.empty_log();
+        self.connection.busy_timeout(LOCK_TIMEOUT)
+    }
+
+    /// Empties the write-ahead log, after waiting for readers for up to [`LOCK_TIMEOUT`].
     fn empty_log(&mut self) {
         self.keeps_deleted =
             !matches!(checkpoint(&self.connection, Checkpoint::Truncate), Ok(true));

@@ -213,14 +213,13 @@ impl LongTerm {
     /// Fails if the file cannot be written.
     pub async fn forget_all(&self, scope: &Scope) -> Result<u64, LongTermError> {
         let scope = scope.clone();
-        let vectors = self.vectors.clone();
-        let delete = move |tx: &_| {
-            if let Some(id) = facts::scope_id(tx, &scope)? {
-                vectors.remove(id);
-            }
-            facts::forget_all(tx, &scope)
-        };
-        self.file.delete(delete).await
+        let delete =
+            move |tx: &_| Ok((facts::scope_id(tx, &scope)?, facts::forget_all(tx, &scope)?));
+        let (id, count) = self.file.delete(delete).await?;
+        if let Some(id) = id {
+            self.vectors.remove(id);
+        }
+        Ok(count)
     }
 
     /// Returns at most `limit` facts of the scopes with ids above `after`, in the order of their

@@ -131,8 +131,8 @@ impl VectorCache {
         Ok(found)
     }
 
-    /// Removes the vectors of a scope. A search that is in progress may read them again from its
-    /// snapshot of the file.
+    /// Removes the vectors of a scope that was deleted. A search that has begun before may read
+    /// them once more, and other processes keep them until they need the room.
     pub(super) fn remove(&self, scope: ScopeId) {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         scopes.blocks.retain(|(of, _), _| *of != scope);

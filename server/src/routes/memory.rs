@@ -83,8 +83,10 @@ async fn list(
             after: None,
         }));
     }
-    let facts = memory.facts(&[scope], query.after, limit).await?;
-    let after = facts.last().map(|fact| fact.id).filter(|_| facts.len() == limit);
+    let mut facts = memory.facts(&[scope], query.after, limit + 1).await?;
+    let has_more = facts.len() > limit;
+    facts.truncate(limit);
+    let after = facts.last().map(|fact| fact.id).filter(|_| has_more);
     Ok(Json(FactList { facts: facts.into_iter().map(FactEntry::of).collect(), after }))
 }
 

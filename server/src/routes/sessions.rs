@@ -142,26 +142,26 @@ async fn steer(
     State(server): State<Server>,
     SessionId(id): SessionId,
     client: Client,
-    caller: Caller,
+    _: Caller,
     JsonBody(mut body): JsonBody<SteerBody>,
 ) -> Accepted {
     if let Some(call) = body.call.take() {
-        let prompt = caller.sends(body.prompt()?);
+        let prompt = body.prompt()?;
         let steer = async |handle: &AgentHandle| handle.steer_to(call, prompt).await;
         let sent = server.shared().live.with(&id, None, steer).await?;
         return Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input: sent })));
     }
     // It may start a run: if actions are pending, it denies them.
-    send(&server, &id, Some(client), InputEvent::Steer(caller.sends(body.prompt()?))).await
+    send(&server, &id, Some(client), InputEvent::Steer(body.prompt()?)).await
 }
 
 async fn follow_up(
     State(server): State<Server>,
     SessionId(id): SessionId,
-    caller: Caller,
+    _: Caller,
     JsonBody(body): JsonBody<MessageBody>,
 ) -> Accepted {
-    send(&server, &id, None, InputEvent::FollowUp(caller.sends(body.prompt()?))).await
+    send(&server, &id, None, InputEvent::FollowUp(body.prompt()?)).await
 }
 
 async fn continue_run(

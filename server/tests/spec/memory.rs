@@ -72,6 +72,8 @@ async fn facts_are_listed_in_pages_and_found_by_words() {
     assert_eq!(texts(&first), ["She paints.", "She sails on the lake."]);
     let rest = api.get(&format!("/api/memory?limit=2&after={}", first["after"])).await;
     assert_eq!((texts(&rest), rest.get("after")), (vec!["She has a boat."], None));
+    let whole = api.get("/api/memory?limit=3").await;
+    assert_eq!((texts(&whole).len(), whole.get("after")), (3, None));
     let found = api.get("/api/memory?query=sailing").await;
     assert_eq!(texts(&found), ["She sails on the lake."]);
     for query in ["limit=0", "limit=1001", "limit=x", "after=-1"] {
@@ -123,4 +125,27 @@ async fn each_user_has_their_own_facts() {
         assert_eq!(api.call(method, path, None).await.0, 403, "{method} {path}");
     }
     assert_eq!(memory.forget_all(&Scope::user("ann")).await.unwrap(), 1);
+}
+
+/// C199: A server that works for one principal refuses requests of another, so that none of its
+/// sessions works for both. A name that is empty names nobody.
+#[tokio::test]
+async fn a_server_of_one_principal_refuses_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = LongTerm::open(folder.path().join("facts.db")).unwrap();
+    let api = Api::remembering(&memory, ScriptedModel::new([Script::text("Yes.")]), as_ann);
+    let id = api.session(json!({})).await;
+    let path = |route: &str| format!("/api/sessions/{id}/{route}");
+    let say = json!({ "message": "Hello" });
+    let bob = api.as_user("bob");
+    for route in ["prompt", "steer", "follow-up"] {
+        assert_eq!(bob.post(&path(route), say.clone()).await.0, 403, "{route}");
+    }
+    let decision = json!({ "digest": "d", "decision": "approve" });
+    assert_eq!(bob.post(&path("actions/a"), decision).await.0, 403);
+    assert_eq!(bob.call("GET", "/api/memory", None).await.0, 403);
+    for same in [api.as_user("ann"), api.as_user("")] {
+        assert_eq!(same.call("GET", "/api/memory", None).await.0, 200);
+    }
+    assert_eq!(api.as_user("ann").post(&path("prompt"), say).await.0, 202);
 }

@@ -56,19 +56,25 @@ fn what_is_no_origin_is_refused() {
         let exit = loopwright(&dir, &["serve", "--addr", "127.0.0.1:0", "--origin", origin]);
         assert!(exit.code != 0 && exit.err.contains(&format!("`{origin}`")), "{exit:?}");
     }
+    let exit = loopwright(&dir, &["serve", "--addr", "127.0.0.1:0", "--origin", NAMED]);
+    assert!(exit.code != 0 && exit.err.contains("need a token"), "{exit:?}");
 }
 
 /// C198: Who was refused and why is logged, without what was sent as a token.
 #[test]
 fn refusals_are_logged() {
-    let Served { process, address, dir, model } = Served::start(&["--token", TOKEN]);
+    let Served { process, address, dir, model } =
+        Served::start(&["--token", TOKEN, "--origin", NAMED]);
+    let preflight = "Origin: https://evil.example\r\nAccess-Control-Request-Method: POST\r\n";
+    send(&address, "OPTIONS /api/sessions", preflight);
     for headers in ["Authorization: Bearer guessed-wrong\r\n", "Origin: https://evil.example\r\n"] {
         assert_eq!(send(&address, "GET /api/sessions", headers).status, 403);
     }
     process.interrupt();
     let log = process.end().err;
     let refusals: Vec<&str> = log.lines().filter(|line| line.contains("was refused")).collect();
-    let [token, origin] = &refusals[..] else { panic!("{log}") };
+    let [preflight, token, origin] = &refusals[..] else { panic!("{log}") };
+    assert!(preflight.contains("127.0.0.1") && preflight.contains("evil.example"), "{preflight}");
     assert!(token.contains("127.0.0.1") && token.contains("/api/sessions"), "{token}");
     assert!(token.contains("The token is missing or wrong"), "{token}");
     assert!(

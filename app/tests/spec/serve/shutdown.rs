@@ -79,7 +79,7 @@ fn a_shutdown_finishes_current_runs_and_accepts_no_new_ones() {
     let health = || {
         let mut connection = Connection::open(&served.address);
         connection
-            .send(format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", served.address).as_bytes());
+            .send(format!("GET /readyz HTTP/1.1\r\nhost: {}\r\n\r\n", served.address).as_bytes());
         connection.response().unwrap().status
     };
     while health() != 503 {} // the health check reports it before the server stops

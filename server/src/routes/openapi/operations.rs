@@ -301,7 +301,10 @@ fn memory(document: &mut Document) {
             json!({ "type": "integer", "minimum": 1, "maximum": 1000, "default": 100 }),
             "The maximum number of facts.",
         )
-        .response::<FactList>(200, "The facts, in the order in which they were stored first.")
+        .response::<FactList>(
+            200,
+            "The facts: those that fit, the best first, or all in the order of their ids.",
+        )
         .errors(&[(400, "A parameter is invalid."), UNKNOWN, NO_MEMORY])
         .add();
     document
