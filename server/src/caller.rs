@@ -13,15 +13,24 @@ use crate::server::Server;
 ///
 /// A server with a principal of its own refuses requests of others: its sessions work for that
 /// principal, also when a request is not there any more that says something else.
-pub(crate) struct Caller(pub(crate) Option<Principal>);
+pub(crate) struct Caller {
+    pub(crate) principal: Option<Principal>,
+    /// A layer has named it, so the server may have other callers.
+    is_named: bool,
+}
 
 impl Caller {
     /// Makes the caller the principal of a request of the user.
     pub(crate) fn sends(self, prompt: Prompt) -> Prompt {
-        match self.0 {
+        match self.principal {
             Some(principal) => prompt.with(principal),
             None => prompt,
         }
+    }
+
+    /// Returns whom a decision names. On a server of one principal that is nobody: it says nothing.
+    pub(crate) fn decider(self) -> Option<Principal> {
+        self.principal.filter(|_| self.is_named)
     }
 }
 
@@ -38,7 +47,10 @@ impl FromRequestParts<Server> for Caller {
                            if each request has its own.";
                 Err(ApiError::new(ErrorKind::Forbidden, why))
             }
-            (of_request, of_server) => Ok(Caller(of_request.or(of_server).cloned())),
+            (of_request, of_server) => Ok(Caller {
+                principal: of_request.or(of_server).cloned(),
+                is_named: of_request.is_some(),
+            }),
         }
     }
 }

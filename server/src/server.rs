@@ -205,7 +205,8 @@ impl ServerBuilder {
     }
 
     /// Sets who the clients of this server are: the [`Principal`] of its live sessions and their
-    /// requests, for tools and hooks, and of decisions. By default there is none.
+    /// requests, for tools and hooks. By default there is none. Decisions do not name it, since
+    /// nobody else makes one.
     ///
     /// A server with several users must have none: a layer of the host, which knows them, inserts
     /// the principal of each request into its extensions, and requests of another principal than

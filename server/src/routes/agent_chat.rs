@@ -29,7 +29,7 @@ pub(crate) fn routes() -> Router<Server> {
 async fn chat(
     State(server): State<Server>,
     client: Client,
-    Caller(principal): Caller,
+    caller: Caller,
     JsonBody(request): JsonBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
     let shared = server.shared();
@@ -43,7 +43,7 @@ async fn chat(
         ApiError::new(ErrorKind::Internal, format!("The run could not be started: {error}."))
     };
     let mut context = RunContext::new().memory(memory);
-    if let Some(principal) = principal {
+    if let Some(principal) = caller.principal {
         context = context.with(principal);
     }
     let (handle, _) = agent.run(context).await.map_err(|error| failed(&error))?;

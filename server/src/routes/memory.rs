@@ -113,11 +113,8 @@ async fn forget_all(
 }
 
 /// Returns the memory, and the scope of the facts about the caller.
-fn memory_of<'a>(
-    server: &'a Server,
-    Caller(principal): &Caller,
-) -> Result<(&'a LongTerm, Scope), ApiError> {
-    match (&server.shared().long_term, principal) {
+fn memory_of<'a>(server: &'a Server, caller: &Caller) -> Result<(&'a LongTerm, Scope), ApiError> {
+    match (&server.shared().long_term, &caller.principal) {
         (Some(memory), Some(principal)) => Ok((memory, Scope::from(principal))),
         (Some(_), None) => {
             let why = "It is not known who you are, so there are no facts about you.";

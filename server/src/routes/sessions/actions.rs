@@ -136,7 +136,7 @@ fn requires(decision: &str, fields: &[&str]) -> Value {
 }
 
 impl DecisionBody {
-    fn result(self, call: &str, Caller(by): Caller) -> Result<ActionResult, ApiError> {
+    fn result(self, call: &str, caller: Caller) -> Result<ActionResult, ApiError> {
         let decision = match self.decision {
             DecisionKind::Approve => Decision::Approve,
             DecisionKind::ApproveWith => {
@@ -158,7 +158,7 @@ impl DecisionBody {
         };
         let mut result = ActionResult::new(call, self.digest, decision);
         result.id = input_id(self.id)?;
-        if let Some(by) = by {
+        if let Some(by) = caller.decider() {
             result = result.by(by.as_str());
         }
         Ok(result)
