@@ -292,7 +292,7 @@ fn memory(document: &mut Document) {
         .optional_parameter(
             "query",
             "after",
-            json!({ "type": "integer", "minimum": 0 }),
+            json!({ "type": "integer", "minimum": 0, "maximum": 0x1F_FFFF_FFFF_FFFF_u64 }),
             "Only facts with a greater id. It has no effect with `query`.",
         )
         .optional_parameter(
