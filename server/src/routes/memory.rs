@@ -16,6 +16,8 @@ use crate::server::Server;
 /// How many facts a page has, if the client does not say.
 const PAGE_FACTS: u32 = 100;
 const MAX_PAGE_FACTS: u32 = 1_000;
+/// The largest number that every JSON reader reads exactly.
+pub(crate) const MAX_AFTER: u64 = (1 << 53) - 1;
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new()
@@ -73,6 +75,10 @@ async fn list(
     let limit = query.limit.unwrap_or(PAGE_FACTS);
     if !(1..=MAX_PAGE_FACTS).contains(&limit) {
         let why = format!("`limit` must be a number from 1 to {MAX_PAGE_FACTS}.");
+        return Err(ApiError::new(ErrorKind::BadRequest, why));
+    }
+    if query.after > MAX_AFTER {
+        let why = format!("`after` must be a number from 0 to {MAX_AFTER}.");
         return Err(ApiError::new(ErrorKind::BadRequest, why));
     }
     let limit = limit as usize;

@@ -76,7 +76,7 @@ async fn facts_are_listed_in_pages_and_found_by_words() {
     assert_eq!((texts(&whole).len(), whole.get("after")), (3, None));
     let found = api.get("/api/memory?query=sailing").await;
     assert_eq!(texts(&found), ["She sails on the lake."]);
-    for query in ["limit=0", "limit=1001", "limit=x", "after=-1"] {
+    for query in ["limit=0", "limit=1001", "limit=x", "after=-1", "after=9007199254740992"] {
         assert_eq!(api.call("GET", &format!("/api/memory?{query}"), None).await.0, 400, "{query}");
     }
     assert_eq!(api.call("DELETE", "/api/memory", None).await, (200, json!({ "facts": 3 })));

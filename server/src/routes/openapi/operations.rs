@@ -9,7 +9,7 @@ use crate::frames::Frame;
 use crate::routes::agent_chat::ChatRequest;
 use crate::routes::health::Health;
 #[cfg(feature = "long-term")]
-use crate::routes::memory::{FactList, Forgotten};
+use crate::routes::memory::{FactList, Forgotten, MAX_AFTER};
 use crate::routes::sessions::{
     AbortBody, AcceptedInput, Actions, CompactBody, Compacted, ContinueBody, CreatedSession,
     DecisionBody, MessageBody, Messages, SessionList, SessionStatus, SteerBody,
@@ -292,7 +292,7 @@ fn memory(document: &mut Document) {
         .optional_parameter(
             "query",
             "after",
-            json!({ "type": "integer", "minimum": 0, "maximum": 0x1F_FFFF_FFFF_FFFF_u64 }),
+            json!({ "type": "integer", "minimum": 0, "maximum": MAX_AFTER }),
             "Only facts with a greater id. It has no effect with `query`.",
         )
         .optional_parameter(
