@@ -1,12 +1,12 @@
 //! The index of words: which facts of a scope contain the words of a query.
 //!
 //! Each word is stored with the number of its scope in front, so that the facts of other scopes
-//! cost nothing. SQLite may split a text at more characters than this module does, so a text can
-//! contain what looks like a word of another scope: what is found is therefore filtered by the
-//! scope of the fact before anything is counted. SQLite's own ranking, `bm25()`, is not used: for
-//! each query it counts the facts that contain a word, which may be all. Instead, the score of a
-//! fact is the sum of the weights of its words, each weighed by how few facts of the scope contain
-//! it, which is BM25 for words that occur once in texts of the same length.
+//! cost nothing. The number is between two [`MARK`]s, which no word of a text contains. So a text
+//! cannot contain what looks like a word of another scope, although SQLite may split it at more
+//! characters than this module does. SQLite's own ranking, `bm25()`, is not used: for each query it
+//! counts the facts that contain a word, which may be all. Instead, the score of a fact is the sum
+//! of the weights of its words, each weighed by how few facts of the scope contain it, which is
+//! BM25 for words that occur once in texts of the same length.
 
 use std::collections::HashMap;
 
@@ -16,6 +16,9 @@ use super::error::FileError;
 use super::fact::{Fact, ScopeId};
 
 type Result<T> = std::result::Result<T, FileError>;
+
+/// A character for private use, which SQLite takes for a letter and Rust does not.
+const MARK: char = '\u{e000}';
 
 /// Limits the words of a query that are looked up; later ones are ignored.
 const MAX_QUERY_WORDS: usize = 32;
@@ -51,13 +54,11 @@ pub(super) fn search(
     let mut count = connection.prepare("SELECT facts FROM scope WHERE id = ?")?;
     let facts: Option<i64> = count.query_row((scope.0,), |row| row.get(0)).optional()?;
     let facts = facts.unwrap_or(0) as f64;
-    let of_scope = "SELECT word.rowid FROM word CROSS JOIN fact ON fact.id = word.rowid \
-        WHERE word MATCH ? AND fact.scope = ?";
-    let mut lookup = connection.prepare(&format!("{of_scope} LIMIT ?"))?;
+    let mut lookup = connection.prepare("SELECT rowid FROM word WHERE word MATCH ? LIMIT ?")?;
     let mut scores: HashMap<u64, f64> = HashMap::new();
     let (mut rare, mut common) = (Vec::new(), Vec::new());
     for word in query_words(scope, query) {
-        let found = matching(&mut lookup, scope, &word, MAX_FACTS_OF_WORD + 1)?;
+        let found = matching(&mut lookup, &word, MAX_FACTS_OF_WORD + 1)?;
         if found.len() > MAX_FACTS_OF_WORD {
             common.push(word);
             continue;
@@ -68,10 +69,10 @@ pub(super) fn search(
     }
     if scores.is_empty() && !common.is_empty() {
         // The newest facts with all of the common words, or else with any of them.
-        let newest = format!("{of_scope} ORDER BY word.rowid DESC LIMIT ?");
-        let mut newest = connection.prepare(&newest)?;
+        let newest = "SELECT rowid FROM word WHERE word MATCH ? ORDER BY rowid DESC LIMIT ?";
+        let mut newest = connection.prepare(newest)?;
         for operator in [" AND ", " OR "] {
-            let found = matching(&mut newest, scope, &common.join(operator), limit)?;
+            let found = matching(&mut newest, &common.join(operator), limit)?;
             scores.extend(found.into_iter().map(|id| (id, 0.0)));
             if !scores.is_empty() {
                 break;
@@ -81,7 +82,7 @@ pub(super) fn search(
         let weight = weight(facts, MAX_FACTS_OF_WORD);
         for word in common {
             let both = format!("{word} AND ({})", rare.join(" OR "));
-            for id in matching(&mut lookup, scope, &both, rare.len() * MAX_FACTS_OF_WORD)? {
+            for id in matching(&mut lookup, &both, rare.len() * MAX_FACTS_OF_WORD)? {
                 *scores.entry(id).or_default() += weight;
             }
         }
@@ -98,14 +99,9 @@ fn weight(facts: f64, found: usize) -> f64 {
     (1.0 + (facts - found + 0.5).max(0.0) / (found + 0.5)).ln()
 }
 
-/// Returns at most `limit` facts of the scope that match an expression of quoted words.
-fn matching(
-    statement: &mut Statement<'_>,
-    scope: ScopeId,
-    words: &str,
-    limit: usize,
-) -> Result<Vec<u64>> {
-    let rows = statement.query_map((words, scope.0, limit as i64), |row| row.get::<_, i64>(0))?;
+/// Returns at most `limit` facts that match an expression of quoted words.
+fn matching(statement: &mut Statement<'_>, words: &str, limit: usize) -> Result<Vec<u64>> {
+    let rows = statement.query_map((words, limit as i64), |row| row.get::<_, i64>(0))?;
     Ok(rows.map(|id| id.map(|id| id as u64)).collect::<rusqlite::Result<_>>()?)
 }
 
@@ -130,7 +126,7 @@ fn words(scope: ScopeId, text: &str) -> Vec<String> {
     let text = separated(text).to_lowercase();
     let words = text.split(|c: char| !c.is_alphanumeric() && !is_accent(c));
     let words = words.filter(|word| word.contains(char::is_alphanumeric));
-    words.map(|word| format!("s{}x{word}", scope.0)).collect()
+    words.map(|word| format!("{MARK}{}{MARK}{word}", scope.0)).collect()
 }
 
 /// Returns whether the character is an accent of the one before it.

@@ -35,8 +35,10 @@ async fn texts_of_another_user_neither_enter_an_index_nor_fill_it() {
     // SQLite splits at `ⓐ`, and what follows looks like a word of the first scopes.
     for number in 0..40 {
         for scope in 1..=3 {
-            let forged = format!("{number} a\u{24d0}s{scope}xcat");
-            memory.remember(&bob(), &*forged).await.unwrap();
+            for between in ["\u{24d0}", "\u{24d0}\u{301}", "", " "] {
+                let forged = format!("{number} a{between}\u{e000}{scope}\u{e000}cat");
+                memory.remember(&bob(), &*forged).await.unwrap();
+            }
         }
     }
     let found = memory.recall(&[ann()], "cat", 5).await.unwrap();
