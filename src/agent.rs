@@ -26,6 +26,7 @@ use crate::log::event::Parent;
 use crate::log::in_memory_store::InMemoryStore;
 use crate::log::memory::{InMemory, Memory};
 use crate::log::store::SessionStore;
+use crate::model::ModelInfo;
 use crate::pattern::BehaviorPattern;
 use crate::session::Session;
 use crate::session::config::Config;
@@ -33,6 +34,7 @@ use crate::session::hub::{EventStream, Hub, Scope, Subscriber};
 #[cfg(feature = "testing")]
 use crate::session::parts::Parts;
 use crate::session::tree::Tree;
+use crate::tool::ToolSpec;
 
 /// Combines a model, a behaviour pattern, tools and rules. One agent serves any number of sessions.
 /// Clones are cheap and share the agent.
@@ -63,6 +65,16 @@ impl GenericAgent {
     pub async fn run(&self, cx: RunContext) -> Result<(AgentHandle, EventStream), AgentError> {
         let tree = Tree { store: cx.store.clone(), ..Tree::default() };
         self.start(cx, tree, Vec::new()).await
+    }
+
+    /// Describes the agent's own model.
+    pub fn model(&self) -> &ModelInfo {
+        self.config.model.info()
+    }
+
+    /// Returns the descriptions of the agent's tools, without those of sources.
+    pub fn tool_specs(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
+        self.config.tools.tools().map(|tool| tool.spec())
     }
 
     /// Returns the same agent with other models and tools, as its sub-agents.

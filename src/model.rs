@@ -16,6 +16,7 @@ pub use futures_util::stream::BoxStream;
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -122,7 +123,9 @@ impl<M: ChatModel + ?Sized> ChatModel for Box<M> {
 
 /// Says how much a model should think before it answers. Each provider maps the levels to its own,
 /// so the enum is exhaustive: a provider must know what each level means to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum ThinkingLevel {
     /// Not at all, or the provider's default if thinking cannot be switched off.

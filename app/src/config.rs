@@ -9,28 +9,31 @@ mod layer;
 mod variables;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{env, fs};
 
+use loopwright_core::SessionStore;
 use serde::de::DeserializeOwned;
 
 use self::file::Owner;
 pub(crate) use self::keys::KEYS;
 pub(crate) use self::layer::{Layer, Origin};
 use crate::args::{ServeArgs, StoreArgs};
-use crate::environment::{CONFIG, config_directory};
+use crate::environment::Names;
 use crate::error::StartError;
 use crate::options::{Options, WorkspaceOptions};
 use crate::output;
+use crate::program::Program;
 use crate::settings::Settings;
 
-/// The name of a file with settings.
-pub(crate) const FILE_NAME: &str = "loopwright.toml";
 /// The maximum size of a project's file.
 const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// Holds the settings of the environment and of the user's file, and reads those of projects.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
+    /// What the app is made of.
+    pub(crate) program: Arc<Program>,
     pub(crate) environment: Layer,
     pub(crate) user: Layer,
     /// The path of the user's file, whether or not it exists; `None` if files are not read.
@@ -40,16 +43,27 @@ pub(crate) struct Config {
 }
 
 impl Config {
+    /// The settings of `loopwright` itself, without files and variables.
+    #[cfg(test)]
+    pub(crate) fn loopwright() -> Arc<Self> {
+        use crate::program::{CODING, Kind};
+
+        let agents = vec![(CODING.into(), Kind::Coding)];
+        let program = Arc::new(Program { agents, ..Program::default() });
+        Arc::new(Config { program, ..Config::default() })
+    }
+
     /// Reads the environment and, unless `no_files`, the user's file. Warns about misspelt
     /// variables on standard error.
     ///
     /// # Errors
     ///
     /// Fails if a setting is invalid, or if the file that `LOOPWRIGHT_CONFIG` names is missing.
-    pub(crate) fn load(no_files: bool) -> Result<Self, StartError> {
-        let named = env::var_os(CONFIG);
+    pub(crate) fn load(program: Arc<Program>, no_files: bool) -> Result<Self, StartError> {
+        let names = &program.names;
+        let named = env::var_os(names.config_variable());
         let reads_files = !no_files && named.as_ref().is_none_or(|path| !path.is_empty());
-        let file = named.as_ref().map(PathBuf::from).or_else(default_file);
+        let file = named.as_ref().map(PathBuf::from).or_else(|| default_file(names));
         let file = file.filter(|_| reads_files);
         let user = match &file {
             Some(path) if named.is_some() || path.exists() => {
@@ -61,11 +75,11 @@ impl Config {
             }
             _ => Layer::default(),
         };
-        for warning in variables::misspelt_warnings() {
+        for warning in variables::misspelt_warnings(names) {
             output::notice(&warning);
         }
-        let environment = variables::read()?;
-        Ok(Config { environment, user, file, reads_projects: reads_files })
+        let environment = variables::read(names)?;
+        Ok(Config { program, environment, user, file, reads_projects: reads_files })
     }
 
     /// Reads the settings of the project in this directory, if it has a file.
@@ -74,11 +88,12 @@ impl Config {
             return Ok(Layer::default());
         }
         let workspace = directory.workspace()?;
-        let path = workspace.root().join(FILE_NAME);
+        let name = self.program.names.settings_file();
+        let path = workspace.root().join(&name);
         if self.file.as_ref().is_some_and(|own| is_same_file(own, &path)) {
             return Ok(Layer::default()); // it was read as the user's own
         }
-        let read = workspace.read_start(FILE_NAME, MAX_FILE_BYTES).map_err(|why| {
+        let read = workspace.read_start(&name, MAX_FILE_BYTES).map_err(|why| {
             StartError(format!("{why}. `--no-config` starts without {}.", path.display()))
         })?;
         match read {
@@ -102,7 +117,7 @@ impl Config {
             .over(self.environment.options()?)
             .over(project)
             .over(self.user.options()?);
-        Ok(Settings { active, given })
+        Ok(Settings { active, given, name: None })
     }
 
     /// Resolves the directory that tools work in. A project's file cannot set it.
@@ -116,6 +131,14 @@ impl Config {
     /// Returns the path of the session store, or `None` if it is not set.
     pub(crate) fn store(&self, given: &StoreArgs) -> Option<PathBuf> {
         given.path.clone().or_else(|| self.users_value("store"))
+    }
+
+    /// Opens the session store.
+    pub(crate) fn open_store(
+        &self,
+        given: &StoreArgs,
+    ) -> Result<Arc<dyn SessionStore>, StartError> {
+        self.program.open_store(self.store(given))
     }
 
     /// Returns the path of the list of models, or `None` if it is not set.
@@ -166,8 +189,8 @@ impl Config {
     }
 }
 
-fn default_file() -> Option<PathBuf> {
-    Some(config_directory()?.join(FILE_NAME))
+fn default_file(names: &Names) -> Option<PathBuf> {
+    Some(names.config_directory()?.join(names.settings_file()))
 }
 
 fn is_same_file(a: &Path, b: &Path) -> bool {

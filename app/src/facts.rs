@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use loopwright_core::agent::Principal;
-use loopwright_core::tool::Approval;
-use loopwright_memory::long_term::{Fact, FactTools, LongTerm, LongTermError, Scope};
+use loopwright_memory::long_term::{Fact, LongTerm, LongTermError, Scope};
 use tokio::task::spawn_blocking;
 
-use crate::environment::data_directory;
+use crate::environment::Names;
 use crate::error::StartError;
 
 /// The forms of `/memory`.
@@ -23,25 +22,19 @@ pub(crate) fn user() -> Principal {
 }
 
 /// Opens the facts if `memory` is set, creating the file if it is missing.
-pub(crate) fn open_if(memory: Option<bool>) -> Result<Option<LongTerm>, StartError> {
+pub(crate) fn open_if(memory: Option<bool>, names: &Names) -> Result<Option<LongTerm>, StartError> {
     if !memory.unwrap_or_default() {
         return Ok(None);
     }
-    let path = path().ok_or_else(|| {
+    let path = path(names).ok_or_else(|| {
         let why = "Facts cannot be remembered, because HOME is not set: leave out --memory.";
         StartError(why.into())
     })?;
     open(&path).map(Some)
 }
 
-/// Returns the tools for a model. `--approve` decides what runs without approval: what a model
-/// reads can ask it to remember something false, or to forget.
-pub(crate) fn tools(memory: &LongTerm) -> FactTools {
-    memory.tools().approve_remember(Approval::ByEffect).approve_forget(Approval::ByEffect)
-}
-
-fn path() -> Option<PathBuf> {
-    Some(data_directory()?.join("memory.db"))
+fn path(names: &Names) -> Option<PathBuf> {
+    Some(names.data_directory()?.join("memory.db"))
 }
 
 fn open(path: &Path) -> Result<LongTerm, StartError> {
@@ -76,8 +69,8 @@ impl MemoryCommand {
     }
 
     /// Runs the command. `is_on` says whether the session remembers facts.
-    pub(crate) async fn run(self, is_on: bool) -> Result<Answer, StartError> {
-        let found = match path().filter(|path| path.exists()) {
+    pub(crate) async fn run(self, is_on: bool, names: &Names) -> Result<Answer, StartError> {
+        let found = match path(names).filter(|path| path.exists()) {
             Some(path) => {
                 // Another process may be writing.
                 let opened = spawn_blocking(move || open(&path)).await;

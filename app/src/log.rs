@@ -7,14 +7,15 @@ use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::environment::LOG_LEVEL;
+use crate::environment::Names;
 use crate::error::StartError;
 
 /// Starts the log at the level that `LOOPWRIGHT_LOG` names, by default `warn`.
 ///
 /// Only loopwright's own crates are logged: other crates could log a request with its key.
-pub(crate) fn start() -> Result<(), StartError> {
-    let level = match std::env::var_os(LOG_LEVEL).filter(|level| !level.is_empty()) {
+pub(crate) fn start(names: &Names) -> Result<(), StartError> {
+    let variable = names.log_variable();
+    let level = match std::env::var_os(&variable).filter(|level| !level.is_empty()) {
         None => LevelFilter::WARN,
         Some(level) => match level.to_str() {
             Some("error") => LevelFilter::ERROR,
@@ -24,7 +25,7 @@ pub(crate) fn start() -> Result<(), StartError> {
             Some("trace") => LevelFilter::TRACE,
             _ => {
                 return Err(StartError(format!(
-                    "{LOG_LEVEL} is {level:?}. It must be `error`, `warn`, `info`, `debug` or \
+                    "{variable} is {level:?}. It must be `error`, `warn`, `info`, `debug` or \
                      `trace`."
                 )));
             }

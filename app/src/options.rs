@@ -1,9 +1,9 @@
 //! The options of an agent, on the command line, in `loopwright.toml` and in a session's log.
 
-mod address;
 mod budget;
 mod choices;
 mod retries;
+mod session;
 mod workspace;
 
 use std::path::PathBuf;
@@ -11,7 +11,6 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::address::{address_in_environment, without_credentials};
 pub(crate) use self::budget::{BudgetOptions, is_sum};
 pub(crate) use self::choices::{Approve, Pattern, Thinking};
 pub(crate) use self::retries::RetryOptions;
@@ -29,6 +28,10 @@ pub(crate) const MODELS_HELP: &str = "A list of your own models, in TOML; by def
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Options {
+    /// The agent, if there are several; the first one by default.
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) agent: Option<String>,
     /// The model, such as openai/gpt-4o-mini or ollama/qwen3:8b; `offline` for rules that need no
     /// model.
     ///
@@ -116,6 +119,7 @@ impl Options {
         let other_model = self.model.is_some() && self.model != lower.model;
         let base_url = if other_model { self.base_url } else { self.base_url.or(lower.base_url) };
         Options {
+            agent: self.agent.or(lower.agent),
             model: self.model.or(lower.model),
             base_url,
             models: self.models.or(lower.models),

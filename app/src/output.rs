@@ -18,5 +18,7 @@ pub(crate) use self::json::json_line;
 pub(crate) use self::pending::{how_to_answer, report_pending, report_question};
 pub(crate) use self::printer::Printer;
 pub(crate) use self::sanitize::sanitized;
-pub(crate) use self::streams::{after_write, data, error, info, notice, question, text};
+pub(crate) use self::streams::{
+    after_write, data, error, error_prefix, info, notice, question, text,
+};
 pub(crate) use self::verbosity::Verbosity;

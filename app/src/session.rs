@@ -9,13 +9,12 @@ mod open;
 mod store;
 mod unattended;
 
-pub(crate) use self::agent::{Built, agent_tools, build};
+pub(crate) use self::agent::{Built, build};
 pub(crate) use self::allowed::Allowed;
 pub(crate) use self::catalogue::{catalogue, default_models_file};
 pub(crate) use self::follow::{FollowError, Live, Operator, follow};
 pub(crate) use self::open::Session;
 pub(crate) use self::store::{
-    SessionSetup, check_is_root, default_store, existing, find, log_position, name_or_random,
-    open_store, stored_options,
+    SessionSetup, check_is_root, existing, find, log_position, name_or_random, stored_options,
 };
 pub(crate) use self::unattended::{RunOutput, run_unattended};

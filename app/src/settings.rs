@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::options::{
-    CommandOptions, Options, WorkspaceOptions, address_in_environment, without_credentials,
-};
+use loopwright_server::SessionSettings;
+
+use crate::options::{CommandOptions, Options, WorkspaceOptions};
 
 /// Holds the options of one session.
 #[derive(Debug, Clone)]
@@ -14,6 +14,8 @@ pub(crate) struct Settings {
     /// The options from the command line and from the session itself: a session stores these, and
     /// not those that `loopwright.toml` or the environment sets.
     pub(crate) given: Options,
+    /// The session's name for people, which a client of a server may have given.
+    pub(crate) name: Option<String>,
 }
 
 impl Settings {
@@ -23,18 +25,17 @@ impl Settings {
         change(&mut self.given);
     }
 
-    /// Returns the options that a session with this model and directory stores.
+    /// Returns the settings that a session of this agent stores, with this model and directory.
     ///
     /// Paths are absolute and addresses contain no credentials. Of the options that were not
     /// given, only the model and its address are included.
-    pub(crate) fn to_store(&self, model: &str, root: &Path) -> Options {
-        let base_url = self
-            .active
-            .base_url
-            .clone()
-            .or_else(|| address_in_environment(model))
-            .as_deref()
-            .map(without_credentials);
+    pub(crate) fn to_store(
+        &self,
+        agent: &str,
+        model: &str,
+        base_url: Option<String>,
+        root: &Path,
+    ) -> SessionSettings {
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let all = |paths: &[PathBuf]| paths.iter().map(absolute).collect();
         let given = &self.given;
@@ -44,7 +45,8 @@ impl Settings {
             writable: all(&commands.writable),
             ..commands.clone()
         };
-        Options {
+        let options = Options {
+            agent: Some(agent.to_owned()),
             model: Some(model.to_owned()),
             base_url,
             models: given.models.as_ref().map(absolute),
@@ -54,7 +56,10 @@ impl Settings {
                 ..given.workspace.clone()
             },
             ..given.clone()
-        }
+        };
+        let mut settings = options.to_session().without_credentials();
+        settings.name.clone_from(&self.name);
+        settings
     }
 }
 
@@ -72,21 +77,22 @@ mod tests {
             max_turns: Some(3),
             ..Options::default()
         };
-        let settings = Settings { active: options.clone(), given: options };
-        let stored = settings.to_store("custom/a", Path::new("somewhere"));
+        let address = options.base_url.clone();
+        let settings = Settings { active: options.clone(), given: options, name: None };
+        let stored = settings.to_store("coding", "custom/a", address, Path::new("/somewhere"));
         let json = serde_json::to_value(&stored).unwrap();
         assert!(!json.to_string().contains("key"), "{json}");
-        let read: Options = serde_json::from_value(json).unwrap();
+        let read = Options::of_session(&SessionSettings::from_stored(Some(&json))).unwrap();
         assert_eq!(
             (&read.base_url, &read.approve),
-            (&Some("http://host:1/v1?version=2".into()), &stored.approve)
+            (&Some("http://host:1/v1?version=2".into()), &settings.given.approve)
         );
         let given = Options { max_turns: Some(7), ..Options::default() }.over(read.clone());
         assert_eq!((given.max_turns, &given.base_url), (Some(7), &read.base_url));
         let other = Options { model: Some("openai/b".into()), ..Options::default() }.over(read);
         assert_eq!(
             (other.base_url, other.workspace.root.as_deref()),
-            (None, Some(Path::new("somewhere")))
+            (None, Some(Path::new("/somewhere")))
         );
     }
 }

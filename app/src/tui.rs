@@ -34,6 +34,7 @@ use self::state::{Effect, Outcome, Run, State, Tone};
 use self::view::View;
 use crate::args::ChatArgs;
 use crate::config::Config;
+use crate::environment::started_as;
 use crate::error::StartError;
 use crate::output;
 use crate::wording::no_colour;
@@ -88,7 +89,8 @@ pub(crate) async fn tui(args: ChatArgs, config: Arc<Config>) -> Result<u8, Start
 
 fn print_resume_command(session: &str) {
     output::info(&format!(
-        "`loopwright --session {}` resumes this conversation.",
+        "`{} --session {}` resumes this conversation.",
+        started_as(),
         output::quoted(session)
     ));
 }
@@ -206,7 +208,7 @@ impl Ui {
                 }
                 Some(line) = stderr_lines.recv() => {
                     self.changed();
-                    let outcome = match line.strip_prefix("loopwright: ") {
+                    let outcome = match line.strip_prefix(&output::error_prefix()) {
                         Some(why) => Outcome::Notice(Tone::Error, why.to_owned()),
                         None => Outcome::Notice(Tone::Loud, line),
                     };

@@ -42,6 +42,8 @@ pub(crate) enum ErrorKind {
     Token,
     NotFound,
     Conflict,
+    /// The session's agent is not one of this server's.
+    UnknownAgent,
     /// A reader names an event that the session does not have.
     AfterTheEnd,
     TooLarge,
@@ -57,7 +59,9 @@ impl ErrorKind {
             ErrorKind::Unauthorized => StatusCode::UNAUTHORIZED,
             ErrorKind::Forbidden | ErrorKind::Token => StatusCode::FORBIDDEN,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
-            ErrorKind::Conflict | ErrorKind::AfterTheEnd => StatusCode::CONFLICT,
+            ErrorKind::Conflict | ErrorKind::UnknownAgent | ErrorKind::AfterTheEnd => {
+                StatusCode::CONFLICT
+            }
             ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::TooMany => StatusCode::TOO_MANY_REQUESTS,
             ErrorKind::Draining => StatusCode::SERVICE_UNAVAILABLE,
@@ -75,6 +79,14 @@ impl ApiError {
     /// Returns the error of a body that is wrong at `path`, a JSON pointer.
     pub(crate) fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
         ApiError::new(ErrorKind::BadRequest, message).with_path(path)
+    }
+
+    pub(crate) fn path(&self) -> Option<&str> {
+        self.path.as_deref()
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
     }
 
     /// Replaces the status of the error's kind.

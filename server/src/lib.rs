@@ -6,11 +6,12 @@
 //! needs that runs commands; [`router`] returns the routes alone, for an axum app with its own
 //! authentication; [`sse`] streams the events of any session.
 //!
-//! A [`Server`] runs the agents that an implementation of [`Agents`] builds, such as one
-//! [`GenericAgent`](loopwright_core::GenericAgent):
+//! A [`Server`] runs agents by name, each of which an [`AgentFactory`] builds for each session: a
+//! function, or one [`GenericAgent`](loopwright_core::GenericAgent) for all sessions.
 //!
 //! ```
 //! use loopwright_core::GenericAgent;
+//! use loopwright_core::log::InMemoryStore;
 //! use loopwright_core::testing::{Script, ScriptedModel};
 //! use loopwright_patterns::PiPattern;
 //! use loopwright_server::{Server, serve};
@@ -20,7 +21,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let model = ScriptedModel::new([Script::text("Nine.")]);
 //! let agent = GenericAgent::builder(model, PiPattern).build()?;
-//! let server = Server::builder(agent).build()?;
+//! let server = Server::builder(InMemoryStore::new()).agent("shepherd", agent).build()?;
 //! let listener = TcpListener::bind("127.0.0.1:0").await?;
 //! let shutdown = async { /* until Ctrl-C, for example */ };
 //! serve(listener, server, shutdown).await?;
@@ -29,11 +30,11 @@
 //!
 //! # Features
 //!
-//! - `coding-agent` (on by default): `CodingAgents`, which work on files below the server's roots
-//!   with the coding tools and the model that each client names. Without it the crate needs neither
-//!   providers nor tools, patterns and memory.
+//! - `coding-agent` (on by default): `CodingAgent`, which works on files below the server's roots
+//!   with the coding tools, and `EnvModels`, the models of the known providers. Without it the
+//!   crate needs neither providers nor tools, patterns and memory.
 //! - `long-term` (on by default): facts that outlive sessions. `ServerBuilder::long_term` lets
-//!   clients see and delete those about them, under `/api/memory`; `CodingAgentsBuilder::long_term`
+//!   clients see and delete those about them, under `/api/memory`; `CodingAgentBuilder::long_term`
 //!   lets agents store and use them.
 
 mod agents;
@@ -63,13 +64,13 @@ mod token;
 
 pub use axum;
 
-pub use agents::{AgentRejection, Agents};
+pub use agents::{AgentFactory, AgentRejection, AgentSetup, Models};
 #[cfg(feature = "coding-agent")]
-pub use coding_agent::{CodingAgents, CodingAgentsBuilder, EnvModels, Models};
+pub use coding_agent::{CodingAgent, CodingAgentBuilder, EnvModels};
 pub use error::ConfigError;
 pub use public::{PublicEvents, ToPublic};
 pub use routes::router;
 pub use serve::serve;
 pub use server::{Server, ServerBuilder};
-pub use settings::{ChatSettings, LlmConfig, SessionSettings};
+pub use settings::{LlmConfig, SessionSettings};
 pub use sse::sse;

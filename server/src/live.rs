@@ -40,7 +40,7 @@ pub(crate) struct LiveSessions(Arc<Inner>);
 
 /// What sessions are made of and counted by.
 pub(crate) struct Parts {
-    pub(crate) agents: Arc<dyn Agents>,
+    pub(crate) agents: Agents,
     pub(crate) store: Arc<dyn SessionStore>,
     /// Who sessions work for.
     pub(crate) principal: Option<Principal>,
@@ -102,16 +102,14 @@ impl LiveSessions {
     }
 
     /// Creates a session with these settings and returns its id.
-    pub(crate) async fn create(&self, settings: SessionSettings) -> Result<Arc<str>, ApiError> {
-        let agents = &self.0.parts.agents;
-        if settings.base_url.is_some() {
-            return Err(ApiError::at(
-                "/baseUrl",
-                "It cannot be set here: the server has keys, and only its operator says \
-                 where they are sent (`loopwright serve --model … --base-url …`).",
-            ));
+    pub(crate) async fn create(&self, mut settings: SessionSettings) -> Result<Arc<str>, ApiError> {
+        let Parts { agents, principal, .. } = &self.0.parts;
+        if let Some(name) = settings.of_host() {
+            let why = "It cannot be set here: only the server's operator does.";
+            return Err(ApiError::at(format!("/{name}"), why));
         }
-        let agent = agents.for_session(&settings).await?;
+        agents.settle(&mut settings)?;
+        let agent = agents.for_session(settings.clone(), principal.as_ref()).await?;
         let id: Arc<str> = format!("s{:016x}", SystemEnvironment.random()).into();
         let mut slot = self.0.lock(&id).await;
         let capacity = self.0.acquire_capacity().await?;
@@ -152,7 +150,9 @@ impl LiveSessions {
             }
         };
         let due = sessions.into_iter().filter(|session| {
+            let settings = SessionSettings::from_stored(session.settings.as_deref());
             matches!(session.due, Some(Due::Decision | Due::Request | Due::Steer))
+                && self.0.parts.agents.has(&settings)
         });
         let run = async |session: SessionInfo| {
             if drain.is_draining() {
@@ -212,12 +212,12 @@ impl LiveSessions {
     }
 
     async fn open(&self, id: &str) -> Result<OpenSession, ApiError> {
-        let Parts { agents, store, runs, .. } = &self.0.parts;
+        let Parts { agents, store, principal, runs, .. } = &self.0.parts;
         let info = store.session(id).await?;
         check_is_root(&info)?;
         let capacity = self.0.acquire_capacity().await?;
         let settings = SessionSettings::from_stored(info.settings.as_deref());
-        let agent = agents.for_session(&settings).await?;
+        let agent = agents.for_session(settings, principal.as_ref()).await?;
         let cx = self.context(info.id.clone()).await?;
         let mut session = self.start(info.id, &agent, cx, capacity).await?;
         if session.is_running().await {

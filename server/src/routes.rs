@@ -1,6 +1,7 @@
 //! [`router`]: all routes.
 
 mod agent_chat;
+mod agents;
 mod events;
 mod health;
 #[cfg(feature = "long-term")]
@@ -40,6 +41,7 @@ use crate::server::Server;
 /// use axum::response::{IntoResponse, Response};
 /// use loopwright_core::GenericAgent;
 /// use loopwright_core::agent::Principal;
+/// use loopwright_core::log::InMemoryStore;
 /// use loopwright_core::testing::{Script, ScriptedModel};
 /// use loopwright_patterns::PiPattern;
 /// use loopwright_server::{Server, router};
@@ -57,7 +59,7 @@ use crate::server::Server;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let model = ScriptedModel::new([Script::text("Nine.")]);
 /// let agent = GenericAgent::builder(model, PiPattern).build()?;
-/// let server = Server::builder(agent).build()?;
+/// let server = Server::builder(InMemoryStore::new()).agent("shepherd", agent).build()?;
 /// let app: Router =
 ///     Router::new().nest("/agent", router(server)).layer(from_fn(authenticate));
 /// # Ok(()) }
@@ -68,6 +70,7 @@ pub fn router(server: Server) -> Router {
     let routes = routes.merge(memory::routes());
     routes
         .merge(agent_chat::routes())
+        .merge(agents::routes())
         .merge(sessions::routes())
         .merge(events::routes())
         .merge(health::routes())

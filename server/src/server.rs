@@ -6,18 +6,18 @@ use std::time::Duration;
 use axum::http::{HeaderValue, Uri};
 use loopwright_core::SessionStore;
 use loopwright_core::agent::Principal;
-use loopwright_core::log::InMemoryStore;
 #[cfg(feature = "long-term")]
 use loopwright_memory::long_term::LongTerm;
 use tokio::sync::Semaphore;
 
-use crate::agents::Agents;
+use crate::agents::{AgentFactory, Agents, Models};
 use crate::drain::Drain;
 use crate::error::ConfigError;
 use crate::live::{LiveSessions, Parts};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::run_quota::RunQuota;
+use crate::settings::SessionSettings;
 use crate::token::TokenDigest;
 
 /// The minimum length of a token, in characters.
@@ -27,14 +27,17 @@ const MIN_TOKEN_CHARS: usize = 16;
 ///
 /// ```
 /// use loopwright_core::GenericAgent;
-/// use loopwright_core::testing::{Script, ScriptedModel};
+/// /// use loopwright_core::testing::{Script, ScriptedModel};
 /// use loopwright_patterns::PiPattern;
 /// use loopwright_server::Server;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let model = ScriptedModel::new([Script::text("Nine.")]);
 /// let agent = GenericAgent::builder(model, PiPattern).build()?;
-/// let server = Server::builder(agent).max_runs(8, 100).build()?;
+/// let server = Server::builder(InMemoryStore::new())
+///     .agent("shepherd", agent)
+///     .max_runs(8, 100)
+///     .build()?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -42,7 +45,7 @@ pub struct Server(Arc<Shared>);
 
 /// The parts of a [`Server`].
 pub(crate) struct Shared {
-    pub(crate) agents: Arc<dyn Agents>,
+    pub(crate) agents: Agents,
     /// The token that clients must send.
     pub(crate) token: Option<TokenDigest>,
     /// Names that clients may call the server by, besides its address.
@@ -99,14 +102,15 @@ impl Default for Limits {
 }
 
 impl Server {
-    /// Starts to configure a server that runs these agents.
-    pub fn builder(agents: impl Agents + 'static) -> ServerBuilder {
+    /// Starts to configure a server whose live sessions are in this store.
+    pub fn builder(store: impl SessionStore + 'static) -> ServerBuilder {
         ServerBuilder {
-            agents: Arc::new(agents),
+            agents: Agents::default(),
+            duplicate: None,
             token: None,
             hosts: Vec::new(),
             origins: Vec::new(),
-            store: Arc::new(InMemoryStore::new()),
+            store: Arc::new(store),
             principal: None,
             #[cfg(feature = "long-term")]
             long_term: None,
@@ -158,7 +162,9 @@ impl Server {
 /// Configures a [`Server`].
 #[must_use = "call build()"]
 pub struct ServerBuilder {
-    agents: Arc<dyn Agents>,
+    agents: Agents,
+    /// A name that two agents have.
+    duplicate: Option<String>,
     token: Option<String>,
     hosts: Vec<String>,
     origins: Vec<String>,
@@ -198,9 +204,33 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the store of live sessions. Defaults to an [`InMemoryStore`].
-    pub fn store(mut self, store: Arc<dyn SessionStore>) -> Self {
-        self.store = store;
+    /// Adds an agent, by the name that sessions are stored with. The first one is that of sessions
+    /// and requests that name none. At least one is required.
+    ///
+    /// A session whose agent this server does not have can only be read here.
+    pub fn agent(
+        mut self,
+        name: impl Into<Arc<str>>,
+        factory: impl AgentFactory + 'static,
+    ) -> Self {
+        let name = name.into();
+        if !self.agents.add(name.clone(), Arc::new(factory)) {
+            self.duplicate = Some(name.to_string());
+        }
+        self
+    }
+
+    /// Sets where agents get the models from that sessions and requests name; see
+    /// [`AgentSetup::model`](crate::AgentSetup::model).
+    pub fn models(mut self, models: impl Models + 'static) -> Self {
+        self.agents.set_models(Arc::new(models));
+        self
+    }
+
+    /// Sets the settings of sessions that leave them out, such as the model and its address. They
+    /// are not stored with the sessions.
+    pub fn defaults(mut self, settings: SessionSettings) -> Self {
+        self.agents.set_defaults(settings);
         self
     }
 
@@ -217,7 +247,7 @@ impl ServerBuilder {
     }
 
     /// Lets clients see and delete the facts about their [principal](ServerBuilder::principal),
-    /// under `/api/memory`. It does not give the facts to agents: `CodingAgentsBuilder::long_term`
+    /// under `/api/memory`. It does not give the facts to agents: `CodingAgentBuilder::long_term`
     /// does.
     #[cfg(feature = "long-term")]
     pub fn long_term(mut self, memory: LongTerm) -> Self {
@@ -272,9 +302,17 @@ impl ServerBuilder {
     /// Builds the server. It does not listen yet.
     ///
     /// # Errors
-    /// Returns a [`ConfigError`] if the token has fewer than 16 characters, if an origin is none,
-    /// or if there are origins and no token.
+    /// Returns a [`ConfigError`] if there is no agent, if two have the same name, if the token has
+    /// fewer than 16 characters, if an origin is none, or if there are origins and no token.
     pub fn build(self) -> Result<Server, ConfigError> {
+        if let Some(name) = self.duplicate {
+            let why = format!("Two agents are called `{name}`: give each a name of its own.");
+            return Err(ConfigError(why.into()));
+        }
+        if self.agents.is_empty() {
+            let why = "There is no agent: give one with `ServerBuilder::agent`.";
+            return Err(ConfigError(why.into()));
+        }
         if self.token.as_ref().is_some_and(|token| token.chars().count() < MIN_TOKEN_CHARS) {
             let why = format!(
                 "The token is too short: give one of at least {MIN_TOKEN_CHARS} characters, such \

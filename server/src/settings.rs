@@ -1,67 +1,17 @@
-//! What clients can choose: settings of a live session, and of one chat request.
+//! What an agent is built from: the settings of a session, or those of one chat request.
+
+mod address;
+mod session;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
 
+pub(crate) use self::address::without_credentials;
+pub use self::session::SessionSettings;
 use crate::json::{or_default, whole_number};
-
-/// Describes the agent of a live session. The settings are stored with the session, so the session
-/// has the same agent after a restart. They never hold a key.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct SessionSettings {
-    /// A name for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The directory to work in, below one of the server's roots; defaults to the first root.
-    #[serde(default, alias = "root", skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1))]
-    pub work_dir: Option<String>,
-    /// The model, as `PROVIDER/NAME`; defaults to the server's model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = r"\S"))]
-    pub model: Option<String>,
-    /// The address of the model's server, if the session was started with one: by `loopwright run`
-    /// or `chat`, for example. Clients cannot set it.
-    #[serde(default, alias = "base_url", skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub base_url: Option<String>,
-    /// The system prompt; defaults to the server's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub system: Option<String>,
-    /// The tools whose calls run without approval; `all` stands for all of them. Tools that only
-    /// read never need one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub auto_approve: Option<Vec<String>>,
-}
-
-impl SessionSettings {
-    /// Reads the settings that a session was stored with. A session that another program created
-    /// may have settings of another form, or none; it gets the defaults.
-    pub(crate) fn from_stored(settings: Option<&Value>) -> Self {
-        settings.and_then(|settings| Self::deserialize(settings).ok()).unwrap_or_default()
-    }
-}
-
-/// Describes the agent of one request to `/api/agent-chat`.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct ChatSettings {
-    /// The directory to work in, below one of the server's roots.
-    pub work_dir: String,
-    /// The model.
-    pub llm_config: LlmConfig,
-    /// Whether tools that change something must be listed in `auto_approve`.
-    pub confirm: bool,
-    /// The tools that may change something; all others are denied. `None` allows all tools, unless
-    /// `confirm` is set.
-    pub auto_approve: Option<Vec<String>>,
-}
 
 /// Describes the model of one chat request. Its `Debug` output has neither key nor headers.
 #[derive(Clone, Default, Deserialize, JsonSchema)]

@@ -34,8 +34,9 @@ use crate::tool::{Tool, ToolSource, ToolSpec};
 /// # Contract
 ///
 /// - Only a model and a pattern are required. An option that is set twice has the last value.
-///   Tools, tool sources, named models, [`auto_tools`](AgentBuilder::auto_tools) and hooks, also
-///   those given as closures, are added to the earlier ones.
+///   Tools, tool sources, named models, rules of approval
+///   ([`auto_tools`](AgentBuilder::auto_tools), [`auto_when`](AgentBuilder::auto_when)) and hooks,
+///   also those given as closures, are added to the earlier ones.
 /// - Closures may be called from several sessions at the same time. They must not block their
 ///   thread, except in [`Tool::call`].
 /// - A predicate that panics requires approval, and a hook that panics ends the run with
@@ -223,6 +224,16 @@ impl AgentBuilder {
         self
     }
 
+    /// Returns the descriptions of the tools that were added so far, without those of sources.
+    pub fn tool_specs(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
+        self.tools.iter().map(|tool| tool.spec())
+    }
+
+    /// Returns whether a source of tools was added.
+    pub fn has_tool_sources(&self) -> bool {
+        !self.sources.is_empty()
+    }
+
     /// Adds a source of tools, which are listed at the start of each run. Their names get the
     /// prefix, and are made valid and unique.
     pub fn tool_source(
@@ -306,12 +317,12 @@ impl AgentBuilder {
     }
 
     /// Lets calls run without approval if `predicate` returns `true`, unless the tool's own rule
-    /// requires it.
+    /// requires it. It is added to the earlier ones: one that returns `true` suffices.
     pub fn auto_when(
         mut self,
         predicate: impl Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.auto.predicate = Some(Arc::new(predicate));
+        self.auto.predicates.push(Arc::new(predicate));
         self
     }
 

@@ -251,6 +251,10 @@ impl<S: SessionStore + ?Sized> SessionStore for Arc<S> {
         (**self).in_use(session).await
     }
 
+    async fn check_writable(&self) -> Result<(), MemoryError> {
+        (**self).check_writable().await
+    }
+
     async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {
         (**self).fork(session, at, to).await
     }

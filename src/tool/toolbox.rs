@@ -265,7 +265,7 @@ fn legal_name(name: &str) -> String {
 pub(crate) struct AutoRules {
     pub(crate) all: bool,
     pub(crate) names: HashSet<String>,
-    pub(crate) predicate: Option<AutoPredicate>,
+    pub(crate) predicates: Vec<AutoPredicate>,
 }
 
 /// Returns whether a call may run without approval.
@@ -296,9 +296,9 @@ impl AutoRules {
                     || self.all
                     || self.names.contains(&*spec.name)
                     || self
-                        .predicate
-                        .as_ref()
-                        .is_some_and(|p| holds(&|| p(spec, arguments, extensions), false))
+                        .predicates
+                        .iter()
+                        .any(|p| holds(&|| p(spec, arguments, extensions), false))
             }
         }
     }
@@ -396,8 +396,10 @@ mod tests {
         let spec = ToolSpec::new::<Nothing>("t", "").needs_approval_when(|_, _| panic!("no"));
         let rules = AutoRules { all: true, ..AutoRules::default() };
         assert!(!rules.can_auto_call(&spec, &Value::Null, &Extensions::new()));
-        let rules =
-            AutoRules { predicate: Some(Arc::new(|_, _, _| panic!("no"))), ..AutoRules::default() };
+        let rules = AutoRules {
+            predicates: vec![Arc::new(|_, _, _| panic!("no"))],
+            ..AutoRules::default()
+        };
         assert!(!rules.can_auto_call(
             &ToolSpec::new::<Nothing>("t", ""),
             &Value::Null,

@@ -13,19 +13,18 @@ use serde_json::Value;
 use crate::answer::read_answer;
 use crate::args::{ActionsArgs, AnswerArgs, ApproveArgs, DecisionArgs, DenyArgs};
 use crate::config::Config;
+use crate::environment::started_as;
 use crate::error::StartError;
 use crate::exit_code::{ABORTED, EMPTY};
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::session::{
-    Allowed, RunOutput, Session, build, check_is_root, existing, open_store, run_unattended,
-};
+use crate::session::{Allowed, RunOutput, Session, build, check_is_root, existing, run_unattended};
 use crate::stdin;
 use crate::wording;
 
 /// Lists the pending actions, and returns the exit code.
 pub(crate) async fn actions(args: &ActionsArgs, config: &Config) -> Result<u8, StartError> {
-    let store = open_store(config.store(&args.store))?;
+    let store = config.open_store(&args.store)?;
     let mut filter = PendingFilter::new();
     if let Some(session) = &args.session {
         check_is_root(&existing(&*store, session).await?)?;
@@ -63,7 +62,7 @@ pub(crate) async fn approve(args: &ApproveArgs, config: &Config) -> Result<u8, S
     };
     let pending = Pending::find(&args.decision, config).await?;
     if pending.action.question().is_some() {
-        return Err(pending.error("asks a question", "loopwright answer"));
+        return Err(pending.error("asks a question", "answer"));
     }
     pending.decide(&args.decision, config, decision).await
 }
@@ -80,7 +79,7 @@ pub(crate) async fn deny(args: &DenyArgs, config: &Config) -> Result<u8, StartEr
 pub(crate) async fn answer(args: &AnswerArgs, config: &Config) -> Result<u8, StartError> {
     let pending = Pending::find(&args.decision, config).await?;
     if pending.action.request.is_none() {
-        return Err(pending.error("needs your approval, not an answer", "loopwright approve"));
+        return Err(pending.error("needs your approval, not an answer", "approve"));
     }
     let question = pending.action.question();
     let given = args.answer.as_deref();
@@ -134,7 +133,7 @@ struct Pending {
 impl Pending {
     /// Finds the call, and checks that it is the one whose digest the user gave.
     async fn find(args: &DecisionArgs, config: &Config) -> Result<Self, StartError> {
-        let store = open_store(config.store(&args.store))?;
+        let store = config.open_store(&args.store)?;
         let info = existing(&*store, &args.session).await?;
         check_is_root(&info)?;
         let action = pending_action(&info, &args.call)?;
@@ -145,9 +144,10 @@ impl Pending {
     /// Returns the error of a command that another one should replace.
     fn error(&self, what: &str, command: &str) -> StartError {
         let (session, call) = (output::quoted(&self.info.id), &self.action.call);
+        let program = started_as();
         StartError(format!(
-            "The call `{call}` {what}: `{command} {session} {call}` resolves it, `loopwright deny \
-             {session} {call}` declines."
+            "The call `{call}` {what}: `{program} {command} {session} {call}` resolves it, \
+             `{program} deny {session} {call}` declines."
         ))
     }
 
@@ -162,7 +162,7 @@ impl Pending {
         let session = Session::existing(store, info);
         let verbosity = args.verbosity.verbosity();
         let settings = session.settings(&args.options, config, verbosity)?;
-        let built = build(&settings, &Allowed::default(), verbosity).await?;
+        let built = build(&settings, &Allowed::default(), config, verbosity).await?;
         session.announce(&built, verbosity);
         let (handle, events) = built.agent.run(session.context(&built).await?).await?;
         // Before, while the session may wait for another process, Ctrl-C ends this one at once.
@@ -201,9 +201,9 @@ fn check_digest(args: &DecisionArgs, action: &ExternalAction) -> Result<(), Star
         return Ok(());
     }
     Err(StartError(format!(
-        "The digest {digest} does not match the pending call: {}. List it with `loopwright actions \
-         {}`.",
+        "The digest {digest} does not match the pending call: {}. List it with `{} actions {}`.",
         output::call(action),
+        started_as(),
         args.session
     )))
 }

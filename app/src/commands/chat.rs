@@ -17,6 +17,7 @@ use loopwright_core::event::{InputEvent, Role};
 
 use crate::args::ChatArgs;
 use crate::config::Config;
+use crate::environment::started_as;
 use crate::error::StartError;
 use crate::exit_code::{ABORTED, FAILED};
 use crate::facts::MemoryCommand;
@@ -44,13 +45,14 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
     let allowed = Allowed::default();
     let session = Session::choose(&args.session, &args.options, config).await?;
     let settings = session.settings(&args.options, config, Verbosity::Normal)?;
-    let built = build(&settings, &allowed, Verbosity::Normal).await?;
+    let built = build(&settings, &allowed, config, Verbosity::Normal).await?;
     session.announce(&built, Verbosity::Normal);
     let (handle, events) = built.agent.run(session.context(&built).await?).await?;
     // Before, while the session may wait for another process, Ctrl-C ends this one at once.
     let interrupt = Interrupt::listen()?;
     let mut chat = Chat::new(handle.clone(), allowed, &session, lines::read()?);
     chat.remembers = settings.active.memory.unwrap_or_default();
+    chat.names = config.program.names.clone();
     let mut live = Live::new(handle, events, EventView::Text(Printer::new()));
     let followed = match chat.greet(session.info.is_some()).await {
         Ok(()) => follow(&mut live, Some(interrupt), &mut chat).await,
@@ -70,8 +72,9 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
         session.store.delete(&session.name).await?;
     } else if session.is_stored && chat.keyboard {
         output::info(&format!(
-            "This is session {0}: `loopwright --session {0}` continues it.",
-            output::quoted(&session.name)
+            "This is session {0}: `{1} --session {0}` continues it.",
+            output::quoted(&session.name),
+            started_as()
         ));
     }
     Ok(code)
@@ -265,7 +268,7 @@ impl Chat {
             Ok(command) => command,
             Err(why) => return output::info(why),
         };
-        match command.run(self.remembers).await {
+        match command.run(self.remembers, &self.names).await {
             Ok(answer) => {
                 for fact in answer.facts {
                     output::notice(&format!("{:>5}  {}", fact.id, fact.text));

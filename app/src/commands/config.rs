@@ -5,15 +5,16 @@ use std::path::Path;
 
 use loopwright_core::agent::Limits;
 use loopwright_core::model::ThinkingLevel;
-use loopwright_server::ServerBuilder;
+use loopwright_server::{ServerBuilder, SessionSettings};
 use serde_json::{Value, json};
 
 use crate::args::{ConfigArgs, DEFAULT_ADDR};
-use crate::config::{Config, FILE_NAME, KEYS, Layer, Origin};
+use crate::config::{Config, KEYS, Layer, Origin};
 use crate::error::StartError;
-use crate::options::{Options, Pattern, RetryOptions, Thinking, without_credentials};
+use crate::options::{Options, Pattern, RetryOptions, Thinking};
 use crate::output;
-use crate::session::{default_models_file, default_store, existing, open_store, stored_options};
+use crate::program::Program;
+use crate::session::{default_models_file, existing, stored_options};
 
 /// The maximum width of the column of values; longer values move the next column.
 const MAX_VALUE_WIDTH: usize = 60;
@@ -27,7 +28,7 @@ pub(crate) async fn config(args: &ConfigArgs, config: &Config) -> Result<u8, Sta
     }
     let stored = match &args.session {
         Some(name) => {
-            let store = open_store(config.store(&args.store))?;
+            let store = config.open_store(&args.store)?;
             stored_options(&existing(&*store, name).await?)?
         }
         None => Options::default(),
@@ -40,7 +41,8 @@ pub(crate) async fn config(args: &ConfigArgs, config: &Config) -> Result<u8, Sta
     let layers = [&flags, &session, &config.environment, &project, &config.user];
     // A setting can disable others: an address applies only to its own model, for example.
     let active = Layer::of(&config.resolve(given)?.active, |key| Origin::Flag(key.flag()))?;
-    let rows: Vec<Row> = KEYS.iter().map(|key| row(key.name, &layers, &active)).collect();
+    let rows: Vec<Row> =
+        KEYS.iter().map(|key| row(key.name, &layers, &active, &config.program)).collect();
     if args.json {
         return output::after_write(rows.iter().try_for_each(|row| output::json_line(&row.json())));
     }
@@ -52,7 +54,7 @@ pub(crate) async fn config(args: &ConfigArgs, config: &Config) -> Result<u8, Sta
         Some(file) => output::info(&format!(
             "Your file: {}. The project's: {}.",
             described(file),
-            described(&root.join(FILE_NAME))
+            described(&root.join(config.program.names.settings_file()))
         )),
         None => output::info("No file is read."),
     }
@@ -67,16 +69,20 @@ struct Row {
     origin: Option<Origin>,
 }
 
-fn row(name: &'static str, layers: &[&Layer], active: &Layer) -> Row {
+fn row(name: &'static str, layers: &[&Layer], active: &Layer, program: &Program) -> Row {
     let set = layers.iter().find_map(|layer| layer.get(name));
     let is_option = name != "store" && !name.starts_with("serve.");
     let value = if is_option { active.get(name) } else { set }.map(|(value, _)| value.clone());
     let (value, origin) = match (value, set) {
         (Some(value), Some((_, origin))) => (value, Some(origin.clone())),
-        _ => (default_value(name), None),
+        _ => (default_value(name, program), None),
     };
     let value = match value {
-        Value::String(url) if name == "base_url" => json!(without_credentials(&url)),
+        Value::String(url) if name == "base_url" => {
+            let mut settings = SessionSettings::new();
+            settings.base_url = Some(url);
+            json!(settings.without_credentials().base_url)
+        }
         Value::Array(items) if name == "approve" => {
             items.into_iter().map(|item| item.get("tool").cloned().unwrap_or(item)).collect()
         }
@@ -86,8 +92,9 @@ fn row(name: &'static str, layers: &[&Layer], active: &Layer) -> Row {
 }
 
 /// Returns the default of a setting, or null if there is none or it depends on the environment.
-fn default_value(name: &str) -> Value {
+fn default_value(name: &str, program: &Program) -> Value {
     match name {
+        "agent" => json!(program.agents.first().map(|(name, _)| name)),
         "no_agents_md" | "no_questions" | "guard" | "network" | "unconfined" => json!(false),
         "thinking" => json!(Thinking::from(ThinkingLevel::default())),
         "pattern" => json!(Pattern::default()),
@@ -96,8 +103,8 @@ fn default_value(name: &str) -> Value {
         "max_retry_delay" => json!(RetryOptions::default().delay().as_secs()),
         "approve" => json!(["read-only"]),
         "readable" | "writable" | "unprotected" | "serve.host" => json!([]),
-        "models" => json!(default_models_file()),
-        "store" => json!(default_store()),
+        "models" => json!(default_models_file(&program.names)),
+        "store" => json!(program.default_store()),
         "serve.addr" => json!(DEFAULT_ADDR),
         "serve.root" => json!(["."]),
         "serve.max_runs" => json!(ServerBuilder::RUNS_PER_CLIENT),

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::args::ModelsArgs;
 use crate::config::Config;
+use crate::environment::started_as;
 use crate::error::StartError;
 use crate::exit_code::EMPTY;
 use crate::output;
@@ -14,13 +15,14 @@ const HEAD: [&str; 8] = ["MODEL", "WIRE", "CONTEXT", "OUTPUT", "$ IN", "$ OUT", 
 
 /// Lists the models that match the filter, and returns the exit code.
 pub(crate) fn models(args: &ModelsArgs, config: &Config) -> Result<u8, StartError> {
-    let catalogue = catalogue(config.models(args.models.as_ref()).as_ref())?;
+    let catalogue = catalogue(config.models(args.models.as_ref()).as_ref(), &config.program.names)?;
     let models: Vec<_> = catalogue.search(&args.filter).collect();
     if models.is_empty() {
         output::error(&format!(
-            "no known model has `{}` in its name. `loopwright models` lists all of them; other \
-             models can be used too, and described in a file (see --models).",
-            args.filter
+            "no known model has `{}` in its name. `{} models` lists all of them; other models \
+             can be used too, and described in a file (see --models).",
+            args.filter,
+            started_as()
         ));
         return Ok(EMPTY);
     }

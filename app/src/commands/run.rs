@@ -71,7 +71,7 @@ pub(crate) async fn run(
     let display = RunOutput { json: args.json, verbosity, streams: schema.is_none() };
     let session = Session::choose(&args.session, &args.options, config).await?;
     let settings = session.settings(&args.options, config, verbosity)?;
-    let built = build(&settings, &Allowed::default(), verbosity).await?;
+    let built = build(&settings, &Allowed::default(), config, verbosity).await?;
     session.announce(&built, verbosity);
     let (handle, events) = built.agent.run(session.context(&built).await?).await?;
     // Before, while the session may wait for another process, Ctrl-C ends this one at once.

@@ -7,23 +7,25 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use loopwright_server::{CodingAgents, EnvModels, Server, ServerBuilder};
+use loopwright_server::{EnvModels, Server, ServerBuilder};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::args::{DEFAULT_ADDR, ServeArgs};
-use crate::environment::TOKEN;
+use crate::config::Config;
 use crate::error::StartError;
 use crate::exit_code::ABORTED;
 use crate::facts;
 use crate::interrupt::Interrupt;
-use crate::session::{catalogue, open_store};
+use crate::options::{Options, WorkspaceOptions};
+use crate::session::catalogue;
 use crate::{log, output};
 
 /// Serves until the process is asked to stop, and returns the exit code.
-pub(crate) async fn serve(args: ServeArgs) -> Result<u8, StartError> {
-    log::start()?;
-    let server = server(&args)?;
+pub(crate) async fn serve(args: ServeArgs, config: &Config) -> Result<u8, StartError> {
+    let names = &config.program.names;
+    log::start(names)?;
+    let server = server(&args, config)?;
     let mut interrupt = Interrupt::listen()?;
     let mut terminate = Interrupt::terminate()?;
     let listener = listen(args.addr).await?;
@@ -54,7 +56,8 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<u8, StartError> {
         served = loopwright_server::serve(listener, server, shutdown) => {
             served.map(|()| 0).map_err(|why| match why.kind() {
                 ErrorKind::InvalidInput => {
-                    StartError(format!("{why} Give one with --token or in {TOKEN}."))
+                    let variable = names.token_variable();
+                    StartError(format!("{why} Give one with --token or in {variable}."))
                 }
                 _ => StartError(format!("The server cannot be started: {why}.")),
             })
@@ -63,31 +66,32 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<u8, StartError> {
     }
 }
 
-fn server(args: &ServeArgs) -> Result<Server, StartError> {
-    let mut models = EnvModels::default()
-        .catalogue(catalogue(args.models.as_ref())?)
+fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
+    let names = &config.program.names;
+    let models = EnvModels::default()
+        .catalogue(catalogue(args.models.as_ref(), names)?)
         .retries(args.retries.attempts(), args.retries.delay());
-    if let Some(model) = &args.model {
-        models = models.default_model(model, args.base_url.clone());
-    }
-    let mut agents = CodingAgents::builder(models).commands(args.commands.commands());
-    agents = args.root.iter().fold(agents, |agents, root| agents.root(root));
-    agents = args.unprotected.iter().fold(agents, |agents, path| agents.unprotected(path));
-    if args.no_agents_md.unwrap_or_default() {
-        agents = agents.no_agents_md();
-    }
-    if args.no_questions.unwrap_or_default() {
-        agents = agents.no_questions();
-    }
-    let memory = facts::open_if(args.memory)?;
-    if let Some(memory) = &memory {
-        agents = agents.long_term(memory.clone());
-    }
-    let agents = agents.build().map_err(|why| StartError(why.to_string()))?;
-    let mut builder = Server::builder(agents)
-        .store(open_store(args.store.path.clone())?)
+    let memory = facts::open_if(args.memory, names)?;
+    let options = Options {
+        model: args.model.clone(),
+        base_url: args.base_url.clone(),
+        no_agents_md: args.no_agents_md,
+        no_questions: args.no_questions,
+        workspace: WorkspaceOptions {
+            unprotected: args.unprotected.clone(),
+            commands: args.commands.clone(),
+            ..WorkspaceOptions::default()
+        },
+        ..Options::default()
+    };
+    let mut builder = Server::builder(config.program.open_store(args.store.path.clone())?)
+        .models(models)
+        .defaults(options.to_session())
         .principal(facts::user())
         .grace(Duration::from_secs(args.grace.into()));
+    for (name, kind) in &config.program.agents {
+        builder = builder.agent(name.clone(), kind.served(&args.root, memory.clone())?);
+    }
     if let Some(memory) = memory {
         builder = builder.long_term(memory);
     }
@@ -99,7 +103,8 @@ fn server(args: &ServeArgs) -> Result<Server, StartError> {
     if let Some(connections) = args.max_connections {
         builder = builder.max_connections(connections as usize);
     }
-    let from_environment = || env::var(TOKEN).ok().filter(|token| !token.is_empty());
+    let from_environment =
+        || env::var(names.token_variable()).ok().filter(|token| !token.is_empty());
     if let Some(token) = args.token.clone().or_else(from_environment) {
         builder = builder.token(token);
     }

@@ -15,9 +15,7 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::exit_code::EMPTY;
 use crate::output::{self, after_write, age, write_new_file};
-use crate::session::{
-    SessionSetup, check_is_root, existing, log_position, name_or_random, open_store,
-};
+use crate::session::{SessionSetup, check_is_root, existing, log_position, name_or_random};
 use crate::wording;
 
 /// The number of characters of a message that a line shows.
@@ -30,7 +28,7 @@ pub(crate) async fn sessions(args: &Sessions, config: &Config) -> Result<u8, Sta
         Sessions::Import { file, .. } => read(file)?,
         _ => String::new(),
     };
-    let store = &*open_store(config.store(args.store()))?;
+    let store = &*config.open_store(args.store())?;
     match args {
         Sessions::List { json, .. } => {
             let mut listed = Vec::new();

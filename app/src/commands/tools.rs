@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::args::Tools;
 use crate::config::Config;
+use crate::environment::started_as;
 use crate::error::StartError;
 use crate::exit_code::{ABORTED, TOOL_FAILED};
 use crate::interrupt::Interrupt;
@@ -109,9 +110,10 @@ fn show(done: Result<ToolOutput, ToolError>, json: bool) -> io::Result<u8> {
         }
         Ok(output) => output.content.iter().try_for_each(show_content)?,
         Err(ToolError::Suspend(request)) => output::error(&format!(
-            "The tool asks the user ({}), and only a session can carry the answer: use `loopwright \
-             run` or `chat`.",
-            request.kind
+            "The tool asks the user ({}), and only a session can carry the answer: use `{} run` \
+             or `chat`.",
+            request.kind,
+            started_as()
         )),
         Err(ToolError::Cancelled) => output::info("Aborted."),
         Err(ToolError::CancelledWith { output, .. }) => {

@@ -136,7 +136,7 @@ fn unknown(name: &str) -> String {
 /// Returns the error for a setting that a project's file may not contain.
 fn not_allowed(key: &Key, risk: &str, users_file: Option<&Path>) -> String {
     let file = users_file.map_or_else(
-        || "your own loopwright.toml".into(),
+        || "your own file with settings".into(),
         |file| format!("your own file, {},", file.display()),
     );
     format!(
@@ -162,7 +162,7 @@ mod tests {
                 "model = \"a/b\"\nmax-turn = 3",
                 "/p/loopwright.toml:2: there is no setting `max-turn`; did you mean `max_turns`?",
             ),
-            ("zzz = 1", ":1: there is no setting `zzz`. There are: model, base_url, "),
+            ("zzz = 1", ":1: there is no setting `zzz`. There are: agent, model, base_url, "),
             (
                 "\n\nmax_turns = \"3\"",
                 ":3: `max_turns` must be a whole number from 1 to 4294967295, and not this string.",

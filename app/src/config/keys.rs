@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::environment::PREFIX;
+use crate::environment::Names;
 use crate::options::{Approve, Pattern, Thinking, is_sum, protected_path};
 
 /// Describes a setting. Its name is that of its flag, with `_` for `-`.
@@ -54,6 +54,7 @@ const MODEL_RISK: &str = "which server receives the conversation, and which key"
 
 /// All settings, in the order of `loopwright config`.
 pub(crate) const KEYS: &[Key] = &[
+    own("agent", Kind::Text, "which agent works, with which tools"),
     own("model", Kind::Text, MODEL_RISK),
     own("base_url", Kind::Text, MODEL_RISK),
     own("models", Kind::Path, "where models are described"),
@@ -89,8 +90,8 @@ pub(crate) const KEYS: &[Key] = &[
 
 impl Key {
     /// Returns the name of its environment variable.
-    pub(crate) fn variable(&self) -> String {
-        format!("{PREFIX}{}", self.name.replace('.', "_").to_uppercase())
+    pub(crate) fn variable(&self, names: &Names) -> String {
+        names.variable(&self.name.replace('.', "_").to_uppercase())
     }
 
     /// Returns its flag.

@@ -2,9 +2,9 @@
 
 use std::env;
 
-use super::keys::{KEYS, Key};
+use super::keys::KEYS;
 use super::layer::{Layer, Origin};
-use crate::environment::{CONFIG, LOG_LEVEL, PREFIX, TOKEN};
+use crate::environment::Names;
 use crate::error::StartError;
 
 /// How similar a name must be to one of our variables to be reported as misspelt, from 0 to 1.
@@ -15,10 +15,10 @@ const MIN_SIMILARITY: f32 = 0.75;
 /// # Errors
 ///
 /// Fails if a variable has an invalid value.
-pub(super) fn read() -> Result<Layer, StartError> {
+pub(super) fn read(names: &Names) -> Result<Layer, StartError> {
     let mut layer = Layer::default();
     for key in KEYS {
-        let variable = key.variable();
+        let variable = key.variable(names);
         let Some(text) = env::var_os(&variable).filter(|text| !text.is_empty()) else {
             continue;
         };
@@ -36,19 +36,17 @@ pub(super) fn read() -> Result<Layer, StartError> {
 }
 
 /// Returns a warning for each set variable whose name is almost one of ours.
-pub(super) fn misspelt_warnings() -> Vec<String> {
-    warnings(env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
+pub(super) fn misspelt_warnings(ours: &Names) -> Vec<String> {
+    warnings(ours, env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
 }
 
 /// Returns a warning for each name that is almost one of ours. Names that are less similar belong
 /// to another program, or to another version.
-fn warnings(names: impl IntoIterator<Item = String>) -> Vec<String> {
-    let ours: Vec<String> = KEYS
-        .iter()
-        .map(Key::variable)
-        .chain([CONFIG, TOKEN, LOG_LEVEL].map(str::to_owned))
-        .collect();
-    let suffix = |name: &str| name.strip_prefix(PREFIX).map(str::to_lowercase);
+fn warnings(names: &Names, set: impl IntoIterator<Item = String>) -> Vec<String> {
+    let prefix = names.prefix();
+    let others = [names.config_variable(), names.token_variable(), names.log_variable()];
+    let ours: Vec<String> = KEYS.iter().map(|key| key.variable(names)).chain(others).collect();
+    let suffix = |name: &str| name.strip_prefix(&prefix).map(str::to_lowercase);
     let known: Vec<String> = ours.iter().filter_map(|name| suffix(name)).collect();
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let warning = |name: &String| {
@@ -56,11 +54,11 @@ fn warnings(names: impl IntoIterator<Item = String>) -> Vec<String> {
         let nearest = *similar::get_close_matches(&*asked, &known, 1, MIN_SIMILARITY).first()?;
         Some(format!(
             "The environment variable {name} is unknown and has no effect; did you mean \
-             {PREFIX}{}?",
+             {prefix}{}?",
             nearest.to_uppercase()
         ))
     };
-    names.into_iter().filter_map(|name| warning(&name)).collect()
+    set.into_iter().filter_map(|name| warning(&name)).collect()
 }
 
 #[cfg(test)]
@@ -70,7 +68,9 @@ mod tests {
     /// Variables of this project's tests, and those of other programs, are not reported.
     #[test]
     fn only_names_that_are_almost_ours_are_misspelt() {
+        let names = Names::default();
         let misspelt = warnings(
+            &names,
             ["LOOPWRIGHT_MODLE", "LOOPWRIGHT_TOKN", "LOOPWRIGHT_SERVE_ADR"].map(str::to_owned),
         );
         for (warning, meant) in misspelt.iter().zip(["MODEL", "TOKEN", "SERVE_ADDR"]) {
@@ -95,8 +95,9 @@ mod tests {
             "SPEC_STORE",
             "",
         ] {
-            assert_eq!(warnings([format!("{PREFIX}{name}")]), [""; 0], "{name}");
+            assert_eq!(warnings(&names, [names.variable(name)]), [""; 0], "{name}");
         }
-        assert_eq!(warnings(["MODLE".to_owned(), "LOOPWRITE_MODEL".to_owned()]), [""; 0]);
+        let others = ["MODLE".to_owned(), "LOOPWRITE_MODEL".to_owned()];
+        assert_eq!(warnings(&names, others), [""; 0]);
     }
 }

@@ -1,7 +1,6 @@
 //! The budget of a session.
 
 use clap::Args;
-use loopwright_core::agent::Budget;
 use serde::{Deserialize, Serialize};
 
 /// Bounds what all requests of a session may use together.
@@ -32,15 +31,6 @@ impl BudgetOptions {
             max_session_tokens: self.max_session_tokens.or(lower.max_session_tokens),
             max_session_cost: self.max_session_cost.or(lower.max_session_cost),
         }
-    }
-
-    /// Returns the budget.
-    pub(crate) fn budget(&self) -> Budget {
-        let mut budget = Budget::default();
-        budget.turns = self.max_session_turns;
-        budget.tokens = self.max_session_tokens.map(u64::from);
-        budget.cost = self.max_session_cost;
-        budget
     }
 }
 

@@ -25,6 +25,15 @@ impl Approve {
         }
     }
 
+    /// Returns the word that is parsed as this.
+    pub(crate) fn word(&self) -> String {
+        match self {
+            Approve::ReadOnly => "read-only".to_owned(),
+            Approve::All => "all".to_owned(),
+            Approve::Tool(name) => name.clone(),
+        }
+    }
+
     /// Parses a word, as clap requires it.
     pub(super) fn read(word: &str) -> Result<Self, Infallible> {
         Ok(Self::of(word))
@@ -52,6 +61,19 @@ pub(crate) enum Pattern {
     Clarify,
     /// Tools for models that cannot call any: actions in the text.
     React,
+}
+
+impl Pattern {
+    /// Returns the word that selects it.
+    pub(super) fn word(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// Parses a word. The error says that there is no such loop.
+    pub(super) fn of(word: &str) -> Result<Self, String> {
+        <Self as ValueEnum>::from_str(word, false)
+            .map_err(|_| format!("there is no pattern `{word}`"))
+    }
 }
 
 /// Selects how much the model thinks: [`ThinkingLevel`] on the command line.

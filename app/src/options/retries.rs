@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use clap::Args;
-use loopwright_core::ChatModel;
-use loopwright_providers::{Retry, RetryMalformedCalls};
 use serde::{Deserialize, Serialize};
 
 /// Describes how requests to a model are retried.
@@ -42,11 +40,5 @@ impl RetryOptions {
     pub(crate) fn delay(&self) -> Duration {
         let set = self.max_retry_delay.map(|seconds| Duration::from_secs(seconds.into()));
         set.unwrap_or(loopwright_providers::MAX_RETRY_DELAY)
-    }
-
-    /// Wraps a model so that its failed requests are retried.
-    pub(crate) fn wrap(&self, model: impl ChatModel + 'static) -> Box<dyn ChatModel> {
-        let retry = Retry::new(RetryMalformedCalls::new(model));
-        Box::new(retry.attempts(self.attempts()).max_delay(self.delay()))
     }
 }

@@ -6,6 +6,7 @@ use loopwright_tools::protected_file;
 
 use super::format::{call, digest, of_agent, options, quoted};
 use super::streams::{info, notice};
+use crate::environment::started_as;
 
 /// Writes the pending actions, and how to resolve them, to standard error. `session` is the name of
 /// the session if it is stored.
@@ -27,10 +28,10 @@ pub(crate) fn report_pending(actions: &[ExternalAction], session: Option<&str>) 
     match session {
         Some(session) => {
             if let Some(action) = unapproved.first() {
-                let which = which(session, action);
+                let (program, which) = (started_as(), which(session, action));
                 info(&format!(
-                    "Not run, because it needs your approval: `loopwright approve {which}` runs \
-                     it and continues, `loopwright deny {which} --reason TEXT` refuses it."
+                    "Not run, because it needs your approval: `{program} approve {which}` runs it \
+                     and continues, `{program} deny {which} --reason TEXT` refuses it."
                 ));
             }
             if let Some(action) = suspended.first() {
@@ -42,10 +43,11 @@ pub(crate) fn report_pending(actions: &[ExternalAction], session: Option<&str>) 
                 report_flags(&unapproved, is_protected);
             }
             if !suspended.is_empty() {
-                info(
+                info(&format!(
                     "Not answered, and nobody can answer later, because the session is not \
-                     stored. Leave out --no-session, or use `loopwright chat`.",
-                );
+                     stored. Leave out --no-session, or use `{} chat`.",
+                    started_as()
+                ));
             }
         }
     }
@@ -84,21 +86,21 @@ fn which(session: &str, action: &ExternalAction) -> String {
 
 /// Says which commands answer a question, or provide the input of a suspended call.
 fn report_answer(session: &str, action: &ExternalAction) {
-    let which = which(session, action);
+    let (program, which) = (started_as(), which(session, action));
     let question = action.question();
-    let deny = format!("`loopwright deny {which} --reason TEXT` declines");
+    let deny = format!("`{program} deny {which} --reason TEXT` declines");
     info(&match &question {
         Some(question) if question.is_secret() => format!(
-            "Not answered: `loopwright answer {which}` reads the answer from standard input and \
+            "Not answered: `{program} answer {which}` reads the answer from standard input and \
              continues, {deny}."
         ),
         Some(question) => format!(
-            "Not answered: `loopwright answer {which} ANSWER` answers with {} and continues, \
+            "Not answered: `{program} answer {which} ANSWER` answers with {} and continues, \
              {deny}.",
             how_to_answer(question)
         ),
         None => format!(
-            "Not run, because it needs input: `loopwright answer {which} INPUT` provides it, as \
+            "Not run, because it needs input: `{program} answer {which} INPUT` provides it, as \
              JSON or as a text, and continues; {deny}."
         ),
     });
@@ -110,15 +112,17 @@ fn report_flags(actions: &[&ExternalAction], is_protected: bool) {
     let mut tools: Vec<&str> = own.map(|action| &*action.name).collect();
     tools.dedup();
     if tools.is_empty() {
-        let why =
-            "Not run, because it needs your approval: decide call by call in `loopwright chat`.";
-        return info(why);
+        return info(&format!(
+            "Not run, because it needs your approval: decide call by call in `{} chat`.",
+            started_as()
+        ));
     }
     let flags: Vec<String> = tools.iter().map(|tool| format!("--approve {tool}")).collect();
     let protected = if is_protected { " and --unprotected PATH" } else { "" };
     info(&format!(
         "Not run, because it needs your approval. Allow it with {}{protected}, or decide call by \
-         call in `loopwright chat`.",
-        flags.join(" ")
+         call in `{} chat`.",
+        flags.join(" "),
+        started_as()
     ));
 }

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use super::sanitize::sanitized;
+use crate::environment::started_as;
 use crate::error::StartError;
 use crate::wording::no_colour;
 
@@ -31,9 +32,14 @@ pub(crate) fn question(text: &str) {
     write_stderr(&format!("{}{end}", sanitized(text)), Style::Plain);
 }
 
+/// Returns what lines with errors begin with.
+pub(crate) fn error_prefix() -> String {
+    format!("{}: ", started_as())
+}
+
 /// Writes an error to standard error.
 pub(crate) fn error(what: &(impl Display + ?Sized)) {
-    line(&format!("loopwright: {what}"), Style::Red);
+    line(&format!("{}{what}", error_prefix()), Style::Red);
 }
 
 /// Writes text to standard output without control characters, and with the end of its last line. A

@@ -1,44 +1,32 @@
 //! The agent that the options describe.
 
-use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use loopwright_core::model::{ModelInfo, ToolChoice};
-use loopwright_core::tool::{AskUser, Toolbox};
-use loopwright_core::{BehaviorPattern, GenericAgent};
-use loopwright_memory::SummaryCompaction;
-use loopwright_memory::long_term::LongTerm;
-use loopwright_patterns::{
-    Clarify, FirstCall, GenericPattern, PiPattern, PlanExecute, PlanFirst, ReAct, Reflect,
-    SelfConsistency,
+use loopwright_core::GenericAgent;
+use loopwright_core::model::ModelInfo;
+use loopwright_server::{
+    AgentFactory, AgentRejection, AgentSetup, EnvModels, Models, SessionSettings,
 };
-use loopwright_tools::{Workspace, agents_md, coding_tools_with};
 use serde_json::Value;
 
 use super::allowed::Allowed;
+use super::catalogue::catalogue;
 use super::model;
+use crate::config::Config;
 use crate::error::StartError;
 use crate::facts;
-use crate::options::{Approve, Options, Pattern};
+use crate::options::Options;
 use crate::output::{self, Verbosity};
+use crate::program::Kind;
 use crate::settings::Settings;
-
-/// The default system prompt; `{root}` stands for the directory.
-const SYSTEM: &str = include_str!("system.md");
-
-/// What an answer must be for `--pattern reflect`.
-const RUBRIC: &str = "It must be correct, complete and to the point.";
-
-/// The number of answers of `--pattern self-consistency`.
-const SAMPLES: usize = 5;
 
 /// Holds an agent, and what its session stores so that it can be continued.
 pub(crate) struct Built {
     pub(crate) agent: GenericAgent,
     pub(crate) model: ModelInfo,
     pub(crate) root: PathBuf,
-    /// The options, serialised.
+    /// The settings of the session, serialised.
     pub(crate) settings: Value,
 }
 
@@ -51,125 +39,97 @@ pub(crate) struct Built {
 pub(crate) async fn build(
     settings: &Settings,
     allowed: &Allowed,
+    config: &Config,
     verbosity: Verbosity,
 ) -> Result<Built, StartError> {
     let options = &settings.active;
-    let workspace = options.workspace.workspace()?;
-    let root = workspace.root().to_owned();
-    let system = system_prompt(options, &workspace);
-    let memory = facts::open_if(options.memory)?;
-    let tools = agent_tools(options, workspace, memory.as_ref())?;
-    let names: Vec<&str> = tools.names().collect();
-    let approved = approved_tools(&options.approve, &names)?;
-    let pattern = pattern(options, &names)?;
-    let choice = model::choose(options).await?;
-    if let (Some(note), true) = (&choice.note, verbosity.notes()) {
-        output::info(note);
+    let (name, kind) = config.program.agent(options.agent.as_deref())?;
+    let root = options.workspace.workspace()?.root().to_owned();
+    let memory = match kind {
+        Kind::Coding => facts::open_if(options.memory, &config.program.names)?,
+        Kind::Own(_) => None,
+    };
+    let plan = Plan {
+        factory: kind.factory(memory)?,
+        models: Arc::new(models(options, config)?),
+        allowed,
+        root: &root,
+    };
+    let mut wanted = options.to_session();
+    wanted.agent = Some(name.to_string());
+    let mut model = options.model.clone();
+    let agent = match plan.build(&wanted).await {
+        // The agent has no model of its own, and none is named.
+        Err(rejection) if model.is_none() && rejection.path() == Some("/model") => {
+            let choice = model::detect(options, config).await?;
+            if verbosity.notes() {
+                output::info(&choice.note);
+            }
+            wanted.model = Some(choice.model.clone());
+            model = Some(choice.model);
+            plan.build(&wanted).await
+        }
+        built => built,
+    };
+    let agent = agent.map_err(|rejection| of_option(&rejection))?;
+    if verbosity.notes() && options.model.as_deref().is_some_and(|name| name.starts_with("offline"))
+    {
+        output::info(model::OFFLINE);
     }
-    let info = choice.model.info().clone();
-    let model = options.model.clone().unwrap_or_else(|| info.id.to_string());
-    let settings = serde_json::to_value(settings.to_store(&model, &root))
+    let info = agent.model().clone();
+    let model = model.unwrap_or_else(|| info.id.to_string());
+    wanted.model = Some(model.clone());
+    let base_url = wanted.base_url.clone().or_else(|| plan.models.address(&wanted));
+    let stored = settings.to_store(&name, &model, base_url, &root);
+    let settings = serde_json::to_value(stored)
         .map_err(|why| StartError(format!("The options cannot be stored: {why}.")))?;
-    let mut builder = GenericAgent::builder(choice.model, pattern);
-    if options.approve.contains(&Approve::All) {
-        builder = builder.auto_all();
-    }
-    if let Some(turns) = options.max_turns {
-        builder = builder.max_turns(turns);
-    }
-    if let Some(memory) = &memory {
-        builder = builder.hook(memory.hook());
-    }
-    let allowed = allowed.clone();
-    let agent = builder
-        .auto_when(move |tool, _, _| approved.contains(&*tool.name) || allowed.has(&tool.name))
-        .session_limits(options.budget.budget())
-        .compaction(SummaryCompaction::new())
-        .system(system)
-        .thinking(options.thinking.map(Into::into).unwrap_or_default())
-        .tools(tools)
-        .build()?;
     Ok(Built { agent, model: info, root, settings })
 }
 
-/// Returns the tools of the agent.
-pub(crate) fn agent_tools(
-    options: &Options,
-    workspace: Workspace,
-    memory: Option<&LongTerm>,
-) -> Result<Toolbox, StartError> {
-    let failed = |why| StartError(format!("The tools: {why}."));
-    let mut tools = coding_tools_with(workspace, options.workspace.commands());
-    if !options.no_questions.unwrap_or_default() {
-        tools = tools.with(AskUser::new()).map_err(failed)?;
-    }
-    match memory {
-        Some(memory) => tools.with_all(facts::tools(memory)).map_err(failed),
-        None => Ok(tools),
+/// Returns where models come from.
+fn models(options: &Options, config: &Config) -> Result<EnvModels, StartError> {
+    let catalogue = catalogue(options.models.as_ref(), &config.program.names)?;
+    Ok(EnvModels::default().catalogue(catalogue))
+}
+
+/// What an agent is built with, whatever its model is.
+struct Plan<'a> {
+    factory: Arc<dyn AgentFactory>,
+    models: Arc<EnvModels>,
+    allowed: &'a Allowed,
+    root: &'a Path,
+}
+
+impl Plan<'_> {
+    async fn build(&self, wanted: &SessionSettings) -> Result<GenericAgent, AgentRejection> {
+        let mut settings = wanted.clone();
+        settings.work_dir = Some(self.root.display().to_string());
+        settings.models = None; // they are in the catalogue
+        let allowed = self.allowed.clone();
+        let setup = AgentSetup::new(settings)
+            .models(self.models.clone())
+            .for_principal(facts::user())
+            .on_warning(output::error)
+            .auto_when(move |tool, _, _| allowed.has(&tool.name));
+        self.factory.build(&setup).await
     }
 }
 
-fn system_prompt(options: &Options, workspace: &Workspace) -> String {
-    let mut system = match &options.system {
-        Some(text) => text.clone(),
-        None => SYSTEM.replace("{root}", &workspace.root().display().to_string()),
-    };
-    if !options.no_agents_md.unwrap_or_default() {
-        match agents_md(workspace) {
-            Ok(text) => system.push_str(&text.unwrap_or_default()),
-            Err(why) => output::error(&format!(
-                "{why}. The agent starts without it; --no-agents-md hides this message."
-            )),
+/// Returns the error of an option that an agent has rejected.
+fn of_option(rejection: &AgentRejection) -> StartError {
+    let path = rejection.path().unwrap_or_default();
+    let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    let flag = match name {
+        "" | "model" => return StartError(rejection.message().to_owned()),
+        "workDir" => "--root".to_owned(),
+        "autoApprove" => "--approve".to_owned(),
+        name => {
+            let kebab = name.chars().flat_map(|c| {
+                let dash = c.is_ascii_uppercase().then_some('-');
+                dash.into_iter().chain([c.to_ascii_lowercase()])
+            });
+            format!("--{}", kebab.collect::<String>())
         }
-    }
-    system
-}
-
-/// Returns the tools that `--approve` names.
-fn approved_tools(approve: &[Approve], names: &[&str]) -> Result<HashSet<String>, StartError> {
-    let mut approved = HashSet::new();
-    for approve in approve {
-        match approve {
-            Approve::Tool(name) if !names.contains(&name.as_str()) => {
-                return Err(no_such_tool("--approve", name, "`all`, `read-only`", names));
-            }
-            Approve::Tool(name) => {
-                approved.insert(name.clone());
-            }
-            Approve::ReadOnly | Approve::All => {}
-        }
-    }
-    Ok(approved)
-}
-
-fn pattern(options: &Options, names: &[&str]) -> Result<Arc<dyn BehaviorPattern>, StartError> {
-    let pattern: Arc<dyn BehaviorPattern> = match options.pattern.unwrap_or_default() {
-        Pattern::Generic => Arc::new(GenericPattern),
-        Pattern::Pi | Pattern::PlanFirst => Arc::new(PiPattern),
-        Pattern::PlanExecute => Arc::new(PlanExecute::new(PiPattern)),
-        Pattern::Reflect => Arc::new(Reflect::new(RUBRIC, PiPattern)),
-        Pattern::SelfConsistency => Arc::new(SelfConsistency::new(SAMPLES)),
-        Pattern::Clarify => Arc::new(Clarify::new(PiPattern)),
-        Pattern::React => Arc::new(ReAct),
     };
-    let pattern: Arc<dyn BehaviorPattern> = match options.tool_choice.as_deref() {
-        None => pattern,
-        Some("required") => Arc::new(FirstCall::new(ToolChoice::Required, pattern)),
-        Some(name) if names.contains(&name) => {
-            Arc::new(FirstCall::new(ToolChoice::Tool(name.to_owned()), pattern))
-        }
-        Some(name) => return Err(no_such_tool("--tool-choice", name, "`required`", names)),
-    };
-    // A plan comes before a forced call.
-    Ok(match options.pattern {
-        Some(Pattern::PlanFirst) => Arc::new(PlanFirst::new(pattern)),
-        _ => Arc::new(PlanFirst::new(pattern).on_command("/plan")),
-    })
-}
-
-fn no_such_tool(option: &str, name: &str, others: &str, names: &[&str]) -> StartError {
-    StartError(format!(
-        "{option} {name}: there is no such tool. Give {others} or one of: {}.",
-        names.join(", ")
-    ))
+    StartError(format!("{flag}: {}", rejection.message()))
 }

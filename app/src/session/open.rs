@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use loopwright_core::log::{InMemoryStore, SessionInfo};
 use loopwright_core::{RunContext, SessionStore};
+use loopwright_server::SessionSettings;
 
 use super::agent::Built;
-use super::store::{check_is_root, find, latest, name_or_random, open_store, stored_options};
+use super::store::{check_is_root, find, latest, name_or_random, stored_options};
 use crate::args::SessionArgs;
 use crate::config::Config;
 use crate::error::StartError;
@@ -36,7 +37,7 @@ impl Session {
     ) -> Result<Self, StartError> {
         let store = match args.no_session {
             true => Arc::new(InMemoryStore::new()),
-            false => open_store(config.store(&args.store))?,
+            false => config.open_store(&args.store)?,
         };
         let info = match args.name.as_deref() {
             Some(name) => find(&*store, name).await?,
@@ -79,7 +80,10 @@ impl Session {
     ) -> Result<(Settings, Option<String>), StartError> {
         let stored = self.info.as_ref().map(stored_options).transpose()?.unwrap_or_default();
         let permissions = given.inherited_permissions(&stored);
-        Ok((config.resolve(given.clone().over(stored))?, permissions))
+        let mut settings = config.resolve(given.clone().over(stored))?;
+        let stored = self.info.as_ref().and_then(|info| info.settings.as_deref());
+        settings.name = SessionSettings::from_stored(stored).name;
+        Ok((settings, permissions))
     }
 
     /// Writes to standard error which model works in which directory, and which session continues.

@@ -2,51 +2,25 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use loopwright_core::SessionStore;
 use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
 use loopwright_core::message::MessageId;
-use loopwright_memory::{Jsonl, Sqlite};
+use loopwright_server::SessionSettings;
 use serde::Deserialize;
 
-use crate::environment::data_directory;
+use crate::environment::started_as;
 use crate::error::StartError;
 use crate::options::Options;
-
-/// Opens the store at this path, by default at [`default_store`]. A directory has a file for each
-/// session.
-pub(crate) fn open_store(path: Option<PathBuf>) -> Result<Arc<dyn SessionStore>, StartError> {
-    let Some(path) = path.or_else(default_store) else {
-        return Err(StartError(
-            "Sessions cannot be stored, because HOME is not set: give a path with --store PATH or \
-             LOOPWRIGHT_STORE, or store nothing with --no-session."
-                .into(),
-        ));
-    };
-    Ok(if is_directory(&path) {
-        Arc::new(Jsonl::open(&path)?)
-    } else {
-        Arc::new(Sqlite::open(&path)?)
-    })
-}
-
-/// Returns the path of the store that is used by default.
-pub(crate) fn default_store() -> Option<PathBuf> {
-    Some(data_directory()?.join("sessions.db"))
-}
-
-fn is_directory(path: &Path) -> bool {
-    path.is_dir() || path.as_os_str().to_string_lossy().ends_with(std::path::is_separator)
-}
 
 /// Returns the options that a session was started with.
 pub(crate) fn stored_options(info: &SessionInfo) -> Result<Options, StartError> {
     let Some(settings) = info.settings.as_deref() else {
         return Ok(Options::default());
     };
-    Options::deserialize(settings).map_err(|why| {
+    let read = SessionSettings::deserialize(settings).map_err(|why| why.to_string());
+    read.and_then(|settings| Options::of_session(&settings)).map_err(|why| {
         StartError(format!(
             "The options that session `{}` was started with cannot be read: {why}.",
             info.id
@@ -79,8 +53,9 @@ pub(crate) async fn latest(
     store.sessions().await?.into_iter().find(is_here).ok_or_else(|| {
         StartError(format!(
             "There is no session of {} to continue: leave out --continue, or name one with \
-             --session; `loopwright sessions list` lists those of all directories.",
-            directory.display()
+             --session; `{} sessions list` lists those of all directories.",
+            directory.display(),
+            started_as()
         ))
     })
 }
@@ -94,14 +69,10 @@ pub(crate) struct SessionSetup {
 impl SessionSetup {
     /// Returns the setup of a session, whichever program has started it.
     pub(crate) fn of(info: &SessionInfo) -> Self {
-        let text = |name: &str| {
-            let value = info.settings.as_deref()?.get(name)?.as_str()?;
-            Some(value.to_owned()).filter(|value| !value.is_empty())
-        };
-        // A server stores the directory as its client wrote it: a relative one is the server's.
-        let served = || text("workDir").map(PathBuf::from).filter(|path| path.is_absolute());
-        let directory = text("root").map(PathBuf::from).or_else(served);
-        SessionSetup { directory, model: text("model") }
+        let settings = SessionSettings::from_stored(info.settings.as_deref());
+        // A server may store the directory as its client wrote it: a relative one is the server's.
+        let directory = settings.work_dir.map(PathBuf::from).filter(|path| path.is_absolute());
+        SessionSetup { directory, model: settings.model }
     }
 }
 
@@ -122,7 +93,8 @@ pub(crate) async fn existing(
     name: &str,
 ) -> Result<SessionInfo, StartError> {
     let none = || {
-        StartError(format!("There is no session `{name}`; `loopwright sessions list` lists them."))
+        let program = started_as();
+        StartError(format!("There is no session `{name}`; `{program} sessions list` lists them."))
     };
     find(store, name).await?.ok_or_else(none)
 }

@@ -7,6 +7,7 @@ use loopwright_core::SessionStore;
 
 use super::*;
 use crate::args::Cli;
+use crate::config::Config;
 
 /// The variable that passes the path of the session store to the child process.
 const STORE_VAR: &str = "TEST_SESSIONS";
@@ -19,7 +20,7 @@ async fn panics_in_the_view() {
     let args = ["loopwright", "--session", "a b", "--store", &store_path, "--model", "offline"];
     let (stderr, stderr_lines) = StderrCapture::new().unwrap();
     let mut ui = Ui::new(Screen::acquire(stderr).unwrap());
-    let (runner, mut msgs) = EffectRunner::start(Cli::parse_from(args).chat, Arc::default());
+    let (runner, mut msgs) = EffectRunner::start(Cli::parse_from(args).chat, Config::loopwright());
     let (forward, forwarded) = mpsc::unbounded_channel();
     let fail = async {
         while let Some(msg) = msgs.recv().await {

@@ -48,7 +48,8 @@ fn served(agent: GenericAgent) -> String {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let server = Server::builder(agent).build().unwrap();
+            let store = InMemoryStore::new();
+            let server = Server::builder(store).agent("agent", agent).build().unwrap();
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             serve(listener, server, std::future::pending()).await.unwrap();
         });

@@ -17,7 +17,7 @@ fn bad_usage_is_2_and_a_sentence() {
             &["run", "--model", "offline", "--root", "nowhere", "x"],
             "the workspace `nowhere` cannot be opened",
         ),
-        (&["run", "--model", "offline", "--approve", "nothing", "x"], "there is no such tool"),
+        (&["run", "--model", "offline", "--approve", "nothing", "x"], "There is no tool `nothing`"),
         (&["run", "--model", "offline", " "], "There is no prompt"),
         (&["run", "--max-turns", "0", "x"], "--max-turns"),
         (&["run", "--max-session-cost", "nothing", "x"], "--max-session-cost"),

@@ -23,9 +23,8 @@ struct Root {
 }
 
 impl Roots {
-    /// Opens these directories, failing if one is not a directory. The `unprotected` paths of the
-    /// directories in them are not protected.
-    pub(super) fn open(roots: &[PathBuf], unprotected: &[PathBuf]) -> Result<Self, ConfigError> {
+    /// Opens these directories, failing if one is not a directory.
+    pub(super) fn open(roots: &[PathBuf]) -> Result<Self, ConfigError> {
         let open = |root: &PathBuf| {
             let fail = |error: Box<dyn Error + Send + Sync>| {
                 let why = format!("The root {} cannot be used: {error}.", root.display());
@@ -33,7 +32,6 @@ impl Roots {
             };
             let real = std::fs::canonicalize(root).map_err(|error| fail(error.into()))?;
             let workspace = Workspace::open(&real).map_err(|error| fail(error.into()))?;
-            let workspace = unprotected.iter().fold(workspace, Workspace::unprotected);
             Ok(Root { path: workspace.root().to_owned(), workspace, real })
         };
         Ok(Roots(roots.iter().map(open).collect::<Result<_, _>>()?))
@@ -105,7 +103,7 @@ mod tests {
         std::fs::write(root.path().join("file"), "").unwrap();
         std::os::unix::fs::symlink(outside.path(), root.path().join("out")).unwrap();
         std::os::unix::fs::symlink(root.path(), outside.path().join("back")).unwrap();
-        let roots = Roots::open(&[root.path().to_owned()], &[]).unwrap();
+        let roots = Roots::open(&[root.path().to_owned()]).unwrap();
         let real = std::fs::canonicalize(root.path()).unwrap();
         let back = outside.path().join("back/in").display().to_string();
         for (dir, expected) in

@@ -35,15 +35,16 @@ async fn chat(
     let shared = server.shared();
     shared.drain.check()?;
     request.check()?;
-    let (message, history, settings) = request.into_parts();
+    let (message, history, settings, options) = request.into_parts();
     let permit = shared.runs.acquire(client).await?;
-    let agent = shared.agents.for_chat(&settings).await?;
+    let principal = caller.principal;
+    let agent = shared.agents.for_request(settings, options, principal.as_ref()).await?;
     let memory = InMemory::from_entries(history::log_entries(&history)?);
     let failed = |error: &dyn std::fmt::Display| {
         ApiError::new(ErrorKind::Internal, format!("The run could not be started: {error}."))
     };
     let mut context = RunContext::new().memory(memory);
-    if let Some(principal) = caller.principal {
+    if let Some(principal) = principal {
         context = context.with(principal);
     }
     let (handle, _) = agent.run(context).await.map_err(|error| failed(&error))?;

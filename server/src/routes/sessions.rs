@@ -69,8 +69,11 @@ async fn list(State(server): State<Server>) -> Result<Json<SessionList>, ApiErro
 /// Returns where a session works, and with which model.
 fn setup(server: &Server, session: &SessionInfo) -> Setup {
     let settings = SessionSettings::from_stored(session.settings.as_deref());
-    let settings = server.shared().agents.with_defaults(settings);
-    Setup { directory: settings.work_dir, model: settings.model }
+    let agents = &server.shared().agents;
+    let read_only = !agents.has(&settings);
+    let settings = agents.with_defaults(settings);
+    let SessionSettings { agent, work_dir, model, .. } = settings;
+    Setup { directory: work_dir, model, agent, read_only }
 }
 
 async fn status(

@@ -21,7 +21,10 @@ use loopwright_core::model::ModelError;
 use loopwright_core::testing::{FaultyMemory, Script, ScriptedModel};
 use loopwright_core::{ChatModel, Memory, SessionStore};
 use loopwright_memory::long_term::LongTerm;
-use loopwright_server::{Agents, CodingAgents, LlmConfig, Models, Server, ServerBuilder, router};
+use loopwright_server::{
+    AgentFactory, AgentRejection, CodingAgent, LlmConfig, Models, Server, ServerBuilder,
+    SessionSettings, router,
+};
 use serde_json::{Value, json};
 
 /// A server whose sessions share a scripted model, and a client of it.
@@ -39,13 +42,20 @@ pub(crate) struct Api {
 struct Scripted(ScriptedModel);
 
 impl Models for Scripted {
-    fn named(&self, _: Option<&str>, _: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError> {
+    fn named(&self, _: &SessionSettings) -> Result<Box<dyn ChatModel>, ModelError> {
         Ok(Box::new(self.0.clone()))
     }
 
-    fn configured(&self, _: &LlmConfig) -> Result<Box<dyn ChatModel>, ModelError> {
+    fn configured(&self, _: &LlmConfig) -> Result<Box<dyn ChatModel>, AgentRejection> {
         Ok(Box::new(self.0.clone()))
     }
+}
+
+/// The settings of sessions that name no model.
+fn scripted() -> SessionSettings {
+    let mut settings = SessionSettings::new();
+    settings.model = Some("test/scripted".into());
+    settings
 }
 
 impl Api {
@@ -69,8 +79,9 @@ impl Api {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("notes.txt"), "Nine sheep.\n").unwrap();
         let model = ScriptedModel::new(replies).discard_requests();
-        let agents = CodingAgents::builder(Scripted(model)).root(root.path()).build().unwrap();
-        Api::of(store.clone(), set(Server::builder(agents).store(store)).build().unwrap(), root)
+        let agent = CodingAgent::builder().root(root.path()).build().unwrap();
+        let server = Server::builder(store.clone()).models(Scripted(model)).agent("coding", agent);
+        Api::of(store, set(server.defaults(scripted())).build().unwrap(), root)
     }
 
     /// Creates a server whose agents remember facts.
@@ -81,17 +92,24 @@ impl Api {
     ) -> Api {
         let root = tempfile::tempdir().unwrap();
         let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
-        let agents = CodingAgents::builder(Scripted(model)).root(root.path());
-        let server = Server::builder(agents.long_term(memory.clone()).build().unwrap())
-            .store(store.clone())
+        let agent = CodingAgent::builder().root(root.path()).long_term(memory.clone());
+        let server = Server::builder(store.clone())
+            .models(Scripted(model))
+            .agent("coding", agent.build().unwrap())
+            .defaults(scripted())
             .long_term(memory.clone());
         Api::of(store, set(server).build().unwrap(), root)
     }
 
-    /// Creates a server that runs these agents.
-    pub(crate) fn running(agents: impl Agents + 'static) -> Api {
+    /// Creates a server that runs this agent.
+    pub(crate) fn running(agent: impl AgentFactory + 'static) -> Api {
         let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
-        let server = Server::builder(agents).store(store.clone()).build().unwrap();
+        let server = Server::builder(store.clone()).agent("agent", agent).build().unwrap();
+        Api::of(store, server, tempfile::tempdir().unwrap())
+    }
+
+    /// Wraps a server of this store.
+    pub(crate) fn serving(store: Arc<dyn SessionStore>, server: Server) -> Api {
         Api::of(store, server, tempfile::tempdir().unwrap())
     }
 

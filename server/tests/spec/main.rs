@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod agents;
 mod api;
 mod limits;
 mod memory;

@@ -7,11 +7,14 @@ use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use loopwright_core::log::InMemoryStore;
 use loopwright_core::model::ModelError;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{ChatModel, GenericAgent, RunContext};
 use loopwright_patterns::PiPattern;
-use loopwright_server::{CodingAgents, LlmConfig, Models, Server, ToPublic, router, sse};
+use loopwright_server::{
+    AgentRejection, CodingAgent, LlmConfig, Models, Server, SessionSettings, ToPublic, router, sse,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -19,12 +22,12 @@ use tokio::net::{TcpListener, TcpStream};
 struct OneReply(&'static str);
 
 impl Models for OneReply {
-    fn named(&self, _: Option<&str>, _: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError> {
+    fn named(&self, _: &SessionSettings) -> Result<Box<dyn ChatModel>, ModelError> {
         Ok(Box::new(ScriptedModel::new([Script::text(self.0)])))
     }
 
-    fn configured(&self, _: &LlmConfig) -> Result<Box<dyn ChatModel>, ModelError> {
-        self.named(None, None)
+    fn configured(&self, _: &LlmConfig) -> Result<Box<dyn ChatModel>, AgentRejection> {
+        Ok(Box::new(ScriptedModel::new([Script::text(self.0)])))
     }
 }
 
@@ -55,9 +58,11 @@ async fn ask(address: &str, request: String) -> String {
 #[tokio::test]
 async fn an_app_mounts_the_routes_with_its_own_authentication() {
     let dir = tempfile::tempdir().unwrap();
-    let models = OneReply("From the routes.");
-    let agents = CodingAgents::builder(models).root(dir.path()).build().unwrap();
-    let server = Server::builder(agents).build().unwrap();
+    let server = Server::builder(InMemoryStore::new())
+        .models(OneReply("From the routes."))
+        .agent("coding", CodingAgent::builder().root(dir.path()).build().unwrap())
+        .build()
+        .unwrap();
     let app = Router::new()
         .nest("/agent", router(server))
         .route("/events", get(events))
@@ -104,7 +109,7 @@ async fn an_app_mounts_the_routes_with_its_own_authentication() {
 async fn a_given_agent_serves_sessions_and_single_requests() {
     let model = ScriptedModel::new([]).default_reply(Script::text("Nine."));
     let agent = GenericAgent::builder(model, PiPattern).build().unwrap();
-    let server = Server::builder(agent).build().unwrap();
+    let server = Server::builder(InMemoryStore::new()).agent("shepherd", agent).build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move { axum::serve(listener, router(server)).await });

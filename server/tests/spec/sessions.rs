@@ -25,7 +25,9 @@ async fn a_session_lives_from_its_beginning_to_its_end() {
         let api = Api::over(store, [Script::text("Nine.")]);
         let settings = json!({ "name": "Sheep", "model": "a/b", "system": "Count." });
         let id = api.session(settings.clone()).await;
-        assert_eq!(api.get(&format!("/api/sessions/{id}")).await["session"]["settings"], settings);
+        let mut stored = settings;
+        stored["agent"] = json!("coding");
+        assert_eq!(api.get(&format!("/api/sessions/{id}")).await["session"]["settings"], stored);
         api.say(&id, "How many sheep?\nReally?").await;
         let frames = api.run(&id, None).await;
         assert_eq!(frames.last().unwrap().data["text"], "Nine.");

@@ -11,6 +11,7 @@ use loopwright_core::compaction::Compaction;
 use loopwright_core::event::ExternalAction;
 use tokio::sync::mpsc;
 
+use crate::environment::Names;
 use crate::output::{self, how_to_answer, report_pending};
 use crate::session::{Allowed, FollowError, Session};
 use crate::stdin::Hidden;
@@ -58,6 +59,8 @@ pub(super) struct Chat {
     pub(super) has_request: bool,
     /// The session remembers facts.
     pub(super) remembers: bool,
+    /// The names that follow from that of the app.
+    pub(super) names: Names,
     pub(super) compaction: Option<Pin<Box<dyn Future<Output = Compacted>>>>,
     pub(super) exit_code: Option<u8>,
 }
@@ -80,6 +83,7 @@ impl Chat {
             keyboard: io::stdin().is_terminal(),
             has_request: false,
             remembers: false,
+            names: Names::default(),
             compaction: None,
             exit_code: None,
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loopwright_core::log::SessionInfo;
-use loopwright_core::tool::Effect as ToolEffect;
+use loopwright_core::tool::{Effect as ToolEffect, ToolSpec};
 use loopwright_memory::long_term::Fact;
 use loopwright_memory::to_markdown;
 use loopwright_providers::ModelFacts;
@@ -12,11 +12,12 @@ use loopwright_providers::ModelFacts;
 use super::files::{MAX_FILES, files};
 use super::msg::Msg;
 use super::open::Host;
+use crate::environment::Names;
 use crate::error::StartError;
-use crate::facts::{self, MemoryCommand};
+use crate::facts::MemoryCommand;
 use crate::options::Approve;
 use crate::output::{age, write_new_file};
-use crate::session::{Session, SessionSetup, agent_tools, catalogue};
+use crate::session::{Session, SessionSetup, catalogue};
 use crate::tui::state::{Choice, Outcome, Source, Tone};
 use crate::wording::waiting;
 
@@ -48,8 +49,9 @@ impl Host {
                 });
             }
             Source::Models => {
+                let names = self.names().clone();
                 tokio::task::spawn_blocking(move || {
-                    send_list(known_models(options.models.as_ref()))
+                    send_list(known_models(options.models.as_ref(), &names))
                 });
             }
             Source::Sessions => {
@@ -72,45 +74,37 @@ impl Host {
 
     /// Sends the list of the agent's tools.
     pub(super) fn tools(&self) {
-        let options = self.options();
-        let workspace = options.workspace.workspace().map_err(StartError::from);
-        let tools = workspace.and_then(|workspace| {
-            agent_tools(options, workspace, facts::open_if(options.memory)?.as_ref())
-        });
-        let outcome = match tools {
-            Err(StartError(why)) => Outcome::Notice(Tone::Error, why),
-            Ok(tools) => {
-                let approved = &options.approve;
-                let unasked = |name: &str| {
-                    let allowed_by = |one: &Approve| {
-                        *one == Approve::All || *one == Approve::Tool(name.to_owned())
-                    };
-                    self.allowed().has(name) || approved.iter().any(allowed_by)
-                };
-                let line = |tool: &Arc<dyn loopwright_core::Tool>| {
-                    let spec = tool.spec();
-                    let asks = match spec.effect {
-                        ToolEffect::ReadOnly => "",
-                        _ if unasked(&spec.name) => " · allowed",
-                        _ => " · asks first",
-                    };
-                    let title = spec.title.as_deref().unwrap_or_default();
-                    Choice::new(&*spec.name, format!("{title}{asks}"))
-                };
-                Outcome::Table(tools.tools().map(line).collect())
-            }
+        let Some(agent) = self.agent() else {
+            return self.send_closed();
         };
+        let approved = &self.options().approve;
+        let unasked = |name: &str| {
+            let allowed_by =
+                |one: &Approve| *one == Approve::All || *one == Approve::Tool(name.to_owned());
+            self.allowed().has(name) || approved.iter().any(allowed_by)
+        };
+        let line = |spec: &Arc<ToolSpec>| {
+            let asks = match spec.effect {
+                ToolEffect::ReadOnly => "",
+                _ if unasked(&spec.name) => " · allowed",
+                _ => " · asks first",
+            };
+            let title = spec.title.as_deref().unwrap_or_default();
+            Choice::new(&*spec.name, format!("{title}{asks}"))
+        };
+        let outcome = Outcome::Table(agent.tool_specs().map(line).collect());
         self.send_outcome(outcome);
     }
 
     /// Lists or deletes remembered facts in the background.
     pub(super) fn memory(&self, command: MemoryCommand) {
         let (msgs, is_on) = (self.msgs(), self.options().memory.unwrap_or_default());
+        let names = self.names().clone();
         tokio::spawn(async move {
             let send = |outcome| {
                 let _ = msgs.send(Msg::Outcome(outcome));
             };
-            match command.run(is_on).await {
+            match command.run(is_on, &names).await {
                 Ok(answer) => {
                     let row = |fact: Fact| Choice::new(fact.id.to_string(), fact.text);
                     if !answer.facts.is_empty() {
@@ -129,8 +123,9 @@ impl Host {
         let outcome = match self.session() {
             None => Outcome::Notice(Tone::Error, "No session is open.".into()),
             Some(session) => {
-                let file = file
-                    .unwrap_or_else(|| PathBuf::from(format!("loopwright-{}.md", session.name)));
+                let file = file.unwrap_or_else(|| {
+                    PathBuf::from(format!("{}-{}.md", self.names().app(), session.name))
+                });
                 match export(session, &file).await {
                     Ok(()) => Outcome::Notice(
                         Tone::Quiet,
@@ -149,8 +144,8 @@ async fn export(session: &Session, file: &Path) -> Result<(), StartError> {
     write_new_file(file, &to_markdown(&info, &session.store.read(&session.name, 0).await?))
 }
 
-fn known_models(list: Option<&PathBuf>) -> Result<Vec<Choice>, StartError> {
-    let catalogue = catalogue(list)?;
+fn known_models(list: Option<&PathBuf>, names: &Names) -> Result<Vec<Choice>, StartError> {
+    let catalogue = catalogue(list, names)?;
     let mut all: Vec<Choice> =
         catalogue.search("").map(|(id, facts)| Choice::new(id, facts_of(facts))).collect();
     all.push(Choice::new("offline", "fixed rules instead of a model"));

@@ -9,17 +9,18 @@ use std::sync::Arc;
 use loopwright_core::agent::AgentState;
 use loopwright_core::message::MessageId;
 use loopwright_core::model::ModelInfo;
-use loopwright_core::{AgentHandle, EventStream};
+use loopwright_core::{AgentHandle, EventStream, GenericAgent};
 use tokio::sync::mpsc;
 
 use super::msg::Msg;
 use crate::args::SessionArgs;
 use crate::config::Config;
+use crate::environment::{Names, started_as};
 use crate::error::StartError;
 use crate::options::Options;
 use crate::output::{self, Verbosity};
 use crate::session::{
-    Allowed, Built, Session, build, check_is_root, find, log_position, name_or_random, open_store,
+    Allowed, Built, Session, build, check_is_root, find, log_position, name_or_random,
 };
 use crate::settings::Settings;
 use crate::tui::state::{Opened, Outcome, Tone};
@@ -57,6 +58,7 @@ pub(super) struct Host {
 
 struct Open {
     handle: AgentHandle,
+    agent: GenericAgent,
     model: ModelInfo,
     root: PathBuf,
     /// Whether it contains a user message.
@@ -72,7 +74,11 @@ impl Host {
         let allowed = Allowed::default();
         Host {
             msgs,
-            settings: Settings { active: cli_options.clone(), given: cli_options.clone() },
+            settings: Settings {
+                active: cli_options.clone(),
+                given: cli_options.clone(),
+                name: None,
+            },
             config,
             cli_options,
             allowed,
@@ -91,6 +97,16 @@ impl Host {
         let mut settings = Box::new(self.settings.clone());
         settings.change(change);
         settings
+    }
+
+    /// Returns the names that follow from that of the app.
+    pub(super) fn names(&self) -> &Names {
+        &self.config.program.names
+    }
+
+    /// Returns the agent of the open session.
+    pub(super) fn agent(&self) -> Option<&GenericAgent> {
+        self.open.as_ref().map(|open| &open.agent)
     }
 
     pub(super) fn session(&self) -> Option<&Session> {
@@ -141,7 +157,7 @@ impl Host {
         let same = matches!(target, Target::Same(_)) && self.session.is_some();
         let (session, settings) = self.choose(target).await?;
         let allowed = if same { self.allowed.clone() } else { Allowed::default() };
-        let built = match build(&settings, &allowed, Verbosity::Normal).await {
+        let built = match build(&settings, &allowed, &self.config, Verbosity::Normal).await {
             Ok(built) => built,
             Err(why) => {
                 let why = with_address(why, &session, &settings.active);
@@ -156,6 +172,7 @@ impl Host {
         if same {
             self.release().await; // a session cannot be open twice
         }
+        let agent = built.agent.clone();
         let started = start(&session, built, reopens).await;
         if self.open.is_some() && started.is_err() {
             return started.map(drop); // the current session stays open
@@ -168,8 +185,8 @@ impl Host {
         let (opened, handle, events) = started.map_err(|why| with_retry_hint(&why, &name))?;
         let model = opened.model.clone();
         let root = opened.root.clone();
-        self.open =
-            Some(Open { handle, model, root, has_user_message: !opened.state.messages.is_empty() });
+        let has_user_message = !opened.state.messages.is_empty();
+        self.open = Some(Open { handle, agent, model, root, has_user_message });
         self.first = None;
         let _ = self.msgs.send(Msg::Opened(Box::new(opened), events));
         Ok(())
@@ -315,7 +332,7 @@ impl Host {
     pub(super) fn store(&self) -> Result<Arc<dyn loopwright_core::SessionStore>, StartError> {
         match (&self.session, &self.first) {
             (Some(session), _) => Ok(session.store.clone()),
-            (None, Some(which)) => open_store(self.config.store(&which.store)),
+            (None, Some(which)) => self.config.open_store(&which.store),
             (None, None) => Err(StartError("No session store is open.".into())),
         }
     }
@@ -427,6 +444,7 @@ fn with_address(StartError(why): StartError, session: &Session, options: &Option
     let name = output::quoted(&session.name);
     let model = options.model.as_deref().unwrap_or("PROVIDER/NAME");
     let which = if session.is_stored { format!("--session {name} ") } else { String::new() };
-    let command = format!("loopwright {which}--model {} --base-url URL", output::quoted(model));
+    let (program, model) = (started_as(), output::quoted(model));
+    let command = format!("{program} {which}--model {model} --base-url URL");
     StartError(format!("{why} To set it, `/quit` and run `{command}`."))
 }

@@ -3,7 +3,7 @@
 //!
 //! The end of this file defines what is recorded: real tools in a temporary directory, and a
 //! scripted model. After a change there, or of the form of events, record again with `cargo test -p
-//! loopwright-cli --bin loopwright -- --ignored sessions_are_recorded`.
+//! loopwright-cli --lib -- --ignored sessions_are_recorded`.
 
 use std::path::PathBuf;
 

@@ -7,6 +7,7 @@ use loopwright_core::tool::Progress;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
+use crate::environment::started_as;
 use crate::tui::paint::{Growing, Markdown, Theme, ToolPhase, ToolView, languages, tool, wrap};
 use crate::tui::state::{
     Choice, Entry, Kind, Phase, State, Thought, Tone, ToolEntry, Transcript, user_text,
@@ -204,9 +205,8 @@ fn table(rows: &[Choice], width: u16, theme: &Theme) -> Vec<Line<'static>> {
 
 /// Lays out the greeting of a new conversation.
 pub(super) fn welcome(root: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let name = Span::styled("loopwright", theme.accent.add_modifier(Modifier::BOLD));
-    let version = Span::styled(concat!("  ", env!("CARGO_PKG_VERSION")), theme.dim);
-    let mut lines = vec![Line::default(), Line::from(vec![name, version])];
+    let name = Span::styled(started_as(), theme.accent.add_modifier(Modifier::BOLD));
+    let mut lines = vec![Line::default(), Line::from(name)];
     lines.extend(wrap(root, width, theme.dim));
     lines.push(Line::default());
     lines.extend(wrap(

@@ -21,7 +21,7 @@ fn a_protected_file_is_changed_only_if_the_operator_allows_it() {
         let events = connection.events();
         let result = events.iter().find(|event| event["type"] == "tool_result").unwrap();
         let output = result["content"].as_str().unwrap();
-        assert_eq!(output.contains("this file is protected"), !written, "{output}");
+        assert_eq!(output.contains("always needs the user's approval"), !written, "{output}");
         assert_eq!(work.join(".git/hooks/pre-commit").exists(), written);
     }
 }

@@ -4,9 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::history::Entry;
+use crate::agents::ChatOptions;
 use crate::error::ApiError;
 use crate::json::or_default;
-use crate::settings::{ChatSettings, LlmConfig};
+use crate::settings::{LlmConfig, SessionSettings};
 
 /// The maximum number of entries of a history.
 const MAX_ENTRIES: usize = 10_000;
@@ -22,6 +23,9 @@ pub(crate) struct ChatRequest {
     /// first root.
     #[schemars(length(min = 1))]
     work_dir: String,
+    /// The agent, by its name; defaults to the server's first agent.
+    #[serde(default)]
+    agent: Option<String>,
     /// The earlier messages of the conversation.
     #[serde(default, deserialize_with = "or_default")]
     #[schemars(with = "Option<Vec<Entry>>")]
@@ -69,14 +73,15 @@ impl ChatRequest {
         Ok(())
     }
 
-    /// Returns the message, the history, and the settings of the agent.
-    pub(crate) fn into_parts(self) -> (String, Vec<Entry>, ChatSettings) {
-        let settings = ChatSettings {
-            work_dir: self.work_dir,
-            llm_config: self.llm_config,
-            confirm: self.confirm,
+    /// Returns the message, the history, and what the agent is built from.
+    pub(crate) fn into_parts(self) -> (String, Vec<Entry>, SessionSettings, ChatOptions) {
+        let settings = SessionSettings {
+            agent: self.agent,
+            work_dir: Some(self.work_dir),
             auto_approve: self.auto_approve,
+            ..SessionSettings::default()
         };
-        (self.message, self.history, settings)
+        let options = ChatOptions { llm_config: self.llm_config, confirm: self.confirm };
+        (self.message, self.history, settings, options)
     }
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::document::Document;
 use crate::frames::Frame;
 use crate::routes::agent_chat::ChatRequest;
+use crate::routes::agents::AgentList;
 use crate::routes::health::Health;
 #[cfg(feature = "long-term")]
 use crate::routes::memory::{FactList, Forgotten, MAX_AFTER};
@@ -20,8 +21,8 @@ const BAD_BODY: (u16, &str) = (400, "The body is not valid; `path` says where.")
 const NO_SESSION: (u16, &str) = (404, "There is no such session.");
 const IN_USE: (u16, &str) = (
     409,
-    "The session is in use by another process, or belongs to a sub-agent: the message names the \
-     session at the root, which opens it.",
+    "The session is in use by another process, or its agent is not one of this server's, or it \
+     belongs to a sub-agent: the message names the session at the root, which opens it.",
 );
 const BUSY: (u16, &str) = (
     429,
@@ -61,6 +62,10 @@ fn chat(document: &mut Document) {
 }
 
 fn sessions(document: &mut Document) {
+    document
+        .operation("get", "/api/agents", "Lists the agents of the server, the default one first.")
+        .response::<AgentList>(200, "The agents.")
+        .add();
     document
         .operation("get", "/api/sessions", "Lists all sessions.")
         .response::<SessionList>(200, "The sessions.")

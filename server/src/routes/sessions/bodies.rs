@@ -47,6 +47,12 @@ pub(crate) struct Setup {
     /// The model, as `PROVIDER/NAME`, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
+    /// The agent, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) agent: Option<String>,
+    /// Whether the session can only be read here: the server does not have its agent.
+    #[serde(rename = "readOnly")]
+    pub(crate) read_only: bool,
 }
 
 /// One session.

@@ -24,8 +24,12 @@ impl TestHost {
     async fn begin(dir: TempDir, args: &[&str]) -> Self {
         let ChatArgs { session, options, .. } = chat(&dir, args);
         let (msg_tx, msgs) = mpsc::unbounded_channel();
-        let mut test =
-            TestHost { dir, host: Host::new(options, Arc::default(), msg_tx), msgs, events: None };
+        let mut test = TestHost {
+            dir,
+            host: Host::new(options, Config::loopwright(), msg_tx),
+            msgs,
+            events: None,
+        };
         test.host.open(Target::First(Box::new(session))).await;
         test
     }
@@ -186,7 +190,7 @@ async fn a_session_in_use_can_be_opened_once_it_is_free() {
     // From an open session.
     let (msg_tx, msgs) = mpsc::unbounded_channel();
     let ChatArgs { session, options, .. } = chat(&first.dir, &["--session", "a"]);
-    let mut host = Host::new(options, Arc::default(), msg_tx);
+    let mut host = Host::new(options, Config::loopwright(), msg_tx);
     host.open(Target::First(Box::new(session))).await;
     let mut second = TestHost { dir: tempfile::tempdir().unwrap(), host, msgs, events: None };
     second.opened();
@@ -198,7 +202,7 @@ async fn a_session_in_use_can_be_opened_once_it_is_free() {
     let (msg_tx, msgs) = mpsc::unbounded_channel();
     let ChatArgs { session, options, .. } =
         chat(&first.dir, &["--session", "b", "--thinking", "low"]);
-    let mut host = Host::new(options, Arc::default(), msg_tx);
+    let mut host = Host::new(options, Config::loopwright(), msg_tx);
     host.open(Target::First(Box::new(session))).await;
     let mut third = TestHost { dir: tempfile::tempdir().unwrap(), host, msgs, events: None };
     let (why, closed) = third.not_opened();

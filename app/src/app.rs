@@ -1,0 +1,149 @@
+//! [`App`]: a binary for agents.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopwright_core::SessionStore;
+use loopwright_server::AgentFactory;
+use tokio::runtime;
+
+use crate::args::{ChatArgs, Cli, Command};
+use crate::commands::{
+    actions, chat, completions, config as config_command, models, run, serve, sessions, tools,
+};
+use crate::config::Config;
+use crate::environment::Names;
+use crate::error::StartError;
+use crate::program::{CODING, Kind, OpenStoreError, Program};
+use crate::{command_line, exit_code, output, tui};
+
+/// The time that tasks and destructors have at the end of the process.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// Builds a binary for agents: `chat`, `run`, `serve`, `approve` and the other commands of
+/// `loopwright`.
+///
+/// The app's name is that of its settings file (`acme.toml`), its directories in `~/.config` and
+/// `~/.local/share`, and its environment variables (`ACME_MODEL`). It should be that of the binary.
+///
+/// A session is stored with the name of its agent, and only that agent continues it.
+#[must_use = "call run()"]
+pub struct App(Program);
+
+impl App {
+    /// Starts to describe an app of this name, without agents.
+    pub fn new(name: impl AsRef<str>) -> Self {
+        App(Program { names: Names::new(name.as_ref()), ..Program::default() })
+    }
+
+    /// Sets the version that `--version` prints, such as `env!("CARGO_PKG_VERSION")`.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.0.version = Some(version.into());
+        self
+    }
+
+    /// Sets the sentence that `--help` begins with.
+    pub fn about(mut self, about: impl Into<String>) -> Self {
+        self.0.about = Some(about.into());
+        self
+    }
+
+    /// Adds an agent. The first one is that of sessions for which `--agent` names none.
+    pub fn agent(
+        mut self,
+        name: impl Into<Arc<str>>,
+        factory: impl AgentFactory + 'static,
+    ) -> Self {
+        self.0.agents.push((name.into(), Kind::Own(Arc::new(factory))));
+        self
+    }
+
+    /// Adds the agent that works on the files of a directory, under the name `coding`.
+    pub fn coding_agent(mut self) -> Self {
+        self.0.agents.push((CODING.into(), Kind::Coding));
+        self
+    }
+
+    /// Sets how sessions are stored. The closure gets the path that `--store` or the settings name,
+    /// if they name one. By default it is an SQLite file or a directory.
+    pub fn store(
+        mut self,
+        open: impl Fn(Option<&Path>) -> Result<Arc<dyn SessionStore>, OpenStoreError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.0.open_store = Some(Box::new(open));
+        self
+    }
+
+    /// Reads the command line and does what it says. Returns the exit code of the process.
+    ///
+    /// It starts a tokio runtime, so it must not be called in one.
+    pub fn run(self) -> ExitCode {
+        let program = Arc::new(self.0);
+        let done = match program.check() {
+            Ok(()) => dispatch(command_line::parse(&program), program),
+            Err(why) => Err(why),
+        };
+        match done {
+            Ok(code) => ExitCode::from(code),
+            Err(why) => {
+                output::error(&why);
+                ExitCode::from(exit_code::USAGE)
+            }
+        }
+    }
+}
+
+/// Runs the command and returns its exit code.
+fn dispatch(cli: Cli, program: Arc<Program>) -> Result<u8, StartError> {
+    let config = || Config::load(program.clone(), cli.no_config);
+    match cli.command.unwrap_or(Command::Chat(cli.chat)) {
+        Command::Run(args) => {
+            let config = config()?;
+            let prompt = run::prompt(&args)?;
+            start(run::run(&args, &config, prompt))
+        }
+        Command::Chat(args) => start_chat(args, Arc::new(config()?)),
+        Command::Actions(args) => start(actions::actions(&args, &config()?)),
+        Command::Approve(args) => start(actions::approve(&args, &config()?)),
+        Command::Deny(args) => start(actions::deny(&args, &config()?)),
+        Command::Answer(args) => start(actions::answer(&args, &config()?)),
+        Command::Sessions(args) => start(sessions::sessions(&args, &config()?)),
+        Command::Serve(args) => {
+            let config = config()?;
+            start(serve::serve(config.serve(args)?, &config))
+        }
+        Command::Config(args) => start(config_command::config(&args, &config()?)),
+        Command::Models(args) => models::models(&args, &config()?),
+        Command::Tools(args) => start(tools::tools(&args, &config()?)),
+        // These work without a home directory, for example when a package is built.
+        Command::Completions { shell } => completions::completions(shell, &program),
+        Command::Man { directory } => completions::man(directory.as_deref(), &program),
+    }
+}
+
+/// Starts the terminal app on a terminal, and otherwise the chat line by line.
+fn start_chat(args: ChatArgs, config: Arc<Config>) -> Result<u8, StartError> {
+    if !args.plain && tui::is_possible() {
+        start(tui::tui(args, config))
+    } else {
+        start(chat::chat(&args, &config))
+    }
+}
+
+/// Runs a front end on this thread, and the agent on two others. An agent is then never blocked by
+/// a terminal or a pipe that accepts no text, and a tool that blocks one thread leaves another.
+fn start(front_end: impl Future<Output = Result<u8, StartError>>) -> Result<u8, StartError> {
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime =
+        runtime.map_err(|why| StartError(format!("The runtime could not be started: {why}.")))?;
+    let done = runtime.block_on(front_end);
+    // A session's destructors may have work to do, such as the removal of a temporary directory,
+    // but a tool that was abandoned may block a thread forever.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    done
+}

@@ -1,0 +1,123 @@
+//! The command line of an app: that of `loopwright` with the app's name, and without what it does
+//! not have.
+
+use clap::builder::StyledStr;
+use clap::{Arg, Command, CommandFactory, FromArgMatches};
+
+use crate::args::Cli;
+use crate::environment::Names;
+use crate::program::Program;
+
+/// The options that only the agent which works on files has.
+const CODING_OPTIONS: [&str; 14] = [
+    "system",
+    "no_agents_md",
+    "no_questions",
+    "memory",
+    "pattern",
+    "tool_choice",
+    "guard",
+    "unprotected",
+    "network",
+    "unconfined",
+    "readable",
+    "writable",
+    "max_memory",
+    "max_disk",
+];
+
+/// Reads the command line. If it is invalid, or asks for help, the process ends.
+pub(crate) fn parse(program: &Program) -> Cli {
+    let matches = command(program).get_matches();
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// Describes the command line.
+pub(crate) fn command(program: &Program) -> Command {
+    let mut command = for_app(Cli::command(), program).name(program.names.app().to_owned());
+    if let Some(version) = &program.version {
+        command = command.version(version.clone());
+    }
+    if let Some(about) = &program.about {
+        command = command.about(about.clone()).long_about(None::<&str>);
+    }
+    command
+}
+
+/// Adapts a command and those below it.
+fn for_app(command: Command, program: &Program) -> Command {
+    let names = &program.names;
+    let mut command = command.mut_args(|arg| argument(arg, program));
+    if let Some(about) = command.get_about() {
+        let about = renamed(about, names);
+        command = command.about(about);
+    }
+    if let Some(about) = command.get_long_about() {
+        let about = renamed(about, names);
+        command = command.long_about(about);
+    }
+    if command.get_name() == "tools" && !program.has_coding_agent() {
+        command = command.hide(true);
+    }
+    command.mut_subcommands(|below| for_app(below, program))
+}
+
+fn argument(mut arg: Arg, program: &Program) -> Arg {
+    if let Some(help) = arg.get_help() {
+        let help = renamed(help, &program.names);
+        arg = arg.help(help);
+    }
+    if let Some(help) = arg.get_long_help() {
+        let help = renamed(help, &program.names);
+        arg = arg.long_help(help);
+    }
+    let is_coding = CODING_OPTIONS.contains(&arg.get_id().as_str());
+    let is_hidden = is_coding && !program.has_coding_agent()
+        || arg.get_id() == "agent" && program.agents.len() < 2;
+    if is_hidden { arg.hide(true) } else { arg }
+}
+
+fn renamed(help: &StyledStr, names: &Names) -> String {
+    let help = help.to_string();
+    help.replace("loopwright", names.app()).replace("LOOPWRIGHT_", &names.prefix())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Kind;
+
+    fn program(name: &str, agents: &[(&str, Kind)]) -> Program {
+        let agents = agents.iter().map(|(name, kind)| ((*name).into(), kind.clone())).collect();
+        Program { names: Names::new(name), agents, ..Program::default() }
+    }
+
+    /// All texts of a command line.
+    fn help(command: &mut Command) -> String {
+        command.build();
+        let own = command.render_long_help().to_string();
+        let below = command.get_subcommands_mut().map(help).collect::<Vec<_>>();
+        format!("{own}{}", below.concat())
+    }
+
+    #[test]
+    fn an_app_has_its_own_name_everywhere() {
+        let help = help(&mut command(&program("acme", &[("coding", Kind::Coding)])));
+        assert!(help.contains("ACME_TOKEN") && help.contains("acme.toml"), "{help}");
+        let names = help.lines().filter(|line| line.to_lowercase().contains("loopwright"));
+        assert_eq!(names.collect::<Vec<_>>(), [""; 0]);
+    }
+
+    #[test]
+    fn an_app_shows_no_options_that_its_agents_do_not_have() {
+        let own = || program("acme", &[]);
+        for option in CODING_OPTIONS {
+            let mut run = command(&own());
+            let run = run.find_subcommand_mut("run").unwrap();
+            let arg = run.get_arguments().find(|arg| arg.get_id() == option).unwrap();
+            assert!(arg.is_hide_set(), "{option}");
+        }
+        let coding = help(&mut command(&program("acme", &[("coding", Kind::Coding)])));
+        assert!(coding.contains("--network") && !help(&mut command(&own())).contains("--network"));
+    }
+}

@@ -1,0 +1,48 @@
+//! A binary for your agents: chat in the terminal, scripts, a server with a web page, approvals.
+//!
+//! [`App`] gives agents that you write the whole command line of `loopwright`, under a name of
+//! your own:
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//!
+//! use loopwright_cli::{AgentRejection, AgentSetup, App};
+//! use loopwright_core::{AgentBuilder, GenericAgent};
+//! use loopwright_patterns::PiPattern;
+//!
+//! fn support(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
+//!     Ok(GenericAgent::builder(setup.model()?, PiPattern).system("You help with invoices."))
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     App::new("acme").agent("support", support).run()
+//! }
+//! ```
+//!
+//! The binary `loopwright` is built in the same way, with the agent that works on files.
+
+mod answer;
+mod app;
+mod args;
+mod command_line;
+mod commands;
+mod config;
+mod environment;
+mod error;
+mod exit_code;
+mod facts;
+mod interrupt;
+mod log;
+mod options;
+mod output;
+mod program;
+mod session;
+mod settings;
+mod stdin;
+mod tui;
+mod wording;
+
+pub use loopwright_server::{AgentFactory, AgentRejection, AgentSetup, SessionSettings};
+
+pub use app::App;
+pub use program::OpenStoreError;

@@ -1,0 +1,165 @@
+//! What an app is made of: its name, its agents, its store, its version.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use loopwright_core::SessionStore;
+use loopwright_memory::long_term::LongTerm;
+use loopwright_memory::{Jsonl, Sqlite};
+use loopwright_server::{AgentFactory, CodingAgent, CodingAgentBuilder};
+
+use crate::environment::Names;
+use crate::error::StartError;
+
+/// The name of the agent that works on files.
+pub(crate) const CODING: &str = "coding";
+
+/// The default system prompt of the agent that works on files; `{workDir}` stands for the
+/// directory.
+const CODING_PROMPT: &str = include_str!("program/system.md");
+
+/// Describes why a store of an app cannot be opened.
+pub type OpenStoreError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Opens the session store at a path, or the default one.
+pub(crate) type OpenStore =
+    Box<dyn Fn(Option<&Path>) -> Result<Arc<dyn SessionStore>, OpenStoreError> + Send + Sync>;
+
+/// Holds what an app is made of.
+#[derive(Default)]
+pub(crate) struct Program {
+    pub(crate) names: Names,
+    pub(crate) version: Option<String>,
+    pub(crate) about: Option<String>,
+    /// The agents, the default one first.
+    pub(crate) agents: Vec<(Arc<str>, Kind)>,
+    pub(crate) open_store: Option<OpenStore>,
+}
+
+/// An agent of an app.
+#[derive(Clone)]
+pub(crate) enum Kind {
+    /// The agent that works on files.
+    Coding,
+    /// One that the app brings.
+    Own(Arc<dyn AgentFactory>),
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+impl Program {
+    /// Checks that there are agents, each with a name of its own.
+    pub(crate) fn check(&self) -> Result<(), StartError> {
+        let mut names: Vec<&str> = self.agents.iter().map(|(name, _)| &**name).collect();
+        names.sort_unstable();
+        if names.is_empty() {
+            return Err(StartError("This app has no agent: add one with `App::agent`.".into()));
+        }
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(StartError(format!(
+                "Two agents of this app are called `{}`: give each a name of its own.",
+                pair[0]
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether an agent works on files.
+    pub(crate) fn has_coding_agent(&self) -> bool {
+        self.agents.iter().any(|(_, kind)| matches!(kind, Kind::Coding))
+    }
+
+    /// Returns the agent of this name, by default the first one.
+    pub(crate) fn agent(&self, name: Option<&str>) -> Result<(Arc<str>, Kind), StartError> {
+        let found = match name {
+            Some(name) => self.agents.iter().find(|(other, _)| **other == *name),
+            None => self.agents.first(),
+        };
+        found.cloned().ok_or_else(|| {
+            let names: Vec<&str> = self.agents.iter().map(|(name, _)| &**name).collect();
+            StartError(format!(
+                "There is no agent `{}` in this program; there are: {}.",
+                name.unwrap_or_default(),
+                names.join(", ")
+            ))
+        })
+    }
+
+    /// Opens the store at this path, by default at [`Program::default_store`]. A directory has a
+    /// file for each session.
+    pub(crate) fn open_store(
+        &self,
+        path: Option<PathBuf>,
+    ) -> Result<Arc<dyn SessionStore>, StartError> {
+        if let Some(open) = &self.open_store {
+            let failed = |why| StartError(format!("The sessions cannot be opened: {why}."));
+            return open(path.as_deref()).map_err(failed);
+        }
+        let Some(path) = path.or_else(|| self.default_store()) else {
+            return Err(StartError(format!(
+                "Sessions cannot be stored, because HOME is not set: give a path with --store PATH \
+                 or {}, or store nothing with --no-session.",
+                self.names.variable("STORE")
+            )));
+        };
+        Ok(if is_directory(&path) {
+            Arc::new(Jsonl::open(&path)?)
+        } else {
+            Arc::new(Sqlite::open(&path)?)
+        })
+    }
+
+    /// Returns the path of the store that is used by default, if the app has none of its own.
+    pub(crate) fn default_store(&self) -> Option<PathBuf> {
+        let has_own = self.open_store.is_some();
+        (!has_own).then(|| Some(self.names.data_directory()?.join("sessions.db"))).flatten()
+    }
+}
+
+impl Kind {
+    /// Returns the factory for a session on this machine: its user chooses the directory.
+    pub(crate) fn factory(
+        &self,
+        memory: Option<LongTerm>,
+    ) -> Result<Arc<dyn AgentFactory>, StartError> {
+        match self {
+            Kind::Own(factory) => Ok(factory.clone()),
+            Kind::Coding => coding_agent(CodingAgent::builder().any_directory(), memory),
+        }
+    }
+
+    /// Returns the factory for a server whose sessions work below these directories.
+    pub(crate) fn served(
+        &self,
+        roots: &[PathBuf],
+        memory: Option<LongTerm>,
+    ) -> Result<Arc<dyn AgentFactory>, StartError> {
+        let builder =
+            || roots.iter().fold(CodingAgent::builder(), |builder, root| builder.root(root));
+        match self {
+            Kind::Own(factory) => Ok(factory.clone()),
+            Kind::Coding => coding_agent(builder(), memory),
+        }
+    }
+}
+
+fn coding_agent(
+    builder: CodingAgentBuilder,
+    memory: Option<LongTerm>,
+) -> Result<Arc<dyn AgentFactory>, StartError> {
+    let builder = match memory {
+        Some(memory) => builder.long_term(memory),
+        None => builder,
+    };
+    let agent = builder.system(CODING_PROMPT).build();
+    Ok(Arc::new(agent.map_err(|why| StartError(why.to_string()))?))
+}
+
+fn is_directory(path: &Path) -> bool {
+    path.is_dir() || path.as_os_str().to_string_lossy().ends_with(std::path::is_separator)
+}

@@ -1,0 +1,141 @@
+//! What the settings of a session or request add to any agent: limits and approvals.
+
+use std::sync::Arc;
+
+use loopwright_core::AgentBuilder;
+use loopwright_core::hooks::BeforeToolCall;
+use loopwright_core::tool::{Approval, Effect};
+
+use super::rejection::AgentRejection;
+use super::setup::AgentSetup;
+
+impl AgentSetup {
+    /// Adds what the settings say to an agent: thinking, limits, and what runs without approval.
+    ///
+    /// While a request to `/api/agent-chat` streams, nobody can approve a call. Its calls run, and
+    /// those that would need an approval whatever is allowed are denied; so are those that the
+    /// request does not list, if it has a list.
+    ///
+    /// # Errors
+    /// Rejects the name of a tool that the builder does not have, among those to approve.
+    pub fn apply(&self, builder: AgentBuilder) -> Result<AgentBuilder, AgentRejection> {
+        let settings = &self.settings;
+        let mut builder = builder.session_limits(settings.session_budget());
+        if let Some(level) = settings.thinking {
+            builder = builder.thinking(level);
+        }
+        if let Some(turns) = settings.max_turns {
+            builder = builder.max_turns(turns);
+        }
+        for rule in self.auto.iter().cloned() {
+            builder =
+                builder.auto_when(move |tool, arguments, values| rule(tool, arguments, values));
+        }
+        let approved = settings.auto_approve.as_deref();
+        let Some(request) = &self.request else {
+            return auto_approve(builder, approved.unwrap_or_default());
+        };
+        builder = deny_unapprovable(builder.auto_all());
+        if let Some(temperature) = request.llm_config.temperature {
+            builder = builder.temperature(temperature);
+        }
+        if let Some(tokens) = request.llm_config.max_tokens {
+            builder = builder.max_tokens(tokens);
+        }
+        if request.confirm || approved.is_some() {
+            builder = deny_unlisted(builder, approved.unwrap_or_default());
+        }
+        Ok(builder)
+    }
+
+    /// Rejects settings that only some agents have, such as coding agents.
+    pub(super) fn reject_unused(&self) -> Result<(), AgentRejection> {
+        let settings = &self.settings;
+        let unused = [
+            ("pattern", settings.pattern.is_some()),
+            ("toolChoice", settings.tool_choice.is_some()),
+            ("system", settings.system.is_some()),
+            ("memory", settings.memory == Some(true)),
+            ("noQuestions", settings.no_questions == Some(true)),
+            ("guard", settings.guard == Some(true)),
+            ("unprotected", !settings.unprotected.is_empty()),
+            ("network", settings.network == Some(true)),
+            ("unconfined", settings.unconfined == Some(true)),
+            ("readable", !settings.readable.is_empty()),
+            ("writable", !settings.writable.is_empty()),
+            ("maxMemory", settings.max_memory.is_some()),
+            ("maxDisk", settings.max_disk.is_some()),
+        ];
+        let Some((name, _)) = unused.into_iter().find(|(_, is_set)| *is_set) else {
+            return Ok(());
+        };
+        let agent = settings.agent.as_deref().unwrap_or_default();
+        let why = format!("The agent `{agent}` does not have the setting `{name}`: leave it out.");
+        Err(AgentRejection::bad_request(format!("/{name}"), why))
+    }
+}
+
+/// Lets the listed tools run without approval.
+fn auto_approve(
+    builder: AgentBuilder,
+    approved: &[String],
+) -> Result<AgentBuilder, AgentRejection> {
+    if approved.iter().any(|name| name == "all") {
+        return Ok(builder.auto_all());
+    }
+    let tools: Vec<&str> = builder.tool_specs().map(|tool| &*tool.name).collect();
+    let is_known =
+        |name: &str| name == "read-only" || tools.contains(&name) || builder.has_tool_sources();
+    let unknown = approved.iter().enumerate().find(|(_, name)| !is_known(name));
+    match unknown {
+        Some((index, name)) => Err(AgentRejection::bad_request(
+            format!("/autoApprove/{index}"),
+            format!("There is no tool `{name}`. Write `all`, or one of: {}.", tools.join(", ")),
+        )),
+        None => Ok(builder.auto_tools(approved.iter().cloned())),
+    }
+}
+
+/// Denies calls that change something, unless their tool is listed.
+fn deny_unlisted(builder: AgentBuilder, approved: &[String]) -> AgentBuilder {
+    let approved: Arc<[String]> = approved.into();
+    builder.before_tool_call(move |call| {
+        let name = &call.tool.name;
+        let allowed = call.tool.effect == Effect::ReadOnly
+            || approved.iter().any(|approved| **approved == **name);
+        std::future::ready(match allowed {
+            true => BeforeToolCall::Proceed,
+            false => BeforeToolCall::Block(denial(name)),
+        })
+    })
+}
+
+/// Denies calls that need an approval whatever is allowed, such as changes of protected files.
+fn deny_unapprovable(builder: AgentBuilder) -> AgentBuilder {
+    builder.before_tool_call(|call| {
+        let asks = match &call.tool.needs_approval {
+            Approval::Always => true,
+            Approval::AlwaysIf(asks) | Approval::When(asks) => {
+                asks(&call.arguments, &call.extensions)
+            }
+            _ => false,
+        };
+        std::future::ready(match asks {
+            true => BeforeToolCall::Block(format!(
+                "`{}` was not run: this call always needs the user's approval, and nobody can give \
+                 it here. Say what you want to do with it and why.",
+                call.tool.name
+            )),
+            false => BeforeToolCall::Proceed,
+        })
+    })
+}
+
+/// Returns what the model reads of a call that needs an approval, which nobody can give while the
+/// request streams.
+fn denial(tool: &str) -> String {
+    format!(
+        "`{tool}` needs the user's approval, and was not run. Say what you want to do with it and \
+         why; the user can allow it with the next message."
+    )
+}

@@ -1,0 +1,84 @@
+//! [`AgentFactory`]: builds the agent of a session.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use loopwright_core::{AgentBuilder, GenericAgent};
+
+use super::rejection::AgentRejection;
+use super::setup::AgentSetup;
+use crate::settings::SessionSettings;
+
+/// Builds an agent for each session and each request.
+///
+/// A function or a closure `Fn(&AgentSetup) -> Result<AgentBuilder, AgentRejection>` implements it:
+/// what the settings say of limits and approvals is added to the builder that it returns (see
+/// [`AgentSetup::apply`]). Settings that such an agent does not have, such as a `pattern`, are
+/// rejected.
+///
+/// A [`GenericAgent`] implements it too: then every session has that one agent, and its settings
+/// are ignored.
+///
+/// ```
+/// use loopwright_core::testing::{Script, ScriptedModel};
+/// use loopwright_core::{AgentBuilder, GenericAgent};
+/// use loopwright_patterns::PiPattern;
+/// use loopwright_server::{AgentRejection, AgentSetup, Server};
+///
+/// fn support(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
+///     Ok(GenericAgent::builder(setup.model()?, PiPattern).system("You help with invoices."))
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let store = loopwright_core::log::InMemoryStore::new();
+/// let server = Server::builder(store).agent("support", support).build()?;
+/// # Ok(()) }
+/// ```
+#[async_trait]
+pub trait AgentFactory: Send + Sync {
+    /// Builds the agent.
+    ///
+    /// It is called when a session is created, and each time it is opened again, possibly by
+    /// another process: it should return an equivalent agent for equal settings. It may be called
+    /// concurrently. Its future is dropped when the client closes the connection, so it must not
+    /// leave anything behind that only a completed call cleans up.
+    ///
+    /// # Errors
+    /// Returns an [`AgentRejection`] for the client if there is no agent with these settings.
+    async fn build(&self, setup: &AgentSetup) -> Result<GenericAgent, AgentRejection>;
+
+    /// Returns the settings of a session with the defaults filled in that apply to it, for lists of
+    /// sessions. It must not do I/O. By default the settings are returned unchanged.
+    fn with_defaults(&self, settings: SessionSettings) -> SessionSettings {
+        settings
+    }
+}
+
+#[async_trait]
+impl AgentFactory for GenericAgent {
+    async fn build(&self, _: &AgentSetup) -> Result<GenericAgent, AgentRejection> {
+        Ok(self.clone())
+    }
+}
+
+#[async_trait]
+impl<A: AgentFactory + ?Sized> AgentFactory for Arc<A> {
+    async fn build(&self, setup: &AgentSetup) -> Result<GenericAgent, AgentRejection> {
+        (**self).build(setup).await
+    }
+
+    fn with_defaults(&self, settings: SessionSettings) -> SessionSettings {
+        (**self).with_defaults(settings)
+    }
+}
+
+#[async_trait]
+impl<F> AgentFactory for F
+where
+    F: Fn(&AgentSetup) -> Result<AgentBuilder, AgentRejection> + Send + Sync,
+{
+    async fn build(&self, setup: &AgentSetup) -> Result<GenericAgent, AgentRejection> {
+        setup.reject_unused()?;
+        Ok(setup.apply(self(setup)?)?.build()?)
+    }
+}

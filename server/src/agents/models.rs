@@ -1,0 +1,39 @@
+//! [`Models`]: where agents get their models from.
+
+use loopwright_core::ChatModel;
+use loopwright_core::model::ModelError;
+
+use super::rejection::AgentRejection;
+use crate::settings::{LlmConfig, SessionSettings};
+
+/// Provides the models that settings name.
+///
+/// `EnvModels` (with the feature `coding-agent`) has those of the known providers, with the keys of
+/// the environment.
+pub trait Models: Send + Sync {
+    /// Returns the model of a session, which [`SessionSettings::model`] names. It uses the host's
+    /// keys.
+    ///
+    /// If there is a [`SessionSettings::base_url`], requests must be sent there: a conversation
+    /// with a model on this machine must not reach another one.
+    ///
+    /// # Errors
+    /// Returns an error if the model is unknown, there is no key for it, or it cannot send requests
+    /// to the address. Its message is sent to the client.
+    fn named(&self, settings: &SessionSettings) -> Result<Box<dyn ChatModel>, ModelError>;
+
+    /// Returns the address that requests to the model of these settings are sent to, if they name
+    /// none and it is not the provider's own: one from the environment, for example. It is stored
+    /// with a new session, which is then sent nowhere else. By default there is none.
+    fn address(&self, _settings: &SessionSettings) -> Option<String> {
+        None
+    }
+
+    /// Returns the model that a request to `/api/agent-chat` describes. It must use the client's
+    /// key only: the client chooses the address, and no key of the host may be sent to it.
+    ///
+    /// # Errors
+    /// Rejects a configuration without a key, with
+    /// [`unauthorized`](AgentRejection::unauthorized), and one that no model fits.
+    fn configured(&self, config: &LlmConfig) -> Result<Box<dyn ChatModel>, AgentRejection>;
+}

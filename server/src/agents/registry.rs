@@ -1,0 +1,161 @@
+//! [`Agents`]: the agents of a server by name.
+
+use std::sync::Arc;
+
+use loopwright_core::GenericAgent;
+use loopwright_core::agent::Principal;
+
+use super::factory::AgentFactory;
+use super::models::Models;
+use super::setup::{AgentSetup, ChatOptions};
+use crate::error::{ApiError, ErrorKind};
+use crate::settings::{SessionSettings, without_credentials};
+
+/// The agents of a server, the default one first.
+#[derive(Clone, Default)]
+pub(crate) struct Agents {
+    by_name: Vec<(Arc<str>, Arc<dyn AgentFactory>)>,
+    models: Option<Arc<dyn Models>>,
+    defaults: SessionSettings,
+}
+
+impl Agents {
+    /// Adds an agent. Returns `false` if there is one of this name.
+    pub(crate) fn add(&mut self, name: Arc<str>, factory: Arc<dyn AgentFactory>) -> bool {
+        let is_new = self.named(Some(&name)).is_none();
+        self.by_name.push((name, factory));
+        is_new
+    }
+
+    /// Sets where agents get their models from.
+    pub(crate) fn set_models(&mut self, models: Arc<dyn Models>) {
+        self.models = Some(models);
+    }
+
+    /// Sets the settings of sessions that leave them out.
+    pub(crate) fn set_defaults(&mut self, defaults: SessionSettings) {
+        self.defaults = defaults;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// Returns the names, the default one first.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.iter().map(|(name, _)| &**name)
+    }
+
+    /// Returns whether the agent of these settings is one of these.
+    pub(crate) fn has(&self, settings: &SessionSettings) -> bool {
+        self.named(settings.agent.as_deref()).is_some()
+    }
+
+    fn named(&self, name: Option<&str>) -> Option<&(Arc<str>, Arc<dyn AgentFactory>)> {
+        match name {
+            Some(name) => self.by_name.iter().find(|(other, _)| **other == *name),
+            None => self.by_name.first(),
+        }
+    }
+
+    /// Fills in what a new session is stored with: the name of its agent, its model, and the
+    /// address of that, without credentials, so that the conversation is sent nowhere else later;
+    /// and the absolute path of a directory that it names.
+    pub(crate) fn settle(&self, settings: &mut SessionSettings) -> Result<(), ApiError> {
+        self.choose(settings)?;
+        if settings.model.is_none() {
+            settings.model.clone_from(&self.defaults.model);
+        }
+        if settings.base_url.is_none() && settings.model == self.defaults.model {
+            settings.base_url.clone_from(&self.defaults.base_url);
+        }
+        if let (None, Some(models)) = (&settings.base_url, &self.models) {
+            settings.base_url = models.address(settings);
+        }
+        settings.base_url = settings.base_url.as_deref().map(without_credentials);
+        if let (Some(_), Some((_, factory))) =
+            (&settings.work_dir, self.named(settings.agent.as_deref()))
+        {
+            *settings = factory.with_defaults(std::mem::take(settings)); // the path is absolute
+        }
+        Ok(())
+    }
+
+    /// Fills in the name of the agent.
+    fn choose(&self, settings: &mut SessionSettings) -> Result<(), ApiError> {
+        let Some((name, _)) = self.named(settings.agent.as_deref()) else {
+            let names: Vec<String> = self.names().map(|name| format!("`{name}`")).collect();
+            let asked = settings.agent.as_deref().unwrap_or_default();
+            let why = format!(
+                "There is no agent `{asked}` here: leave `agent` out, or give one of {}.",
+                names.join(", ")
+            );
+            return Err(ApiError::at("/agent", why));
+        };
+        settings.agent = Some(name.to_string());
+        Ok(())
+    }
+
+    /// Builds the agent of a session.
+    pub(crate) async fn for_session(
+        &self,
+        settings: SessionSettings,
+        principal: Option<&Principal>,
+    ) -> Result<GenericAgent, ApiError> {
+        let Some((_, factory)) = self.named(settings.agent.as_deref()) else {
+            return Err(self.unknown(&settings));
+        };
+        let setup = self.setup(settings, principal);
+        Ok(factory.build(&setup).await?)
+    }
+
+    /// Builds the agent that answers one request.
+    pub(crate) async fn for_request(
+        &self,
+        mut settings: SessionSettings,
+        options: ChatOptions,
+        principal: Option<&Principal>,
+    ) -> Result<GenericAgent, ApiError> {
+        self.choose(&mut settings)?;
+        let Some((_, factory)) = self.named(settings.agent.as_deref()) else {
+            return Err(self.unknown(&settings));
+        };
+        let setup = self.setup(settings, principal).for_request(options);
+        Ok(factory.build(&setup).await?)
+    }
+
+    fn setup(&self, settings: SessionSettings, principal: Option<&Principal>) -> AgentSetup {
+        let mut settings = settings.over(self.defaults.clone());
+        if let Some(own) = &self.defaults.base_url
+            && settings.base_url.as_ref().is_some_and(|stored| *stored == without_credentials(own))
+        {
+            settings.base_url = Some(own.clone()); // with the credentials again
+        }
+        let mut setup = AgentSetup::new(settings);
+        if let Some(models) = &self.models {
+            setup = setup.models(models.clone());
+        }
+        match principal {
+            Some(principal) => setup.for_principal(principal.clone()),
+            None => setup,
+        }
+    }
+
+    /// Returns the settings of a session with the defaults filled in, for lists.
+    pub(crate) fn with_defaults(&self, settings: SessionSettings) -> SessionSettings {
+        let Some((_, factory)) = self.named(settings.agent.as_deref()) else {
+            return settings; // the defaults are those of other agents
+        };
+        factory.with_defaults(settings.over(self.defaults.clone()))
+    }
+
+    /// Returns the error for a session whose agent is not one of these.
+    fn unknown(&self, settings: &SessionSettings) -> ApiError {
+        let agent = settings.agent.as_deref().unwrap_or_default();
+        let why = format!(
+            "The session belongs to the agent `{agent}`, which this server does not have: here it \
+             can only be read. Use it where that agent is."
+        );
+        ApiError::new(ErrorKind::UnknownAgent, why)
+    }
+}

@@ -1,0 +1,67 @@
+//! [`AgentRejection`]: why there is no agent with the settings of a client.
+
+use std::fmt;
+
+use loopwright_core::agent::AgentError;
+use loopwright_core::model::ModelError;
+
+use crate::error::{ApiError, ErrorKind};
+
+/// Describes to a client why there is no agent with the settings that it sent.
+#[derive(Debug, Clone)]
+pub struct AgentRejection(ApiError);
+
+impl AgentRejection {
+    /// Rejects a setting with status 400. `path` is a JSON pointer into the request's body, such as
+    /// `/workDir`; `message` is a sentence that says what is wrong and what to do.
+    pub fn bad_request(path: impl Into<String>, message: impl Into<String>) -> Self {
+        AgentRejection(ApiError::at(path, message))
+    }
+
+    /// Rejects a key of a model, or its absence, with status 401.
+    pub fn unauthorized(path: impl Into<String>, message: impl Into<String>) -> Self {
+        AgentRejection(ApiError::new(ErrorKind::Unauthorized, message).with_path(path))
+    }
+
+    /// Returns the JSON pointer to the setting that was rejected, if there is one.
+    pub fn path(&self) -> Option<&str> {
+        self.0.path()
+    }
+
+    /// Returns the sentence that says what is wrong and what to do.
+    pub fn message(&self) -> &str {
+        self.0.message()
+    }
+
+    /// Reports with status 500 that the agent cannot be built, whatever the settings.
+    pub fn internal(message: impl Into<String>) -> Self {
+        AgentRejection(ApiError::new(ErrorKind::Internal, message))
+    }
+}
+
+impl fmt::Display for AgentRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for AgentRejection {}
+
+impl From<AgentError> for AgentRejection {
+    fn from(error: AgentError) -> Self {
+        AgentRejection(error.into())
+    }
+}
+
+/// A model that an agent cannot be built with, whatever the settings.
+impl From<ModelError> for AgentRejection {
+    fn from(error: ModelError) -> Self {
+        AgentRejection::internal(error.message)
+    }
+}
+
+impl From<AgentRejection> for ApiError {
+    fn from(rejection: AgentRejection) -> Self {
+        rejection.0
+    }
+}

@@ -1,0 +1,131 @@
+//! [`AgentSetup`]: what an agent is built for.
+
+use std::sync::Arc;
+
+use loopwright_core::ChatModel;
+use loopwright_core::agent::{Extensions, Principal};
+use loopwright_core::model::ModelError;
+use loopwright_core::tool::ToolSpec;
+use serde_json::Value;
+
+use super::models::Models;
+use super::rejection::AgentRejection;
+use crate::settings::{LlmConfig, SessionSettings};
+
+/// Returns whether a call runs without approval.
+type AutoRule = Arc<dyn Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync>;
+
+/// Describes what an agent is built for: the settings of its session or request, who it works for,
+/// and where models come from.
+///
+/// An [`AgentFactory`](crate::AgentFactory) receives it.
+#[non_exhaustive]
+pub struct AgentSetup {
+    pub(super) settings: SessionSettings,
+    principal: Option<Principal>,
+    models: Option<Arc<dyn Models>>,
+    pub(super) request: Option<ChatOptions>,
+    pub(super) auto: Vec<AutoRule>,
+    warn: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// What one request to `/api/agent-chat` says besides the settings of a session.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ChatOptions {
+    pub(crate) llm_config: LlmConfig,
+    /// Whether tools that change something must be listed among the approved ones.
+    pub(crate) confirm: bool,
+}
+
+impl AgentSetup {
+    /// Describes an agent for a session with these settings, which has no models.
+    pub fn new(settings: SessionSettings) -> Self {
+        AgentSetup {
+            settings,
+            principal: None,
+            models: None,
+            request: None,
+            auto: Vec::new(),
+            warn: Box::new(|text| tracing::warn!("{text}")),
+        }
+    }
+
+    /// Sets where [`AgentSetup::model`] takes the model from.
+    pub fn models(mut self, models: Arc<dyn Models>) -> Self {
+        self.models = Some(models);
+        self
+    }
+
+    /// Sets who the agent works for.
+    pub fn for_principal(mut self, principal: Principal) -> Self {
+        self.principal = Some(principal);
+        self
+    }
+
+    /// Lets calls run without approval if `rule` returns `true`, unless the tool's own rule
+    /// requires it. A front end adds what its user has allowed for good, for example.
+    pub fn auto_when(
+        mut self,
+        rule: impl Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.auto.push(Arc::new(rule));
+        self
+    }
+
+    /// Sets what shows warnings to the host. By default they are logged.
+    pub fn on_warning(mut self, show: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.warn = Box::new(show);
+        self
+    }
+
+    /// Warns the host: the agent is built, but not with all that was asked for. `text` is a
+    /// sentence.
+    pub fn warn(&self, text: &str) {
+        (self.warn)(text);
+    }
+
+    /// Makes it the setup of one request.
+    pub(crate) fn for_request(mut self, options: ChatOptions) -> Self {
+        self.request = Some(options);
+        self
+    }
+
+    /// Returns the settings. Limits and approvals are applied by [`AgentSetup::apply`].
+    pub fn settings(&self) -> &SessionSettings {
+        &self.settings
+    }
+
+    /// Returns who the agent works for, if that is known.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.principal.as_ref()
+    }
+
+    /// Returns whether a user can decide and answer while the agent runs, as in a session. While
+    /// a request to `/api/agent-chat` streams, nobody can.
+    pub fn has_user(&self) -> bool {
+        self.request.is_none()
+    }
+
+    /// Builds the model that the settings or the request name.
+    ///
+    /// # Errors
+    /// Rejects a name that no model has, a missing name if there is no default, and a missing key.
+    pub fn model(&self) -> Result<Box<dyn ChatModel>, AgentRejection> {
+        let Some(models) = &self.models else {
+            let why = "This server has no models by name: set them with `ServerBuilder::models`, \
+                       or give the agent a model of its own.";
+            return Err(AgentRejection::internal(why));
+        };
+        if let Some(request) = &self.request {
+            return models.configured(&request.llm_config);
+        }
+        if self.settings.model.is_none() {
+            let why = "The session names no model, and there is no default model: give `model`, \
+                       such as `openai/gpt-4o-mini`.";
+            return Err(AgentRejection::bad_request("/model", why));
+        }
+        // Not 401: the server has no key for this model, and no token of the client helps.
+        let reject = |error: ModelError| AgentRejection::bad_request("/model", error.message);
+        models.named(&self.settings).map_err(reject)
+    }
+}

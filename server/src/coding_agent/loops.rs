@@ -1,0 +1,63 @@
+//! The loops that a coding agent can have.
+
+use std::sync::Arc;
+
+use loopwright_core::BehaviorPattern;
+use loopwright_core::model::ToolChoice;
+use loopwright_patterns::{
+    Clarify, FirstCall, GenericPattern, PiPattern, PlanExecute, PlanFirst, ReAct, Reflect,
+    SelfConsistency,
+};
+
+use crate::agents::AgentRejection;
+use crate::settings::SessionSettings;
+
+/// The loops by name, as `--pattern` of the command line lists them.
+const NAMES: &str =
+    "generic, pi, plan-first, plan-execute, reflect, self-consistency, clarify, react";
+
+/// What an answer must be for the loop `reflect`.
+const RUBRIC: &str = "It must be correct, complete and to the point.";
+
+/// The number of answers of the loop `self-consistency`.
+const SAMPLES: usize = 5;
+
+/// Returns the loop that the settings choose for an agent with these tools.
+pub(super) fn of(
+    settings: &SessionSettings,
+    tools: &[&str],
+) -> Result<Arc<dyn BehaviorPattern>, AgentRejection> {
+    let name = settings.pattern.as_deref().unwrap_or("pi");
+    let pattern: Arc<dyn BehaviorPattern> = match name {
+        "generic" => Arc::new(GenericPattern),
+        "pi" | "plan-first" => Arc::new(PiPattern),
+        "plan-execute" => Arc::new(PlanExecute::new(PiPattern)),
+        "reflect" => Arc::new(Reflect::new(RUBRIC, PiPattern)),
+        "self-consistency" => Arc::new(SelfConsistency::new(SAMPLES)),
+        "clarify" => Arc::new(Clarify::new(PiPattern)),
+        "react" => Arc::new(ReAct),
+        _ => {
+            let why = format!("There is no loop `{name}`: give one of {NAMES}.");
+            return Err(AgentRejection::bad_request("/pattern", why));
+        }
+    };
+    let pattern: Arc<dyn BehaviorPattern> = match settings.tool_choice.as_deref() {
+        None => pattern,
+        Some("required") => Arc::new(FirstCall::new(ToolChoice::Required, pattern)),
+        Some(name) if tools.contains(&name) => {
+            Arc::new(FirstCall::new(ToolChoice::Tool(name.to_owned()), pattern))
+        }
+        Some(name) => {
+            let why = format!(
+                "There is no tool `{name}`. Give `required`, or one of: {}.",
+                tools.join(", ")
+            );
+            return Err(AgentRejection::bad_request("/toolChoice", why));
+        }
+    };
+    // A plan comes before a forced call.
+    Ok(match name {
+        "plan-first" => Arc::new(PlanFirst::new(pattern)),
+        _ => Arc::new(PlanFirst::new(pattern).on_command("/plan")),
+    })
+}

@@ -1,0 +1,325 @@
+//! [`SessionSettings`]: what an agent is built from, for one session.
+
+use std::path::PathBuf;
+
+use loopwright_core::agent::Budget;
+use loopwright_core::model::ThinkingLevel;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use super::address::without_credentials;
+use crate::json::whole_number;
+
+/// The settings that clients of a server cannot choose, by their names in JSON.
+const HOST_ONLY: [&str; 15] = [
+    "baseUrl",
+    "models",
+    "maxAttempts",
+    "maxRetryDelay",
+    "noAgentsMd",
+    "noQuestions",
+    "memory",
+    "guard",
+    "unprotected",
+    "network",
+    "unconfined",
+    "readable",
+    "writable",
+    "maxMemory",
+    "maxDisk",
+];
+
+/// Describes the agent of a session: its name, its model with the address, the directory, limits
+/// and permissions.
+///
+/// The settings are stored with the session, so it has the same agent in every front end and after
+/// a restart. They never hold a key. What is `None` or empty is up to the agent.
+///
+/// In JSON the names are in camel case: `workDir`, `autoApprove`. Clients of a server choose those
+/// that the [OpenAPI document](crate::router) lists; the others come from the host.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct SessionSettings {
+    /// The agent, by its name; defaults to the server's first agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// A name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The directory to work in, below one of the server's roots; defaults to the first root.
+    #[serde(alias = "root", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub work_dir: Option<String>,
+    /// The model, as `PROVIDER/NAME`; defaults to the server's model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"\S"))]
+    pub model: Option<String>,
+    /// The address of the model's server, up to but without `/chat/completions`, if it is not the
+    /// provider's. It belongs to [`model`](Self::model): requests are sent nowhere else.
+    #[serde(alias = "base_url", skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub base_url: Option<String>,
+    /// A file that describes further models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub models: Option<PathBuf>,
+    /// How often a failing request to the model is sent at most.
+    #[serde(alias = "max_attempts", skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub max_attempts: Option<u32>,
+    /// The longest delay before a request to the model is sent again, in seconds.
+    #[serde(alias = "max_retry_delay", skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub max_retry_delay: Option<u32>,
+    /// How much the model thinks before it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingLevel>,
+    /// The system prompt; defaults to the agent's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// Does not append `AGENTS.md` of the directory to the system prompt.
+    #[serde(alias = "no_agents_md", skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub no_agents_md: Option<bool>,
+    /// Does not let the model ask the user questions.
+    #[serde(alias = "no_questions", skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub no_questions: Option<bool>,
+    /// Remembers facts across sessions, and uses them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub memory: Option<bool>,
+    /// The agent's loop, such as `pi`, if the agent lets it be chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// What the first turn of each request must call: a tool's name, or `required` for any tool.
+    #[serde(alias = "tool_choice", skip_serializing_if = "Option::is_none")]
+    pub tool_choice: Option<String>,
+    /// The maximum number of turns for a request.
+    #[serde(alias = "max_turns", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "whole_number")]
+    #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
+    pub max_turns: Option<u32>,
+    /// The maximum number of turns for the whole session.
+    #[serde(alias = "max_session_turns", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "whole_number")]
+    #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
+    pub max_session_turns: Option<u32>,
+    /// The maximum number of tokens for the whole session, input and output.
+    #[serde(alias = "max_session_tokens", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "whole_number")]
+    #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
+    pub max_session_tokens: Option<u32>,
+    /// The maximum cost of the whole session in US dollars. The prices of the model must be known.
+    #[serde(alias = "max_session_cost", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub max_session_cost: Option<f64>,
+    /// The tools whose calls run without approval; `all` stands for all of them. Tools that only
+    /// read never need one.
+    #[serde(alias = "approve", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "approvals")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub auto_approve: Option<Vec<String>>,
+    /// Refuses to change a file that others have modified since the agent read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub guard: Option<bool>,
+    /// The protected files and directories that tools and commands may change; `.` for all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    pub unprotected: Vec<String>,
+    /// Whether commands may use the network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub network: Option<bool>,
+    /// Whether commands run without confinement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub unconfined: Option<bool>,
+    /// Further files and directories that commands may read and run programs from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    pub readable: Vec<PathBuf>,
+    /// Further files and directories that commands may write.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    pub writable: Vec<PathBuf>,
+    /// The maximum memory of a command, in GiB.
+    #[serde(alias = "max_memory", skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub max_memory: Option<u32>,
+    /// By how much the free space of a disk may shrink while a command runs, in GiB.
+    #[serde(alias = "max_disk", skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub max_disk: Option<u32>,
+}
+
+impl SessionSettings {
+    /// Builds settings that leave everything to the agent.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns these settings, with the values of `lower` for those that are `None` or empty. An
+    /// address is taken only together with its model.
+    pub fn over(self, lower: SessionSettings) -> SessionSettings {
+        let other_model = self.model.is_some() && self.model != lower.model;
+        let base_url = if other_model { self.base_url } else { self.base_url.or(lower.base_url) };
+        // Paths mean that commands are confined.
+        let has_paths = !self.readable.is_empty() || !self.writable.is_empty();
+        let unconfined = self.unconfined.or(lower.unconfined.filter(|_| !has_paths));
+        fn either<T>(given: Vec<T>, lower: Vec<T>) -> Vec<T> {
+            if given.is_empty() { lower } else { given }
+        }
+        SessionSettings {
+            agent: self.agent.or(lower.agent),
+            name: self.name.or(lower.name),
+            work_dir: self.work_dir.or(lower.work_dir),
+            model: self.model.or(lower.model),
+            base_url,
+            models: self.models.or(lower.models),
+            max_attempts: self.max_attempts.or(lower.max_attempts),
+            max_retry_delay: self.max_retry_delay.or(lower.max_retry_delay),
+            thinking: self.thinking.or(lower.thinking),
+            system: self.system.or(lower.system),
+            no_agents_md: self.no_agents_md.or(lower.no_agents_md),
+            no_questions: self.no_questions.or(lower.no_questions),
+            memory: self.memory.or(lower.memory),
+            pattern: self.pattern.or(lower.pattern),
+            tool_choice: self.tool_choice.or(lower.tool_choice),
+            max_turns: self.max_turns.or(lower.max_turns),
+            max_session_turns: self.max_session_turns.or(lower.max_session_turns),
+            max_session_tokens: self.max_session_tokens.or(lower.max_session_tokens),
+            max_session_cost: self.max_session_cost.or(lower.max_session_cost),
+            auto_approve: self.auto_approve.or(lower.auto_approve),
+            guard: self.guard.or(lower.guard),
+            unprotected: either(self.unprotected, lower.unprotected),
+            network: self.network.or(lower.network),
+            unconfined,
+            readable: either(self.readable, lower.readable),
+            writable: either(self.writable, lower.writable),
+            max_memory: self.max_memory.or(lower.max_memory),
+            max_disk: self.max_disk.or(lower.max_disk),
+        }
+    }
+
+    /// Returns the settings as they may be stored: the address has neither a user and a password
+    /// nor query parameters that look like credentials.
+    pub fn without_credentials(mut self) -> Self {
+        self.base_url = self.base_url.as_deref().map(without_credentials);
+        self
+    }
+
+    /// Reads the settings that a session was stored with. A session that another program created
+    /// may have settings of another form, or none; it gets the defaults.
+    pub fn from_stored(settings: Option<&Value>) -> Self {
+        settings.and_then(|settings| Self::deserialize(settings).ok()).unwrap_or_default()
+    }
+
+    /// Returns the budget of the whole session.
+    pub fn session_budget(&self) -> Budget {
+        let mut budget = Budget::default();
+        budget.turns = self.max_session_turns;
+        budget.tokens = self.max_session_tokens.map(u64::from);
+        budget.cost = self.max_session_cost;
+        budget
+    }
+
+    /// Returns the name in JSON of a setting that is set and that clients cannot choose, if there
+    /// is one.
+    pub(crate) fn of_host(&self) -> Option<&'static str> {
+        let set = serde_json::to_value(self).unwrap_or_default();
+        HOST_ONLY.into_iter().find(|name| set.get(name).is_some())
+    }
+}
+
+/// Reads the names of tools. Earlier versions of the command line stored `{"tool": NAME}`.
+fn approvals<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "the name of a tool, or `all`")]
+    enum Name {
+        Word(String),
+        Tool { tool: String },
+    }
+    let names = Option::<Vec<Name>>::deserialize(from)?;
+    let name = |name| match name {
+        Name::Word(name) | Name::Tool { tool: name } => name,
+    };
+    Ok(names.map(|names| names.into_iter().map(name).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_address_belongs_to_its_model() {
+        let settings = |model: Option<&str>, base_url: Option<&str>| SessionSettings {
+            model: model.map(Into::into),
+            base_url: base_url.map(Into::into),
+            ..SessionSettings::default()
+        };
+        let server = settings(Some("custom/a"), Some("http://host:1/v1"));
+        let over = |given: SessionSettings| given.over(server.clone()).base_url;
+        assert_eq!(over(settings(None, None)), server.base_url);
+        assert_eq!(over(settings(Some("custom/a"), None)), server.base_url);
+        assert_eq!(over(settings(Some("openai/b"), None)), None);
+        let own = over(settings(Some("custom/a"), Some("http://own:2/v1")));
+        assert_eq!(own.as_deref(), Some("http://own:2/v1"));
+    }
+
+    #[test]
+    fn settings_of_the_host_are_recognised() {
+        let read = |json| SessionSettings::deserialize::<Value>(json).unwrap();
+        let own = json!({"agent": "a", "model": "m", "thinking": "high", "autoApprove": ["all"]});
+        assert_eq!(read(own).of_host(), None);
+        assert_eq!(read(json!({"network": false})).of_host(), Some("network"));
+        assert_eq!(read(json!({"writable": ["/"]})).of_host(), Some("writable"));
+    }
+
+    /// Each name is one of the settings in JSON, and each setting that has no schema is listed.
+    #[test]
+    fn the_settings_without_a_schema_are_those_of_the_host() {
+        let mut all = SessionSettings::from_stored(Some(&json!({
+            "agent": "a", "name": "n", "workDir": "d", "model": "m", "baseUrl": "u", "models": "f",
+            "maxAttempts": 1, "maxRetryDelay": 1, "thinking": "low", "system": "s",
+            "noAgentsMd": true, "noQuestions": true, "memory": true, "pattern": "pi",
+            "toolChoice": "t", "maxTurns": 1, "maxSessionTurns": 1, "maxSessionTokens": 1,
+            "maxSessionCost": 1.0, "autoApprove": [], "guard": true, "unprotected": ["."],
+            "network": true, "unconfined": true, "readable": ["r"], "writable": ["w"],
+            "maxMemory": 1, "maxDisk": 1,
+        })));
+        let schema = schemars::schema_for!(SessionSettings).to_value();
+        let json = serde_json::to_value(&all).unwrap();
+        for name in json.as_object().unwrap().keys() {
+            let is_public = schema["properties"].get(name).is_some();
+            assert_eq!(is_public, !HOST_ONLY.contains(&name.as_str()), "{name}");
+        }
+        all.agent = None;
+        assert_eq!(all.clone().over(SessionSettings::default()), all);
+        assert_eq!(SessionSettings::default().over(all.clone()), all);
+    }
+
+    #[test]
+    fn what_earlier_versions_of_the_command_line_stored_is_read() {
+        let stored = json!({
+            "root": "/work", "base_url": "http://host:1/v1", "max_turns": 3, "tool_choice": "x",
+            "approve": ["read-only", {"tool": "edit_file"}], "max_memory": 2,
+        });
+        let settings = SessionSettings::from_stored(Some(&stored));
+        let expected = SessionSettings {
+            work_dir: Some("/work".into()),
+            base_url: Some("http://host:1/v1".into()),
+            max_turns: Some(3),
+            tool_choice: Some("x".into()),
+            auto_approve: Some(vec!["read-only".into(), "edit_file".into()]),
+            max_memory: Some(2),
+            ..SessionSettings::default()
+        };
+        assert_eq!(settings, expected);
+    }
+}

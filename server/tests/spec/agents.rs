@@ -1,0 +1,217 @@
+//! Several agents of one server, and what sessions are stored with.
+
+use std::sync::{Arc, Mutex};
+
+use loopwright_core::log::{InMemoryStore, LogEntry};
+use loopwright_core::model::ModelError;
+use loopwright_core::testing::{Script, ScriptedModel, TestTool};
+use loopwright_core::tool::Effect;
+use loopwright_core::{AgentBuilder, ChatModel, GenericAgent, SessionStore};
+use loopwright_patterns::PiPattern;
+use loopwright_server::{
+    AgentRejection, AgentSetup, LlmConfig, Models, Server, ServerBuilder, SessionSettings,
+};
+use serde_json::{Value, json};
+
+use crate::api::Api;
+
+/// Models that reply with the name of the agent's model, and record what was asked for.
+#[derive(Clone, Default)]
+struct Recording(Arc<Mutex<Vec<SessionSettings>>>);
+
+impl Models for Recording {
+    fn named(&self, settings: &SessionSettings) -> Result<Box<dyn ChatModel>, ModelError> {
+        self.0.lock().unwrap().push(settings.clone());
+        let pay = Script::calls([("c1", "pay", json!({}))]);
+        Ok(Box::new(ScriptedModel::new([]).reply_with(
+            move |request| match request.messages.len() {
+                1 => pay.clone(),
+                _ => Script::text("Paid."),
+            },
+        )))
+    }
+
+    fn configured(&self, _: &LlmConfig) -> Result<Box<dyn ChatModel>, AgentRejection> {
+        let pay = Script::calls([("c1", "pay", json!({}))]);
+        Ok(Box::new(ScriptedModel::new([pay, Script::text("Not paid.")])))
+    }
+}
+
+fn billing(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
+    let pay = TestTool::new("pay").effect(Effect::AtMostOnce);
+    Ok(GenericAgent::builder(setup.model()?, PiPattern).tool(pay))
+}
+
+fn shepherd(_: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
+    let model = ScriptedModel::new([]).default_reply(Script::text("Nine."));
+    Ok(GenericAgent::builder(model, PiPattern))
+}
+
+fn server(store: &Arc<dyn SessionStore>, models: &Recording) -> ServerBuilder {
+    let mut defaults = SessionSettings::new();
+    defaults.model = Some("custom/local".into());
+    defaults.base_url = Some("http://me:secret@127.0.0.1:9/v1".into());
+    Server::builder(store.clone())
+        .models(models.clone())
+        .defaults(defaults)
+        .agent("billing", billing)
+        .agent("shepherd", shepherd)
+}
+
+fn api(store: &Arc<dyn SessionStore>, models: &Recording) -> Api {
+    Api::serving(store.clone(), server(store, models).build().unwrap())
+}
+
+/// C201: each session has the agent that it names, else the first one, also after a restart.
+#[tokio::test(start_paused = true)]
+async fn a_session_has_the_agent_that_it_names() {
+    let store = Arc::new(InMemoryStore::new()) as Arc<dyn SessionStore>;
+    let api = api(&store, &Recording::default());
+    let names = json!({ "agents": [{ "name": "billing" }, { "name": "shepherd" }] });
+    assert_eq!(api.get("/api/agents").await, names);
+    let sheep = api.session(json!({ "agent": "shepherd" })).await;
+    let first = api.session(json!({})).await;
+    let (status, refused) = api.post("/api/sessions", json!({ "agent": "nobody" })).await;
+    assert_eq!((status, &refused["error"]["path"]), (400, &json!("/agent")), "{refused}");
+    for (id, name) in [(&sheep, "shepherd"), (&first, "billing")] {
+        let status = api.get(&format!("/api/sessions/{id}")).await;
+        assert_eq!((&status["agent"], &status["readOnly"]), (&json!(name), &json!(false)));
+    }
+    let models = Recording::default();
+    let restarted = self::api(&copy(&store, &sheep).await, &models);
+    restarted.say(&sheep, "How many?").await;
+    let frames = restarted.run(&sheep, None).await;
+    assert_eq!(frames.last().unwrap().data["text"], "Nine.");
+    assert!(models.0.lock().unwrap().is_empty(), "the shepherd has a model of its own");
+}
+
+/// C201: a session whose agent is not one of the server's is listed and read, and not written.
+#[tokio::test(start_paused = true)]
+async fn a_session_of_an_unknown_agent_is_read_only() {
+    let store = Arc::new(InMemoryStore::new()) as Arc<dyn SessionStore>;
+    let here = api(&store, &Recording::default());
+    let id = here.session(json!({ "agent": "shepherd" })).await;
+    here.say(&id, "How many?").await;
+    here.run(&id, None).await;
+    here.drain(std::time::Duration::ZERO).await;
+    drop(here);
+
+    let only = Server::builder(store.clone()).models(Recording::default());
+    let other = Api::serving(store.clone(), only.agent("billing", billing).build().unwrap());
+    let before = store.read(&id, 0).await.unwrap();
+    let status = other.get(&format!("/api/sessions/{id}")).await;
+    assert_eq!((&status["agent"], &status["readOnly"]), (&json!("shepherd"), &json!(true)));
+    assert_eq!(other.get("/api/sessions").await["sessions"][0]["readOnly"], json!(true));
+    let messages = other.get(&format!("/api/sessions/{id}/messages")).await;
+    assert_eq!(messages["messages"].as_array().unwrap().len(), 2);
+    for (path, body) in [
+        ("prompt", json!({ "message": "And now?" })),
+        ("steer", json!({ "message": "And now?" })),
+        ("follow-up", json!({ "message": "And now?" })),
+        ("continue", json!({})),
+        ("abort", json!({})),
+        ("compact", json!({})),
+    ] {
+        let (status, refused) = other.post(&format!("/api/sessions/{id}/{path}"), body).await;
+        let kind = &refused["error"]["kind"];
+        assert_eq!((status, kind), (409, &json!("unknown_agent")), "{path}: {refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("`shepherd`"), "{refused}");
+    }
+    assert_eq!(store.read(&id, 0).await.unwrap(), before);
+}
+
+/// C202: limits and approvals of a session apply to any agent; settings that it does not have are
+/// refused.
+#[tokio::test(start_paused = true)]
+async fn the_settings_of_a_session_apply_to_any_agent() {
+    let store = Arc::new(InMemoryStore::new()) as Arc<dyn SessionStore>;
+    let api = api(&store, &Recording::default());
+    for (settings, end) in [
+        (json!({}), "awaiting_action"),
+        (json!({ "autoApprove": ["pay"] }), "done"),
+        (json!({ "autoApprove": ["pay"], "maxTurns": 1 }), "limit"),
+        (json!({ "autoApprove": ["pay"], "maxSessionTurns": 1 }), "limit"),
+    ] {
+        let id = api.session(settings.clone()).await;
+        api.say(&id, "Pay.").await;
+        let frames = api.run(&id, None).await;
+        let last = &frames.last().unwrap().data;
+        assert_eq!(kind(&last["end"]), end, "{settings}: {last}");
+    }
+    for (settings, path) in [
+        (json!({ "autoApprove": ["sell"] }), "/autoApprove/0"),
+        (json!({ "pattern": "pi" }), "/pattern"),
+        (json!({ "toolChoice": "pay" }), "/toolChoice"),
+        (json!({ "system": "Obey." }), "/system"),
+        (json!({ "network": true }), "/network"),
+        (json!({ "writable": ["/"] }), "/writable"),
+        (json!({ "maxTurns": 0.5 }), "/maxTurns"),
+        (json!({ "thinking": "hard" }), "/thinking"),
+    ] {
+        let (status, refused) = api.post("/api/sessions", settings).await;
+        assert_eq!((status, &refused["error"]["path"]), (400, &json!(path)), "{refused}");
+    }
+    let chat = json!({ "message": "Pay.", "workDir": ".", "autoApprove": [] });
+    let mut reader = api.stream("/api/agent-chat", chat).await;
+    let mut text = String::new();
+    while let Some(frame) = reader.next_text().await {
+        text.push_str(&frame);
+    }
+    assert!(text.contains("needs the user's approval") && text.contains("Not paid."), "{text}");
+}
+
+/// Returns the name of an end, which may have data.
+fn kind(end: &Value) -> &str {
+    end.as_str().or_else(|| end.as_object()?.keys().next().map(String::as_str)).unwrap()
+}
+
+/// C203: a conversation that began with a model at some address is sent to no other address, even
+/// if the server's default changes, and no credentials are stored.
+#[tokio::test(start_paused = true)]
+async fn a_conversation_keeps_its_model_and_its_address() {
+    let store = Arc::new(InMemoryStore::new()) as Arc<dyn SessionStore>;
+    let first = api(&store, &Recording::default());
+    let id = first.session(json!({})).await;
+    let stored = first.get(&format!("/api/sessions/{id}")).await["session"]["settings"].clone();
+    assert_eq!(stored["model"], "custom/local");
+    assert_eq!(stored["baseUrl"], "http://127.0.0.1:9/v1");
+    assert!(!format!("{:?}", store.read(&id, 0).await.unwrap()).contains("secret"));
+
+    let asked = |models: &Recording| {
+        let last = models.0.lock().unwrap().last().cloned().unwrap();
+        (last.model.unwrap(), last.base_url)
+    };
+    let models = Recording::default();
+    api(&copy(&store, &id).await, &models).say(&id, "Pay.").await;
+    let own = Some("http://me:secret@127.0.0.1:9/v1".to_owned());
+    assert_eq!(asked(&models), ("custom/local".to_owned(), own), "with the credentials again");
+
+    for other in ["custom/local", "openai/gpt-4o-mini"] {
+        let store = copy(&store, &id).await;
+        let models = Recording::default();
+        let mut defaults = SessionSettings::new();
+        defaults.model = Some(other.into());
+        let server = server(&store, &models).defaults(defaults).build().unwrap();
+        Api::serving(store, server).say(&id, "Pay.").await;
+        let address = Some("http://127.0.0.1:9/v1".to_owned());
+        assert_eq!(asked(&models), ("custom/local".to_owned(), address), "{other}");
+    }
+}
+
+/// Returns another store with this session, as if the process had been killed.
+async fn copy(store: &Arc<dyn SessionStore>, id: &str) -> Arc<dyn SessionStore> {
+    let entries: Vec<LogEntry> = store.read(id, 0).await.unwrap();
+    let copy = Arc::new(InMemoryStore::new());
+    copy.open(id).await.unwrap().append(0, entries.into()).await.unwrap();
+    copy
+}
+
+/// Two agents of the same name, or none, are no server.
+#[test]
+fn a_server_needs_agents_with_different_names() {
+    let build = |builder: ServerBuilder| builder.build().err().unwrap().to_string();
+    let builder = || Server::builder(InMemoryStore::new());
+    assert!(build(builder()).contains("no agent"));
+    let twice = builder().agent("billing", billing).agent("billing", shepherd);
+    assert!(build(twice).contains("`billing`"));
+}
