@@ -1,7 +1,8 @@
 // The page: the list of sessions, one conversation, and the composer of messages.
 
-import { ApiError, call, follow, newId, onToken, send, storeToken } from './api.js';
+import { ApiError, call, newId, onToken, send, storeToken } from './api.js';
 import { arrange, byId, debounced, el, short } from './dom.js';
+import { follow } from './events.js';
 import { showMemory } from './memory.js';
 import { Conversation } from './view.js';
 

@@ -1,6 +1,7 @@
 //! [`router`]: all routes.
 
 mod agent_chat;
+mod event_streams;
 mod events;
 mod health;
 #[cfg(feature = "long-term")]
@@ -70,6 +71,7 @@ pub fn router(server: Server) -> Router {
         .merge(agent_chat::routes())
         .merge(sessions::routes())
         .merge(events::routes())
+        .merge(event_streams::routes())
         .merge(health::routes())
         .merge(metrics::routes())
         .merge(openapi::routes())

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use crate::agents::Agents;
 use crate::drain::Drain;
 use crate::error::ConfigError;
+use crate::event_streams::EventStreams;
 use crate::live::{LiveSessions, Parts};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) runs: RunQuota,
     pub(crate) live: LiveSessions,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) event_streams: EventStreams,
     pub(crate) drain: Drain,
     pub(crate) readiness: Readiness,
 }
@@ -312,6 +314,7 @@ impl ServerBuilder {
             live: LiveSessions::new(parts, self.limits.open_sessions),
             runs,
             metrics,
+            event_streams: EventStreams::default(),
             bodies: Semaphore::new(self.limits.bodies.min(Semaphore::MAX_PERMITS)),
             drain,
             readiness: Readiness::default(),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 mod api;
+mod event_streams;
 mod http2;
 mod limits;
 mod memory;
