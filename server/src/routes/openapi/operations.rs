@@ -14,7 +14,8 @@ use crate::routes::health::Health;
 use crate::routes::memory::{FactList, Forgotten, MAX_AFTER};
 use crate::routes::sessions::{
     AbortBody, AcceptedInput, Actions, CompactBody, Compacted, ContinueBody, CreatedSession,
-    DecisionBody, MessageBody, Messages, SessionList, SessionStatus, SteerBody,
+    DecisionBody, MAX_PAGE_SESSIONS, MessageBody, Messages, PAGE_SESSIONS, SessionList,
+    SessionStatus, SteerBody,
 };
 use crate::settings::SessionSettings;
 
@@ -65,8 +66,28 @@ fn chat(document: &mut Document) {
 
 fn sessions(document: &mut Document) {
     document
-        .operation("get", "/api/sessions", "Lists all sessions.")
+        .operation(
+            "get",
+            "/api/sessions",
+            "Returns a page of the sessions, the last changed first.",
+        )
+        .optional_parameter(
+            "query",
+            "after",
+            json!({ "type": "string", "pattern": "^[0-9]{1,15}:" }),
+            "The `next` of the page before; the first page by default.",
+        )
+        .optional_parameter(
+            "query",
+            "limit",
+            json!({
+                "type": "integer", "minimum": 1, "maximum": MAX_PAGE_SESSIONS,
+                "default": PAGE_SESSIONS,
+            }),
+            "The maximum number of sessions.",
+        )
         .response::<SessionList>(200, "The sessions.")
+        .errors(&[(400, "A parameter is invalid.")])
         .add();
     document
         .operation("post", "/api/sessions", "Creates a session.")
