@@ -21,6 +21,7 @@ pub(crate) mod queue;
 pub(crate) mod seen_inputs;
 pub(crate) mod session_info;
 pub(crate) mod session_log;
+pub(crate) mod session_page;
 pub(crate) mod store;
 pub(crate) mod turn;
 
@@ -33,5 +34,6 @@ pub use in_memory_store::InMemoryStore;
 pub use memory::{InMemory, Memory};
 pub use session_info::{PendingAction, PendingFilter, SessionInfo};
 pub use session_log::{Branch, SessionLog};
+pub use session_page::{InvalidCursor, SessionCursor, SessionPage, SessionQuery};
 pub use store::{SearchHit, SessionStore, sub_agents};
 pub use turn::{Estimate, Reservation, Used};

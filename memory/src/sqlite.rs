@@ -19,7 +19,9 @@ use std::thread::{self, JoinHandle};
 
 use async_trait::async_trait;
 use loopwright_core::error::Failure;
-use loopwright_core::log::{LogEntry, MemoryError, SearchHit, SessionInfo, SessionLog};
+use loopwright_core::log::{
+    LogEntry, MemoryError, SearchHit, SessionInfo, SessionLog, SessionPage, SessionQuery,
+};
 use loopwright_core::{Memory, SessionStore};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -282,6 +284,12 @@ impl SessionStore for Sqlite {
         let read = |connection: &Connection, file: &Path| {
             Ok(list(connection, file)?.into_iter().map(|session| session.info).collect())
         };
+        self.shared.read(read).await
+    }
+
+    async fn sessions_page(&self, query: &SessionQuery) -> Result<SessionPage, MemoryError> {
+        let query = query.clone();
+        let read = move |connection: &Connection, file: &Path| rows::page(connection, file, &query);
         self.shared.read(read).await
     }
 

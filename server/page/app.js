@@ -1,12 +1,19 @@
 // The page: the list of sessions, one conversation, and the composer of messages.
 
-import { ApiError, call, follow, newId, onToken, send, storeToken } from './api.js';
+import { ApiError, call, newId, onToken, send, storeToken } from './api.js';
 import { arrange, byId, debounced, el, short } from './dom.js';
+import { follow } from './events.js';
 import { showMemory } from './memory.js';
 import { Conversation } from './view.js';
 
 const [log, scroll, prompt, problem] = ['log', 'scroll', 'prompt', 'problem'].map(byId);
 const narrow = matchMedia('(max-width: 760px)');
+
+/** How many sessions are read at a time. */
+const PAGE_SESSIONS = 30;
+/** Events after which the list of sessions shows something else; and the state around the conversation. */
+const LIST_EVENTS = ['agent_start', 'agent_end', 'external_action', 'external_action_end'];
+const SESSION_EVENTS = ['turn_end', 'compaction', 'reset'];
 
 let session = null; // the id of the open session
 let conversation = null;
@@ -84,16 +91,10 @@ function ended(end) {
   stopping = false;
 }
 
-/** Reads the sessions from the server, once for many changes. */
-const refresh = debounced(150, async () => {
-  const id = session;
+/** Returns a function that reads from the server, once for many changes. */
+const reading = (read) => debounced(150, async () => {
   try {
-    const [all, one] = await Promise.all([call('GET', 'sessions'), id && call('GET', path())]);
-    listed = all.sessions.sort((a, b) => b.changed - a.changed);
-    if (one && id === session) {
-      info = one.session;
-      conversation.interrupted(one.interrupted ? info.run : null);
-    }
+    await read();
     list();
     show();
   } catch {
@@ -101,10 +102,48 @@ const refresh = debounced(150, async () => {
   }
 });
 
-const scheduleShow = debounced(0, show); // once for all events that arrive together
-const changed = () => (scheduleShow(), refresh());
+/** Reads the open session. */
+const refreshSession = reading(async () => {
+  const id = session;
+  const one = id && (await call('GET', path()));
+  if (!one || id !== session) return;
+  info = one.session;
+  conversation.interrupted(one.interrupted ? info.run : null);
+  const { title, run, changed, pending = [] } = info;
+  const known = listed.find((other) => other.id === id);
+  if (known) Object.assign(known, { title, run, changed, pending_actions: pending.length, interrupted: one.interrupted });
+});
 
-let listed = []; // the sessions in the list
+let listed = []; // the sessions in the list, the last changed first
+let nextPage = null; // the position of the first session that is not in it
+
+/** Reads the first page of the list. Sessions of further pages stay if they are still behind it. */
+const refreshList = reading(async () => {
+  const page = await call('GET', `sessions?limit=${PAGE_SESSIONS}`);
+  const last = page.next ? page.sessions.at(-1).changed : -1;
+  const behind = listed.filter((one) => one.changed < last && !page.sessions.some(({ id }) => id === one.id));
+  listed = [...page.sessions, ...behind];
+  if (!behind.length) nextPage = page.next;
+});
+
+/** Adds the next page of the list. */
+const showMore = reporting(async () => {
+  const page = await call('GET', `sessions?limit=${PAGE_SESSIONS}&after=${encodeURIComponent(nextPage)}`);
+  listed.push(...page.sessions.filter(({ id }) => !listed.some((one) => one.id === id)));
+  nextPage = page.next;
+  list();
+});
+
+const refresh = () => (refreshSession(), refreshList());
+const scheduleShow = debounced(0, show); // once for all events that arrive together
+
+/** After an event, or after the stream was opened. */
+function changed(event) {
+  scheduleShow();
+  if (!event || LIST_EVENTS.includes(event.type)) refresh();
+  else if (SESSION_EVENTS.includes(event.type) || conversation.interruption) refreshSession();
+}
+
 let confirming = null; // the session that one more click deletes
 
 let rows = new Map(); // by session: what its row shows, as a text, and the element
@@ -112,11 +151,13 @@ let rows = new Map(); // by session: what its row shows, as a text, and the elem
 /** Draws the list. A row that shows the same stays the same element, or a click that has begun on it would be lost. */
 function list() {
   const focused = document.activeElement?.dataset.key;
+  byId('more-sessions').hidden = !nextPage;
+  listed.sort((a, b) => b.changed - a.changed);
   rows = new Map(listed.map((one) => {
     const run = one.interrupted || (one.id === session && conversation.interruption) ? 'interrupted' : 'working';
     const shown = {
-      id: one.id, title: one.title || one.settings?.name || 'New session',
-      state: one.pending?.length ? 'waits for you' : one.run ? run : ago(one.changed),
+      id: one.id, title: one.title || one.name || 'New session',
+      state: one.pending_actions ? 'waits for you' : one.run ? run : ago(one.changed),
       setup: [one.model, one.directory].filter(Boolean).join(' · '),
       current: one.id === session, confirm: one.id === confirming,
     };
@@ -146,6 +187,7 @@ async function remove(id) {
   list();
   if (!confirmed) return;
   await call('DELETE', `sessions/${encodeURIComponent(id)}`);
+  listed = listed.filter((one) => one.id !== id);
   if (id === session) location.hash = '';
   refresh();
 }
@@ -325,6 +367,7 @@ document.querySelector('.skip').addEventListener('click', (event) => (event.prev
 byId('compact').addEventListener('click', () => compact());
 byId('menu').addEventListener('click', () => nav(true));
 byId('hide').addEventListener('click', () => nav(false));
+byId('more-sessions').addEventListener('click', showMore);
 byId('new').addEventListener('click', () => (location.hash ? (location.hash = '') : open(null)));
 prompt.addEventListener('input', grow);
 prompt.addEventListener('keydown', (key) => {

@@ -125,7 +125,7 @@ class Retry {
 }
 
 /**
- * Folds events into `root`. `on.changed()`: the state around it has changed; `on.replied(text)`: the model has just completed
+ * Folds events into `root`. `on.changed(event)`: the state around it has changed; `on.replied(text)`: the model has just completed
  * this reply; `on.ended(outcome)`: a run has ended; `on.decide(call, body)` sends a decision; `on.continue()` continues a run.
  */
 export class Conversation {
@@ -186,7 +186,7 @@ export class Conversation {
   apply(event) {
     if (event.parent) return; // a sub-agent's
     this[event.type]?.(event);
-    if (!STREAMED.includes(event.type)) this.on.changed();
+    if (!STREAMED.includes(event.type)) this.on.changed(event);
   }
 
   agent_start({ run_id: run, cause }) {

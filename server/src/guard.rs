@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::{HeaderMap, HeaderName, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -36,9 +36,7 @@ impl Guard {
     fn check(&self, request: &Request) -> Result<(), ApiError> {
         let refuse = |why: &str| Err(ApiError::new(ErrorKind::Forbidden, why));
         let headers = request.headers();
-        let Some(host) =
-            single(headers, header::HOST).and_then(|host| host.parse::<Authority>().ok())
-        else {
+        let Some(host) = host(request) else {
             return Err(ApiError::new(
                 ErrorKind::BadRequest,
                 "The request needs one `Host` header.",
@@ -117,6 +115,16 @@ pub(crate) async fn check(
             error.into_response()
         }
     }
+}
+
+/// Returns the name that the client calls the server by. HTTP/2 has `:authority`, which is in the
+/// URI, and needs no `Host` header.
+fn host(request: &Request) -> Option<Authority> {
+    let headers = request.headers();
+    if request.version() == Version::HTTP_2 && !headers.contains_key(header::HOST) {
+        return request.uri().authority().cloned();
+    }
+    single(headers, header::HOST)?.parse().ok()
 }
 
 /// Returns the value of a header that must not be repeated.

@@ -45,6 +45,8 @@ mod caller;
 mod coding_agent;
 mod drain;
 mod error;
+mod event_streams;
+mod feed;
 mod frames;
 mod guard;
 mod json;

@@ -2,6 +2,7 @@
 
 mod agent_chat;
 mod agents;
+mod event_streams;
 mod events;
 mod health;
 #[cfg(feature = "long-term")]
@@ -73,6 +74,7 @@ pub fn router(server: Server) -> Router {
         .merge(agents::routes())
         .merge(sessions::routes())
         .merge(events::routes())
+        .merge(event_streams::routes())
         .merge(health::routes())
         .merge(metrics::routes())
         .merge(openapi::routes())

@@ -1,5 +1,9 @@
 //! [`serve`]: the routes on a listener, with all checks and all bounds.
 
+mod connection;
+mod requests;
+mod response_body;
+mod stream_executor;
 mod write_timeout;
 
 use std::io;
@@ -10,18 +14,12 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderName, HeaderValue, Method, header};
-use hyper::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-use self::write_timeout::with_write_timeout;
+use self::connection::Connection;
 use crate::error::{ApiError, ErrorBody, ErrorKind};
 use crate::guard::{self, Guard};
 use crate::quota::{Client, Quota};
@@ -30,14 +28,6 @@ use crate::server::Server;
 
 /// The maximum number of connections; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 16_384;
-/// How long a client may take to send the head of a request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum size of a head.
-const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// The maximum number of headers.
-const MAX_HEADERS: usize = 100;
-/// How long a client may receive nothing while the server has something to send.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long streams of events may take to end after a shutdown.
 const STREAM_END_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long browsers may remember the answer to a preflight.
@@ -46,13 +36,16 @@ const PREFLIGHT_AGE: Duration = Duration::from_secs(600);
 /// open.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Serves all routes until `shutdown` resolves, and then until all runs have ended, for
-/// [some seconds](crate::ServerBuilder::grace) at most.
+/// Serves all routes over HTTP/1.1 and HTTP/2 until `shutdown` resolves, and then until all runs
+/// have ended, for [some seconds](crate::ServerBuilder::grace) at most.
 ///
 /// Requests must name this server (`Host`: its address, `localhost`, or a
 /// [configured name](crate::ServerBuilder::host)), must not come from pages of an origin that is
 /// not [configured](crate::ServerBuilder::origin), and must carry the token if there is one.
 /// Requests that fail these checks are logged as warnings, with the client's address.
+///
+/// A connection that begins with HTTP/2's preface speaks HTTP/2 (`h2c` with prior knowledge, as
+/// proxies use it). TLS is left to a proxy.
 ///
 /// If the future is dropped, the listener is closed; requests in progress continue until the
 /// runtime shuts down.
@@ -148,9 +141,16 @@ impl Acceptor {
                         refuse(&stream);
                         continue;
                     };
-                    let (routes, server) = (self.routes.clone(), self.server.clone());
+                    let _ = stream.set_nodelay(true); // without it, the connection is only slower
+                    let connection = Connection {
+                        peer,
+                        routes: self.routes.clone(),
+                        quota: self.quota.clone(),
+                        drain: self.server.shared().drain.clone(),
+                        keep_alive,
+                    };
                     connections.spawn(async move {
-                        serve_connection(stream, peer, routes, &server, keep_alive).await;
+                        connection.serve(stream).await;
                         drop((capacity, permit));
                     });
                 }
@@ -175,38 +175,4 @@ fn refuse(stream: &TcpStream) {
     );
     // It fits into the socket's buffer, unless the client has closed the connection.
     let _ = stream.try_write(response.as_bytes());
-}
-
-async fn serve_connection(
-    stream: TcpStream,
-    peer: SocketAddr,
-    routes: Router,
-    server: &Server,
-    keep_alive: bool,
-) {
-    let _ = stream.set_nodelay(true); // without it, the connection is only slower
-    let routes = TowerToHyperService::new(routes);
-    // Not a layer, which would build all routes again for each connection.
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(ConnectInfo(peer));
-        routes.call(request)
-    });
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(MAX_HEAD_BYTES)
-        .max_headers(MAX_HEADERS)
-        .keep_alive(keep_alive);
-    let io = TokioIo::new(with_write_timeout(stream, WRITE_TIMEOUT));
-    let mut connection = std::pin::pin!(http.serve_connection(io, service));
-    let result = tokio::select! {
-        result = &mut connection => result,
-        () = server.shared().drain.started(), if keep_alive => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = result {
-        tracing::debug!(%peer, %error, "a connection failed");
-    }
 }

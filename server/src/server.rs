@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use crate::agents::{AgentFactory, Agents, Models};
 use crate::drain::Drain;
 use crate::error::ConfigError;
+use crate::event_streams::EventStreams;
 use crate::live::{LiveSessions, Parts};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
@@ -27,7 +28,8 @@ const MIN_TOKEN_CHARS: usize = 16;
 ///
 /// ```
 /// use loopwright_core::GenericAgent;
-/// /// use loopwright_core::testing::{Script, ScriptedModel};
+/// use loopwright_core::log::InMemoryStore;
+/// use loopwright_core::testing::{Script, ScriptedModel};
 /// use loopwright_patterns::PiPattern;
 /// use loopwright_server::Server;
 ///
@@ -64,6 +66,7 @@ pub(crate) struct Shared {
     pub(crate) runs: RunQuota,
     pub(crate) live: LiveSessions,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) event_streams: EventStreams,
     pub(crate) drain: Drain,
     pub(crate) readiness: Readiness,
 }
@@ -270,7 +273,7 @@ impl ServerBuilder {
 
     /// Sets the maximum number of connections of one client's address to a [served](crate::serve)
     /// server. Defaults to 1,024; all clients together may have 16,384. Each stream of events is a
-    /// connection.
+    /// connection. Over HTTP/2 each request in progress counts like one more connection.
     pub fn max_connections(mut self, per_client: usize) -> Self {
         self.limits.connections_per_client = per_client;
         self
@@ -350,6 +353,7 @@ impl ServerBuilder {
             live: LiveSessions::new(parts, self.limits.open_sessions),
             runs,
             metrics,
+            event_streams: EventStreams::default(),
             bodies: Semaphore::new(self.limits.bodies.min(Semaphore::MAX_PERMITS)),
             drain,
             readiness: Readiness::default(),

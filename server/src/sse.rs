@@ -1,14 +1,20 @@
 //! [`sse`]: a session's events as an event stream.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use loopwright_core::event::Envelope;
+use serde::Serialize;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use crate::metrics::OpenStream;
+use crate::server::Shared;
 
 /// How long a stream is silent before a comment is sent.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
@@ -74,19 +80,82 @@ pub(crate) struct Numbering(pub(crate) u64);
 impl Numbering {
     /// Returns the frame of the next event.
     pub(crate) fn frame(&mut self, envelope: &Envelope) -> Event {
-        let frame = match serde_json::to_string(envelope) {
-            Ok(json) => Event::default().event(envelope.event.name()).data(json),
-            Err(error) => {
-                let (session, seq) = (&envelope.session_id, envelope.seq);
-                tracing::error!(%session, seq, %error, "an event cannot be serialised");
-                Event::default().comment("an event that cannot be serialised is left out")
-            }
-        };
+        event_frame(self.number(envelope), envelope)
+    }
+
+    /// Returns the number of the next event, or `None` if it has no number of its own.
+    pub(crate) fn number(&mut self, envelope: &Envelope) -> Option<u64> {
         let is_of_sub_agent = envelope.parent.as_ref().is_some_and(|parent| parent.root.is_some());
         if is_of_sub_agent || envelope.seq <= self.0 {
-            return frame;
+            return None;
         }
         self.0 = envelope.seq;
-        frame.id(envelope.seq.to_string())
+        Some(envelope.seq)
+    }
+}
+
+/// Returns the frame of an event with this number.
+pub(crate) fn event_frame(number: Option<u64>, envelope: &Envelope) -> Event {
+    let frame = json_frame(envelope.event.name(), envelope);
+    match number {
+        Some(number) => frame.id(number.to_string()),
+        None => frame,
+    }
+}
+
+/// Returns a frame of this type whose data is JSON in one line.
+pub(crate) fn json_frame(name: &str, data: &impl Serialize) -> Event {
+    match serde_json::to_string(data) {
+        Ok(json) => Event::default().event(name).data(json),
+        Err(error) => {
+            tracing::error!(name, %error, "an event cannot be serialised");
+            Event::default().comment("an event that cannot be serialised is left out")
+        }
+    }
+}
+
+/// Frames that end when the server has shut down, after a frame that announces it.
+pub(crate) struct DrainedFrames<S> {
+    frames: S,
+    /// `None` when the reader has been sent `notice`.
+    draining: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    notice: Event,
+    end: Pin<Box<WaitForCancellationFutureOwned>>,
+    _open: OpenStream,
+}
+
+impl<S: Stream<Item = Event> + Unpin + Send + 'static> DrainedFrames<S> {
+    /// Adds `notice` to these frames.
+    pub(crate) fn new(shared: &Shared, frames: S, notice: Event) -> Self {
+        DrainedFrames {
+            frames,
+            draining: Some(Box::pin(shared.drain.started())),
+            notice,
+            end: Box::pin(shared.drain.finished()),
+            _open: shared.metrics.open_stream(),
+        }
+    }
+
+    /// Returns the response with these frames.
+    pub(crate) fn response(self) -> Response {
+        let next = async |mut frames: Self| frames.next().await.map(|frame| (frame, frames));
+        response(stream::unfold(self, next))
+    }
+
+    async fn next(&mut self) -> Option<Event> {
+        let draining = async {
+            match &mut self.draining {
+                Some(started) => started.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! { biased;
+            frame = self.frames.next() => frame,
+            () = draining => {
+                self.draining = None;
+                Some(self.notice.clone())
+            },
+            () = &mut self.end => None,
+        }
     }
 }

@@ -10,6 +10,7 @@ use crate::log::entry::LogEntry;
 use crate::log::memory::Memory;
 use crate::log::session_info::{PendingAction, PendingFilter, SessionInfo};
 use crate::log::session_log::SessionLog;
+use crate::log::session_page::{SessionPage, SessionQuery};
 use crate::message::Message;
 
 /// Stores the logs of many sessions by name.
@@ -104,6 +105,12 @@ pub trait SessionStore: Send + Sync {
     /// Describes one session, also that of a sub-agent. The default reads its log.
     async fn session(&self, session: &str) -> Result<SessionInfo, MemoryError> {
         Ok(SessionInfo::of(session, &self.read(session, 0).await?))
+    }
+
+    /// Describes a page of the sessions that [`sessions`](SessionStore::sessions) returns, in its
+    /// order; those that changed at the same time are sorted by name. The default calls `sessions`.
+    async fn sessions_page(&self, query: &SessionQuery) -> Result<SessionPage, MemoryError> {
+        Ok(query.page(self.sessions().await?))
     }
 
     /// Returns whether a session is open: whether opening it now would fail with
@@ -247,12 +254,16 @@ impl<S: SessionStore + ?Sized> SessionStore for Arc<S> {
         (**self).session(session).await
     }
 
-    async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {
-        (**self).in_use(session).await
+    async fn sessions_page(&self, query: &SessionQuery) -> Result<SessionPage, MemoryError> {
+        (**self).sessions_page(query).await
     }
 
     async fn check_writable(&self) -> Result<(), MemoryError> {
         (**self).check_writable().await
+    }
+
+    async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {
+        (**self).in_use(session).await
     }
 
     async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {

@@ -72,7 +72,7 @@ fn a_message_to_a_run_that_has_just_ended_is_delivered() {
         "{ const real = fetch;
            window.fetch = async (url, init) => {
              const response = await real(url, init);
-             if (!String(url).includes('/events')) return response;
+             if (!String(url).endsWith('/events')) return response;
              const transform = async (chunk, out) => (await window.held, out.enqueue(chunk));
              const late = new TransformStream({ transform });
              return new Response(response.body.pipeThrough(late), response);
@@ -112,7 +112,7 @@ fn a_missing_session_is_requested_once() {
     tab.until_text("#problem.error", "nobody");
     // A stream that waits would retry at once when the network is back.
     let requests = "performance.getEntriesByType('resource')
-        .filter((one) => one.name.includes('events')).length";
+        .filter((one) => one.name.includes('api/events/')).length";
     tab.eval("dispatchEvent(new Event('online'))");
     assert_eq!(
         tab.eval(&format!(

@@ -29,6 +29,7 @@ pub(crate) struct Browser {
 /// A tab of it.
 pub(crate) struct Tab {
     browser: Rc<Browser>,
+    target: Value,
     session: String,
 }
 
@@ -109,7 +110,7 @@ impl Browser {
             .as_str()
             .unwrap()
             .to_owned();
-        let tab = Tab { browser: self.clone(), session };
+        let tab = Tab { browser: self.clone(), target: target["targetId"].clone(), session };
         for domain in ["Page", "Runtime", "Log"] {
             tab.call(&format!("{domain}.enable"), json!({}));
         }
@@ -163,6 +164,11 @@ impl Tab {
             let event = self.browser.receive("with a loaded page");
             self.browser.events.borrow_mut().push(event);
         }
+    }
+
+    /// Closes the tab in the browser. Dropping it leaves it open.
+    pub(crate) fn close(self) {
+        self.browser.call(None, "Target.closeTarget", json!({ "targetId": self.target }));
     }
 
     pub(crate) fn reload(&self) {

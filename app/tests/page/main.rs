@@ -23,5 +23,6 @@ mod questions;
 mod server;
 mod stored_sessions;
 mod sub_agents;
+mod tabs;
 mod untrusted_text;
 mod usage;

@@ -241,6 +241,58 @@ fn sessions_are_listed_left_and_deleted() {
 }
 
 /// The list is drawn again while the button of the mouse is down, since a run starts.
+/// C244: The page reads the list by pages, and not again for each event.
+#[test]
+fn a_long_list_is_read_by_pages() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
+    tab.eval(
+        "(async () => {
+           const headers = { 'content-type': 'application/json' };
+           for (let number = 0; number < 70; number++) {
+             const body = JSON.stringify({ name: `Number ${number}.` });
+             await fetch('api/sessions', { method: 'POST', headers, body });
+           }
+         })()",
+    );
+    tab.reload();
+    tab.until("document.querySelectorAll('#list li').length === 30");
+    tab.until_text("#list", "Number 69.");
+    tab.click("#more-sessions");
+    tab.until("document.querySelectorAll('#list li').length === 60");
+    tab.click("#more-sessions");
+    tab.until("document.querySelectorAll('#list li').length === 70");
+    tab.until("!document.querySelector('#more-sessions').checkVisibility()");
+    tab.eval("performance.clearResourceTimings()");
+    tab.say("Count.");
+    let mut reply = fixture.request();
+    reply.begin();
+    tab.until_text("#list li:first-child", "working");
+    tab.eval(
+        "new Promise((done) => {
+           const isList = (one) => one.name.includes('api/sessions?');
+           const seen = (list) => list.getEntries().some(isList) && done(true);
+           new PerformanceObserver(seen).observe({ type: 'resource', buffered: true });
+         })",
+    );
+    assert_eq!(tab.count("#list li"), 71, "what was read before stays");
+    tab.eval("performance.clearResourceTimings()");
+    for word in ["One, ", "two, ", "three."] {
+        reply.text(word);
+        tab.until_text("#log", word.trim());
+    }
+    reply.tool("list_directory", &json!({ "path": "." }));
+    let mut reply = fixture.request();
+    reply.begin();
+    reply.text("Some files.");
+    tab.until_text("#log", "Some files.");
+    let lists = "performance.getEntriesByType('resource')
+        .filter((one) => one.name.includes('api/sessions?')).length";
+    assert_eq!(tab.eval(lists), 0);
+    reply.end("stop");
+    tab.until_text("#status", "Ready");
+}
+
 #[test]
 fn a_click_is_not_lost_while_the_list_changes() {
     let fixture = Fixture::new();

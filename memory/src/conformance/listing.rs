@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use loopwright_core::event::RunStatus;
-use loopwright_core::log::{LogEntry, PendingAction, PendingFilter, SessionInfo};
+use loopwright_core::log::{LogEntry, PendingAction, PendingFilter, SessionInfo, SessionQuery};
 use loopwright_core::{Message, SessionStore};
 use serde_json::json;
 
@@ -85,7 +85,23 @@ async fn listed(store: &dyn SessionStore, logs: &[(&str, Vec<LogEntry>)]) -> Che
     expected.sort_by_key(|info| Reverse(info.changed));
     let listed = store.sessions().await.map_err(|e| broken("sessions can be listed", e))?;
     let rule = "`sessions` returns `SessionInfo::of` each log, the one changed last first";
-    expect_eq(&listed, &expected, rule)
+    expect_eq(&listed, &expected, rule)?;
+    for limit in 1..=expected.len() + 1 {
+        let rule = format!("the pages of `sessions_page` are `sessions`, in its order ({limit})");
+        let (mut pages, mut next) = (Vec::new(), Some(SessionQuery::new(limit)));
+        while let Some(query) = next.take() {
+            let page = store.sessions_page(&query).await.map_err(|e| broken(&rule, e))?;
+            let is_full = page.sessions.len() == limit || page.next.is_none();
+            expect_eq(&is_full, &true, &rule)?;
+            pages.extend(page.sessions);
+            next = page.next.map(|cursor| SessionQuery::new(limit).after(cursor));
+            if pages.len() > expected.len() {
+                break;
+            }
+        }
+        expect_eq(&pages, &expected, &rule)?;
+    }
+    Ok(())
 }
 
 async fn pending(store: &dyn SessionStore) -> Checked {

@@ -3,6 +3,7 @@
 
 mod actions;
 mod bodies;
+mod list;
 mod path;
 
 use axum::extract::rejection::QueryRejection;
@@ -12,15 +13,16 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use loopwright_core::AgentHandle;
 use loopwright_core::event::{InputEvent, Prompt, QueueKind, QueuedText};
-use loopwright_core::log::{SessionInfo, SessionLog};
+use loopwright_core::log::SessionLog;
 
 pub(crate) use self::actions::{Actions, DecisionBody};
 
 pub(crate) use self::bodies::{
     AbortBody, AcceptedInput, CompactBody, Compacted, ContinueBody, CreatedSession, MessageBody,
-    Messages, PageQuery, SessionList, SessionStatus, SteerBody,
+    Messages, PageQuery, SessionStatus, SteerBody,
 };
-use self::bodies::{Queue, SessionListEntry, Setup, input_id};
+use self::bodies::{Queue, Setup, input_id};
+pub(crate) use self::list::{MAX_PAGE_SESSIONS, PAGE_SESSIONS, SessionList};
 pub(crate) use self::path::SessionId;
 use crate::caller::Caller;
 use crate::error::{ApiError, ErrorKind};
@@ -33,7 +35,7 @@ type Accepted = Result<(StatusCode, Json<AcceptedInput>), ApiError>;
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new()
-        .route("/api/sessions", get(list).post(create))
+        .route("/api/sessions", get(list::list).post(create))
         .route("/api/sessions/{id}", get(status).delete(delete))
         .route("/api/sessions/{id}/messages", get(messages))
         .route("/api/sessions/{id}/prompt", post(prompt))
@@ -55,34 +57,13 @@ async fn create(
     Ok((StatusCode::CREATED, Json(CreatedSession { id })))
 }
 
-async fn list(State(server): State<Server>) -> Result<Json<SessionList>, ApiError> {
-    let shared = server.shared();
-    let mut sessions = Vec::new();
-    for session in shared.store.sessions().await? {
-        let interrupted = session.run.is_some() && !shared.live.is_running(&session.id).await?;
-        let setup = setup(&server, &session);
-        sessions.push(SessionListEntry { session, interrupted, setup });
-    }
-    Ok(Json(SessionList { sessions }))
-}
-
-/// Returns where a session works, and with which model.
-fn setup(server: &Server, session: &SessionInfo) -> Setup {
-    let settings = SessionSettings::from_stored(session.settings.as_deref());
-    let agents = &server.shared().agents;
-    let read_only = !agents.has(&settings);
-    let settings = agents.with_defaults(settings);
-    let SessionSettings { agent, work_dir, model, .. } = settings;
-    Setup { directory: work_dir, model, agent, read_only }
-}
-
 async fn status(
     State(server): State<Server>,
     SessionId(id): SessionId,
 ) -> Result<Json<SessionStatus>, ApiError> {
     let shared = server.shared();
     let session = shared.store.session(&id).await?;
-    let setup = setup(&server, &session);
+    let setup = Setup::of(&shared.agents, &session);
     if let Some(handle) = shared.live.peek(&id).await {
         let state = handle.state().await?;
         let texts = |queue: Vec<QueuedText>| queue.into_iter().map(|queued| queued.text).collect();

@@ -6,6 +6,9 @@ use std::time::Duration;
 use tokio::io::AsyncWrite;
 use tokio_io_timeout::TimeoutWriter;
 
+/// How long a client may receive nothing while the server has something to send.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Makes writes fail with [`TimedOut`](std::io::ErrorKind::TimedOut) when the client has not
 /// received anything for this long.
 pub(super) fn with_write_timeout<S: AsyncWrite>(

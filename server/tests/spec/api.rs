@@ -235,7 +235,7 @@ impl Api {
     pub(crate) async fn stream(&self, path: &str, body: Value) -> Reader {
         let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
         let response = self.send(request.body(Body::from(body.to_string())).unwrap()).await;
-        Reader { body: response.into_body(), text: String::new() }
+        Reader::of(response.into_body())
     }
 
     /// Returns the events after this number, or the error.
@@ -255,7 +255,7 @@ impl Api {
             return Err((status, serde_json::from_slice(&bytes).unwrap()));
         }
         assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
-        Ok(Reader { body: response.into_body(), text: String::new() })
+        Ok(Reader::of(response.into_body()))
     }
 
     /// Returns the events of a session and of its sub-agents.
@@ -263,7 +263,7 @@ impl Api {
         let path = format!("/api/sessions/{session}/events?tree=true&after={last}");
         let response = self.send(Request::get(path).body(Body::empty()).unwrap()).await;
         assert_eq!(response.status().as_u16(), 200);
-        Reader { body: response.into_body(), text: String::new() }
+        Reader::of(response.into_body())
     }
 
     pub(crate) async fn events(&self, session: &str, last: Option<u64>) -> Reader {
@@ -305,6 +305,10 @@ impl Frame {
 }
 
 impl Reader {
+    pub(crate) fn of(body: Body) -> Reader {
+        Reader { body, text: String::new() }
+    }
+
     /// Returns the next frame if it has already arrived.
     pub(crate) fn ready(&mut self) -> Option<Frame> {
         self.next().now_or_never().flatten()

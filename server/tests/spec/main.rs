@@ -4,6 +4,8 @@
 
 mod agents;
 mod api;
+mod event_streams;
+mod http2;
 mod limits;
 mod memory;
 mod mount;

@@ -332,6 +332,45 @@ async fn settings_that_make_no_session_are_refused() {
     }
 }
 
+/// C244: The list of sessions has pages, and contains neither prompts nor arguments of calls.
+#[tokio::test(start_paused = true)]
+async fn the_list_has_pages_and_nothing_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk =
+        Arc::new(Sqlite::open(dir.path().join("sessions.db")).unwrap()) as Arc<dyn SessionStore>;
+    for store in [Arc::new(InMemoryStore::new()), disk] {
+        let api = Api::over(store, [writes()]);
+        let mut ids = Vec::new();
+        for number in 0..7 {
+            let system = "A long prompt. ".repeat(1_000);
+            let name = format!("Number {number}");
+            ids.push(api.session(json!({ "name": name, "system": system })).await);
+        }
+        api.say(&ids[3], "Write.").await;
+        api.run(&ids[3], None).await;
+        let (mut listed, mut path) = (Vec::new(), "/api/sessions?limit=3".to_owned());
+        loop {
+            let page = api.get(&path).await;
+            assert!(page.to_string().len() < 2_000, "{page}");
+            listed.extend(page["sessions"].as_array().unwrap().clone());
+            let Some(next) = page["next"].as_str() else { break };
+            path = format!("/api/sessions?limit=3&after={next}");
+        }
+        let text = json!(listed).to_string();
+        assert!(!text.contains("A long prompt") && !text.contains("new.txt"), "{text}");
+        assert_eq!((&listed[0]["id"], &listed[0]["pending_actions"]), (&json!(ids[3]), &json!(1)));
+        assert_eq!(listed[0]["name"], "Number 3");
+        let mut unique: Vec<&str> = listed.iter().map(|one| one["id"].as_str().unwrap()).collect();
+        unique.sort();
+        ids.sort();
+        assert_eq!(unique, ids);
+        for query in ["limit=0", "limit=1001", "limit=x", "after=x", "after=1", "after="] {
+            let (status, body) = api.call("GET", &format!("/api/sessions?{query}"), None).await;
+            assert_eq!((status, &body["error"]["kind"]), (400, &json!("bad_request")), "{query}");
+        }
+    }
+}
+
 /// C116: lists of sessions show the directory and the model, also those that the server chose.
 #[tokio::test(start_paused = true)]
 async fn a_session_shows_its_directory_and_model() {

@@ -5,15 +5,18 @@ use loopwright_core::pattern::Question;
 use serde_json::json;
 
 use super::document::Document;
+use crate::event_streams::Change;
 use crate::frames::Frame;
 use crate::routes::agent_chat::ChatRequest;
 use crate::routes::agents::AgentList;
+use crate::routes::event_streams::StreamFrame;
 use crate::routes::health::Health;
 #[cfg(feature = "long-term")]
 use crate::routes::memory::{FactList, Forgotten, MAX_AFTER};
 use crate::routes::sessions::{
     AbortBody, AcceptedInput, Actions, CompactBody, Compacted, ContinueBody, CreatedSession,
-    DecisionBody, MessageBody, Messages, SessionList, SessionStatus, SteerBody,
+    DecisionBody, MAX_PAGE_SESSIONS, MessageBody, Messages, PAGE_SESSIONS, SessionList,
+    SessionStatus, SteerBody,
 };
 use crate::settings::SessionSettings;
 
@@ -34,6 +37,7 @@ const DRAINING: (u16, &str) = (503, "The server shuts down.");
 pub(super) fn describe(document: &mut Document) {
     chat(document);
     sessions(document);
+    event_streams(document);
     inputs(document);
     compaction(document);
     actions(document);
@@ -67,8 +71,28 @@ fn sessions(document: &mut Document) {
         .response::<AgentList>(200, "The agents.")
         .add();
     document
-        .operation("get", "/api/sessions", "Lists all sessions.")
+        .operation(
+            "get",
+            "/api/sessions",
+            "Returns a page of the sessions, the last changed first.",
+        )
+        .optional_parameter(
+            "query",
+            "after",
+            json!({ "type": "string", "pattern": "^[0-9]{1,15}:" }),
+            "The `next` of the page before; the first page by default.",
+        )
+        .optional_parameter(
+            "query",
+            "limit",
+            json!({
+                "type": "integer", "minimum": 1, "maximum": MAX_PAGE_SESSIONS,
+                "default": PAGE_SESSIONS,
+            }),
+            "The maximum number of sessions.",
+        )
         .response::<SessionList>(200, "The sessions.")
+        .errors(&[(400, "A parameter is invalid.")])
         .add();
     document
         .operation("post", "/api/sessions", "Creates a session.")
@@ -155,6 +179,39 @@ fn sessions(document: &mut Document) {
             (409, "There is no event of this number."),
             BUSY,
             DRAINING,
+        ])
+        .add();
+}
+
+fn event_streams(document: &mut Document) {
+    document
+        .operation(
+            "post",
+            "/api/events",
+            "Streams the events of several sessions. Each is a feed, which starts and ends on its \
+             own; the stream does not end.",
+        )
+        .request::<Change>()
+        .event_stream::<StreamFrame>(
+            "Frames; the first is `stream`, with the id by which the stream can be changed. The \
+             events of a feed are in order; `error` and `end` are its last frames.",
+            &[],
+        )
+        .errors(&[BAD_BODY, DRAINING])
+        .add();
+    document
+        .operation(
+            "post",
+            "/api/events/{stream}",
+            "Changes which sessions a stream follows. The stream says when that is done: with \
+             `open` or `error`.",
+        )
+        .request::<Change>()
+        .empty_response(204, "The stream has the change.")
+        .errors(&[
+            BAD_BODY,
+            (404, "There is no such stream, or it has ended."),
+            (429, "The client has not read the frames after earlier changes."),
         ])
         .add();
 }

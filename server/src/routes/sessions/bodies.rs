@@ -10,7 +10,9 @@ use loopwright_core::message::{CallId, InputId, MessageId, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::agents::Agents;
 use crate::error::{ApiError, ErrorKind};
+use crate::settings::SessionSettings;
 
 /// The maximum length of a client's id of an input, in characters.
 const MAX_INPUT_ID_CHARS: usize = 200;
@@ -19,23 +21,6 @@ const MAX_INPUT_ID_CHARS: usize = 200;
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CreatedSession {
     pub(crate) id: Arc<str>,
-}
-
-/// All sessions, the last changed first.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct SessionList {
-    pub(crate) sessions: Vec<SessionListEntry>,
-}
-
-/// A session of the list.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct SessionListEntry {
-    #[serde(flatten)]
-    pub(crate) session: SessionInfo,
-    /// Whether its run was interrupted: neither this process nor another one executes it.
-    pub(crate) interrupted: bool,
-    #[serde(flatten)]
-    pub(crate) setup: Setup,
 }
 
 /// Where a session works, and with which model.
@@ -53,6 +38,17 @@ pub(crate) struct Setup {
     /// Whether the session can only be read here: the server does not have its agent.
     #[serde(rename = "readOnly")]
     pub(crate) read_only: bool,
+}
+
+impl Setup {
+    /// Returns where a session works, and with which agent and model.
+    pub(crate) fn of(agents: &Agents, session: &SessionInfo) -> Self {
+        let settings = SessionSettings::from_stored(session.settings.as_deref());
+        let read_only = !agents.has(&settings);
+        let settings = agents.with_defaults(settings);
+        let SessionSettings { agent, work_dir, model, .. } = settings;
+        Setup { directory: work_dir, model, agent, read_only }
+    }
 }
 
 /// One session.

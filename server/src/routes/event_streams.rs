@@ -1,0 +1,214 @@
+//! `/api/events`: the events of several sessions in one stream, whose client changes which.
+//!
+//! A browser opens six connections to an origin over HTTP/1.1, so the tabs of the page share one
+//! stream. Each feed is like a stream of its own: it starts where its client says, and its end does
+//! not end the others.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::response::sse::Event;
+use axum::routing::post;
+use futures::stream::{self, BoxStream, SelectAll};
+use futures::{Stream, StreamExt};
+use loopwright_core::event::Envelope;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::sync::Semaphore;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::error::{ApiError, ErrorKind};
+use crate::event_streams::{Change, ChangeableStream, Follow};
+use crate::feed::Feed;
+use crate::json::JsonBody;
+use crate::server::Server;
+use crate::sse::{DrainedFrames, json_frame};
+
+/// The maximum number of feeds of a stream.
+const MAX_FEEDS: usize = 1_000;
+/// How many feeds of a stream are opened at a time.
+const MAX_OPENING: usize = 8;
+/// The maximum length of the name of a feed, in characters.
+const MAX_FEED_CHARS: usize = 100;
+
+/// The data of a frame.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum StreamFrame {
+    /// The first frame: the id by which the stream can be changed.
+    Stream { stream: Arc<str> },
+    /// The feed is open. Its events follow.
+    Open { feed: Arc<str> },
+    /// An event of the feed's session, or of a sub-agent.
+    Event {
+        feed: Arc<str>,
+        /// The number of the event, to continue after it; missing if the event has no number of its
+        /// own.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<u64>,
+        event: Arc<Envelope>,
+    },
+    /// The feed could not be opened.
+    Error { feed: Arc<str>, error: ApiError },
+    /// The feed has ended, because the session was closed or the client reads too slowly. Follow
+    /// the session again, after the last number.
+    End { feed: Arc<str> },
+    /// The server shuts down.
+    Draining,
+}
+
+pub(crate) fn routes() -> Router<Server> {
+    Router::new().route("/api/events", post(open)).route("/api/events/{stream}", post(change))
+}
+
+async fn open(
+    State(server): State<Server>,
+    JsonBody(first): JsonBody<Change>,
+) -> Result<Response, ApiError> {
+    let shared = server.shared();
+    shared.drain.check()?;
+    check(&first)?;
+    let mut feeds = Feeds {
+        source: shared.event_streams.open(),
+        server: server.clone(),
+        frames: SelectAll::new(),
+        open: HashMap::new(),
+        opening: Arc::new(Semaphore::new(MAX_OPENING)),
+    };
+    let start = StreamFrame::Stream { stream: feeds.source.id.clone() };
+    feeds.apply(first);
+    let next = async |mut feeds: Feeds| {
+        let frame = feeds.next().await?;
+        Some((frame.encoded(), feeds))
+    };
+    let start = stream::iter([start.encoded()]);
+    let frames = Box::pin(start.chain(stream::unfold(feeds, next)));
+    Ok(DrainedFrames::new(shared, frames, StreamFrame::Draining.encoded()).response())
+}
+
+async fn change(
+    State(server): State<Server>,
+    stream: Result<Path<String>, PathRejection>,
+    JsonBody(change): JsonBody<Change>,
+) -> Result<StatusCode, ApiError> {
+    check(&change)?;
+    let id = stream.map_or(String::new(), |Path(id)| id); // an illegal one is none
+    server.shared().event_streams.change(&id, change)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn check(change: &Change) -> Result<(), ApiError> {
+    for (at, follow) in change.follow.iter().enumerate() {
+        if follow.feed.is_empty() || follow.feed.chars().count() > MAX_FEED_CHARS {
+            let why = format!("The name of a feed has between 1 and {MAX_FEED_CHARS} characters.");
+            return Err(ApiError::at(format!("/follow/{at}/feed"), why));
+        }
+    }
+    match change.follow.len() <= MAX_FEEDS {
+        true => Ok(()),
+        false => Err(ApiError::at("/follow", too_many())),
+    }
+}
+
+fn too_many() -> String {
+    format!("A stream has at most {MAX_FEEDS} feeds: open another stream.")
+}
+
+/// The feeds of a stream.
+struct Feeds {
+    source: ChangeableStream,
+    server: Server,
+    frames: SelectAll<BoxStream<'static, StreamFrame>>,
+    /// Those that have not ended. Dropping the guard ends one.
+    open: HashMap<Arc<str>, DropGuard>,
+    /// One permit for each feed that is being opened.
+    opening: Arc<Semaphore>,
+}
+
+impl Feeds {
+    /// Returns the next frame.
+    async fn next(&mut self) -> Option<StreamFrame> {
+        loop {
+            tokio::select! {
+                change = self.source.changes.recv() => self.apply(change?),
+                Some(frame) = self.frames.next() => {
+                    if let StreamFrame::Error { feed, .. } | StreamFrame::End { feed } = &frame {
+                        self.open.remove(feed);
+                    }
+                    return Some(frame);
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, change: Change) {
+        for feed in change.unfollow {
+            self.open.remove(&feed);
+        }
+        for follow in change.follow {
+            let feed = follow.feed.clone();
+            self.open.remove(&feed);
+            if self.open.len() >= MAX_FEEDS {
+                let error = ApiError::new(ErrorKind::TooMany, too_many());
+                let frame = StreamFrame::Error { feed, error };
+                self.frames.push(Box::pin(stream::iter([frame])));
+                continue;
+            }
+            let end = CancellationToken::new();
+            let frames = frames(self.server.clone(), follow, self.opening.clone());
+            self.frames.push(Box::pin(frames.take_until(end.clone().cancelled_owned())));
+            self.open.insert(feed, end.drop_guard());
+        }
+    }
+}
+
+/// Returns the frames of a feed, from its first to its last.
+fn frames(
+    server: Server,
+    follow: Follow,
+    opening: Arc<Semaphore>,
+) -> impl Stream<Item = StreamFrame> {
+    let opened = async move {
+        let Follow { feed, session, after, tree } = follow;
+        let _permit = opening.acquire().await;
+        match Feed::open(&server, &session, after, tree).await {
+            Ok(events) => {
+                let first = StreamFrame::Open { feed: feed.clone() };
+                stream::iter([first]).chain(events_of(feed, events)).boxed()
+            }
+            Err(error) => stream::iter([StreamFrame::Error { feed, error }]).boxed(),
+        }
+    };
+    stream::once(opened).flatten()
+}
+
+fn events_of(feed: Arc<str>, events: Feed) -> impl Stream<Item = StreamFrame> + Send {
+    let last = stream::iter([StreamFrame::End { feed: feed.clone() }]);
+    let next = move |mut events: Feed| {
+        let feed = feed.clone();
+        async move {
+            let (id, event) = events.next().await?;
+            Some((StreamFrame::Event { feed, id, event }, events))
+        }
+    };
+    stream::unfold(events, next).chain(last)
+}
+
+impl StreamFrame {
+    fn encoded(&self) -> Event {
+        let name = match self {
+            StreamFrame::Stream { .. } => "stream",
+            StreamFrame::Open { .. } => "open",
+            StreamFrame::Event { .. } => "event",
+            StreamFrame::Error { .. } => "error",
+            StreamFrame::End { .. } => "end",
+            StreamFrame::Draining => "draining",
+        };
+        json_frame(name, self)
+    }
+}

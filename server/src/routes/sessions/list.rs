@@ -1,0 +1,130 @@
+//! `GET /api/sessions`: pages of the list of sessions.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use loopwright_core::log::{Due, SessionCursor, SessionInfo, SessionQuery};
+use loopwright_core::message::{RunId, Usage};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::bodies::Setup;
+use crate::error::{ApiError, ErrorKind};
+use crate::server::Server;
+use crate::settings::SessionSettings;
+
+/// How many sessions a page has, if the client does not say.
+pub(crate) const PAGE_SESSIONS: u32 = 100;
+pub(crate) const MAX_PAGE_SESSIONS: u32 = 1_000;
+
+/// Which sessions a client wants.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct ListQuery {
+    /// The `next` of the page before.
+    #[serde(default)]
+    after: Option<String>,
+    /// The maximum number of sessions.
+    #[serde(default)]
+    limit: Option<u32>,
+}
+
+/// A page of the sessions, the last changed first.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SessionList {
+    pub(crate) sessions: Vec<SessionSummary>,
+    /// The `after` of the next page. Missing if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<String>,
+}
+
+/// A session of the list: without what may be long or secret, which `GET /api/sessions/{id}` and
+/// `GET /api/actions` return.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SessionSummary {
+    id: Arc<str>,
+    /// The name that it was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// The first line of the first request; empty if there is none.
+    title: String,
+    /// The number of entries in its log.
+    entries: u64,
+    /// The start of its first run in milliseconds since 1970; zero if there was none.
+    started: u64,
+    /// The last time in its log, in milliseconds since 1970.
+    changed: u64,
+    /// The session that it was forked from, and the number of entries that it shares.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<(Arc<str>, u64)>,
+    /// The run in progress, or the run that was interrupted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<RunId>,
+    /// Whether the run was interrupted: neither this process nor another one executes it.
+    interrupted: bool,
+    /// What the session does next when it is opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due: Option<Due>,
+    /// How many of its actions are pending.
+    pending_actions: usize,
+    usage: Usage,
+    /// The cost of its requests in US dollars, as far as prices are known.
+    cost: f64,
+    #[serde(flatten)]
+    setup: Setup,
+}
+
+pub(super) async fn list(
+    State(server): State<Server>,
+    query: Result<Query<ListQuery>, QueryRejection>,
+) -> Result<Json<SessionList>, ApiError> {
+    let Query(query) =
+        query.map_err(|why| ApiError::new(ErrorKind::BadRequest, why.body_text()))?;
+    let shared = server.shared();
+    let page = shared.store.sessions_page(&query.read()?).await?;
+    let mut sessions = Vec::with_capacity(page.sessions.len());
+    for session in page.sessions {
+        let interrupted = session.run.is_some() && !shared.live.is_running(&session.id).await?;
+        sessions.push(SessionSummary::of(&server, session, interrupted));
+    }
+    Ok(Json(SessionList { sessions, next: page.next.map(|cursor| cursor.to_string()) }))
+}
+
+impl ListQuery {
+    fn read(self) -> Result<SessionQuery, ApiError> {
+        let invalid = |why: String| ApiError::new(ErrorKind::BadRequest, why);
+        let limit = self.limit.unwrap_or(PAGE_SESSIONS);
+        if !(1..=MAX_PAGE_SESSIONS).contains(&limit) {
+            let why = format!("`limit` must be a number from 1 to {MAX_PAGE_SESSIONS}.");
+            return Err(invalid(why));
+        }
+        let query = SessionQuery::new(limit as usize);
+        let Some(after) = self.after else { return Ok(query) };
+        let cursor: SessionCursor = after.parse().map_err(|_| {
+            invalid("`after` is no position in the list: send the `next` of a page.".into())
+        })?;
+        Ok(query.after(cursor))
+    }
+}
+
+impl SessionSummary {
+    fn of(server: &Server, session: SessionInfo, interrupted: bool) -> Self {
+        SessionSummary {
+            setup: Setup::of(&server.shared().agents, &session),
+            name: SessionSettings::from_stored(session.settings.as_deref()).name,
+            id: session.id,
+            title: session.title,
+            entries: session.entries,
+            started: session.started,
+            changed: session.changed,
+            parent: session.parent,
+            run: session.run,
+            interrupted,
+            due: session.due,
+            pending_actions: session.pending.len(),
+            usage: session.usage,
+            cost: session.cost,
+        }
+    }
+}

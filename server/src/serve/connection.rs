@@ -1,0 +1,145 @@
+//! [`Connection`]: HTTP/1.1, or HTTP/2 if the client begins with its preface, with the same bounds.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::http::{Request, StatusCode, Version};
+use axum::response::IntoResponse;
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::requests::Requests;
+use super::response_body::ResponseBody;
+use super::stream_executor::StreamExecutor;
+use super::write_timeout::{WRITE_TIMEOUT, with_write_timeout};
+use crate::drain::Drain;
+use crate::error::{ApiError, ErrorKind};
+use crate::quota::{Client, Permit, Quota};
+
+/// How long a client may take to send the head of a request, and how long a connection may have no
+/// request in progress.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum size of a head.
+const MAX_HEAD_BYTES: u32 = 64 * 1024;
+/// The maximum number of headers.
+const MAX_HEADERS: usize = 100;
+/// The maximum number of requests of an HTTP/2 connection that are in progress.
+const MAX_STREAMS: u32 = 100;
+/// How much of a body an HTTP/2 client may send before a route reads it.
+const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+/// How much of all bodies of an HTTP/2 connection may arrive before routes read them.
+const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// A connection that was accepted, and what its requests need.
+pub(super) struct Connection {
+    pub(super) peer: SocketAddr,
+    pub(super) routes: Router,
+    /// Requests over HTTP/2 count like connections.
+    pub(super) quota: Quota,
+    pub(super) drain: Drain,
+    /// Whether it may have more than one request.
+    pub(super) keep_alive: bool,
+}
+
+impl Connection {
+    /// Serves the connection until it is closed.
+    pub(super) async fn serve<S>(self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        let Connection { peer, routes, quota, drain, keep_alive } = self;
+        let requests = Requests::default();
+        let (routes, counter) = (TowerToHyperService::new(routes), requests.clone());
+        // Not a layer, which would build all routes again for each connection.
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(ConnectInfo(peer));
+            let is_http2 = request.version() == Version::HTTP_2;
+            let permit = match is_http2 {
+                true => check(&request, &quota, peer).map(Some),
+                false => Ok(None),
+            };
+            let guard = counter.begin();
+            let routes = routes.clone();
+            async move {
+                let (response, permit) = match permit {
+                    Ok(permit) => (routes.call(request).await?, permit),
+                    Err(error) => (error.into_response(), None),
+                };
+                let held = (guard, permit);
+                Ok::<_, Infallible>(response.map(|body| ResponseBody::new(body, is_http2, held)))
+            }
+        });
+        let http = builder(keep_alive);
+        let io = TokioIo::new(with_write_timeout(stream, WRITE_TIMEOUT));
+        let mut connection = pin!(http.serve_connection(io, service));
+        let mut last_request = pin!(async {
+            match keep_alive {
+                true => drain.started().await,
+                false => requests.first().await,
+            }
+        });
+        let mut is_closing = false;
+        loop {
+            tokio::select! {
+                result = connection.as_mut() => {
+                    if let Err(error) = result {
+                        tracing::debug!(%peer, %error, "a connection failed");
+                    }
+                    return;
+                }
+                () = &mut last_request, if !is_closing => {}
+                () = requests.idle(HEAD_TIMEOUT) => {
+                    if is_closing {
+                        return;
+                    }
+                }
+            }
+            is_closing = true;
+            connection.as_mut().graceful_shutdown();
+        }
+    }
+}
+
+/// Returns the settings of both versions.
+fn builder(keep_alive: bool) -> Builder<StreamExecutor> {
+    let mut http = Builder::new(StreamExecutor);
+    http.http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES as usize)
+        .max_headers(MAX_HEADERS)
+        .keep_alive(keep_alive);
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(MAX_HEAD_BYTES)
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .keep_alive_interval(WRITE_TIMEOUT)
+        .keep_alive_timeout(WRITE_TIMEOUT);
+    http
+}
+
+/// Checks what hyper does not check of requests over HTTP/2, and takes a permit for one.
+fn check<B>(request: &Request<B>, quota: &Quota, peer: SocketAddr) -> Result<Permit, ApiError> {
+    if request.headers().len() > MAX_HEADERS {
+        let why = format!("The request has more than {MAX_HEADERS} headers.");
+        return Err(ApiError::new(ErrorKind::BadRequest, why)
+            .with_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
+    }
+    quota.try_acquire(Client::of(peer.ip())).ok_or_else(|| {
+        let why = "Too many connections and requests of this address are open: close one.";
+        ApiError::new(ErrorKind::TooMany, why)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! A server that listens, over HTTP/2 with prior knowledge: one connection has many requests.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Method, Request, Response, header};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use loopwright_core::GenericAgent;
+use loopwright_core::log::InMemoryStore;
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_patterns::PiPattern;
+use loopwright_server::{Server, ServerBuilder, serve};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::api::Reader;
+
+const TOKEN: &str = "correct-horse-battery";
+
+struct Served {
+    address: SocketAddr,
+    shutdown: Arc<Notify>,
+    ended: JoinHandle<std::io::Result<()>>,
+}
+
+impl Served {
+    async fn start(replies: Vec<Script>, set: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Self {
+        let agent = GenericAgent::builder(ScriptedModel::new(replies), PiPattern).build().unwrap();
+        let server =
+            set(Server::builder(InMemoryStore::new()).agent("agent", agent)).build().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, shutdown) = (listener.local_addr().unwrap(), Arc::new(Notify::new()));
+        let stop = shutdown.clone();
+        let ended =
+            tokio::spawn(async move { serve(listener, server, stop.notified_owned()).await });
+        Served { address, shutdown, ended }
+    }
+
+    async fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let (sender, connection) =
+            handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        Client { sender, base: format!("http://{}", self.address) }
+    }
+}
+
+struct Client {
+    sender: SendRequest<Body>,
+    base: String,
+}
+
+impl Client {
+    /// A request for JSON with the server's name.
+    fn request(&self, method: Method, path: &str, body: &Value) -> Request<Body> {
+        let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        let request = request.header(header::CONTENT_TYPE, "application/json");
+        request.body(Body::from(body.to_string())).unwrap()
+    }
+
+    async fn send(&mut self, request: Request<Body>) -> Response<Incoming> {
+        self.sender.send_request(request).await.unwrap()
+    }
+
+    /// Returns the status and the JSON of the response.
+    async fn call(&mut self, request: Request<Body>) -> (u16, Value) {
+        let response = self.send(request).await;
+        let status = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+
+    async fn get(&mut self, path: &str) -> (u16, Value) {
+        let request = self.request(Method::GET, path, &Value::Null);
+        self.call(request).await
+    }
+
+    async fn post(&mut self, path: &str, body: Value) -> (u16, Value) {
+        let request = self.request(Method::POST, path, &body);
+        self.call(request).await
+    }
+
+    async fn events(&mut self, session: &str) -> Reader {
+        let path = format!("/api/sessions/{session}/events");
+        let request = self.request(Method::GET, &path, &Value::Null);
+        let response = self.send(request).await;
+        assert_eq!(response.status(), 200);
+        Reader::of(Body::new(response.into_body()))
+    }
+}
+
+/// C241: Twenty conversations, each with its stream of events, share a connection.
+#[tokio::test]
+async fn twenty_conversations_share_a_connection() {
+    let replies = (0..20).map(|_| Script::text("Nine.")).collect();
+    let served = Served::start(replies, |builder| builder.max_connections(50)).await;
+    let mut client = served.connect().await;
+    let mut readers = Vec::new();
+    for _ in 0..20 {
+        let (status, created) = client.post("/api/sessions", json!({})).await;
+        assert_eq!(status, 201, "{created}");
+        let id = created["id"].as_str().unwrap().to_owned();
+        readers.push((client.events(&id).await, id));
+    }
+    for (_, id) in &readers {
+        let path = format!("/api/sessions/{id}/prompt");
+        assert_eq!(client.post(&path, json!({ "message": "How many?" })).await.0, 202);
+    }
+    for (reader, _) in &mut readers {
+        assert_eq!(reader.until("agent_end").await.last().unwrap().data["text"], "Nine.");
+    }
+}
+
+/// C99: What is refused over HTTP/1.1 is refused over HTTP/2.
+#[tokio::test]
+async fn what_is_meant_as_harm_is_refused() {
+    let served = Served::start(Vec::new(), |builder| builder.token(TOKEN).max_body(1000)).await;
+    let mut client = served.connect().await;
+    let usual = |client: &Client| {
+        let mut request = client.request(Method::POST, "/api/sessions", &json!({}));
+        let token = format!("Bearer {TOKEN}").parse().unwrap();
+        request.headers_mut().insert(header::AUTHORIZATION, token);
+        request
+    };
+    let request = usual(&client);
+    assert_eq!(client.call(request).await.0, 201, "it is allowed as it is");
+
+    let own = served.address.to_string();
+    for (name, value, status) in [
+        (header::AUTHORIZATION, "Bearer another-token-12345", 403),
+        (header::HOST, "evil.example", 403),
+        (header::ORIGIN, "http://evil.example", 403),
+        (header::ORIGIN, "null", 403),
+        (header::CONTENT_TYPE, "text/plain", 415),
+    ] {
+        let mut request = usual(&client);
+        request.headers_mut().insert(name.clone(), value.parse().unwrap());
+        let (got, body) = client.call(request).await;
+        assert_eq!(got, status, "{name}: {value}: {body}");
+    }
+    for authority in ["evil.example", "localhost.evil.example:80", "192.168.0.1"] {
+        let mut request = usual(&client);
+        *request.uri_mut() = format!("http://{authority}/api/sessions").parse().unwrap();
+        assert_eq!(client.call(request).await.0, 403, "{authority}");
+    }
+    let mut two_hosts = usual(&client);
+    two_hosts.headers_mut().append(header::HOST, own.parse().unwrap());
+    two_hosts.headers_mut().append(header::HOST, "evil.example".parse().unwrap());
+    assert_eq!(client.call(two_hosts).await.0, 400);
+    let mut same_origin = usual(&client);
+    let origin = format!("http://{own}").parse().unwrap();
+    same_origin.headers_mut().insert(header::ORIGIN, origin);
+    assert_eq!(client.call(same_origin).await.0, 201);
+    let mut large = usual(&client);
+    *large.body_mut() = Body::from(json!({ "name": "n".repeat(2000) }).to_string());
+    assert_eq!(client.call(large).await.0, 413);
+    assert_eq!(client.get("/healthz").await.0, 200);
+}
+
+/// C241: A shutdown tells the readers of a connection, ends their streams, and then the server.
+#[tokio::test]
+async fn a_shutdown_ends_the_streams_of_a_connection() {
+    let served = Served::start(vec![Script::text("Nine.")], |builder| builder).await;
+    let mut client = served.connect().await;
+    let (_, created) = client.post("/api/sessions", json!({})).await;
+    let mut reader = client.events(created["id"].as_str().unwrap()).await;
+    served.shutdown.notify_one();
+    reader.until("draining").await;
+    assert!(reader.next().await.is_none());
+    served.ended.await.unwrap().unwrap();
+}
