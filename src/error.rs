@@ -9,6 +9,8 @@ mod tool;
 use std::error::Error;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::LimitReached;
 use crate::message::{CallId, MessageId, RunId};
 use crate::step_end::StepEnd;
@@ -166,7 +168,11 @@ impl From<StepEnd> for StepError {
 }
 
 /// Describes why an input was not accepted. The session is unchanged.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+///
+/// The reasons for which a session refuses an input can be serialised; the others, with which it is
+/// not known what becomes of the input, cannot.
+#[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum InputError {
     /// A run is in progress.
@@ -228,16 +234,32 @@ pub enum InputError {
     NoCompaction,
     /// The conversation was not compacted and is unchanged.
     #[error("the conversation was not compacted: {0}")]
+    #[serde(skip)]
     NotCompacted(#[source] Failure),
+    /// The input cannot be posted to a session that another process has open.
+    #[error("the input cannot be posted: {0}")]
+    NotPostable(Arc<str>),
     /// The session's memory failed; the input was not accepted.
+    #[serde(skip)]
     #[error("the input could not be recorded: {0}")]
     Memory(#[from] MemoryError),
     /// Another process has taken over the session.
     #[error("another process has taken over the session: open it again, or send the input there")]
+    #[serde(skip)]
     Moved,
     /// The session has ended.
     #[error("the session has ended")]
+    #[serde(skip)]
     Gone,
+}
+
+impl InputError {
+    /// Returns whether the session has refused the input, so that the same input, arriving again,
+    /// must be refused too.
+    pub(crate) fn is_refusal(&self) -> bool {
+        use InputError::*;
+        !matches!(self, Known(_) | NotCompacted(_) | NotPostable(_) | Memory(_) | Moved | Gone)
+    }
 }
 
 /// Describes why an agent could not be built or started.

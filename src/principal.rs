@@ -15,9 +15,9 @@ use crate::extensions::Extensions;
 /// [`HookContext::principal`](crate::hooks::HookContext::principal) and
 /// [`ToolContext::principal`](crate::ToolContext::principal).
 ///
-/// Like all values of the host it is not in the log. After a restart, a call of a request can run
-/// without the values that came with the request: then there is no principal, and nothing that
-/// belongs to one may be read or written.
+/// Unlike other values of the host, that of a request is in the log: a call of the request that is
+/// decided later, in another process too, has it. That of the session is not, so each process that
+/// opens the session sets it. If there is none, nothing that belongs to one may be read or written.
 ///
 /// ```
 /// use loopwright_core::RunContext;

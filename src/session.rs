@@ -28,6 +28,7 @@ pub(crate) mod handle;
 pub(crate) mod hooks;
 pub(crate) mod hub;
 pub(crate) mod in_flight;
+pub(crate) mod inbox;
 pub(crate) mod intake;
 pub(crate) mod journal;
 pub(crate) mod layers;
@@ -59,8 +60,9 @@ use crate::log::fold::Tail;
 use crate::log::input::QueueKind;
 use crate::log::memory::Memory;
 use crate::log::queue::QueuedMessage;
-use crate::message::{Message, MessageKind};
+use crate::message::{InputId, Message, MessageKind};
 use crate::model::Update;
+use crate::principal::Principal;
 use crate::session::children::Children;
 use crate::session::command::{Ack, Command, Receipt};
 use crate::session::compaction_state::CompactionState;
@@ -135,6 +137,24 @@ impl Session {
         Ok(())
     }
 
+    /// Returns the memory if the session takes inputs of other processes from its mailbox. A
+    /// sub-agent does not: inputs for it are sent to the session at its root.
+    pub(crate) fn mailbox_memory(&self) -> Option<Arc<dyn Memory>> {
+        let memory = self.journal.memory();
+        let is_root = self.journal.hub.parent().is_none();
+        (is_root && memory.mailbox().is_some()).then(|| memory.clone())
+    }
+
+    /// Gives the run the principal that sent its request, as the log has it: after a restart the
+    /// values that came with the request are gone, and those of a posted request never came.
+    pub(crate) fn restore_principal(&mut self) {
+        if let Some(principal) = &self.journal.fold.principal
+            && Principal::of(&self.extensions) != Some(principal)
+        {
+            self.extensions = self.extensions.clone().with(principal.clone());
+        }
+    }
+
     /// Handles one command. An accepted input is durable when this returns.
     pub(crate) async fn receive(&mut self, command: Command) -> Result<Accepted, MemoryError> {
         match command {
@@ -170,14 +190,15 @@ impl Session {
         Ok(Accepted::Other)
     }
 
-    /// Answers that an input changed nothing, once it is confirmed that the state is not out of
-    /// date.
+    /// Answers that the input with this id of the client changed nothing, once it is confirmed that
+    /// the state is not out of date.
     pub(crate) async fn refuse(
         &mut self,
+        input: Option<InputId>,
         ack: Ack<Result<Receipt, InputError>>,
         error: InputError,
     ) {
-        intake::refuse(ack, error, &mut self.journal);
+        self.journal.refuse(input, error, ack);
         let _ = self.journal.flush().await; // a failure is the answer
     }
 

@@ -72,6 +72,7 @@ fn turn(n: u64) -> [LogEntry; 10] {
                 UserMessage::from(format!("Request {n}: look at this file, please.")),
             ),
             output: None,
+            principal: None,
         },
         LogEntry::RunStarted { run, cause: RunCause::UserRequest(input.clone()), time },
         LogEntry::Delivered { input },

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loopwright_core::Message;
-use loopwright_core::agent::{Budget, Limit as BudgetName};
+use loopwright_core::agent::{Budget, Limit as BudgetName, Principal};
 use loopwright_core::compaction::CompactionCause;
 use loopwright_core::error::{ActionRequest, ModelErrorKind};
 use loopwright_core::event::{
@@ -270,6 +270,7 @@ impl Source<'_> {
             urgency: self.one_of(&urgencies),
             message: self.message(Self::user),
             output: self.maybe(|source| OutputSchema::new("answer", source.value()).into()),
+            principal: self.maybe(|source| Principal::new(source.one_of(&TEXTS))),
         }
     }
 

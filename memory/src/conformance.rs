@@ -18,6 +18,7 @@ mod branches;
 mod expect;
 mod listing;
 mod logs;
+mod mailbox;
 mod owners;
 mod samples;
 mod sub_agents;
@@ -57,6 +58,7 @@ pub async fn check(store: &dyn SessionStore) -> Result<(), String> {
     listing::check(store).await?;
     branches::check(store).await?;
     sub_agents::check(store).await?;
+    mailbox::check(store).await?;
     clear(store).await
 }
 
@@ -120,5 +122,6 @@ pub async fn check_reopened<S: SessionStore>(
     clear(&third).await?;
     drop(third);
     expect_empty(&reopen().await?, "a deleted session is gone for the next opening of the store")
-        .await
+        .await?;
+    mailbox::check_reopened(reopen).await
 }

@@ -4,7 +4,9 @@
 mod error;
 mod file_name;
 mod folder;
+mod hints;
 mod line;
+mod mailbox;
 mod open_log;
 mod reader;
 mod unwritten;
@@ -17,13 +19,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright_core::log::{Branch, LogEntry, MemoryError, SessionInfo, SessionLog};
+use loopwright_core::log::{
+    Branch, InputReceipt, LogEntry, MemoryError, PostedInput, SessionInfo, SessionLog,
+};
 use loopwright_core::{Memory, SessionStore};
 
 use crate::{Durability, private, room};
 use error::{blocking, failed};
 use folder::{ChangeLock, Folder};
 use line::{Header, Parent};
+use mailbox::MailFile;
 use open_log::{JsonlMemory, OpenLog};
 
 /// Stores sessions in a directory, each in an append-only file `SESSION.jsonl`. Clones share the
@@ -56,6 +61,9 @@ use open_log::{JsonlMemory, OpenLog};
 /// - **Waiting.** Opening, forking and deleting wait at most ten seconds for another process that
 ///   does so, and five for one that is stopped; the error names that process.
 /// - **Branches** share entries with their parent, which their first line names.
+/// - **Mailboxes.** `SESSION.jsonl.mailbox` has the inputs that other processes have posted, and
+///   their receipts. While sessions are open, the store looks twenty times a second at the length
+///   of the file `.posted`, to which each poster adds the session's name.
 /// - **Lists and searches** read all files. With many sessions, `Sqlite` is faster.
 ///
 /// Must be used within a tokio runtime with timers.
@@ -133,7 +141,22 @@ impl Jsonl {
         let (header, entries) = self.read_log(session)?;
         let mut info = SessionInfo::of(session, &entries);
         info.parent = header.parent.map(|parent| (parent.session.into(), parent.entries));
+        let mail = MailFile::read(&self.folder.path(session))?;
+        info.set_unread(mail.unread().count() as u64);
         Ok(info)
+    }
+
+    /// Returns the receipt of an input, or `None` if it is to be posted.
+    fn find_mail(
+        &self,
+        session: &str,
+        input: &PostedInput,
+    ) -> Result<Option<Option<InputReceipt>>, MemoryError> {
+        let (_, entries) = self.read_log(session)?;
+        SessionInfo::of(session, &entries).require_root()?;
+        let row = MailFile::read(&self.folder.path(session))?.row(&input.id);
+        let is_accepted = || entries.iter().any(|entry| entry.input() == Some(&input.id));
+        Ok(row.or_else(|| is_accepted().then_some(Some(InputReceipt::Accepted))))
     }
 
     fn list(&self) -> Result<Vec<SessionInfo>, MemoryError> {
@@ -218,7 +241,7 @@ impl Jsonl {
         let lock = |session: &Arc<str>| self.folder.lock(session, false);
         let _locks = sub_agents.iter().map(lock).collect::<Result<Vec<_>, _>>()?;
         for path in iter::once(path).chain(sub_agents.iter().map(|name| self.folder.path(name))) {
-            for file in [self.folder.torn(&path), path] {
+            for file in [self.folder.torn(&path), MailFile::path(&path), path] {
                 match fs::remove_file(&file) {
                     Err(e) if e.kind() != ErrorKind::NotFound => {
                         return Err(failed("cannot be deleted", &file, e));
@@ -286,7 +309,7 @@ impl SessionStore for Jsonl {
         check_name(session)?;
         let session = session.to_owned();
         let log = self.change(move |store, lock| store.open_log(&session, lock)).await?;
-        Ok(Arc::new(JsonlMemory::new(log)))
+        Ok(Arc::new(JsonlMemory::new(log)?))
     }
 
     async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
@@ -307,6 +330,25 @@ impl SessionStore for Jsonl {
     async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {
         let session = session.to_owned();
         self.change(move |store, _lock| store.folder.is_locked(&session).map(Some)).await
+    }
+
+    async fn post(
+        &self,
+        session: &str,
+        input: &PostedInput,
+    ) -> Result<Option<InputReceipt>, MemoryError> {
+        let (session, input) = (session.to_owned(), input.clone());
+        let (name, copy) = (session.clone(), input.clone());
+        if let Some(receipt) = self.work(move |store| store.find_mail(&name, &copy)).await? {
+            return Ok(receipt);
+        }
+        let post = move |store: &Jsonl, _lock| {
+            store.read_log(&session)?; // it may have been deleted meanwhile
+            MailFile::read(&store.folder.path(&session))?.post(&session, &input)?;
+            store.folder.hints().announce(&session);
+            Ok(None)
+        };
+        self.change(post).await
     }
 
     async fn check_writable(&self) -> Result<(), MemoryError> {

@@ -5,6 +5,7 @@ pub(crate) mod connection;
 mod entries;
 pub(crate) mod error;
 mod job;
+mod mailbox;
 mod owners;
 mod rows;
 pub(crate) mod wal;
@@ -20,11 +21,13 @@ use std::thread::{self, JoinHandle};
 use async_trait::async_trait;
 use loopwright_core::error::Failure;
 use loopwright_core::log::{
-    LogEntry, MemoryError, SearchHit, SessionInfo, SessionLog, SessionPage, SessionQuery,
+    InputReceipt, LogEntry, Mailbox, MemoryError, PostedInput, SearchHit, SessionInfo, SessionLog,
+    SessionPage, SessionQuery,
 };
+use loopwright_core::message::InputId;
 use loopwright_core::{Memory, SessionStore};
 use rusqlite::Connection;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::{Durability, codec, room};
 use error::StoreError;
@@ -61,6 +64,8 @@ use job::{Job, Write};
 ///   before survives a power failure. A full disk does not stop the store.
 /// - **Waiting.** A write waits at most ten seconds for another process that writes, and five for
 ///   one that is stopped; the error names that process.
+/// - **Mailboxes.** An input of another process reaches the owner of a session within 100 ms: while
+///   sessions are open, the store asks SQLite twenty times a second whether the file has changed.
 /// - **Deletion.** A deleted session is overwritten in the file.
 /// - **Files.** Beside the given file are `-wal` and `-shm`, which belong to it while it is open,
 ///   and the folder `-owners`, with a lock file for each open store.
@@ -208,6 +213,8 @@ struct OpenSession {
     store: Sqlite,
     session: Arc<str>,
     owner: Arc<str>,
+    /// Notified when an input may have been posted.
+    posted: Arc<Notify>,
 }
 
 impl Drop for OpenSession {
@@ -235,6 +242,47 @@ impl Memory for OpenSession {
             entries::read(connection, rows::get(connection, &name, file)?, from, file)
         };
         self.store.shared.read(read).await
+    }
+
+    fn mailbox(&self) -> Option<&dyn Mailbox> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Mailbox for OpenSession {
+    async fn unread(&self) -> Result<Vec<PostedInput>, MemoryError> {
+        let name = self.session.clone();
+        let read = move |connection: &Connection, file: &Path| {
+            mailbox::unread(connection, &rows::get(connection, &name, file)?, file)
+        };
+        self.store.shared.read(read).await
+    }
+
+    async fn receipt(&self, input: &InputId) -> Result<Option<InputReceipt>, MemoryError> {
+        let (name, input) = (self.session.clone(), input.clone());
+        let read = move |connection: &Connection, file: &Path| {
+            let session = rows::get(connection, &name, file)?;
+            let row = mailbox::find(connection, session.number, &input, file)?;
+            row.map_or(Ok(None), |row| row.receipt(file))
+        };
+        self.store.shared.read(read).await
+    }
+
+    async fn acknowledge(
+        &self,
+        input: &InputId,
+        receipt: &InputReceipt,
+    ) -> Result<(), MemoryError> {
+        let is_accepted = *receipt == InputReceipt::Accepted;
+        let (owner, receipt) = (self.owner.clone(), codec::encode(receipt)?);
+        let write = Write::Acknowledge { owner, input: input.clone(), receipt, is_accepted };
+        // The log has an accepted input.
+        self.store.shared.write(&self.session, write, !is_accepted).await
+    }
+
+    async fn posted(&self) {
+        self.posted.notified().await
     }
 }
 
@@ -266,9 +314,14 @@ impl SessionStore for Sqlite {
         let count = self.shared.opened.fetch_add(1, Ordering::Relaxed);
         let owner: Arc<str> = format!("{}#{count}", self.shared.token).into();
         // Created first: if this future is dropped, the session is released after it was opened.
-        let open =
-            OpenSession { store: self.clone(), session: session.into(), owner: owner.clone() };
-        self.shared.write(session, Write::Open { owner }, false).await?;
+        let posted = Arc::<Notify>::default();
+        let open = OpenSession {
+            store: self.clone(),
+            session: session.into(),
+            owner: owner.clone(),
+            posted: posted.clone(),
+        };
+        self.shared.write(session, Write::Open { owner, posted }, false).await?;
         Ok(Arc::new(open))
     }
 
@@ -299,6 +352,30 @@ impl SessionStore for Sqlite {
             Ok(get_nonempty(connection, &name, file)?.info)
         };
         self.shared.read(read).await
+    }
+
+    async fn post(
+        &self,
+        session: &str,
+        input: &PostedInput,
+    ) -> Result<Option<InputReceipt>, MemoryError> {
+        let json = codec::encode(&input.event)?;
+        let (name, id): (Arc<str>, _) = (session.into(), input.id.clone());
+        let find = move |connection: &Connection, file: &Path| {
+            let session = get_nonempty(connection, &name, file)?;
+            session.info.require_root()?;
+            if let Some(row) = mailbox::find(connection, session.number, &id, file)? {
+                return Ok(Some(row.receipt(file)?));
+            }
+            let log = entries::read(connection, session, 0, file)?;
+            let is_accepted = log.iter().any(|entry| entry.input() == Some(&id));
+            Ok(is_accepted.then_some(Some(InputReceipt::Accepted)))
+        };
+        if let Some(receipt) = self.shared.read(find).await? {
+            return Ok(receipt);
+        }
+        let write = Write::Post { input: input.id.clone(), json };
+        self.shared.write(session, write, true).await.map(|()| None)
     }
 
     async fn check_writable(&self) -> Result<(), MemoryError> {

@@ -1,6 +1,5 @@
 //! A run: passes of the pattern from its start to its end, while commands are sorted.
 
-use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -27,6 +26,7 @@ use crate::session::close::{self, Ending};
 use crate::session::command::{Caller, Command, Input, Receipt, Sorted};
 use crate::session::compaction;
 use crate::session::config::WhileAwaiting;
+use crate::session::inbox::Inbox;
 use crate::session::panics::panic_text;
 use crate::session::reply::without_fence;
 use crate::session::request::{self, output_schema};
@@ -61,8 +61,8 @@ impl Current {
 
 /// The channels of a session's task.
 pub(crate) struct Channels {
-    /// What handles send.
-    pub(crate) commands: mpsc::UnboundedReceiver<Command>,
+    /// What handles send, and other processes post.
+    pub(crate) inbox: Inbox,
     /// Passes commands on to the session while the pattern has it.
     pub(crate) to_session: mpsc::UnboundedSender<Command>,
 }
@@ -70,9 +70,8 @@ pub(crate) struct Channels {
 /// What the task does after a run.
 #[derive(Default)]
 pub(crate) struct AfterRun {
-    /// Commands that arrived before the end of the run was emitted, and are not handled.
-    pub(crate) commands: VecDeque<Command>,
-    /// A steer among them came too late for the run, so it starts another one.
+    /// A steer arrived before the end of the run was emitted and is not handled, so it starts
+    /// another one.
     pub(crate) late_steer: bool,
     /// The end could not be written.
     pub(crate) log_failed: bool,
@@ -96,6 +95,7 @@ pub(crate) async fn run(
         answer(caller, close::emit_unwritten_end(session, &StepError::Memory(error)));
         return AfterRun { log_failed: true, ..AfterRun::default() };
     }
+    session.restore_principal();
     let (ending, stop) = drive(session, pattern, channels).await;
     let Some(stop) = stop else { return end(session, channels, ending, caller).await };
     // Before the abort is acknowledged: sub-agents start nothing from here on.
@@ -143,12 +143,9 @@ pub(crate) async fn end(
     }
     let staged = close::stage_end(session, ending).await;
     let written = if staged.is_ok() { session.journal.write().await } else { Ok(()) };
-    let mut after = AfterRun::default();
     // These were sent before `agent_end` is emitted.
-    while let Ok(command) = channels.commands.try_recv() {
-        after.late_steer |= answers_steers && is_steer(&command);
-        after.commands.push_back(command);
-    }
+    let late_steer = channels.inbox.collect().await && answers_steers;
+    let mut after = AfterRun { late_steer, log_failed: false };
     let outcome = match staged.and_then(|()| session.journal.apply_written(written)) {
         Ok(()) => session.journal.fold.outcome.clone().map(Ok),
         Err(error) => {
@@ -200,10 +197,6 @@ fn answer(caller: Option<Caller>, outcome: Result<Arc<RunOutcome>, InputError>) 
     }
 }
 
-fn is_steer(command: &Command) -> bool {
-    matches!(command, Command::Input(input) if matches!(input.event, InputEvent::Steer(_)))
-}
-
 /// Passes of the pattern until the run may end; and the abort or reset that ended it, if one did.
 async fn drive(
     session: &mut Session,
@@ -216,12 +209,12 @@ async fn drive(
     loop {
         let ended = match pass(session, pattern, channels, deadline, is_first).await {
             Ok(ended) => ended,
-            // The commands after it stay in the channel: a second abort or reset may be among them.
+            // The commands after it stay in the inbox: a second abort or reset may be among them.
             Err(stop) => return (RunStatus::Aborted.into(), Some(stop)),
         };
         is_first = false;
         let before = session.journal.fold.len;
-        while let Ok(command) = channels.commands.try_recv() {
+        while let Some(command) = channels.inbox.next().await {
             if let Some(stop) = route(command, channels, &Current::of(session)) {
                 return (RunStatus::Aborted.into(), Some(stop));
             }
@@ -333,7 +326,7 @@ async fn pass(
     });
     loop {
         tokio::select! { biased;
-            Some(command) = channels.commands.recv() => {
+            command = channels.inbox.recv_always() => {
                 if let Some(stop) = route(command, channels, &current) {
                     break Err(stop);
                 }

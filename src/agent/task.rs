@@ -1,6 +1,5 @@
 //! The task of a session: it handles commands while idle, and starts runs.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -22,6 +21,7 @@ use crate::session::close::{self, Ending};
 use crate::session::command::{Caller, Command, Input, Receipt, Sorted};
 use crate::session::compaction;
 use crate::session::config::WhileAwaiting;
+use crate::session::inbox::Inbox;
 use crate::session::intake::{self, Accepted, CompactionRequest};
 use crate::session::panics::panic_text;
 
@@ -30,8 +30,6 @@ pub(crate) struct Task {
     session: Session,
     pattern: Arc<dyn BehaviorPattern>,
     channels: Channels,
-    /// Commands that arrived at the end of a run.
-    late: VecDeque<Command>,
     /// The host's values of the run context.
     extensions: Extensions,
     /// A steer came too late for the last run and starts another one.
@@ -48,11 +46,11 @@ impl Task {
         to_session: mpsc::UnboundedSender<Command>,
         extensions: Extensions,
     ) -> Self {
+        let inbox = Inbox::new(commands, session.mailbox_memory());
         Task {
             session,
             pattern,
-            channels: Channels { commands, to_session },
-            late: VecDeque::new(),
+            channels: Channels { inbox, to_session },
             extensions,
             late_steer: false,
             log_failed: false,
@@ -75,6 +73,8 @@ impl Task {
         if session.journal.is_lost() {
             self.leave();
         }
+        let inbox = AssertUnwindSafe(self.channels.inbox.close()).catch_unwind();
+        let _ = Box::pin(inbox).await;
         let memory = self.session.journal.memory().clone();
         let close = AssertUnwindSafe(async move { memory.close().await }).catch_unwind();
         let _ = Box::pin(close).await; // a panic cannot do more harm at the end
@@ -85,13 +85,8 @@ impl Task {
         let session = &mut self.session;
         tracing::info!(session = &*session.id, "another process has taken over the session");
         session.journal.hub.close_as_moved();
-        let Channels { commands, .. } = &mut self.channels;
-        commands.close();
-        self.late.drain(..).for_each(Command::answer_moved);
+        self.channels.inbox.leave();
         session.intake.leave();
-        while let Ok(command) = commands.try_recv() {
-            command.answer_moved();
-        }
     }
 
     /// Runs until no handle is left. The work is boxed, so that an idle session has no room for it.
@@ -99,8 +94,9 @@ impl Task {
         if self.session.interrupted && self.session.journal.fold.abort_requested {
             Box::pin(self.end_interrupted(RunStatus::Aborted.into())).await;
         }
+        self.channels.inbox.read_mailbox().await;
         while !self.session.journal.is_lost() {
-            if let Some(command) = self.late.pop_front() {
+            if let Some(command) = self.channels.inbox.next_collected().await {
                 Box::pin(self.handle(command)).await;
                 continue;
             }
@@ -119,7 +115,7 @@ impl Task {
             }
             let memory = self.session.journal.memory().clone();
             let command = tokio::select! { biased;
-                command = self.channels.commands.recv() => command,
+                command = self.channels.inbox.recv() => command,
                 () = memory.lost() => {
                     self.session.journal.note_loss();
                     continue;
@@ -127,6 +123,8 @@ impl Task {
             };
             match command {
                 Some(command) => Box::pin(self.handle(command)).await,
+                // No handle is left. What was posted meanwhile is handled first.
+                None if self.channels.inbox.read_mailbox().await => {}
                 None => return,
             }
         }
@@ -188,7 +186,6 @@ impl Task {
     }
 
     fn note(&mut self, after: AfterRun) {
-        self.late.extend(after.commands);
         self.late_steer |= after.late_steer;
         self.log_failed |= after.log_failed;
     }
@@ -238,7 +235,7 @@ impl Task {
             self.end_interrupted(RunStatus::Aborted.into()).await;
         }
         let known = prompt.as_ref().map_or(id.clone(), |prompt| prompt.id.clone());
-        if let Some(id) = known.filter(|id| self.session.journal.fold.has_seen(id)) {
+        if let Some(id) = known.clone().filter(|id| self.session.journal.fold.has_seen(id)) {
             return drop(ack.send(Ok(Receipt::new(id))));
         }
         let queued = match prompt {
@@ -247,7 +244,7 @@ impl Task {
         };
         let receipt = match queued {
             Ok(receipt) => receipt,
-            Err(error) => return self.session.refuse(ack, error).await,
+            Err(error) => return self.session.refuse(known, ack, error).await,
         };
         let message = receipt.as_ref().map(|receipt| receipt.id.clone());
         let journal = &mut self.session.journal;
@@ -335,7 +332,7 @@ impl Task {
         {
             return match intake::late_abort(&self.session.journal, *run, id.clone()) {
                 Ok((receipt, _)) => drop(input.ack.send(Ok(receipt))),
-                Err(error) => self.session.refuse(input.ack, error).await,
+                Err(error) => self.session.refuse(id.clone(), input.ack, error).await,
             };
         }
         if let Some(id) = input.id().filter(|id| self.session.journal.fold.has_seen(id)) {

@@ -52,6 +52,24 @@ pub enum MemoryError {
         /// The session at the root, where its actions are decided.
         root: Arc<str>,
     },
+    /// The store has no mailboxes, so an input cannot be sent to a session that another process has
+    /// open.
+    #[error(
+        "the store has no mailbox for inputs of other processes: send the input to the process \
+         that has the session open, or use a store with mailboxes"
+    )]
+    NoMailbox,
+    /// Too many inputs wait in the mailbox of the session.
+    #[error(
+        "{unread} inputs wait in the mailbox of the session `{session}`: open the session, so that \
+         they are handled, or try again when its owner has handled some"
+    )]
+    MailboxFull {
+        /// The session.
+        session: Arc<str>,
+        /// The number of inputs that wait.
+        unread: u64,
+    },
     /// The stored data is corrupt. The file was left untouched.
     #[error(transparent)]
     Damaged(Failure),

@@ -108,6 +108,7 @@ mod tests {
             urgency: Urgency::default(),
             message: Arc::new(Message::new(MessageId(id), UserMessage::from("x"))),
             output: None,
+            principal: None,
         };
         let numbered: [&dyn Fn(u64) -> LogEntry; 3] = [&opened, &run, &queued];
         for entry in numbered {

@@ -27,6 +27,8 @@ pub enum Due {
     Request,
     /// It starts a run for a steer, which denies the calls that wait for a decision.
     Steer,
+    /// It takes the inputs that wait in its mailbox. A run may be interrupted besides.
+    Inbox,
 }
 
 impl Due {

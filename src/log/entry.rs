@@ -19,6 +19,7 @@ use crate::log::outcome::{RunCause, RunStatus};
 use crate::log::turn::{Estimate, Reservation, Used};
 use crate::message::{CallId, InputId, Message, MessageId, RunId, Usage};
 use crate::model::OutputSchema;
+use crate::principal::Principal;
 
 /// Represents one entry of a session's log.
 ///
@@ -92,6 +93,9 @@ pub enum LogEntry {
         /// The schema that the answer to a request must fit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<Arc<OutputSchema>>,
+        /// The principal that sent it, if the host named one for the input.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        principal: Option<Principal>,
     },
     /// A queued message was added to the conversation.
     Delivered {
@@ -351,6 +355,17 @@ impl LogEntry {
                 | AbortRequested { .. }
                 | Handled { .. }
         )
+    }
+
+    /// Returns the id of the input whose acceptance the entry records, or `None`.
+    pub fn input(&self) -> Option<&InputId> {
+        match self {
+            LogEntry::Queued { input, .. }
+            | LogEntry::Decided { input, .. }
+            | LogEntry::AbortRequested { input }
+            | LogEntry::Handled { input } => Some(input),
+            _ => None,
+        }
     }
 
     /// Returns the session of the sub-agent that the entry starts, or `None`.

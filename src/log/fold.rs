@@ -47,7 +47,7 @@ impl Fold {
                 self.start_run(*run, cause, emit)
             }
             LogEntry::RunEnded { .. } => self.end_run(entry, emit),
-            LogEntry::Queued { input, kind, urgency, message, output } => {
+            LogEntry::Queued { input, kind, urgency, message, output, principal } => {
                 self.note(message);
                 self.inputs.insert(input.clone());
                 self.queue.push(QueuedMessage {
@@ -56,6 +56,7 @@ impl Fold {
                     urgency: *urgency,
                     message: message.clone(),
                     output: output.clone(),
+                    principal: principal.clone(),
                     at: self.len,
                 });
                 if *kind != QueueKind::Request {
@@ -229,9 +230,13 @@ impl Fold {
             RunCause::Steer => self.batch.is_none(),
             _ => false,
         };
+        let own = self.undelivered.as_ref();
         if begins_request {
-            let own = self.undelivered.as_ref();
             self.request = own.map(|request| request.message.clone());
+        }
+        let principal = own.and_then(|request| request.principal.clone());
+        if begins_request || principal.is_some() {
+            self.principal = principal;
         }
         self.after_batch.counters |= cause.is_fresh();
         self.after_batch.request |= begins_request;

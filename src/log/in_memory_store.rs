@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use tokio::sync::Notify;
 
 use crate::error::MemoryError;
 use crate::log::entry::LogEntry;
+use crate::log::mailbox::{InputReceipt, Mailbox, PostedInput};
 use crate::log::memory::{InMemory, Memory};
 use crate::log::session_info::SessionInfo;
-use crate::log::store::{SessionStore, sub_agents};
+use crate::log::store::{MAX_UNREAD_INPUTS, SessionStore, sub_agents};
+use crate::message::InputId;
 
 /// Stores sessions in RAM. Clones share the sessions.
 #[derive(Clone, Default)]
@@ -19,6 +22,33 @@ pub struct InMemoryStore(Arc<Mutex<BTreeMap<String, StoredSession>>>);
 struct StoredSession {
     log: InMemory,
     owned: bool,
+    mail: Vec<Mail>,
+    /// Notified of each posted input.
+    posted: Arc<Notify>,
+}
+
+/// An input of a mailbox, without its content if it was refused and never posted.
+struct Mail {
+    id: InputId,
+    input: Option<PostedInput>,
+    receipt: Option<InputReceipt>,
+}
+
+impl StoredSession {
+    fn info(&self, id: &str) -> SessionInfo {
+        let mut info = SessionInfo::of(id, &self.log.entries());
+        info.set_unread(self.unread().count() as u64);
+        info
+    }
+
+    fn unread(&self) -> impl Iterator<Item = &PostedInput> {
+        let unread = self.mail.iter().filter(|mail| mail.receipt.is_none());
+        unread.filter_map(|mail| mail.input.as_ref())
+    }
+
+    fn find(&self, input: &InputId) -> Option<&Mail> {
+        self.mail.iter().find(|mail| mail.id == *input)
+    }
 }
 
 /// An open session of an [`InMemoryStore`]; dropping it closes the session.
@@ -26,6 +56,7 @@ struct Owned {
     log: InMemory,
     session: String,
     store: InMemoryStore,
+    posted: Arc<Notify>,
 }
 
 impl InMemoryStore {
@@ -65,6 +96,49 @@ impl Memory for Owned {
     async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         self.log.load(from).await
     }
+
+    fn mailbox(&self) -> Option<&dyn Mailbox> {
+        Some(self)
+    }
+}
+
+/// The owner keeps the session until it is dropped, so its receipts need no further check.
+#[async_trait]
+impl Mailbox for Owned {
+    async fn unread(&self) -> Result<Vec<PostedInput>, MemoryError> {
+        let sessions = self.store.sessions_by_name();
+        let unread = sessions.get(&self.session).map(|stored| stored.unread().cloned().collect());
+        Ok(unread.unwrap_or_default())
+    }
+
+    async fn receipt(&self, input: &InputId) -> Result<Option<InputReceipt>, MemoryError> {
+        let sessions = self.store.sessions_by_name();
+        let mail = sessions.get(&self.session).and_then(|stored| stored.find(input));
+        Ok(mail.and_then(|mail| mail.receipt.clone()))
+    }
+
+    async fn acknowledge(
+        &self,
+        input: &InputId,
+        receipt: &InputReceipt,
+    ) -> Result<(), MemoryError> {
+        let mut sessions = self.store.sessions_by_name();
+        let stored = sessions.entry(self.session.clone()).or_default();
+        match stored.mail.iter_mut().find(|mail| mail.id == *input) {
+            Some(mail) => drop(mail.receipt.get_or_insert_with(|| receipt.clone())),
+            None if *receipt == InputReceipt::Accepted => {}
+            None => stored.mail.push(Mail {
+                id: input.clone(),
+                input: None,
+                receipt: Some(receipt.clone()),
+            }),
+        }
+        Ok(())
+    }
+
+    async fn posted(&self) {
+        self.posted.notified().await
+    }
 }
 
 #[async_trait]
@@ -79,6 +153,7 @@ impl SessionStore for InMemoryStore {
             log: stored.log.clone(),
             session: session.to_owned(),
             store: self.clone(),
+            posted: stored.posted.clone(),
         }))
     }
 
@@ -89,12 +164,47 @@ impl SessionStore for InMemoryStore {
 
     async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
         let sessions = self.sessions_by_name();
-        let all =
-            sessions.iter().map(|(id, stored)| SessionInfo::of(id.as_str(), &stored.log.entries()));
+        let all = sessions.iter().map(|(id, stored)| stored.info(id));
         let is_listed = |info: &SessionInfo| info.entries > 0 && info.sub_agent_of.is_none();
         let mut all: Vec<_> = all.filter(is_listed).collect();
         all.sort_by_key(|info| std::cmp::Reverse(info.changed));
         Ok(all)
+    }
+
+    async fn session(&self, session: &str) -> Result<SessionInfo, MemoryError> {
+        let sessions = self.sessions_by_name();
+        let info = sessions.get(session).map(|stored| stored.info(session));
+        let info = info.filter(|info| info.entries > 0);
+        info.ok_or_else(|| MemoryError::NoSession(session.into()))
+    }
+
+    async fn post(
+        &self,
+        session: &str,
+        input: &PostedInput,
+    ) -> Result<Option<InputReceipt>, MemoryError> {
+        let mut sessions = self.sessions_by_name();
+        let none = || MemoryError::NoSession(session.into());
+        let stored = sessions.get_mut(session).ok_or_else(none)?;
+        let entries = stored.log.entries();
+        if entries.is_empty() {
+            return Err(none());
+        }
+        SessionInfo::of(session, &entries).require_root()?;
+        if let Some(mail) = stored.find(&input.id) {
+            return Ok(mail.receipt.clone());
+        }
+        if entries.iter().any(|entry| entry.input() == Some(&input.id)) {
+            return Ok(Some(InputReceipt::Accepted));
+        }
+        let unread = stored.unread().count() as u64;
+        if unread >= MAX_UNREAD_INPUTS {
+            return Err(MemoryError::MailboxFull { session: session.into(), unread });
+        }
+        let id = input.id.clone();
+        stored.mail.push(Mail { id, input: Some(input.clone()), receipt: None });
+        stored.posted.notify_one();
+        Ok(None)
     }
 
     async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::extensions::Extensions;
 use crate::message::{CallId, InputId, RunId, UserMessage};
 use crate::model::OutputSchema;
+use crate::principal::Principal;
 use crate::tool::ToolOutput;
 
 /// Represents an input of a session; see [`AgentHandle::send`](crate::AgentHandle::send).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum InputEvent {
     /// A request of the user. During a run it waits its turn.
@@ -36,12 +38,47 @@ pub enum InputEvent {
     Compact(Option<String>),
 }
 
+impl InputEvent {
+    /// Returns the client's id, if the event has a place for it.
+    pub(crate) fn id(&self) -> Option<&InputId> {
+        match self {
+            InputEvent::UserRequest(prompt)
+            | InputEvent::Steer(prompt)
+            | InputEvent::FollowUp(prompt)
+            | InputEvent::Continue(Some(prompt)) => prompt.id.as_ref(),
+            InputEvent::ExternalActionResult(result) => result.id.as_ref(),
+            InputEvent::Abort(abort) => abort.id.as_ref(),
+            InputEvent::Continue(None)
+            | InputEvent::Reset
+            | InputEvent::ClearQueues
+            | InputEvent::Compact(_) => None,
+        }
+    }
+
+    /// Sets the client's id, if the event has a place for it.
+    pub(crate) fn set_id(&mut self, id: InputId) {
+        match self {
+            InputEvent::UserRequest(prompt)
+            | InputEvent::Steer(prompt)
+            | InputEvent::FollowUp(prompt)
+            | InputEvent::Continue(Some(prompt)) => prompt.id = Some(id),
+            InputEvent::ExternalActionResult(result) => result.id = Some(id),
+            InputEvent::Abort(abort) => abort.id = Some(id),
+            InputEvent::Continue(None)
+            | InputEvent::Reset
+            | InputEvent::ClearQueues
+            | InputEvent::Compact(_) => {}
+        }
+    }
+}
+
 /// Says which run is to be stopped; by default the one in progress, or the calls that wait for
 /// decisions.
 ///
 /// An abort that may arrive late must name its run, so that it does not stop the next one. An abort
 /// that may arrive twice needs an id too: then the second one is acknowledged and changes nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct AbortRequest {
     /// The run. Another run is not stopped.
@@ -70,21 +107,39 @@ impl AbortRequest {
 }
 
 /// Holds a message of the user and its options. A string converts into one.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Prompt {
     /// The message.
     pub message: UserMessage,
     /// The client's id of this input. An input whose id was accepted before has no effect. Without
     /// one, the session generates `input-N`, so clients should not use that form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<InputId>,
     /// The urgency of a steer; `None` means the agent's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub urgency: Option<Urgency>,
     /// The schema that the answer to a request must fit; `None` means the agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<OutputSchema>>,
     /// Values for tools, hooks and predicates during a request. They replace those of the run
-    /// context.
+    /// context. Of these only the [`Principal`] is in the log and is serialised.
+    #[serde(
+        rename = "principal",
+        default,
+        serialize_with = "serialize_principal",
+        deserialize_with = "deserialize_principal"
+    )]
     pub extensions: Extensions,
+}
+
+fn serialize_principal<S: Serializer>(extensions: &Extensions, to: S) -> Result<S::Ok, S::Error> {
+    Principal::of(extensions).serialize(to)
+}
+
+fn deserialize_principal<'de, D: Deserializer<'de>>(from: D) -> Result<Extensions, D::Error> {
+    let principal = Option::<Principal>::deserialize(from)?;
+    Ok(principal.map(|principal| Extensions::new().with(principal)).unwrap_or_default())
 }
 
 impl<T: Into<UserMessage>> From<T> for Prompt {
@@ -176,7 +231,7 @@ pub enum QueueMode {
 }
 
 /// Holds the decision on an external action.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ActionResult {
     /// The call that waits.
@@ -186,8 +241,10 @@ pub struct ActionResult {
     /// The decision.
     pub decision: Decision,
     /// Who decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
     /// The client's id of this input. An input whose id was accepted before has no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<InputId>,
 }
 

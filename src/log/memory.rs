@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use crate::error::MemoryError;
 use crate::log::entry::LogEntry;
+use crate::log::mailbox::Mailbox;
 use crate::message::Message;
 
 /// Stores the log of one session.
@@ -121,6 +122,13 @@ pub trait Memory: Send + Sync {
     /// The session calls it when it ends. A memory that is dropped without it must release the
     /// session, too, but may take its time. The default does nothing.
     async fn close(&self) {}
+
+    /// Returns the mailbox of the session, from which the session takes the inputs that other
+    /// processes have [posted](crate::SessionStore::post). The default returns `None`: the session
+    /// has no mailbox, and does no work for one.
+    fn mailbox(&self) -> Option<&dyn Mailbox> {
+        None
+    }
 
     /// Returns a sentence that says what was repaired when the log was opened, or `None` if it was
     /// intact.

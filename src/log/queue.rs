@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::log::input::{QueueKind, Urgency};
 use crate::message::{InputId, Message};
 use crate::model::OutputSchema;
+use crate::principal::Principal;
 
 /// Holds a message that is not in the conversation yet.
 #[derive(Debug, Clone)]
@@ -15,6 +16,7 @@ pub(crate) struct QueuedMessage {
     pub(crate) urgency: Urgency,
     pub(crate) message: Arc<Message>,
     pub(crate) output: Option<Arc<OutputSchema>>,
+    pub(crate) principal: Option<Principal>,
     /// The length of the log after it was queued.
     pub(crate) at: u64,
 }

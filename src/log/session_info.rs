@@ -45,6 +45,10 @@ pub struct SessionInfo {
     /// while actions are pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Due>,
+    /// The number of inputs in its mailbox that have no receipt. They are not in the log: a store
+    /// with mailboxes sets the number with [`SessionInfo::set_unread`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unread: u64,
     /// The tokens of all requests that providers have reported, including those that a fork shares.
     #[serde(default)]
     pub usage: Usage,
@@ -79,6 +83,7 @@ impl SessionInfo {
             sub_agent_of: None,
             run: None,
             due: None,
+            unread: 0,
             usage: Usage::default(),
             cost: 0.0,
             settings: None,
@@ -213,11 +218,24 @@ impl SessionInfo {
         }
         let has_pending = !self.pending.is_empty();
         self.agenda.apply(entry, self.entries, has_pending, asks);
-        self.due = match self.run {
-            Some(_) => Some(Due::Interrupted),
-            None => self.agenda.due(has_pending),
-        };
+        self.set_unread(self.unread);
     }
+
+    /// Sets the number of inputs that wait in the mailbox of the session. They are due, unless the
+    /// session has other work, after which it reads its mailbox.
+    pub fn set_unread(&mut self, unread: u64) {
+        self.unread = unread;
+        let due = match self.run {
+            Some(_) => Some(Due::Interrupted),
+            None => self.agenda.due(!self.pending.is_empty()),
+        };
+        let waits = matches!(due, None | Some(Due::Interrupted));
+        self.due = if waits && unread > 0 { Some(Due::Inbox) } else { due };
+    }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Holds a pending action of a session.
@@ -288,7 +306,14 @@ mod tests {
     fn queued(input: &str, kind: QueueKind) -> LogEntry {
         let message = Message::new(MessageId(1), UserMessage::from("x"));
         let (input, urgency) = (input.into(), Urgency::default());
-        LogEntry::Queued { input, kind, urgency, message: message.into(), output: None }
+        LogEntry::Queued {
+            input,
+            kind,
+            urgency,
+            message: message.into(),
+            output: None,
+            principal: None,
+        }
     }
 
     fn started(input: &str) -> LogEntry {

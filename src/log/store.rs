@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::error::MemoryError;
 use crate::log::entry::LogEntry;
+use crate::log::mailbox::{InputReceipt, PostedInput};
 use crate::log::memory::Memory;
 use crate::log::session_info::{PendingAction, PendingFilter, SessionInfo};
 use crate::log::session_log::SessionLog;
@@ -113,6 +114,31 @@ pub trait SessionStore: Send + Sync {
         Ok(query.page(self.sessions().await?))
     }
 
+    /// Posts an input to a session, which another process may have open, and returns the receipt of
+    /// its id if it has one: the input is durable when this returns. `None` means that the owner of
+    /// the session has not handled it yet; the next owner handles it if there is none. Posting an
+    /// input with the same id again changes nothing, and returns the receipt as soon as there is
+    /// one, so that a caller can wait for it ([`post_and_wait`](crate::log::post_and_wait)).
+    ///
+    /// An id that is in the log of the session is accepted already. At most
+    /// [`MAX_UNREAD_INPUTS`] inputs of a session wait.
+    ///
+    /// A store with mailboxes must implement [`Memory::mailbox`] too, and set
+    /// [`SessionInfo::unread`]. The default fails with [`MemoryError::NoMailbox`].
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError::NoSession`] if there is no session with an entry, [`MemoryError::SubAgent`]
+    /// if it belongs to a sub-agent, [`MemoryError::MailboxFull`] if too many inputs wait, and
+    /// [`MemoryError::NoMailbox`] if the store has no mailboxes.
+    async fn post(
+        &self,
+        _session: &str,
+        _input: &PostedInput,
+    ) -> Result<Option<InputReceipt>, MemoryError> {
+        Err(MemoryError::NoMailbox)
+    }
+
     /// Returns whether a session is open: whether opening it now would fail with
     /// [`MemoryError::InUse`]. `None` means that the store cannot say. The session is neither
     /// opened nor disturbed.
@@ -195,6 +221,9 @@ pub trait SessionStore: Send + Sync {
     }
 }
 
+/// Limits the inputs of a session that wait in its mailbox.
+pub const MAX_UNREAD_INPUTS: u64 = 1_000;
+
 /// Returns the sessions of the sub-agents of a session, and of theirs: what is deleted with it.
 /// Those that were deleted, or have not been opened, are left out. Those of the session that it was
 /// forked from are not its own.
@@ -258,12 +287,20 @@ impl<S: SessionStore + ?Sized> SessionStore for Arc<S> {
         (**self).sessions_page(query).await
     }
 
-    async fn check_writable(&self) -> Result<(), MemoryError> {
-        (**self).check_writable().await
+    async fn post(
+        &self,
+        session: &str,
+        input: &PostedInput,
+    ) -> Result<Option<InputReceipt>, MemoryError> {
+        (**self).post(session, input).await
     }
 
     async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {
         (**self).in_use(session).await
+    }
+
+    async fn check_writable(&self) -> Result<(), MemoryError> {
+        (**self).check_writable().await
     }
 
     async fn fork(&self, session: &str, at: Option<u64>, to: &str) -> Result<u64, MemoryError> {

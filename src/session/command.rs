@@ -8,11 +8,12 @@ use crate::error::InputError;
 use crate::log::compaction::Compaction;
 use crate::log::entry::LogEntry;
 use crate::log::input::{AbortRequest, InputEvent};
+use crate::log::mailbox::InputReceipt;
 use crate::log::memory::Memory;
 use crate::log::outcome::RunOutcome;
 use crate::message::{CallId, InputId, RunId};
 use crate::session::hub::Subscriber;
-use crate::session::journal::without_panic;
+use crate::session::panics::without_panic;
 use crate::session::state::{AgentState, Examined};
 
 pub(crate) type Ack<T> = oneshot::Sender<T>;
@@ -84,15 +85,31 @@ impl Input {
         }
     }
 
+    /// Returns the client's id of any input.
+    pub(crate) fn client_id(&self) -> Option<InputId> {
+        self.event.id().or(self.id.as_ref()).cloned()
+    }
+
     /// Answers the sender that the input changed nothing, because a run is in progress. A pattern
     /// may keep the session for long, so the log is read beside it: if another process has opened
-    /// the session since entry `from`, the run is not this one's any more.
+    /// the session since entry `from`, the run is not this one's any more. A mailbox checks that
+    /// when it records the refusal.
     pub(crate) fn refuse_as_busy(self, memory: Arc<dyn Memory>, from: u64) {
         let is_opening = |entry: &LogEntry| matches!(entry, LogEntry::Opened { .. });
+        let refused = InputReceipt::Refused(InputError::Busy);
         tokio::spawn(async move {
-            let error = match without_panic(memory.load(from)).await {
-                Ok(later) if later.iter().any(is_opening) => InputError::Moved,
-                Ok(_) => InputError::Busy,
+            let checked = match (self.client_id(), memory.mailbox()) {
+                (Some(id), Some(mailbox)) => {
+                    without_panic(mailbox.acknowledge(&id, &refused)).await.map(|()| false)
+                }
+                _ => {
+                    let later = without_panic(memory.load(from)).await;
+                    later.map(|later| later.iter().any(is_opening))
+                }
+            };
+            let error = match checked {
+                Ok(true) => InputError::Moved,
+                Ok(false) => InputError::Busy,
                 Err(error) => InputError::Memory(error),
             };
             let _ = self.ack.send(Err(error));

@@ -154,20 +154,9 @@ impl AgentHandle {
         id: impl Into<InputId>,
         mut event: InputEvent,
     ) -> Result<InputId, InputError> {
-        let id = Some(id.into());
-        match &mut event {
-            InputEvent::UserRequest(prompt)
-            | InputEvent::Steer(prompt)
-            | InputEvent::FollowUp(prompt)
-            | InputEvent::Continue(Some(prompt)) => prompt.id = id.clone(),
-            InputEvent::ExternalActionResult(result) => result.id = id.clone(),
-            InputEvent::Abort(abort) => abort.id = id.clone(),
-            InputEvent::Continue(None)
-            | InputEvent::Reset
-            | InputEvent::ClearQueues
-            | InputEvent::Compact(_) => {}
-        }
-        let receipt = self.post_as(id, event, None).await;
+        let id = id.into();
+        event.set_id(id.clone());
+        let receipt = self.post_as(Some(id), event, None).await;
         Ok(receipt.unwrap_or(Err(InputError::Gone))?.id)
     }
 

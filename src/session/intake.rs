@@ -16,6 +16,7 @@ use crate::log::compaction::Compaction;
 use crate::log::entry::LogEntry;
 use crate::log::input::{AbortRequest, ActionResult, InputEvent, Prompt, QueueKind, Urgency};
 use crate::message::{InputId, RunId};
+use crate::principal::Principal;
 use crate::session::command::{Ack, Caller, Command, Input, Receipt};
 use crate::session::config::Config;
 use crate::session::decisions;
@@ -106,6 +107,7 @@ impl Intake {
         config: &Config,
         tools: &Toolbox,
     ) -> Accepted {
+        let client_id = input.client_id();
         let Input { event, id, ack, caller } = input;
         if let Some(id) = id.as_ref().filter(|id| journal.fold.has_seen(id)) {
             let receipt = Receipt::new(id.clone());
@@ -149,7 +151,7 @@ impl Intake {
                 accepted
             }
             Err(error) => {
-                refuse(ack, error, journal);
+                journal.refuse(client_id, error, ack);
                 Accepted::Other
             }
         }
@@ -208,19 +210,6 @@ impl Intake {
     }
 }
 
-/// Answers that an input changed nothing, when the next flush has confirmed that the state is not
-/// out of date.
-pub(crate) fn refuse(
-    ack: Ack<Result<Receipt, InputError>>,
-    error: InputError,
-    journal: &mut Journal,
-) {
-    journal.when_written(move |confirmed| {
-        let error = confirmed.err().map_or(error, InputError::Memory);
-        let _ = ack.send(Err(error));
-    });
-}
-
 /// Answers an abort of a run that has ended. It changes nothing.
 pub(crate) fn late_abort(
     journal: &Journal,
@@ -249,8 +238,10 @@ pub(crate) fn queue(
     if let Some(output) = &prompt.output {
         Schema::compile_output(&output.schema).map_err(InputError::OutputSchema)?;
     }
+    let principal = Principal::of(&prompt.extensions).cloned();
     let message = journal.message(prompt.message);
-    journal.stage(LogEntry::Queued { input, kind, urgency, message, output: prompt.output });
+    let output = prompt.output;
+    journal.stage(LogEntry::Queued { input, kind, urgency, message, output, principal });
     Ok(receipt)
 }
 

@@ -4,20 +4,22 @@
 //! append (the append itself is kept here, so that dropping the pattern cannot drop it half-way),
 //! and then *applied*: folded into the state, with the events that follow from it emitted.
 
-use std::panic::AssertUnwindSafe;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use crate::error::MemoryError;
+use crate::error::{InputError, MemoryError};
 use crate::log::entry::{LogEntry, StateScope};
 use crate::log::event::AgentEvent;
 use crate::log::fold::Fold;
+use crate::log::mailbox::InputReceipt;
 use crate::log::memory::Memory;
-use crate::message::{Message, MessageId, MessageKind};
+use crate::message::{InputId, Message, MessageId, MessageKind};
+use crate::session::command::{Ack, Receipt};
 use crate::session::hub::Hub;
+use crate::session::panics::without_panic;
 
 type WriteCallback = Box<dyn FnOnce(Result<(), MemoryError>) + Send>;
 
@@ -26,6 +28,13 @@ struct Write {
     entries: Arc<[LogEntry]>,
     callbacks: Vec<WriteCallback>,
     append: BoxFuture<'static, Result<(), MemoryError>>,
+}
+
+/// A refusal that the mailbox of the session records before the sender is answered.
+struct Refusal {
+    input: InputId,
+    error: InputError,
+    ack: Ack<Result<Receipt, InputError>>,
 }
 
 /// Owns the log of a session and all that follows from it.
@@ -40,6 +49,7 @@ pub(crate) struct Journal {
     /// Values that the pattern has set, for the append of its next write.
     values: Vec<LogEntry>,
     callbacks: Vec<WriteCallback>,
+    refusals: VecDeque<Refusal>,
     /// Another process has taken over the session.
     is_lost: bool,
 }
@@ -55,6 +65,7 @@ impl Journal {
             staged: Vec::new(),
             values: Vec::new(),
             callbacks: Vec::new(),
+            refusals: VecDeque::new(),
             is_lost: false,
         }
     }
@@ -139,6 +150,24 @@ impl Journal {
         self.callbacks.push(Box::new(callback));
     }
 
+    /// Answers that an input changed nothing, once the next flush has recorded that in the mailbox,
+    /// or, if the input has no id or the session no mailbox, has confirmed that the log ends where
+    /// this session expects it.
+    pub(crate) fn refuse(
+        &mut self,
+        input: Option<InputId>,
+        error: InputError,
+        ack: Ack<Result<Receipt, InputError>>,
+    ) {
+        match input.filter(|_| error.is_refusal() && self.memory.mailbox().is_some()) {
+            Some(input) => self.refusals.push_back(Refusal { input, error, ack }),
+            None => self.when_written(move |confirmed| {
+                let error = confirmed.err().map_or(error, InputError::Memory);
+                let _ = ack.send(Err(error));
+            }),
+        }
+    }
+
     /// Stages one entry and flushes.
     pub(crate) async fn commit(&mut self, entry: LogEntry) -> Result<(), MemoryError> {
         self.stage(entry);
@@ -150,7 +179,24 @@ impl Journal {
     pub(crate) async fn flush(&mut self) -> Result<(), MemoryError> {
         while self.write.is_some() || !self.staged.is_empty() || !self.callbacks.is_empty() {
             let result = self.write().await;
-            self.apply_written(result)?;
+            if let Err(error) = self.apply_written(result) {
+                for Refusal { ack, .. } in self.refusals.drain(..) {
+                    let _ = ack.send(Err(InputError::Memory(error.clone())));
+                }
+                return Err(error);
+            }
+        }
+        // After what was accepted before, and each again if the future was dropped meanwhile.
+        while let Some(Refusal { input, error, .. }) = self.refusals.front() {
+            let refused = InputReceipt::Refused(error.clone());
+            let recorded = match self.memory.mailbox() {
+                Some(mailbox) => without_panic(mailbox.acknowledge(input, &refused)).await,
+                None => Ok(()),
+            };
+            self.is_lost |= recorded.as_ref().is_err_and(MemoryError::is_lost);
+            if let Some(Refusal { error, ack, .. }) = self.refusals.pop_front() {
+                let _ = ack.send(Err(recorded.err().map_or(error, InputError::Memory)));
+            }
         }
         Ok(())
     }
@@ -215,12 +261,4 @@ impl Journal {
 
 fn is_value(entry: &LogEntry, wanted: StateScope, name: &str) -> bool {
     matches!(entry, LogEntry::State { scope, key, .. } if *scope == wanted && **key == *name)
-}
-
-/// Returns an error if the memory panics.
-pub(crate) fn without_panic<T>(
-    call: impl Future<Output = Result<T, MemoryError>>,
-) -> impl Future<Output = Result<T, MemoryError>> {
-    let panicked = |_| Err(MemoryError::Failed("the session's memory panicked".into()));
-    AssertUnwindSafe(call).catch_unwind().map(move |done| done.unwrap_or_else(panicked))
 }

@@ -30,6 +30,7 @@ mod examples;
 mod first_call;
 mod hooks;
 mod kit;
+mod mailbox;
 mod ownership;
 mod pattern_calls;
 mod patterns;

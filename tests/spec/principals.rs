@@ -61,9 +61,10 @@ async fn hooks_and_tools_see_the_principal_and_hooks_the_request() {
     assert_eq!(*seen.lock().unwrap(), ["ann: Who am I?", "ann: Who am I?", "host: And now?"]);
 }
 
-/// C173: a call that is approved after a restart runs without the principal of its request.
+/// C173: a call that is approved after a restart has the principal of its request, which the log
+/// has.
 #[tokio::test(start_paused = true)]
-async fn after_a_restart_there_is_no_principal_of_the_request() {
+async fn after_a_restart_the_principal_of_the_request_is_that_of_the_log() {
     let seen = Seen::default();
     let model = ScriptedModel::new([calls(&["who"]), Script::text("1")]);
     let agent = agent(model, &seen);
@@ -77,6 +78,6 @@ async fn after_a_restart_there_is_no_principal_of_the_request() {
     approve(&handle).await;
     let state = handle.state().await.unwrap();
     let result = state.messages.iter().find_map(|m| m.as_tool_result()).unwrap();
-    assert_eq!(result.text(), "nobody");
-    assert_eq!(*seen.lock().unwrap(), ["ann: Who am I?", "nobody: Who am I?"]);
+    assert_eq!(result.text(), "ann");
+    assert_eq!(*seen.lock().unwrap(), ["ann: Who am I?", "ann: Who am I?"]);
 }

@@ -7,7 +7,7 @@ use crate::fixture::Fixture;
 
 const TABS: usize = 20;
 
-/// C243: Twenty tabs with a session each work, whichever of them is closed.
+/// C206: Twenty tabs with a session each work, whichever of them is closed.
 #[test]
 fn twenty_tabs_of_twenty_sessions_work() {
     let fixture = Fixture::new();

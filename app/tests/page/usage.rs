@@ -241,7 +241,7 @@ fn sessions_are_listed_left_and_deleted() {
 }
 
 /// The list is drawn again while the button of the mouse is down, since a run starts.
-/// C244: The page reads the list by pages, and not again for each event.
+/// C207: The page reads the list by pages, and not again for each event.
 #[test]
 fn a_long_list_is_read_by_pages() {
     let fixture = Fixture::new();

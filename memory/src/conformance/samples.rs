@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright_core::agent::{Budget, Limit};
+use loopwright_core::agent::{Budget, Limit, Principal};
 use loopwright_core::compaction::CompactionCause;
 use loopwright_core::event::{
     Decision, ExternalAction, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency,
@@ -19,8 +19,8 @@ use loopwright_core::{Message, ToolOutput};
 use serde_json::{Value, json};
 
 /// Characters that break a format which joins lines, quotes or cuts texts.
-const ODD: &str = "a\nb\r\nc\0d\u{1}\u{7f}\u{85}\u{2028}\u{2029}\u{feff}\"'\\`%${};-- 👩‍👩‍👧‍👦 \
-    e\u{301} \u{10ffff} \u{fffd}\t";
+pub(super) const ODD: &str = "a\nb\r\nc\0d\u{1}\u{7f}\u{85}\u{2028}\u{2029}\u{feff}\"'\\`%${};-- \
+    👩‍👩‍👧‍👦 e\u{301} \u{10ffff} \u{fffd}\t";
 
 fn message(id: u64, body: impl Into<MessageKind>) -> Arc<Message> {
     Arc::new(Message::new(MessageId(id), body))
@@ -49,6 +49,7 @@ pub(super) fn run(number: u64, time: u64, text: &str) -> Vec<LogEntry> {
             urgency: Urgency::default(),
             message: message(number * 10, UserMessage::from(text)),
             output: None,
+            principal: None,
         },
         LogEntry::RunStarted {
             run: RunId(number),
@@ -123,7 +124,7 @@ fn result(call: &str, text: &str, details: Option<Value>) -> Arc<Message> {
 }
 
 /// Returns JSON with unusual keys, extreme numbers and a hundred levels.
-fn odd_json() -> Arc<Value> {
+pub(super) fn odd_json() -> Arc<Value> {
     let mut deep = json!(["bottom"]);
     for level in 0..100 {
         deep = if level % 2 == 0 { json!({ "d": deep }) } else { json!([deep]) };
@@ -196,6 +197,7 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
                 UserMessage::new(vec![Content::text(ODD), Content::text("")]),
             ),
             output: Some(Arc::new(output)),
+            principal: Some(Principal::new(ODD)),
         },
         LogEntry::Delivered { input: ODD.into() },
         LogEntry::Withdrawn { inputs: vec![] },

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::error::{blocking, failed};
 use super::file_name::{SUFFIX, file_name};
+use super::hints::Hints;
 use super::line::{Header, Parent};
 use super::reader::{NextLine, Reader};
 use crate::lock_holder::{self, RETRY_INTERVAL};
@@ -27,6 +28,7 @@ pub(super) struct Folder {
     directory: Arc<Path>,
     /// Held with the lock of the file `.lock`, so that one task at a time tries to get it.
     changing: Arc<Mutex<()>>,
+    hints: Arc<Hints>,
 }
 
 /// The lock for opening, forking and deleting sessions.
@@ -40,12 +42,18 @@ impl Folder {
     pub(super) fn open(path: &Path) -> Result<Self, MemoryError> {
         private::make_folder(path)
             .map_err(|e| failed("cannot be created as a directory for sessions", path, e))?;
-        Ok(Folder { directory: path.into(), changing: Arc::default() })
+        let hints = Arc::new(Hints::new(path));
+        Ok(Folder { directory: path.into(), changing: Arc::default(), hints })
     }
 
     /// Returns the path of the directory.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Returns the hints that inputs were posted.
+    pub(super) fn hints(&self) -> &Arc<Hints> {
+        &self.hints
     }
 
     /// Returns the path of a session's file.

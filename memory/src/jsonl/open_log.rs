@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use loopwright_core::Memory;
-use loopwright_core::log::{LogEntry, MemoryError};
-use tokio::sync::Mutex;
+use loopwright_core::log::{InputReceipt, LogEntry, Mailbox, MemoryError, PostedInput};
+use loopwright_core::message::InputId;
+use tokio::sync::{Mutex, Notify};
 
 use super::error::{blocking, failed};
 use super::folder::Folder;
 use super::line;
+use super::mailbox::MailFile;
 use super::reader::{NextLine, Reader};
 use crate::rewrite::rewrite;
 use crate::{Durability, private};
@@ -262,12 +264,24 @@ impl Drop for OpenLog {
 pub(super) struct JsonlMemory {
     log: Arc<Mutex<OpenLog>>,
     repaired: Option<String>,
+    folder: Folder,
+    path: PathBuf,
+    posted: Arc<Notify>,
 }
 
 impl JsonlMemory {
     /// Wraps an open log.
-    pub(super) fn new(log: OpenLog) -> Self {
-        JsonlMemory { repaired: log.repaired.clone(), log: Arc::new(Mutex::new(log)) }
+    ///
+    /// # Errors
+    ///
+    /// Fails if the thread that looks for posted inputs cannot be started.
+    pub(super) fn new(log: OpenLog) -> Result<Self, MemoryError> {
+        let (folder, path) = (log.folder.clone(), log.path.clone());
+        let posted = folder.hints().watch(&log.session);
+        let posted =
+            posted.map_err(|e| failed("has a mailbox that cannot be watched", &path, e))?;
+        let repaired = log.repaired.clone();
+        Ok(JsonlMemory { log: Arc::new(Mutex::new(log)), repaired, folder, path, posted })
     }
 
     /// Runs work on the log on a blocking thread, in the order of the calls.
@@ -290,7 +304,45 @@ impl Memory for JsonlMemory {
         self.work(move |log| log.load(from)).await
     }
 
+    fn mailbox(&self) -> Option<&dyn Mailbox> {
+        Some(self)
+    }
+
     fn repaired(&self) -> Option<String> {
         self.repaired.clone()
+    }
+}
+
+#[async_trait]
+impl Mailbox for JsonlMemory {
+    async fn unread(&self) -> Result<Vec<PostedInput>, MemoryError> {
+        let path = self.path.clone();
+        blocking(move || Ok(MailFile::read(&path)?.unread().cloned().collect())).await
+    }
+
+    async fn receipt(&self, input: &InputId) -> Result<Option<InputReceipt>, MemoryError> {
+        let (path, input) = (self.path.clone(), input.clone());
+        blocking(move || Ok(MailFile::read(&path)?.row(&input).flatten())).await
+    }
+
+    async fn acknowledge(
+        &self,
+        input: &InputId,
+        receipt: &InputReceipt,
+    ) -> Result<(), MemoryError> {
+        let changes = self.folder.lock_changes().await?;
+        // The log keeps the lock of its file, and with it the session, until the line is written.
+        let (owner, path) = (self.log.clone(), self.path.clone());
+        let (input, receipt) = (input.clone(), receipt.clone());
+        blocking(move || {
+            let written = MailFile::read(&path)?.acknowledge(&input, &receipt);
+            drop((owner, changes));
+            written
+        })
+        .await
+    }
+
+    async fn posted(&self) {
+        self.posted.notified().await
     }
 }

@@ -1,14 +1,16 @@
 //! The changes of sessions, within a transaction of the writer.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
+use loopwright_core::log::{LogEntry, MAX_UNREAD_INPUTS, MemoryError, SessionInfo};
 use rusqlite::{Connection, Statement};
+use tokio::sync::Notify;
 
 use super::error::StoreError;
 use super::job::{Job, Write};
+use super::mailbox;
 use super::owners::Owners;
 use super::rows::{self, Session};
 
@@ -20,8 +22,11 @@ pub(super) struct Changes<'c> {
     add_entry: Statement<'c>,
     pub(super) owners: Owners,
     file: &'c Path,
-    /// The sessions' owners in this store that are alive.
-    live_owners: HashSet<Arc<str>>,
+    /// The sessions' owners in this store that are alive, each with the number of its session and
+    /// what is notified of posted inputs.
+    pub(super) live_owners: HashMap<Arc<str>, (i64, Arc<Notify>)>,
+    /// The numbers of the sessions with inputs that were posted in this transaction.
+    pub(super) posted: Vec<i64>,
 }
 
 impl<'c> Changes<'c> {
@@ -38,7 +43,8 @@ impl<'c> Changes<'c> {
             add_entry: connection.prepare(rows::ADD_ENTRY)?,
             owners,
             file,
-            live_owners: HashSet::new(),
+            live_owners: HashMap::new(),
+            posted: Vec::new(),
         })
     }
 
@@ -46,10 +52,14 @@ impl<'c> Changes<'c> {
     pub(super) fn perform(&mut self, job: &Job) -> Result<(), StoreError> {
         let session = rows::find(&mut self.find_session, &job.session, self.file)?;
         match &job.write {
-            Write::Open { owner } => self.open(session, &job.session, owner),
+            Write::Open { owner, posted } => self.open(session, &job.session, owner, posted),
             Write::Release { owner } => self.release(session, owner),
             Write::Append { owner, at, entries, json } => {
                 self.append(session, owner, *at, (entries, json))
+            }
+            Write::Post { input, json } => self.post(session, &job.session, input, json),
+            Write::Acknowledge { owner, input, receipt, is_accepted } => {
+                self.acknowledge(session, owner, input, receipt, *is_accepted)
             }
             Write::Fork { parent, info, json } => {
                 self.fork(session, &job.session, *parent, (info, json))
@@ -64,21 +74,24 @@ impl<'c> Changes<'c> {
         session: Option<Session>,
         name: &str,
         owner: &Arc<str>,
+        posted: &Arc<Notify>,
     ) -> Result<(), StoreError> {
-        match session {
+        let number = match session {
             Some(mut session) => {
                 self.ensure_free(&session)?;
                 session.owner = owner.to_string();
                 session.put(&mut self.put_session)?;
+                session.number
             }
             None => {
                 let (count, number) = rows::totals(self.connection, self.file)?;
                 Session { number, owner: owner.to_string(), info: SessionInfo::new(name) }
                     .put(&mut self.put_session)?;
                 rows::set_totals(self.connection, count + 1, number + 1)?;
+                number
             }
-        }
-        self.live_owners.insert(owner.clone());
+        };
+        self.live_owners.insert(owner.clone(), (number, posted.clone()));
         Ok(())
     }
 
@@ -116,6 +129,57 @@ impl<'c> Changes<'c> {
         entries.iter().for_each(|entry| session.info.apply(entry));
         session.put(&mut self.put_session)?;
         self.add_entries(session.number, at, json)
+    }
+
+    fn post(
+        &mut self,
+        session: Option<Session>,
+        name: &str,
+        input: &str,
+        json: &str,
+    ) -> Result<(), StoreError> {
+        let Some(mut session) = session.filter(|session| session.info.entries > 0) else {
+            rows::totals(self.connection, self.file)?; // it could be a damaged row
+            return Err(MemoryError::NoSession(name.into()).into());
+        };
+        session.info.require_root()?;
+        if mailbox::find(self.connection, session.number, input, self.file)?.is_some() {
+            return Ok(());
+        }
+        let unread = session.info.unread;
+        if unread >= MAX_UNREAD_INPUTS {
+            return Err(MemoryError::MailboxFull { session: name.into(), unread }.into());
+        }
+        session.info.set_unread(unread + 1);
+        session.put(&mut self.put_session)?;
+        mailbox::add(self.connection, session.number, input, json, "")?;
+        self.posted.push(session.number);
+        Ok(())
+    }
+
+    fn acknowledge(
+        &mut self,
+        session: Option<Session>,
+        owner: &str,
+        input: &str,
+        receipt: &str,
+        is_accepted: bool,
+    ) -> Result<(), StoreError> {
+        let Some(mut session) = session.filter(|session| *session.owner == *owner) else {
+            return Err(MemoryError::Lost.into());
+        };
+        match mailbox::find(self.connection, session.number, input, self.file)? {
+            Some(row) if row.is_unread() => {
+                let unread = session.info.unread.saturating_sub(1);
+                session.info.set_unread(unread);
+                session.put(&mut self.put_session)?;
+                row.acknowledge(self.connection, receipt, is_accepted)
+            }
+            None if !is_accepted => {
+                mailbox::add(self.connection, session.number, input, "", receipt)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn fork(
@@ -189,6 +253,7 @@ impl<'c> Changes<'c> {
         next_number: i64,
     ) -> Result<(), StoreError> {
         self.connection.execute("DELETE FROM entry WHERE session = ?1", [session.number])?;
+        self.connection.execute("DELETE FROM mailbox WHERE session = ?1", [session.number])?;
         self.connection.execute("DELETE FROM session WHERE name = ?1", [&*session.info.id])?;
         rows::set_totals(self.connection, count - 1, next_number)
     }
@@ -206,7 +271,7 @@ impl<'c> Changes<'c> {
         }
         let (token, _) = session.owner.split_once('#').unwrap_or_default();
         let is_alive = if token == self.owners.token() {
-            self.live_owners.contains(&*session.owner)
+            self.live_owners.contains_key(&*session.owner)
         } else {
             self.owners.is_alive(token)
         };

@@ -15,9 +15,13 @@ use rusqlite::{Connection, ErrorCode, Statement, Transaction, TransactionBehavio
 use super::changes::Changes;
 use super::error::{StoreError, not_flushed, write_lock};
 use super::job::{Job, Write};
+use super::mailbox::MailWatch;
 use super::owners::Owners;
 use super::wal::{self, Checkpoint};
 use crate::lock_holder::{self, RETRY_INTERVAL};
+
+/// How often the writer looks for inputs that other processes have posted, while sessions are open.
+const MAIL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Limits the number of jobs in one transaction.
 const MAX_GROUP_JOBS: usize = 256;
@@ -42,18 +46,21 @@ pub(super) fn run(
 ) -> rusqlite::Result<()> {
     let mut writer = Writer::new(&connection, owners, &file, is_closing)?;
     loop {
-        let next = match writer.retries.is_empty() {
-            true => jobs.recv().map_err(RecvTimeoutError::from),
-            false => jobs.recv_timeout(RELEASE_RETRY_DELAY),
+        let next = match writer.timeout() {
+            None => jobs.recv().map_err(RecvTimeoutError::from),
+            Some(timeout) => jobs.recv_timeout(timeout),
         };
-        let mut group = std::mem::take(&mut writer.retries);
+        writer.look_for_mail();
+        let mut group = writer.due_retries(next.is_ok());
         match next {
             // The sessions are free without a release, since their owner is gone.
             Err(RecvTimeoutError::Disconnected) => break,
             next => group.extend(next),
         }
         group.extend(jobs.try_iter().take(MAX_GROUP_JOBS));
-        writer.write(group);
+        if !group.is_empty() {
+            writer.write(group);
+        }
     }
     writer.close();
     connection.close().map_err(|(_, error)| error)
@@ -83,6 +90,9 @@ struct Writer<'c> {
     /// The releases that failed. They are retried with the next job, or after
     /// [`RELEASE_RETRY_DELAY`].
     retries: Vec<Job>,
+    retry_at: Instant,
+    mail: MailWatch<'c>,
+    looked_for_mail_at: Instant,
     /// True if the connection flushes each commit to disk.
     flushes: bool,
     /// Why nothing is written any more.
@@ -108,10 +118,52 @@ impl<'c> Writer<'c> {
             commits: 0,
             file,
             retries: Vec::new(),
+            retry_at: Instant::now(),
+            mail: MailWatch::new(connection)?,
+            looked_for_mail_at: Instant::now(),
             flushes: false,
             stopped: None,
             is_closing,
         })
+    }
+
+    /// Returns how long to wait for the next job, or `None` if nothing else is to be done.
+    fn timeout(&self) -> Option<Duration> {
+        let retry = (!self.retries.is_empty())
+            .then(|| self.retry_at.saturating_duration_since(Instant::now()));
+        let poll = (!self.changes.live_owners.is_empty()).then_some(MAIL_POLL_INTERVAL);
+        retry.into_iter().chain(poll).min()
+    }
+
+    /// Returns the failed releases if they are to be retried now.
+    fn due_retries(&mut self, with_job: bool) -> Vec<Job> {
+        if with_job || Instant::now() >= self.retry_at {
+            return std::mem::take(&mut self.retries);
+        }
+        Vec::new()
+    }
+
+    /// Notifies the sessions for which another process has posted inputs.
+    fn look_for_mail(&mut self) {
+        let is_waiting = !self.changes.live_owners.is_empty();
+        if !is_waiting || self.looked_for_mail_at.elapsed() < MAIL_POLL_INTERVAL {
+            return;
+        }
+        self.looked_for_mail_at = Instant::now();
+        match self.mail.poll(self.connection) {
+            Ok(sessions) => self.notify(&sessions),
+            // The next one finds what this one has missed.
+            Err(error) => tracing::debug!(%error, "the mailboxes of sessions cannot be read"),
+        }
+    }
+
+    /// Notifies the owners of the sessions with these numbers, if they are in this store.
+    fn notify(&self, sessions: &[i64]) {
+        for (number, posted) in self.changes.live_owners.values() {
+            if sessions.contains(number) {
+                posted.notify_one();
+            }
+        }
     }
 
     fn write(&mut self, jobs: Vec<Job>) {
@@ -123,6 +175,10 @@ impl<'c> Writer<'c> {
             Ok(results) => {
                 for (job, result) in jobs.into_iter().zip(results) {
                     let _ = job.done.send(result); // the caller may have been dropped
+                }
+                let posted = std::mem::take(&mut self.changes.posted);
+                if !posted.is_empty() {
+                    self.notify(&posted);
                 }
                 return self.checkpoint_if_long();
             }
@@ -141,6 +197,7 @@ impl<'c> Writer<'c> {
                 let session = &*job.session;
                 tracing::warn!(session, %error, "a session could not be released yet");
                 self.retries.push(job);
+                self.retry_at = Instant::now() + RELEASE_RETRY_DELAY;
             } else {
                 let _ = job.done.send(Err(error.clone()));
             }
@@ -205,6 +262,7 @@ impl<'c> Writer<'c> {
         let transaction = self.begin()?;
         let mut results = Vec::with_capacity(jobs.len());
         let mut has_deleted = false;
+        self.changes.posted.clear();
         for job in jobs {
             results.push(match self.changes.perform(job) {
                 Ok(()) => {

@@ -1,7 +1,7 @@
 //! The crash matrix: processes that work on sessions are killed, at random and between any two
 //! writes, and restarted until all work is done. `LOOPWRIGHT_KILLS` sets the number of random kills
-//! (200 by default) of processes without sub-agents and of processes with them, `LOOPWRIGHT_SEED`
-//! repeats a seed.
+//! (200 by default) of processes without sub-agents, of processes with them, and of processes that
+//! share a session; `LOOPWRIGHT_SEED` repeats a seed.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,6 +15,8 @@ mod check;
 mod child;
 mod families;
 mod family;
+mod poster;
+mod posters;
 mod scenario;
 mod stores;
 
@@ -48,6 +50,13 @@ async fn child() {
 #[ignore = "another test starts it"]
 async fn family() {
     family::run().await;
+}
+
+/// Runs in one of the processes that share a session, which another test starts.
+#[tokio::test]
+#[ignore = "another test starts it"]
+async fn poster() {
+    poster::run().await;
 }
 
 fn from_env(name: &str) -> Option<u64> {

@@ -2,6 +2,7 @@
 
 mod damage;
 mod disk;
+mod mailbox;
 mod processes;
 
 use std::fs;

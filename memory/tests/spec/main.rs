@@ -12,6 +12,7 @@ mod growth;
 mod jsonl;
 mod kit;
 mod long_term;
+mod mailbox;
 mod sqlite;
 mod sub_agents;
 mod summary_compaction;

@@ -55,7 +55,7 @@ async fn own_stream(api: &Api, session: &str, after: Option<u64>) -> Vec<(Option
     frames.into_iter().map(|frame| (frame.id, frame.data)).collect()
 }
 
-/// C242: They are equal, from any number on, also during a reply.
+/// C205: They are equal, from any number on, also during a reply.
 #[tokio::test(start_paused = true)]
 async fn each_feed_has_what_a_stream_of_its_own_has() {
     let gate = Gate::new();
@@ -117,7 +117,7 @@ async fn each_feed_has_what_a_stream_of_its_own_has() {
     assert_eq!(stream.frames["second"].len(), second);
 }
 
-/// C242: A feed that fails is answered with an error, and can be followed again.
+/// C205: A feed that fails is answered with an error, and can be followed again.
 #[tokio::test(start_paused = true)]
 async fn a_feed_that_fails_does_not_end_the_others() {
     let api = Api::new([Script::text("One.")]);

@@ -96,7 +96,7 @@ impl Client {
     }
 }
 
-/// C241: Twenty conversations, each with its stream of events, share a connection.
+/// C204: Twenty conversations, each with its stream of events, share a connection.
 #[tokio::test]
 async fn twenty_conversations_share_a_connection() {
     let replies = (0..20).map(|_| Script::text("Nine.")).collect();
@@ -164,7 +164,7 @@ async fn what_is_meant_as_harm_is_refused() {
     assert_eq!(client.get("/healthz").await.0, 200);
 }
 
-/// C241: A shutdown tells the readers of a connection, ends their streams, and then the server.
+/// C204: A shutdown tells the readers of a connection, ends their streams, and then the server.
 #[tokio::test]
 async fn a_shutdown_ends_the_streams_of_a_connection() {
     let served = Served::start(vec![Script::text("Nine.")], |builder| builder).await;

@@ -332,7 +332,7 @@ async fn settings_that_make_no_session_are_refused() {
     }
 }
 
-/// C244: The list of sessions has pages, and contains neither prompts nor arguments of calls.
+/// C207: The list of sessions has pages, and contains neither prompts nor arguments of calls.
 #[tokio::test(start_paused = true)]
 async fn the_list_has_pages_and_nothing_long() {
     let dir = tempfile::tempdir().unwrap();

@@ -19,6 +19,7 @@ use crate::message::{
     AssistantMessage, CallId, History, InputId, Message, MessageId, MessageKind, RunId, StopReason,
 };
 use crate::model::OutputSchema;
+use crate::principal::Principal;
 
 /// Holds the state of a session as its log describes it.
 #[derive(Default)]
@@ -84,6 +85,8 @@ pub(crate) struct Fold {
     pub(crate) last_error: Option<Arc<str>>,
     /// The message of the user's request that the current run works on, if it has one.
     pub(crate) request: Option<Arc<Message>>,
+    /// The principal that sent that request, if the host named one.
+    pub(crate) principal: Option<Principal>,
     /// The last decision.
     pub(crate) last_decision: Option<(CallId, Arc<Decision>)>,
     /// Why the last reply is not a whole answer, if it is not.

@@ -302,12 +302,15 @@ impl EpochReader<'_> {
     /// another input is received. Returns `None` if no input led to the entry.
     fn event(&self, at: usize, resets: &mut HashSet<usize>) -> Option<(InputEvent, bool)> {
         Some(match &self.log[at] {
-            LogEntry::Queued { input, kind, urgency, message, output } => {
+            LogEntry::Queued { input, kind, urgency, message, output, principal } => {
                 let MessageKind::User(text) = &message.body else {
                     return None;
                 };
                 let mut prompt = Prompt::from(text.clone()).id(input.clone());
                 prompt.output = output.clone();
+                if let Some(principal) = principal {
+                    prompt = prompt.with(principal.clone());
+                }
                 match kind {
                     QueueKind::Steering => (InputEvent::Steer(prompt.urgency(*urgency)), false),
                     QueueKind::FollowUp => (InputEvent::FollowUp(prompt), false),

@@ -42,7 +42,8 @@ fn an_append_that_times_out_returns_an_error_and_a_release_is_retried() {
     let closing = Arc::new(AtomicBool::new(true));
     let mut writer = Writer::new(&connection, owners, &path, closing).unwrap();
     let owner: Arc<str> = format!("{}#1", writer.changes.owners.token()).into();
-    let (open, mut opened) = job(Write::Open { owner: owner.clone() }, false);
+    let (open, mut opened) =
+        job(Write::Open { owner: owner.clone(), posted: Arc::default() }, false);
     writer.write(vec![open]);
     assert_eq!(opened.try_recv().unwrap(), Ok(()));
 
@@ -59,7 +60,8 @@ fn an_append_that_times_out_returns_an_error_and_a_release_is_retried() {
 
     other.execute_batch("ROLLBACK").unwrap();
     let retries = std::mem::take(&mut writer.retries);
-    let (open, mut opened) = job(Write::Open { owner: "another#1".into() }, false);
+    let (open, mut opened) =
+        job(Write::Open { owner: "another#1".into(), posted: Arc::default() }, false);
     writer.write(retries.into_iter().chain([open]).collect());
     assert_eq!(opened.try_recv().unwrap(), Ok(()), "the session was released first");
 }
@@ -74,7 +76,7 @@ async fn a_failed_release_is_retried_without_another_write() {
     let (jobs, received) = std::sync::mpsc::channel();
     let closing = Arc::new(AtomicBool::new(true));
     let writer = std::thread::spawn(move || run(connection, owners, path, received, closing));
-    let (open, opened) = job(Write::Open { owner: owner.clone() }, false);
+    let (open, opened) = job(Write::Open { owner: owner.clone(), posted: Arc::default() }, false);
     jobs.send(open).unwrap();
     assert_eq!(opened.await.unwrap(), Ok(()));
 

@@ -172,18 +172,22 @@ async fn the_hook_shows_nobody_the_facts_of_another_user() {
     assert!(shows_it(3));
 }
 
-/// C185: a call that is approved after a restart has no principal, and deletes nothing.
+/// C185: a call that is approved after a restart is that of the principal of its request, whom the
+/// log names.
 #[tokio::test]
-async fn a_call_after_a_restart_without_its_principal_changes_nothing() {
-    let (_folder, memory) = open();
-    let stored = memory.remember(&ann(), SECRET).await.unwrap();
-    let replies = [call("forget_fact", json!({"id": stored.id})), Script::text("Done.")];
-    let options = |agent: loopwright_core::AgentBuilder| agent.tools(memory.tools());
-    let harness = Harness::new(PiPattern, replies, options).await;
-    harness.handle.prompt(by("ann", "Forget Minka.")).await.unwrap();
-    let harness = harness.restart().await;
-    harness.resolve(0, loopwright_core::event::Decision::Approve).await.unwrap();
-    harness.handle.wait_for_idle().await;
-    harness.check().await;
-    assert_eq!(memory.facts(&[ann()], 0, 9).await.unwrap(), [stored]);
+async fn a_call_after_a_restart_is_that_of_its_principal() {
+    for (who, is_forgotten) in [("bob", false), ("ann", true)] {
+        let (_folder, memory) = open();
+        let stored = memory.remember(&ann(), SECRET).await.unwrap();
+        let replies = [call("forget_fact", json!({"id": stored.id})), Script::text("Done.")];
+        let options = |agent: loopwright_core::AgentBuilder| agent.tools(memory.tools());
+        let harness = Harness::new(PiPattern, replies, options).await;
+        harness.handle.prompt(by(who, "Forget Minka.")).await.unwrap();
+        let harness = harness.restart().await;
+        harness.resolve(0, loopwright_core::event::Decision::Approve).await.unwrap();
+        harness.handle.wait_for_idle().await;
+        harness.check().await;
+        let facts = memory.facts(&[ann()], 0, 9).await.unwrap();
+        assert_eq!(facts.is_empty(), is_forgotten, "{who}");
+    }
 }

@@ -67,7 +67,7 @@ fn request(path: &str) -> Request<Body> {
     Request::get(format!("http://localhost{path}")).body(Body::empty()).unwrap()
 }
 
-/// C241: A client that sends nothing, half of a head, or no request is disconnected.
+/// C204: A client that sends nothing, half of a head, or no request is disconnected.
 #[tokio::test(start_paused = true)]
 async fn a_connection_without_a_request_is_closed() {
     let settings = [PREFACE, &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
@@ -80,7 +80,7 @@ async fn a_connection_without_a_request_is_closed() {
     }
 }
 
-/// C241: A stream of events that is read stays open, however long it is silent.
+/// C204: A stream of events that is read stays open, however long it is silent.
 #[tokio::test(start_paused = true)]
 async fn a_silent_stream_stays_open() {
     let quota = Quota::new(9, 9);
@@ -96,7 +96,7 @@ async fn a_silent_stream_stays_open() {
     }
 }
 
-/// C241: A response that its client does not take is ended, and the others of its connection go on.
+/// C204: A response that its client does not take is ended, and the others of its connection go on.
 #[tokio::test(start_paused = true)]
 async fn a_response_that_is_not_taken_is_ended() {
     let (quota, start) = (Quota::new(9, 9), Instant::now());
@@ -124,7 +124,7 @@ async fn a_response_that_is_not_taken_is_ended() {
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes().len(), 1_000_000);
 }
 
-/// C241: Requests in progress count like connections.
+/// C204: Requests in progress count like connections.
 #[tokio::test(start_paused = true)]
 async fn requests_in_progress_are_bounded() {
     let quota = Quota::new(2, 9);
@@ -140,7 +140,7 @@ async fn requests_in_progress_are_bounded() {
     assert_eq!(client.send_request(request(SMALL)).await.unwrap().status(), 200);
 }
 
-/// C241: A client may not open more requests at a time than the server has announced.
+/// C204: A client may not open more requests at a time than the server has announced.
 #[tokio::test(start_paused = true)]
 async fn a_connection_has_so_many_requests_at_a_time() {
     let quota = Quota::new(1000, 1000);
@@ -157,7 +157,7 @@ async fn a_connection_has_so_many_requests_at_a_time() {
     assert_eq!(more.await.unwrap().status(), 200);
 }
 
-/// C241: The head of a request is bounded.
+/// C204: The head of a request is bounded.
 #[tokio::test(start_paused = true)]
 async fn large_heads_are_refused() {
     let (stream, _) = connect(&Quota::new(9, 9), &Drain::default(), true);
@@ -174,7 +174,7 @@ async fn large_heads_are_refused() {
     assert_eq!(client.send_request(request(SMALL)).await.unwrap().status(), 200);
 }
 
-/// C241: A shutdown lets requests in progress end, and takes no further ones of their connection.
+/// C204: A shutdown lets requests in progress end, and takes no further ones of their connection.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_connections_after_their_requests() {
     let drain = Drain::default();
@@ -196,7 +196,7 @@ async fn a_shutdown_ends_connections_after_their_requests() {
     assert!(start.elapsed() < Duration::from_secs(1), "it had its one request");
 }
 
-/// C241: Both versions are spoken at the same port.
+/// C204: Both versions are spoken at the same port.
 #[tokio::test(start_paused = true)]
 async fn a_connection_of_http_1_is_served() {
     let (mut stream, _) = connect(&Quota::new(9, 9), &Drain::default(), true);

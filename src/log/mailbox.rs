@@ -1,0 +1,101 @@
+//! The durable mailbox of a session, for inputs of processes that do not own it.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{InputError, MemoryError};
+use crate::log::input::InputEvent;
+use crate::message::InputId;
+
+/// Holds an input for the mailbox of a session; see [`SessionStore::post`].
+///
+/// Of the host's values ([`Prompt::with`](crate::event::Prompt::with)) only the
+/// [`Principal`](crate::agent::Principal) is serialised.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PostedInput {
+    /// The client's id of the input. The same id posted again changes nothing.
+    pub id: InputId,
+    /// The input.
+    pub event: InputEvent,
+}
+
+impl PostedInput {
+    /// Builds an input with this id, which replaces that of the event.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`InputError::NotPostable`] for an abort that names no run and for a reset, which
+    /// would stop whatever run is in progress when they arrive, and for a compaction, whose result
+    /// only the owner's own client can receive.
+    pub fn new(id: impl Into<InputId>, mut event: InputEvent) -> Result<Self, InputError> {
+        let why = match &event {
+            InputEvent::Abort(abort) if abort.run.is_none() => "an abort must name its run",
+            InputEvent::Reset => "a reset stops whatever run is in progress when it arrives",
+            InputEvent::Compact(_) => "a compaction returns its result to a handle",
+            _ => "",
+        };
+        if !why.is_empty() {
+            return Err(InputError::NotPostable(why.into()));
+        }
+        let id = id.into();
+        event.set_id(id.clone());
+        Ok(PostedInput { id, event })
+    }
+}
+
+/// Says what became of a posted input.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputReceipt {
+    /// It is in the log of the session.
+    Accepted,
+    /// It was refused and changed nothing, for the reason that a handle would have returned.
+    Refused(InputError),
+}
+
+impl InputReceipt {
+    /// Returns the reason of a refusal as an error.
+    pub fn into_result(self) -> Result<(), InputError> {
+        match self {
+            InputReceipt::Accepted => Ok(()),
+            InputReceipt::Refused(why) => Err(why),
+        }
+    }
+}
+
+/// Gives the owner of a session access to its mailbox. [`Memory::mailbox`] returns it.
+///
+/// [`Memory::mailbox`]: crate::Memory::mailbox
+///
+/// # Contract
+///
+/// - An input is unread from the moment at which [`SessionStore::post`] has returned until it has a
+///   receipt. Both are durable, and are kept for as long as the session exists.
+/// - [`acknowledge`](Mailbox::acknowledge) must check that the session still belongs to this owner
+///   and write in one step, as an append does. A check followed by a write is not enough: between
+///   them, another owner may accept the input.
+/// - The futures may be dropped at any time.
+#[async_trait]
+pub trait Mailbox: Send + Sync {
+    /// Returns the inputs without a receipt, in the order in which they were posted.
+    async fn unread(&self) -> Result<Vec<PostedInput>, MemoryError>;
+
+    /// Returns the receipt of the input with this id, or `None` if it has none or was not posted.
+    async fn receipt(&self, input: &InputId) -> Result<Option<InputReceipt>, MemoryError>;
+
+    /// Writes the receipt of an input, unless it has one. A refusal of an input that was not posted
+    /// is recorded too, so that a copy that is posted later gets the same answer; an acceptance of
+    /// one is not, since its id is in the log.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError::Lost`] or [`MemoryError::Conflict`] if the session belongs to another owner
+    /// now. Nothing was written then.
+    async fn acknowledge(&self, input: &InputId, receipt: &InputReceipt)
+    -> Result<(), MemoryError>;
+
+    /// Waits until an input may have been posted since the last call. It should resolve within
+    /// 100 ms; it may resolve without a reason. The session then reads its mailbox.
+    async fn posted(&self);
+}

@@ -1,0 +1,60 @@
+//! [`post_and_wait`]: an input for whoever owns a session, and its receipt.
+
+use std::time::Duration;
+
+use crate::error::MemoryError;
+use crate::log::mailbox::{InputReceipt, PostedInput};
+use crate::log::store::SessionStore;
+
+/// How often [`post_and_wait`] looks for the receipt.
+const RECEIPT_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Posts an input and waits for its receipt, which the owner of the session writes. While nobody
+/// has the session open, this waits: open the session to have its inputs handled.
+///
+/// If the future is dropped, the input stays posted once [`SessionStore::post`] has returned.
+///
+/// ```
+/// use loopwright_core::event::InputEvent;
+/// use loopwright_core::log::{InMemoryStore, InputReceipt, PostedInput, post_and_wait};
+/// use loopwright_core::testing::{Script, ScriptedModel};
+/// use loopwright_core::{GenericAgent, RunContext};
+/// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+/// # struct Once;
+/// # #[async_trait::async_trait]
+/// # impl BehaviorPattern for Once {
+/// #     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+/// #         step.take_input().await?;
+/// #         step.ask().await?.finish()
+/// #     }
+/// # }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = InMemoryStore::new();
+/// let agent = GenericAgent::builder(ScriptedModel::new([Script::text("Hi.")]), Once).build()?;
+/// let (handle, _events) = agent.run(RunContext::new().stored(&store, "s").await?).await?;
+///
+/// let input = PostedInput::new("i", InputEvent::UserRequest("Hello".into()))?;
+/// let receipt = post_and_wait(&store, "s", &input).await?;
+/// assert_eq!(receipt, InputReceipt::Accepted);
+/// handle.wait_for_idle().await;
+/// assert_eq!(handle.state().await?.messages.len(), 2);
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+///
+/// Fails as [`SessionStore::post`] does.
+pub async fn post_and_wait(
+    store: &(impl SessionStore + ?Sized),
+    session: &str,
+    input: &PostedInput,
+) -> Result<InputReceipt, MemoryError> {
+    loop {
+        if let Some(receipt) = store.post(session, input).await? {
+            return Ok(receipt);
+        }
+        tokio::time::sleep(RECEIPT_POLL_INTERVAL).await;
+    }
+}

@@ -1,0 +1,331 @@
+//! The inbox of a session's task: what handles send, and what other processes have posted to the
+//! mailbox of the session.
+//!
+//! A posted input becomes a command like any other. Before an input of a handle is passed on, the
+//! mailbox is read: what was posted earlier comes first, and an id has one answer. Everything here
+//! can be dropped while it waits, and continues with the next call.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{InputError, MemoryError};
+use crate::log::input::InputEvent;
+use crate::log::mailbox::{InputReceipt, PostedInput};
+use crate::log::memory::Memory;
+use crate::message::InputId;
+use crate::session::command::{Ack, Command, Input, Receipt};
+use crate::session::panics::without_panic;
+
+/// The commands of a session, in the order in which they are handled.
+pub(crate) struct Inbox {
+    commands: mpsc::UnboundedReceiver<Command>,
+    /// No handle is left.
+    is_closed: bool,
+    /// Commands of handles that have arrived, and are not read yet.
+    arrived: VecDeque<Command>,
+    /// What comes next.
+    ready: VecDeque<Command>,
+    mail: Option<Mail>,
+}
+
+/// The mailbox of the session. What is read and written there is a task of its own: it may hold a
+/// lock of the memory that the session waits for.
+struct Mail {
+    memory: Arc<dyn Memory>,
+    /// Resolves when there may be something new.
+    posted: BoxFuture<'static, ()>,
+    reading: Option<JoinHandle<Result<Read, MemoryError>>>,
+    /// The input of a handle that comes after what is read.
+    held: Option<Box<Input>>,
+    /// The posted inputs that are being handled, each with copies of it that handles have sent.
+    in_progress: HashMap<InputId, Vec<Input>>,
+    /// Their answers.
+    answers: JoinSet<(InputId, Result<(), InputError>)>,
+    /// Cancelled at the end of the session: no further answer is waited for.
+    closing: CancellationToken,
+}
+
+/// What was read from a mailbox: the inputs without a receipt, and the receipt of the input that is
+/// held.
+struct Read {
+    unread: Vec<PostedInput>,
+    receipt: Option<InputReceipt>,
+}
+
+impl Inbox {
+    /// Creates the inbox for these commands of handles, and for the mailbox of the memory.
+    pub(crate) fn new(
+        commands: mpsc::UnboundedReceiver<Command>,
+        memory: Option<Arc<dyn Memory>>,
+    ) -> Self {
+        Inbox {
+            commands,
+            is_closed: false,
+            arrived: VecDeque::new(),
+            ready: VecDeque::new(),
+            mail: memory.map(Mail::new),
+        }
+    }
+
+    /// Waits for the next command. Returns `None` when no handle is left.
+    pub(crate) async fn recv(&mut self) -> Option<Command> {
+        loop {
+            if let Some(command) = self.next_collected().await {
+                return Some(command);
+            }
+            if self.is_closed {
+                return None;
+            }
+            self.wait().await;
+        }
+    }
+
+    /// Waits for the next command, also when no handle is left: one can be posted.
+    pub(crate) async fn recv_always(&mut self) -> Command {
+        loop {
+            if let Some(command) = self.next_collected().await {
+                return command;
+            }
+            self.wait().await;
+        }
+    }
+
+    /// Returns the next command that has arrived.
+    pub(crate) async fn next(&mut self) -> Option<Command> {
+        loop {
+            if let Some(command) = self.next_collected().await {
+                return Some(command);
+            }
+            let command = self.commands.try_recv().ok()?;
+            self.arrived.push_back(command);
+        }
+    }
+
+    /// Returns the next command that was [collected](Inbox::collect) or read from the mailbox.
+    pub(crate) async fn next_collected(&mut self) -> Option<Command> {
+        loop {
+            if let Some(command) = self.ready.pop_front() {
+                return Some(command);
+            }
+            self.finish_reading().await;
+            if self.ready.is_empty() {
+                let command = self.arrived.pop_front()?;
+                self.admit(command);
+            }
+        }
+    }
+
+    /// Collects all commands that have arrived, or were posted. Returns whether there is a steer
+    /// among them.
+    pub(crate) async fn collect(&mut self) -> bool {
+        while let Ok(command) = self.commands.try_recv() {
+            self.arrived.push_back(command);
+        }
+        self.read_mailbox().await;
+        let is_steer = |command: &Command| match command {
+            Command::Input(input) => matches!(input.event, InputEvent::Steer(_)),
+            _ => false,
+        };
+        self.ready.iter().chain(&self.arrived).any(is_steer)
+    }
+
+    /// Reads the mailbox. Returns whether there is something to handle.
+    pub(crate) async fn read_mailbox(&mut self) -> bool {
+        self.finish_reading().await;
+        if let Some(mail) = &mut self.mail {
+            mail.start_reading();
+        }
+        self.finish_reading().await;
+        !self.ready.is_empty()
+    }
+
+    /// Answers all senders that another process has taken over the session.
+    pub(crate) fn leave(&mut self) {
+        self.commands.close();
+        let held = self.mail.as_mut().and_then(|mail| mail.held.take()).map(Command::Input);
+        let waiting = self.ready.drain(..).chain(held).chain(self.arrived.drain(..));
+        waiting.for_each(Command::answer_moved);
+        while let Ok(command) = self.commands.try_recv() {
+            command.answer_moved();
+        }
+    }
+
+    /// Writes the receipts that are due, and gives the memory back. The commands that are left
+    /// stay unanswered, and posted ones stay in the mailbox.
+    pub(crate) async fn close(&mut self) {
+        let Some(mut mail) = self.mail.take() else { return };
+        mail.closing.cancel();
+        if let Some(reading) = mail.reading.take() {
+            let _ = reading.await; // it has the memory
+        }
+        while let Some(answered) = mail.answers.join_next().await {
+            mail.answer_copies(answered.ok());
+        }
+    }
+
+    /// Waits until something happens.
+    async fn wait(&mut self) {
+        let Some(mail) = &mut self.mail else {
+            match self.commands.recv().await {
+                Some(command) => self.arrived.push_back(command),
+                None if self.is_closed => std::future::pending().await,
+                None => self.is_closed = true,
+            }
+            return;
+        };
+        tokio::select! { biased;
+            command = self.commands.recv(), if !self.is_closed => match command {
+                Some(command) => self.arrived.push_back(command),
+                None => self.is_closed = true,
+            },
+            Some(answered) = mail.answers.join_next() => mail.answer_copies(answered.ok()),
+            () = &mut mail.posted => mail.start_reading(),
+        }
+    }
+
+    /// Passes a command on, or holds it until the mailbox is read.
+    fn admit(&mut self, command: Command) {
+        match (&mut self.mail, command) {
+            (Some(mail), Command::Input(input)) => {
+                mail.held = Some(input);
+                mail.start_reading();
+            }
+            (_, command) => self.ready.push_back(command),
+        }
+    }
+
+    /// Waits for the mailbox if it is being read, and passes on what was read.
+    async fn finish_reading(&mut self) {
+        let Some(mail) = &mut self.mail else { return };
+        let Some(reading) = &mut mail.reading else { return };
+        let read = reading.await.unwrap_or_else(|error| Err(MemoryError::failed(error)));
+        mail.reading = None;
+        let held = mail.held.take();
+        let receipt = match read {
+            Ok(Read { unread, receipt }) => {
+                self.ready.extend(unread.into_iter().filter_map(|input| mail.take(input)));
+                receipt
+            }
+            Err(error) => {
+                // Without what came first, the input cannot be handled.
+                tracing::warn!(%error, "the mailbox of a session cannot be read");
+                if let Some(input) = held {
+                    let _ = input.ack.send(Err(InputError::Memory(error)));
+                }
+                return;
+            }
+        };
+        let Some(input) = held else { return };
+        let copies = input.client_id().and_then(|id| mail.in_progress.get_mut(&id));
+        match (receipt, copies) {
+            (Some(InputReceipt::Refused(why)), _) => drop(input.ack.send(Err(why))),
+            (_, Some(copies)) => copies.push(*input),
+            _ => self.ready.push_back(Command::Input(input)),
+        }
+    }
+}
+
+impl Mail {
+    fn new(memory: Arc<dyn Memory>) -> Self {
+        Mail {
+            posted: posted(memory.clone()),
+            memory,
+            reading: None,
+            held: None,
+            in_progress: HashMap::new(),
+            answers: JoinSet::new(),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    /// Starts to read the mailbox, and what came of the input that is held.
+    fn start_reading(&mut self) {
+        let memory = self.memory.clone();
+        let id = self.held.as_ref().and_then(|input| input.client_id());
+        let read = async move {
+            let Some(mailbox) = memory.mailbox() else {
+                return Ok(Read { unread: Vec::new(), receipt: None });
+            };
+            let receipt = match id {
+                Some(id) => mailbox.receipt(&id).await?,
+                None => None,
+            };
+            Ok(Read { unread: mailbox.unread().await?, receipt })
+        };
+        self.reading = Some(tokio::spawn(without_panic(read)));
+        self.posted = posted(self.memory.clone());
+    }
+
+    /// Makes a command of a posted input, unless it is being handled.
+    fn take(&mut self, input: PostedInput) -> Option<Command> {
+        let PostedInput { id, event } = input;
+        if self.in_progress.contains_key(&id) {
+            return None;
+        }
+        let (ack, answer) = oneshot::channel();
+        self.in_progress.insert(id.clone(), Vec::new());
+        let (memory, closing) = (self.memory.clone(), self.closing.clone());
+        self.answers.spawn(acknowledge(memory, id.clone(), answer, closing));
+        Some(Command::Input(Box::new(Input { event, id: Some(id), ack, caller: None })))
+    }
+
+    /// Answers the copies of a posted input that handles have sent.
+    fn answer_copies(&mut self, answered: Option<(InputId, Result<(), InputError>)>) {
+        let Some((id, answer)) = answered else { return };
+        for Input { ack, caller, .. } in self.in_progress.remove(&id).into_iter().flatten() {
+            answer_copy(ack, caller.is_some(), &id, answer.clone());
+        }
+    }
+}
+
+/// Answers a copy. If its sender waits for a run, that run is not repeated.
+fn answer_copy(
+    ack: Ack<Result<Receipt, InputError>>,
+    waits: bool,
+    id: &InputId,
+    answer: Result<(), InputError>,
+) {
+    let answer = match answer {
+        Ok(()) if waits => Err(InputError::Known(id.clone())),
+        answer => answer.map(|()| Receipt::new(id.clone())),
+    };
+    let _ = ack.send(answer);
+}
+
+/// Waits until something may have been posted.
+fn posted(memory: Arc<dyn Memory>) -> BoxFuture<'static, ()> {
+    async move {
+        match memory.mailbox() {
+            Some(mailbox) => mailbox.posted().await,
+            None => std::future::pending().await,
+        }
+    }
+    .boxed()
+}
+
+/// Writes the receipt of a posted input that the session has accepted: first the log, then the
+/// receipt. The journal writes refusals. Without a receipt the input is read again.
+async fn acknowledge(
+    memory: Arc<dyn Memory>,
+    id: InputId,
+    answer: oneshot::Receiver<Result<Receipt, InputError>>,
+    closing: CancellationToken,
+) -> (InputId, Result<(), InputError>) {
+    let answer = tokio::select! { biased;
+        answer = answer => answer.unwrap_or(Err(InputError::Gone)).map(drop),
+        () = closing.cancelled() => Err(InputError::Gone),
+    };
+    if let (Ok(()), Some(mailbox)) = (&answer, memory.mailbox()) {
+        let written = without_panic(mailbox.acknowledge(&id, &InputReceipt::Accepted)).await;
+        if let Err(error) = written {
+            tracing::warn!(input = &*id, %error, "the receipt of a posted input is not written");
+        }
+    }
+    (id, answer)
+}

@@ -1,0 +1,187 @@
+//! A session whose owners can be replaced, paused and kept from hints.
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+
+use crate::kit::*;
+
+/// A log and a mailbox. Only the last owner may write.
+#[derive(Clone, Default)]
+pub(super) struct SharedSession {
+    state: Arc<Mutex<State>>,
+    posted: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: Vec<LogEntry>,
+    mail: Vec<(InputId, Option<PostedInput>, Option<InputReceipt>)>,
+    owners: u64,
+}
+
+impl SharedSession {
+    /// Returns a session with an entry.
+    pub(super) fn opened() -> Self {
+        let shared = SharedSession::default();
+        let opened = LogEntry::Opened { epoch: 1, time: 1, parent: None };
+        shared.state.lock().unwrap().entries.push(opened);
+        shared
+    }
+
+    /// Opens the session, replacing its owner.
+    pub(super) fn owner(&self) -> Owner {
+        let mut state = self.state.lock().unwrap();
+        state.owners += 1;
+        let number = state.owners;
+        Owner {
+            shared: self.clone(),
+            number,
+            hints: true,
+            receipts: true,
+            max_entries: u64::MAX,
+            lock: tokio::sync::Mutex::default(),
+            receipt_time: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn post(&self, input: PostedInput) {
+        let mut state = self.state.lock().unwrap();
+        if state.mail.iter().all(|(id, _, _)| *id != input.id) {
+            state.mail.push((input.id.clone(), Some(input), None));
+        }
+        self.posted.notify_one();
+    }
+
+    pub(super) fn entries(&self) -> Vec<LogEntry> {
+        self.state.lock().unwrap().entries.clone()
+    }
+
+    /// Returns the ids of the inputs in the log that were not generated, in order.
+    pub(super) fn inputs(&self) -> Vec<String> {
+        let entries = self.entries();
+        let ids = entries.iter().filter_map(|entry| entry.input()).map(|id| id.to_string());
+        ids.filter(|id| !id.starts_with("input-")).collect()
+    }
+
+    /// Returns the receipts of the inputs that were posted, in order.
+    pub(super) fn receipts(&self) -> Vec<Option<InputReceipt>> {
+        let state = self.state.lock().unwrap();
+        let posted = state.mail.iter().filter(|(_, input, _)| input.is_some());
+        posted.map(|(_, _, receipt)| receipt.clone()).collect()
+    }
+
+    pub(super) fn receipt(&self, id: &str) -> Option<InputReceipt> {
+        let state = self.state.lock().unwrap();
+        state.mail.iter().find(|(own, _, _)| **own == *id)?.2.clone()
+    }
+}
+
+/// An owner of the session.
+pub(super) struct Owner {
+    shared: SharedSession,
+    number: u64,
+    hints: bool,
+    receipts: bool,
+    max_entries: u64,
+    lock: tokio::sync::Mutex<()>,
+    receipt_time: Duration,
+}
+
+impl Owner {
+    /// Loses the hints of posted inputs.
+    pub(super) fn without_hints(mut self) -> Self {
+        self.hints = false;
+        self
+    }
+
+    /// Cannot write receipts.
+    pub(super) fn without_receipts(mut self) -> Self {
+        self.receipts = false;
+        self
+    }
+
+    /// Takes this long to write a receipt.
+    pub(super) fn slow(mut self, receipt_time: Duration) -> Self {
+        self.receipt_time = receipt_time;
+        self
+    }
+
+    /// Cannot append when the log has this many entries.
+    pub(super) fn failing_after(mut self, entries: u64) -> Self {
+        self.max_entries = entries;
+        self
+    }
+}
+
+#[async_trait]
+impl Memory for Owner {
+    async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+        let mut state = self.shared.state.lock().unwrap();
+        let end = state.entries.len() as u64;
+        if state.owners != self.number {
+            return Err(MemoryError::Lost);
+        }
+        if at + entries.len() as u64 > self.max_entries {
+            return Err(MemoryError::Failed("the disk is full".into()));
+        }
+        if end != at {
+            return Err(MemoryError::Conflict { at, end });
+        }
+        state.entries.extend(entries.iter().cloned());
+        Ok(())
+    }
+
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
+        Ok(self.shared.entries().split_off(from as usize))
+    }
+
+    fn mailbox(&self) -> Option<&dyn Mailbox> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Mailbox for Owner {
+    async fn unread(&self) -> Result<Vec<PostedInput>, MemoryError> {
+        let state = self.shared.state.lock().unwrap();
+        let unread = state.mail.iter().filter(|(_, _, receipt)| receipt.is_none());
+        Ok(unread.filter_map(|(_, input, _)| input.clone()).collect())
+    }
+
+    async fn receipt(&self, input: &InputId) -> Result<Option<InputReceipt>, MemoryError> {
+        Ok(self.shared.receipt(input))
+    }
+
+    async fn acknowledge(
+        &self,
+        input: &InputId,
+        receipt: &InputReceipt,
+    ) -> Result<(), MemoryError> {
+        let _lock = self.lock.lock().await;
+        if !self.receipt_time.is_zero() {
+            sleep(self.receipt_time).await;
+        }
+        let mut state = self.shared.state.lock().unwrap();
+        if state.owners != self.number {
+            return Err(MemoryError::Lost);
+        }
+        if !self.receipts {
+            return Err(MemoryError::Failed("the disk is full".into()));
+        }
+        match state.mail.iter_mut().find(|(id, _, _)| id == input) {
+            Some((_, _, known)) => drop(known.get_or_insert(receipt.clone())),
+            None if *receipt == InputReceipt::Accepted => {}
+            None => state.mail.push((input.clone(), None, Some(receipt.clone()))),
+        }
+        Ok(())
+    }
+
+    async fn posted(&self) {
+        match self.hints {
+            true => self.shared.posted.notified().await,
+            false => std::future::pending().await,
+        }
+    }
+}
