@@ -26,3 +26,6 @@ mod sub_agents;
 mod tabs;
 mod untrusted_text;
 mod usage;
+
+/// The binary that is tested.
+pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_loopwright");

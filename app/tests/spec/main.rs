@@ -27,3 +27,6 @@ mod shell;
 mod sub_agents;
 mod terminal;
 mod tools;
+
+/// The binary that is tested.
+pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_loopwright");

@@ -126,7 +126,7 @@ impl Process {
         vars: &[(&str, &str)],
         stdin: Stdio,
     ) -> Process {
-        let line = [command, &[env!("CARGO_BIN_EXE_loopwright")], args].concat();
+        let line = [command, &[crate::BIN], args].concat();
         let mut command = Command::new(line[0]);
         command.args(&line[1..]).current_dir(dir.path()).env_clear();
         command.env("LOOPWRIGHT_STORE", dir.path().join(STORE)).envs(vars.iter().copied());

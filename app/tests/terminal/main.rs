@@ -16,3 +16,6 @@ mod process;
 mod server;
 mod svg;
 mod tmux;
+
+/// The binary that is tested.
+pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_loopwright");

@@ -28,7 +28,7 @@ impl Terminal {
     /// Starts a terminal of this size. The shell finds the binary as `loopwright` and inherits
     /// nothing from the machine's environment.
     pub(crate) fn new(dir: &TempDir, columns: u16, rows: u16, vars: &[(&str, &str)]) -> Terminal {
-        let bin = PathBuf::from(env!("CARGO_BIN_EXE_loopwright"));
+        let bin = PathBuf::from(crate::BIN);
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bin.parent().unwrap().display());
         let socket = dir.path().join(".tmux");
         let (columns, rows) = (columns.to_string(), rows.to_string());

@@ -1,0 +1,70 @@
+//! The app in a real terminal (tmux) and in a real Chromium.
+//!
+//! Needs Debian's `tmux` and `chromium`, which `.ci/run` installs.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test may")]
+
+#[path = "../../../app/tests/page/browser.rs"]
+#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
+mod browser;
+#[path = "../../../app/tests/spec/process.rs"]
+#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
+mod process;
+#[path = "../../../app/tests/spec/server.rs"]
+#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
+mod server;
+#[path = "../../../app/tests/terminal/tmux.rs"]
+#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
+mod tmux;
+
+use serde_json::json;
+
+use crate::browser::Browser;
+use crate::process::Process;
+use crate::server::Server;
+use crate::tmux::Terminal;
+
+/// The binary that is tested.
+pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_acme");
+
+/// C216: the terminal app shows the app's name, and a payment is approved in it.
+#[test]
+fn a_payment_is_approved_in_the_terminal() {
+    let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
+    let terminal = Terminal::new(&dir, 80, 24, &[]);
+    terminal.line(&format!("acme --model local/x --base-url {}", model.url));
+    terminal.until("acme");
+    terminal.until("/help lists keys and commands");
+    terminal.line("Pay invoice 7.");
+    model.request().call(&[("pay", json!({ "to": "Alpha", "euros": 199.0 }))]);
+    terminal.until("› y yes");
+    terminal.keys(&["y"]);
+    let request = model.request();
+    assert!(request.last().contains("Paid 199 € to Alpha."), "{}", request.body);
+    request.say("It is paid.");
+    terminal.until("It is paid.");
+    terminal.keys(&["C-d"]);
+    terminal.until("`acme --session");
+}
+
+/// C216: the page is that of the app's agent, and a payment is approved on it.
+#[test]
+fn a_payment_is_approved_on_the_page() {
+    let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
+    let options = ["--model", "local/x", "--base-url", &model.url];
+    let mut served =
+        Process::start(&dir, &[&["serve", "--addr", "127.0.0.1:0"], &options[..]].concat());
+    let tab = Browser::start().tab(&served.err.word_after("Serving at "));
+    tab.until_text("#empty", "What should be done?");
+    tab.click("#prompt");
+    tab.type_text("Pay invoice 7.");
+    tab.press("Enter", false);
+    model.request().call(&[("pay", json!({ "to": "Alpha", "euros": 199.0 }))]);
+    tab.until_text(".card h3", "Run pay?");
+    tab.click(".card .approve");
+    let request = model.request();
+    assert!(request.last().contains("Paid 199 € to Alpha."), "{}", request.body);
+    request.say("It is paid.");
+    tab.until_text(".assistant", "It is paid.");
+    assert_eq!(tab.console_errors(), Vec::<String>::new());
+}

@@ -1,0 +1,93 @@
+//! The app in scripts and over HTTP, with a model server that the tests direct.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test may")]
+
+#[path = "../../../app/tests/spec/http.rs"]
+#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
+mod http;
+#[path = "../../../app/tests/spec/process.rs"]
+#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
+mod process;
+#[path = "../../../app/tests/spec/server.rs"]
+#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
+mod server;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::http::Connection;
+use crate::process::{Exit, Process};
+use crate::server::Server;
+
+/// The binary that is tested.
+pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_acme");
+
+fn acme(dir: &TempDir, args: &[&str]) -> Exit {
+    Process::start(dir, args).end()
+}
+
+/// C216: an app with an agent of its own has the commands of `loopwright` under its own name: a
+/// payment that needs an approval waits in its store and is approved in another process.
+#[test]
+fn a_payment_is_approved_in_another_process() {
+    let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
+    let options = ["--model", "local/x", "--base-url", &model.url, "--session", "july"];
+    let run = Process::start(&dir, &[&["run", "Pay invoice 7."], &options[..]].concat());
+    let request = model.request();
+    assert!(request.body.to_string().contains("You pay invoices."), "{}", request.body);
+    request.call(&[("find_invoice", json!({ "number": 7 }))]);
+    let request = model.request();
+    assert!(request.last().contains("Invoice 7: 99 € to Alpha."), "{}", request.body);
+    request.call(&[("pay", json!({ "to": "Alpha", "euros": 199.0 }))]);
+    let exit = run.end();
+    assert_eq!(exit.code, 3, "{exit:?}");
+    assert!(exit.err.contains("`acme approve july"), "{exit:?}");
+    assert!(dir.path().join("acme-sessions").is_dir(), "the app's own store");
+
+    let listed = acme(&dir, &["actions", "--json"]);
+    let action: Value = serde_json::from_str(listed.out.trim()).unwrap();
+    let call = action["call"].as_str().unwrap();
+    let approve = Process::start(&dir, &["approve", "july", call, "--by", "bob"]);
+    let request = model.request();
+    assert!(request.last().contains("Paid 199 € to Alpha."), "{}", request.body);
+    request.say("It is paid.");
+    let exit = approve.end();
+    assert_eq!((exit.code, &*exit.out), (0, "It is paid.\n"), "{exit:?}");
+}
+
+#[test]
+fn the_command_line_has_the_apps_name_and_only_its_options() {
+    let dir = tempfile::tempdir().unwrap();
+    let help = acme(&dir, &["--help"]).out;
+    assert!(help.contains("Pays invoices") && help.contains("acme.toml"), "{help}");
+    assert!(!help.contains("loopwright") && !help.contains("--network"), "{help}");
+    let refused = acme(&dir, &["run", "--model", "offline", "--pattern", "pi", "x"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.err.contains("--pattern: The agent `billing` does not have"), "{refused:?}");
+}
+
+/// C216: the same agent is served, with its name, and its sessions are those of the command line.
+#[test]
+fn the_agent_is_served() {
+    let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
+    let options = ["--model", "local/x", "--base-url", &model.url];
+    let mut served =
+        Process::start(&dir, &[&["serve", "--addr", "127.0.0.1:0"], &options[..]].concat());
+    let url = served.err.word_after("Serving at ");
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let created = Connection::post(address, "/api/sessions", "", "{}").response().unwrap();
+    let created: Value = serde_json::from_str(&created.body).unwrap();
+    let id = created["id"].as_str().unwrap();
+    let path = format!("/api/sessions/{id}/prompt");
+    let prompt = json!({ "message": "Pay invoice 7." }).to_string();
+    let sent = Connection::post(address, &path, "", &prompt).response().unwrap();
+    assert_eq!(sent.status, 202);
+    model.request().call(&[("pay", json!({ "to": "Alpha", "euros": 50.0 }))]);
+    let request = model.request();
+    assert!(request.last().contains("Paid 50 € to Alpha."), "small payments need no approval");
+    request.say("It is paid.");
+    served.signal("-TERM");
+    assert_eq!(served.end().code, 0);
+    let shown = acme(&dir, &["sessions", "show", id]).out;
+    assert!(shown.contains("Pay invoice 7.") && shown.contains("It is paid."), "{shown}");
+}
