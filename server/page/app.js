@@ -2,7 +2,7 @@
 
 import { ApiError, call, newId, onToken, send, storeToken } from './api.js';
 import { arrange, byId, debounced, el, short } from './dom.js';
-import { follow } from './events.js';
+import { PAGE_EVENTS, follow } from './events.js';
 import { showMemory } from './memory.js';
 import { Conversation } from './view.js';
 
@@ -67,7 +67,10 @@ function open(id) {
   });
   const mine = conversation;
   unfollow = !id ? () => {} : follow(id, {
-    event: (event) => mine.apply(event),
+    event(event, number) {
+      mine.first ??= number;
+      mine.apply(event);
+    },
     live: () => {
       if (stream === 'waiting') report('');
       stream = 'live';
@@ -234,6 +237,7 @@ function show() {
   ];
   byId('queue').replaceChildren(...lines.map(([kind, text]) => el('li', {}, el('b', {}, kind), ' ', text)));
   if (byId('announced').textContent !== announced) byId('announced').textContent = announced;
+  readEarlier();
   moveFocus();
 }
 
@@ -347,11 +351,39 @@ scroll.addEventListener('scroll', () => {
   if (end || scroll.scrollTop < top) following = end;
   top = scroll.scrollTop;
   byId('down').hidden = following;
+  readEarlier();
 });
 const sizes = new ResizeObserver(followEnd);
 sizes.observe(log);
 sizes.observe(scroll);
 byId('down').addEventListener('click', () => ((following = true), followEnd(), prompt.focus()));
+
+/* Earlier events, which are drawn when the user scrolls to them */
+
+const showEarlier = reporting(async () => {
+  const mine = conversation;
+  const { first } = mine;
+  if (mine.reading || !(first > 1)) return;
+  mine.reading = true;
+  try {
+    const page = await call('GET', path(`/history?before=${first}&limit=${PAGE_EVENTS}`));
+    if (mine !== conversation || mine.first !== first) return;
+    const below = scroll.scrollHeight - scroll.scrollTop;
+    mine.prepend(page.events, page.before ?? 1);
+    scroll.scrollTop = scroll.scrollHeight - below;
+    top = scroll.scrollTop;
+  } finally {
+    mine.reading = false;
+  }
+  show();
+});
+
+/** Reads earlier events if the user is near the first one that is shown, or all of them leave room. */
+function readEarlier() {
+  byId('earlier').hidden = !(conversation.first > 1);
+  const near = !following && scroll.scrollTop < scroll.clientHeight;
+  if (conversation.first > 1 && (near || scroll.scrollHeight <= scroll.clientHeight)) showEarlier();
+}
 
 /* Keys, buttons, addresses */
 
@@ -367,6 +399,7 @@ document.querySelector('.skip').addEventListener('click', (event) => (event.prev
 byId('compact').addEventListener('click', () => compact());
 byId('menu').addEventListener('click', () => nav(true));
 byId('hide').addEventListener('click', () => nav(false));
+byId('earlier').addEventListener('click', showEarlier);
 byId('more-sessions').addEventListener('click', showMore);
 byId('new').addEventListener('click', () => (location.hash ? (location.hash = '') : open(null)));
 prompt.addEventListener('input', grow);

@@ -6,6 +6,8 @@ import { ApiError, BASE, call, hex, isTemporary, newId, request, token } from '.
 
 /** Milliseconds after which a silent stream is dead: the server sends something every 15 s. */
 const SILENCE_TIMEOUT = 40_000;
+/** How many events of the past are read at a time. */
+export const PAGE_EVENTS = 400;
 /** Milliseconds between attempts to reconnect. */
 const MIN_RETRY_DELAY = 500, MAX_RETRY_DELAY = 15_000;
 
@@ -29,8 +31,8 @@ class Backoff {
 }
 
 /**
- * Streams all events of a session, from its first. After a break it continues after the last numbered event.
- * `on.event(envelope)`; `on.live()`: the stream is open; `on.waiting(error)`: it will reconnect; `on.gone(error)`: it will
+ * Streams the events of a session, from one near its end on. After a break it continues after the last numbered event.
+ * `on.event(envelope, number)`: the number is missing for parts of replies; `on.live()`: the stream is open; `on.waiting(error)`: it will reconnect; `on.gone(error)`: it will
  * not; `on.restart()`: discard all events. Returns a function that ends it.
  */
 export function follow(session, on) {
@@ -40,7 +42,7 @@ export function follow(session, on) {
   function subscribe() {
     const unfollow = feed ? [feed] : [];
     feed = `${tab}.${newId()}`; // so that frames of an earlier feed are left out
-    group.change({ follow: [{ feed, session, after }], unfollow });
+    group.change({ follow: [{ feed, session, ...(after ? { after } : { last: PAGE_EVENTS }) }], unfollow });
   }
 
   async function failed(error) {
@@ -74,7 +76,7 @@ export function follow(session, on) {
         after = frame.id;
       }
       try {
-        on.event(frame.event);
+        on.event(frame.event, frame.id);
       } catch (error) {
         reportError(error); // an event that cannot be drawn is left out
       }

@@ -149,6 +149,7 @@ export class Conversation {
     this.interruption = null; // the notice that a crash has interrupted it
     this.compacting = false; // whether it only compacts
     this.queue = []; // { input, queue, text } of steers and follow-ups
+    this.first = null; // the number of the first event that is shown
   }
 
   get running() { return this.run !== null && !this.interruption; }
@@ -183,6 +184,15 @@ export class Conversation {
     return reply;
   }
 
+  /** Draws events before those that are shown, the first of which has this number. Nothing of them is open. */
+  prepend(events, first) {
+    const page = new Conversation(el('div'), { changed() {}, replied() {}, ended() {} });
+    events.forEach((event) => page.apply(event));
+    page.continueButton.remove();
+    this.root.prepend(...page.root.childNodes);
+    this.first = first;
+  }
+
   apply(event) {
     if (event.parent) return; // a sub-agent's
     this[event.type]?.(event);
@@ -196,7 +206,8 @@ export class Conversation {
     this.continueButton.remove();
   }
 
-  turn_start() {
+  turn_start({ run_id: run }) {
+    this.run = run; // the first event may be this one
     this.compacting = false;
   }
 

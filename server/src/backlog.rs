@@ -9,6 +9,7 @@ use loopwright_core::log::{Follower, MemoryError};
 use loopwright_core::message::RunId;
 
 use crate::error::{ApiError, ErrorKind};
+use crate::open_work::OpenWork;
 
 /// Holds the backlog of a session while a reader needs it.
 #[derive(Clone, Default)]
@@ -23,7 +24,33 @@ struct Events {
     numbered: Vec<Arc<Envelope>>,
     /// The number of the last event after each entry.
     ends: Vec<u64>,
+    open: OpenWork,
+    /// The numbers of the events after which a reader can start, in their order.
+    starts: Vec<u64>,
 }
+
+/// Which events a reader wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// Those after this number.
+    After(u64),
+    /// About this many of the last ones, fewer if they are long: whole turns, and not less than
+    /// what is open.
+    Last(u64),
+}
+
+impl Start {
+    /// Returns where a reader starts that has the events up to `after`, or wants the `last` ones.
+    pub(crate) fn new(after: Option<u64>, last: Option<u64>) -> Self {
+        match (after, last) {
+            (None, Some(last)) => Start::Last(last),
+            (after, _) => Start::After(after.unwrap_or(0)),
+        }
+    }
+}
+
+/// From how many bytes of JSON on a reader of the last events gets no further one.
+const MAX_LAST_BYTES: usize = 256 * 1024;
 
 /// The events that a reader has missed, one after the other.
 pub(crate) struct Missed {
@@ -35,7 +62,8 @@ pub(crate) struct Missed {
 }
 
 impl SharedBacklog {
-    /// Returns the events after number `after`, of the first `length` entries of the log.
+    /// Returns the events from `start` on, of the first `length` entries of the log, and the number
+    /// of the last event before them.
     ///
     /// # Errors
     /// Fails if there is no event of that number, or the log cannot be read.
@@ -44,18 +72,18 @@ impl SharedBacklog {
         store: &dyn SessionStore,
         session: &str,
         length: u64,
-        after: u64,
-    ) -> Result<Missed, ApiError> {
+        start: Start,
+    ) -> Result<(Missed, u64), ApiError> {
         let backlog = self.get();
         let mut events = backlog.0.lock().await;
-        let events = events.get_or_insert_with(|| Events {
-            follower: Follower::new(session),
-            numbered: Vec::new(),
-            ends: Vec::new(),
-        });
+        let events = events.get_or_insert_with(|| Events::new(session));
         events.read_to(length, store, session).await?;
         let last = length.checked_sub(1).and_then(|at| events.ends.get(usize::try_from(at).ok()?));
         let last = last.copied().unwrap_or(0);
+        let after = match start {
+            Start::After(after) => after,
+            Start::Last(count) => events.start_of(last, count),
+        };
         if after > last {
             return Err(ApiError::new(
                 ErrorKind::AfterTheEnd,
@@ -67,7 +95,7 @@ impl SharedBacklog {
         }
         let withdrawn = events.withdrawn(session, after);
         let rest = (after < last).then(|| (backlog.clone(), after, last));
-        Ok(Missed { withdrawn: withdrawn.into_iter(), rest })
+        Ok((Missed { withdrawn: withdrawn.into_iter(), rest }, after))
     }
 
     fn get(&self) -> Arc<Backlog> {
@@ -80,7 +108,46 @@ impl SharedBacklog {
     }
 }
 
+/// Returns about `count` events of a session before number `before`, whole turns, and the number of
+/// the last event before them.
+pub(crate) async fn earlier_events(
+    store: &dyn SessionStore,
+    session: &str,
+    before: u64,
+    count: u64,
+) -> Result<(Vec<Arc<Envelope>>, u64), ApiError> {
+    let mut events = Events::new(session);
+    events.read_to(u64::MAX, store, session).await?;
+    let last = before.saturating_sub(1).min(events.numbered.len() as u64);
+    let after = events.start_of(last, count);
+    let earlier = events.numbered.drain(after as usize..last as usize).collect();
+    Ok((earlier, after))
+}
+
 impl Events {
+    fn new(session: &str) -> Self {
+        Events {
+            follower: Follower::new(session),
+            numbered: Vec::new(),
+            ends: Vec::new(),
+            open: OpenWork::default(),
+            starts: Vec::new(),
+        }
+    }
+
+    /// Returns the number of the event after which a reader of about the last `count` events up to
+    /// number `last` starts.
+    fn start_of(&self, last: u64, count: u64) -> u64 {
+        let (mut after, mut bytes) = (last, 0);
+        while after > 0 && last - after < count && bytes < MAX_LAST_BYTES {
+            let event = self.numbered(after);
+            bytes += event.and_then(|event| serde_json::to_vec(event).ok()).map_or(0, |v| v.len());
+            after -= 1;
+        }
+        let before = self.starts.partition_point(|start| *start <= after);
+        before.checked_sub(1).map_or(0, |at| self.starts[at])
+    }
+
     /// Takes the entries of the log up to number `length`.
     async fn read_to(
         &mut self,
@@ -94,8 +161,13 @@ impl Events {
         }
         let entries = store.read(session, from).await?;
         for entry in entries.iter().take(usize::try_from(length - from).unwrap_or(usize::MAX)) {
-            let events = self.follower.take(std::slice::from_ref(entry));
-            self.numbered.extend(events.into_iter().map(Arc::new));
+            for event in self.follower.take(std::slice::from_ref(entry)) {
+                if self.open.can_start_at(&event.event) {
+                    self.starts.push(event.seq - 1);
+                }
+                self.open.apply(&event.event);
+                self.numbered.push(Arc::new(event));
+            }
             self.ends.push(self.follower.last_seq());
         }
         Ok(())

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
+use crate::backlog::Start;
 use crate::error::{ApiError, ErrorKind};
 
 /// How many changes a stream can have whose client has not read the frames before them.
@@ -41,10 +42,21 @@ pub(crate) struct Follow {
     pub(crate) session: Arc<str>,
     /// The number of the last event that the client has; all events are sent if it is missing.
     #[serde(default)]
-    pub(crate) after: u64,
+    pub(crate) after: Option<u64>,
+    /// Without `after`: about how many of the last events are sent, whole turns, fewer if they are
+    /// long. `GET /api/sessions/{id}/history` returns those before them.
+    #[serde(default)]
+    pub(crate) last: Option<u64>,
     /// Whether the events of sub-agents are sent, too, from here on.
     #[serde(default)]
     pub(crate) tree: bool,
+}
+
+impl Follow {
+    /// Returns where the feed starts.
+    pub(crate) fn start(&self) -> Start {
+        Start::new(self.after, self.last)
+    }
 }
 
 /// A stream that can be changed until this is dropped.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use loopwright_core::EventStream;
 use loopwright_core::event::Envelope;
 
-use crate::backlog::Missed;
+use crate::backlog::{Missed, Start};
 use crate::error::ApiError;
 use crate::live::LeaseGuard;
 use crate::server::Server;
@@ -25,12 +25,12 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// Opens a session for a reader that has its events up to number `after`. With `tree`, the
-    /// events of sub-agents follow, too, from here on.
+    /// Opens a session for a reader that wants its events from `start` on. With `tree`, the events
+    /// of sub-agents follow, too, from here on.
     pub(crate) async fn open(
         server: &Server,
         session: &str,
-        after: u64,
+        start: Start,
         tree: bool,
     ) -> Result<Self, ApiError> {
         let shared = server.shared();
@@ -39,7 +39,7 @@ impl Feed {
             true => lease.handle.join_tree().await?,
             false => lease.handle.join().await?,
         };
-        let missed = lease.backlog.missed(&*shared.store, session, length, after).await?;
+        let (missed, after) = lease.backlog.missed(&*shared.store, session, length, start).await?;
         Ok(Feed { missed, live, numbering: Numbering(after), _lease: lease.guard })
     }
 

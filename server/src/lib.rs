@@ -53,6 +53,7 @@ mod json;
 mod live;
 mod metrics;
 mod observer;
+mod open_work;
 mod public;
 mod quota;
 mod readiness;

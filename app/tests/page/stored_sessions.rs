@@ -69,6 +69,7 @@ fn a_tool_that_asks_for_input_receives_it() {
     assert_eq!(tab.console_errors(), Vec::<String>::new());
 }
 
+/// C245: The page opens a session near its end.
 #[test]
 fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
     let text = "## What was found\n\nThe **parser** reads `every` line:\n\n- first\n- second\n\n\
@@ -76,7 +77,7 @@ fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
     let model = ScriptedModel::new([]).default_reply(Script::text(text));
     let fixture = Fixture::after(&agent(model).build().unwrap(), 1000);
     let tab = fixture.before();
-    let shown = "document.querySelector('#log').childElementCount === 2000
+    let shown = "document.querySelector('#log').childElementCount >= 100
         && document.querySelector('#status').dataset.state === 'ready'";
     tab.until(shown);
     let painted = "new Promise((done) =>
@@ -92,6 +93,37 @@ fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
     };
     let (interactive, worked) =
         [1, 2, 3].map(open).into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+    let at_once = tab.count("#log > *");
+    assert!((100..=200).contains(&at_once), "{at_once} messages");
+    let first = || {
+        let text = tab.eval("document.querySelector('#log > :first-child').textContent");
+        text.as_str().unwrap().to_owned()
+    };
+    assert!(first().starts_with("Request 9"), "{}", first());
+    // The rest comes as the user scrolls up, and what the user reads stays in place.
+    tab.eval(
+        "{ const scroll = document.querySelector('#scroll');
+           window.seen = document.querySelector('#log > :first-child');
+           scroll.scrollTop = 0;
+           window.offset = seen.getBoundingClientRect().top; null }",
+    );
+    tab.until(&format!("document.querySelector('#log').childElementCount > {at_once}"));
+    let moved = tab.eval("Math.abs(seen.getBoundingClientRect().top - offset)").as_f64().unwrap();
+    assert!(moved < 100.0, "it moved by {moved} pixels");
+    tab.eval(
+        "new Promise((done) => {
+           const scroll = document.querySelector('#scroll');
+           const next = () => {
+             if (document.querySelector('#log').childElementCount >= 2000) return done(true);
+             scroll.scrollTop = scroll.scrollTop > 10 ? 0 : 5;
+             requestAnimationFrame(next);
+           };
+           next();
+         })",
+    );
+    assert!(first().starts_with("Request 1."), "{}", first());
+    assert_eq!(tab.count("#log > *"), 2000);
+    tab.until("!document.querySelector('#earlier').checkVisibility()");
     let key = format!(
         "{{ const start = performance.now(); const field = document.querySelector('#prompt');
            field.value += '!'; field.dispatchEvent(new Event('input'));

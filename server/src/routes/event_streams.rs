@@ -174,9 +174,10 @@ fn frames(
     opening: Arc<Semaphore>,
 ) -> impl Stream<Item = StreamFrame> {
     let opened = async move {
-        let Follow { feed, session, after, tree } = follow;
+        let start = follow.start();
+        let Follow { feed, session, tree, .. } = follow;
         let _permit = opening.acquire().await;
-        match Feed::open(&server, &session, after, tree).await {
+        match Feed::open(&server, &session, start, tree).await {
             Ok(events) => {
                 let first = StreamFrame::Open { feed: feed.clone() };
                 stream::iter([first]).chain(events_of(feed, events)).boxed()

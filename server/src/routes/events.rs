@@ -1,16 +1,20 @@
 //! `GET /api/sessions/{id}/events`: the events of a session, from any point on.
 
-use axum::Router;
+use std::sync::Arc;
+
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::response::sse::Event;
 use axum::routing::get;
+use axum::{Json, Router};
 use futures::stream;
+use loopwright_core::event::Envelope;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use crate::backlog::{Start, earlier_events};
 use crate::error::{ApiError, ErrorKind};
 use crate::feed::Feed;
 use crate::routes::sessions::SessionId;
@@ -24,13 +28,59 @@ pub(crate) struct After {
     /// header `Last-Event-ID`, which browsers send when they reconnect, takes precedence.
     #[serde(default)]
     after: Option<u64>,
+    /// Without a number to continue after: about how many of the last events are sent.
+    #[serde(default)]
+    last: Option<u64>,
     /// Whether the events of sub-agents are sent, too, from here on. They have no `id`.
     #[serde(default)]
     tree: bool,
 }
 
+/// Which earlier events a client wants.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct HistoryQuery {
+    /// Only events before this number.
+    before: u64,
+    /// About how many events.
+    #[serde(default)]
+    limit: Option<u64>,
+}
+
+/// Earlier events of a session.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct History {
+    /// The events that have numbers, in their order: whole turns.
+    pub(crate) events: Vec<Arc<Envelope>>,
+    /// The `before` for the events before these. Missing if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) before: Option<u64>,
+}
+
+/// How many events a page of the history has, if the client does not say.
+pub(crate) const PAGE_EVENTS: u64 = 200;
+pub(crate) const MAX_PAGE_EVENTS: u64 = 1_000;
+
 pub(crate) fn routes() -> Router<Server> {
-    Router::new().route("/api/sessions/{id}/events", get(events))
+    Router::new()
+        .route("/api/sessions/{id}/events", get(events))
+        .route("/api/sessions/{id}/history", get(history))
+}
+
+async fn history(
+    State(server): State<Server>,
+    SessionId(id): SessionId,
+    query: Result<Query<HistoryQuery>, QueryRejection>,
+) -> Result<Json<History>, ApiError> {
+    let bad_request = |why: String| ApiError::new(ErrorKind::BadRequest, why);
+    let Query(query) = query.map_err(|why| bad_request(why.body_text()))?;
+    let limit = query.limit.unwrap_or(PAGE_EVENTS);
+    if !(1..=MAX_PAGE_EVENTS).contains(&limit) {
+        let why = format!("`limit` must be a number from 1 to {MAX_PAGE_EVENTS}.");
+        return Err(bad_request(why));
+    }
+    let store = &*server.shared().store;
+    let (events, after) = earlier_events(store, &id, query.before, limit).await?;
+    Ok(Json(History { events, before: (after > 0).then_some(after + 1) }))
 }
 
 async fn events(
@@ -42,11 +92,11 @@ async fn events(
     let shared = server.shared();
     shared.drain.check()?;
     let Query(query) = query.map_err(|_| {
-        let why = "`after` is not the number of an event, or `tree` is neither `true` nor `false`.";
+        let why = "`after` or `last` is no number, or `tree` is neither `true` nor `false`.";
         ApiError::new(ErrorKind::BadRequest, why)
     })?;
-    let after = last_event_id(&headers)?.or(query.after).unwrap_or(0);
-    let feed = Feed::open(&server, &id, after, query.tree).await?;
+    let start = Start::new(last_event_id(&headers)?.or(query.after), query.last);
+    let feed = Feed::open(&server, &id, start, query.tree).await?;
     let next = async |mut feed: Feed| {
         let (number, event) = feed.next().await?;
         Some((event_frame(number, &event), feed))

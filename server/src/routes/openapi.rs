@@ -2,6 +2,7 @@
 //! routes' types.
 
 mod document;
+mod events;
 mod operations;
 
 use axum::routing::get;
@@ -19,5 +20,6 @@ pub(crate) fn routes() -> Router<Server> {
 fn document() -> Value {
     let mut document = Document::new();
     operations::describe(&mut document);
+    events::describe(&mut document);
     document.finish()
 }

@@ -260,7 +260,11 @@ impl Api {
 
     /// Returns the events of a session and of its sub-agents.
     pub(crate) async fn tree(&self, session: &str, last: u64) -> Reader {
-        let path = format!("/api/sessions/{session}/events?tree=true&after={last}");
+        self.stream_of(&format!("/api/sessions/{session}/events?tree=true&after={last}")).await
+    }
+
+    /// Returns a reader of the stream at this path.
+    pub(crate) async fn stream_of(&self, path: &str) -> Reader {
         let response = self.send(Request::get(path).body(Body::empty()).unwrap()).await;
         assert_eq!(response.status().as_u16(), 200);
         Reader::of(response.into_body())

@@ -5,6 +5,7 @@
 mod agents;
 mod api;
 mod event_streams;
+mod history;
 mod http2;
 mod limits;
 mod memory;

@@ -117,6 +117,22 @@ impl Operation<'_> {
         ])
     }
 
+    /// Adds a parameter that is required; `location` is `query` or `header`.
+    pub(super) fn parameter(
+        self,
+        location: &str,
+        name: &str,
+        schema: Value,
+        description: &str,
+    ) -> Self {
+        let mut operation = self.optional_parameter(location, name, schema, description);
+        let last = operation.value["parameters"].as_array_mut().and_then(|all| all.last_mut());
+        if let Some(parameter) = last {
+            parameter["required"] = true.into();
+        }
+        operation
+    }
+
     /// Adds an optional parameter; `location` is `query` or `header`.
     pub(super) fn optional_parameter(
         mut self,

@@ -1,15 +1,12 @@
 //! The operations of the document: all routes, except for the files of the page.
 
-use loopwright_core::event::Envelope;
 use loopwright_core::pattern::Question;
 use serde_json::json;
 
 use super::document::Document;
-use crate::event_streams::Change;
 use crate::frames::Frame;
 use crate::routes::agent_chat::ChatRequest;
 use crate::routes::agents::AgentList;
-use crate::routes::event_streams::StreamFrame;
 use crate::routes::health::Health;
 #[cfg(feature = "long-term")]
 use crate::routes::memory::{FactList, Forgotten, MAX_AFTER};
@@ -20,24 +17,23 @@ use crate::routes::sessions::{
 };
 use crate::settings::SessionSettings;
 
-const BAD_BODY: (u16, &str) = (400, "The body is not valid; `path` says where.");
-const NO_SESSION: (u16, &str) = (404, "There is no such session.");
+pub(super) const BAD_BODY: (u16, &str) = (400, "The body is not valid; `path` says where.");
+pub(super) const NO_SESSION: (u16, &str) = (404, "There is no such session.");
 const IN_USE: (u16, &str) = (
     409,
     "The session is in use by another process, or its agent is not one of this server's, or it \
      belongs to a sub-agent: the message names the session at the root, which opens it.",
 );
-const BUSY: (u16, &str) = (
+pub(super) const BUSY: (u16, &str) = (
     429,
     "Too many runs are in progress, too many sessions are open, or too many requests are queued.",
 );
-const DRAINING: (u16, &str) = (503, "The server shuts down.");
+pub(super) const DRAINING: (u16, &str) = (503, "The server shuts down.");
 
 /// Describes all operations.
 pub(super) fn describe(document: &mut Document) {
     chat(document);
     sessions(document);
-    event_streams(document);
     inputs(document);
     compaction(document);
     actions(document);
@@ -141,78 +137,6 @@ fn sessions(document: &mut Document) {
         )
         .response::<Messages>(200, "The messages.")
         .errors(&[(400, "A parameter is invalid."), NO_SESSION])
-        .add();
-    let number = json!({ "type": "integer", "minimum": 0 });
-    document
-        .operation(
-            "get",
-            "/api/sessions/{id}/events",
-            "Streams the events of a session, from any point on. The stream does not end.",
-        )
-        .optional_parameter(
-            "query",
-            "after",
-            number.clone(),
-            "The number of the last event that the reader has.",
-        )
-        .optional_parameter(
-            "header",
-            "Last-Event-ID",
-            number,
-            "The same, as browsers send it; it takes precedence over `after`.",
-        )
-        .optional_parameter(
-            "query",
-            "tree",
-            json!({ "type": "boolean", "default": false }),
-            "Whether the events of sub-agents are sent, too, from here on. They name their session \
-             and `parent`, are numbered by it, and have no `id`.",
-        )
-        .event_stream::<Envelope>(
-            "Events; those of the session that have a number carry it as `id`. `draining`, whose \
-             data is `{}`, means that the server shuts down.",
-            &[json!({ "type": "object", "maxProperties": 0 })],
-        )
-        .errors(&[
-            (400, "A parameter is invalid."),
-            NO_SESSION,
-            (409, "There is no event of this number."),
-            BUSY,
-            DRAINING,
-        ])
-        .add();
-}
-
-fn event_streams(document: &mut Document) {
-    document
-        .operation(
-            "post",
-            "/api/events",
-            "Streams the events of several sessions. Each is a feed, which starts and ends on its \
-             own; the stream does not end.",
-        )
-        .request::<Change>()
-        .event_stream::<StreamFrame>(
-            "Frames; the first is `stream`, with the id by which the stream can be changed. The \
-             events of a feed are in order; `error` and `end` are its last frames.",
-            &[],
-        )
-        .errors(&[BAD_BODY, DRAINING])
-        .add();
-    document
-        .operation(
-            "post",
-            "/api/events/{stream}",
-            "Changes which sessions a stream follows. The stream says when that is done: with \
-             `open` or `error`.",
-        )
-        .request::<Change>()
-        .empty_response(204, "The stream has the change.")
-        .errors(&[
-            BAD_BODY,
-            (404, "There is no such stream, or it has ended."),
-            (429, "The client has not read the frames after earlier changes."),
-        ])
         .add();
 }
 
