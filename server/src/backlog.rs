@@ -57,13 +57,7 @@ impl SharedBacklog {
         let last = length.checked_sub(1).and_then(|at| events.ends.get(usize::try_from(at).ok()?));
         let last = last.copied().unwrap_or(0);
         if after > last {
-            return Err(ApiError::new(
-                ErrorKind::AfterTheEnd,
-                format!(
-                    "The session has {last} events, and there is no number {after}: read it from \
-                     the start, without `after` and `Last-Event-ID`."
-                ),
-            ));
+            return Err(after_the_end(last, after));
         }
         let withdrawn = events.withdrawn(session, after);
         let rest = (after < last).then(|| (backlog.clone(), after, last));
@@ -78,6 +72,17 @@ impl SharedBacklog {
             new
         })
     }
+}
+
+/// Returns the error for a reader that names an event after the last one.
+pub(crate) fn after_the_end(last: u64, after: u64) -> ApiError {
+    ApiError::new(
+        ErrorKind::AfterTheEnd,
+        format!(
+            "The session has {last} events, and there is no number {after}: read it from the \
+             start, without `after` and `Last-Event-ID`."
+        ),
+    )
 }
 
 impl Events {

@@ -47,6 +47,8 @@ pub(crate) enum ErrorKind {
     TooLarge,
     TooMany,
     Draining,
+    /// The process that has the session open does not answer; the input waits for it.
+    Unanswered,
     Internal,
 }
 
@@ -61,6 +63,7 @@ impl ErrorKind {
             ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::TooMany => StatusCode::TOO_MANY_REQUESTS,
             ErrorKind::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Unanswered => StatusCode::GATEWAY_TIMEOUT,
             ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

@@ -48,6 +48,7 @@ mod frames;
 mod guard;
 mod json;
 mod live;
+mod log_reader;
 mod metrics;
 mod observer;
 mod public;

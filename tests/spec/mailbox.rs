@@ -108,20 +108,22 @@ async fn an_id_that_the_log_has_is_accepted_and_appends_nothing() {
 /// C222: an owner that was replaced writes no refusal, and its own client is told so.
 #[tokio::test(start_paused = true)]
 async fn a_replaced_owner_refuses_nothing() {
-    let shared = SharedSession::opened();
-    let agent = agent([]);
-    let nothing = |id| PostedInput::new(id, InputEvent::Continue(None)).unwrap();
-    let (handle, events) = run(&agent, shared.owner().without_hints()).await;
-    shared.post(nothing("posted"));
-    let _other = shared.owner();
-    let direct = handle.send_as("direct", InputEvent::Continue(None)).await.unwrap_err();
-    let is_loss = match &direct {
-        InputError::Memory(error) => error.is_lost(),
-        error => *error == InputError::Moved,
-    };
-    assert!(is_loss, "{direct:?}");
-    end(handle, events).await;
-    assert_eq!((shared.receipts(), shared.receipt("direct")), (vec![None], None));
+    for is_posted in [false, true] {
+        let shared = SharedSession::opened();
+        let (handle, events) = run(&agent([]), shared.owner().without_hints()).await;
+        if is_posted {
+            shared.post(PostedInput::new("posted", InputEvent::Continue(None)).unwrap());
+        }
+        let _other = shared.owner();
+        let direct = handle.send_as("direct", InputEvent::Continue(None)).await.unwrap_err();
+        let is_loss = match &direct {
+            InputError::Memory(error) => error.is_lost(),
+            error => *error == InputError::Moved,
+        };
+        assert!(is_loss, "{direct:?}");
+        end(handle, events).await;
+        assert_eq!((shared.receipt("posted"), shared.receipt("direct")), (None, None));
+    }
 }
 
 /// C222: an id has one answer. A refusal of an input that was sent to the owner directly is

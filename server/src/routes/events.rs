@@ -4,6 +4,9 @@
 //! session returns the length of its log together with its stream, so no event is lost or doubled
 //! between them. A reader gets the next event when it has read the one before, so what it does not
 //! read takes no memory.
+//!
+//! The log alone gives the events of a session that another process has open, without deltas. When
+//! the session is opened here, or taken over by another process, the reader goes on without a gap.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,6 +28,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use crate::backlog::Missed;
 use crate::error::{ApiError, ErrorKind};
 use crate::live::LeaseGuard;
+use crate::log_reader::LogReader;
 use crate::metrics::OpenStream;
 use crate::routes::sessions::SessionId;
 use crate::server::Server;
@@ -59,20 +63,15 @@ async fn events(
         ApiError::new(ErrorKind::BadRequest, why)
     })?;
     let after = last_event_id(&headers)?.or(query.after).unwrap_or(0);
-    let lease = shared.live.lease(&id).await?;
-    let (length, live) = match query.tree {
-        true => lease.handle.join_tree().await?,
-        false => lease.handle.join().await?,
-    };
-    let missed = lease.backlog.missed(&*shared.store, &id, length, after).await?;
     let feed = Feed {
-        missed,
-        live,
+        source: Source::open(&server, &id, query.tree, after).await?,
         numbering: Numbering(after),
         draining: Some(Box::pin(shared.drain.started())),
         end: Box::pin(shared.drain.finished()),
-        _lease: lease.guard,
         _open: shared.metrics.open_stream(),
+        session: id.as_str().into(),
+        tree: query.tree,
+        server: server.clone(),
     };
     let frames = async |mut feed: Feed| feed.next().await.map(|frame| (frame, feed));
     Ok(response(stream::unfold(feed, frames)))
@@ -95,36 +94,99 @@ fn not_a_number(name: &str) -> ApiError {
 
 /// The frames of one reader.
 struct Feed {
-    missed: Missed,
-    live: EventStream,
+    server: Server,
+    session: Arc<str>,
+    tree: bool,
+    source: Source,
     numbering: Numbering,
     /// `None` when the reader has been sent `draining`.
     draining: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     end: Pin<Box<WaitForCancellationFutureOwned>>,
-    _lease: LeaseGuard,
     _open: OpenStream,
+}
+
+/// Where the events of a session come from.
+enum Source {
+    /// The session, which is open here.
+    Live { missed: Missed, live: EventStream, _lease: LeaseGuard },
+    /// Its log, as another process has it open.
+    Log(Box<LogReader>),
+}
+
+/// What a source has next.
+enum Next {
+    Event(Arc<Envelope>),
+    /// Events may come from another source now.
+    Reopen,
+    /// Nothing yet.
+    Wait,
+    End,
+}
+
+impl Source {
+    async fn open(server: &Server, id: &str, tree: bool, after: u64) -> Result<Self, ApiError> {
+        let shared = server.shared();
+        let Some(lease) = shared.live.lease(id).await? else {
+            let reader = LogReader::after(shared.store.clone(), id.into(), after).await?;
+            return Ok(Source::Log(Box::new(reader)));
+        };
+        let (length, live) = match tree {
+            true => lease.handle.join_tree().await?,
+            false => lease.handle.join().await?,
+        };
+        let missed = lease.backlog.missed(&*shared.store, id, length, after).await?;
+        Ok(Source::Live { missed, live, _lease: lease.guard })
+    }
+
+    async fn next(&mut self, server: &Server, session: &str) -> Next {
+        match self {
+            Source::Live { missed, live, .. } => {
+                if let Some(event) = missed.next().await {
+                    return Next::Event(event);
+                }
+                match live.next().await {
+                    Some(event) => Next::Event(event),
+                    None if live.moved() => Next::Reopen,
+                    None => Next::End,
+                }
+            }
+            Source::Log(log) => match log.next().await {
+                Ok(Some(event)) => Next::Event(event),
+                Ok(None) if server.shared().live.peek(session).await.is_some() => Next::Reopen,
+                Ok(None) => Next::Wait,
+                Err(_) => Next::End, // it was deleted, or the reader learns of it when it reconnects
+            },
+        }
+    }
 }
 
 impl Feed {
     async fn next(&mut self) -> Option<Event> {
-        if let Some(event) = self.missed.next().await {
-            return Some(self.numbering.frame(&event));
-        }
-        let draining = async {
-            match &mut self.draining {
-                Some(started) => started.await,
-                None => std::future::pending().await,
+        loop {
+            let draining = async {
+                match &mut self.draining {
+                    Some(started) => started.await,
+                    None => std::future::pending().await,
+                }
+            };
+            let next = tokio::select! { biased;
+                next = self.source.next(&self.server, &self.session) => next,
+                () = draining => {
+                    self.draining = None;
+                    return Some(Event::default().event("draining").data("{}"));
+                },
+                () = &mut self.end => return None,
+            };
+            match next {
+                Next::Event(event) => return Some(self.numbering.frame(&event)),
+                Next::Reopen => {
+                    let (server, after) = (&self.server, self.numbering.0);
+                    let source = Source::open(server, &self.session, self.tree, after).await;
+                    self.source = source.ok()?;
+                }
+                Next::Wait => {}
+                Next::End => return None,
             }
-        };
-        tokio::select! { biased;
-            event = self.live.next() => {
-                event.map(|event: Arc<Envelope>| self.numbering.frame(&event))
-            },
-            () = draining => {
-                self.draining = None;
-                Some(Event::default().event("draining").data("{}"))
-            },
-            () = &mut self.end => None,
         }
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 mod api;
+mod elsewhere;
 mod limits;
 mod memory;
 mod mount;

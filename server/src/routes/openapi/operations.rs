@@ -18,10 +18,14 @@ use crate::settings::SessionSettings;
 
 const BAD_BODY: (u16, &str) = (400, "The body is not valid; `path` says where.");
 const NO_SESSION: (u16, &str) = (404, "There is no such session.");
-const IN_USE: (u16, &str) = (
+const OF_SUB_AGENT: (u16, &str) = (
     409,
-    "The session is in use by another process, or belongs to a sub-agent: the message names the \
-     session at the root, which opens it.",
+    "The session belongs to a sub-agent: the message names the session at the root, which opens it.",
+);
+const UNANSWERED: (u16, &str) = (
+    504,
+    "The process that has the session open does not answer. The input waits for it: sent again with \
+     the same `id`, it gets the answer.",
 );
 const BUSY: (u16, &str) = (
     429,
@@ -118,7 +122,8 @@ fn sessions(document: &mut Document) {
         .operation(
             "get",
             "/api/sessions/{id}/events",
-            "Streams the events of a session, from any point on. The stream does not end.",
+            "Streams the events of a session, from any point on. The stream does not end. While another \
+             process has the session open, there are no deltas, and no events of sub-agents.",
         )
         .optional_parameter(
             "query",
@@ -163,7 +168,7 @@ fn inputs(document: &mut Document) {
         )
         .request::<MessageBody>()
         .response::<AcceptedInput>(202, "It is in the session's log.")
-        .errors(&[BAD_BODY, NO_SESSION, IN_USE, BUSY, DRAINING])
+        .errors(&[BAD_BODY, NO_SESSION, OF_SUB_AGENT, BUSY, DRAINING, UNANSWERED])
         .add();
     document
         .operation(
@@ -176,9 +181,10 @@ fn inputs(document: &mut Document) {
         .errors(&[
             BAD_BODY,
             NO_SESSION,
-            (409, "The session cannot be opened here, or no sub-agent works for the call."),
+            (409, "No sub-agent works for the call, or another process has its session open."),
             BUSY,
             DRAINING,
+            UNANSWERED,
         ])
         .add();
     document
@@ -189,7 +195,7 @@ fn inputs(document: &mut Document) {
         )
         .request::<MessageBody>()
         .response::<AcceptedInput>(202, "It is in the session's log.")
-        .errors(&[BAD_BODY, NO_SESSION, IN_USE, BUSY])
+        .errors(&[BAD_BODY, NO_SESSION, OF_SUB_AGENT, BUSY, UNANSWERED])
         .add();
     document
         .operation(
@@ -204,18 +210,14 @@ fn inputs(document: &mut Document) {
             (409, "There is nothing to continue, or a run is in progress."),
             BUSY,
             DRAINING,
+            UNANSWERED,
         ])
         .add();
     document
         .operation("post", "/api/sessions/{id}/abort", "Aborts the run in progress.")
         .request::<AbortBody>()
         .response::<AcceptedInput>(202, "The run is being aborted.")
-        .errors(&[
-            BAD_BODY,
-            NO_SESSION,
-            (409, "The run has ended, or another process has the session open."),
-            BUSY,
-        ])
+        .errors(&[BAD_BODY, NO_SESSION, (409, "The run has ended."), BUSY, UNANSWERED])
         .add();
 }
 
@@ -231,7 +233,7 @@ fn compaction(document: &mut Document) {
         .errors(&[
             BAD_BODY,
             NO_SESSION,
-            (409, "The agent has no compaction, or it has failed."),
+            (409, "The agent has no compaction, it has failed, or another process has the session open."),
             BUSY,
             DRAINING,
         ])
@@ -273,6 +275,7 @@ fn actions(document: &mut Document) {
             not_pending,
             BUSY,
             DRAINING,
+            UNANSWERED,
         ])
         .add();
 }
