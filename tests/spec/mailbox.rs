@@ -163,6 +163,13 @@ async fn a_posted_input_and_its_direct_copy_are_one() {
     assert_eq!(waiting, Err(InputError::Known("i".into())));
     handle.wait_for_idle().await;
     assert_eq!((shared.inputs(), shared.receipts()), (vec!["i".to_owned()], vec![ACCEPTED]));
+
+    // The copy gets the refusal, although a message that comes between them would change that.
+    shared.post(PostedInput::new("c", InputEvent::Continue(None)).unwrap());
+    shared.post(steer("s", "two"));
+    let copy = handle.send_as("c", InputEvent::Continue(None)).await;
+    assert_eq!(copy, Err(InputError::NothingToContinue));
+    assert_eq!(shared.receipt("c"), refused(InputError::NothingToContinue));
     end(handle, events).await;
 }
 
