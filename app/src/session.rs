@@ -3,6 +3,7 @@
 mod agent;
 mod allowed;
 mod catalogue;
+mod elsewhere;
 mod follow;
 mod model;
 mod open;
@@ -12,6 +13,7 @@ mod unattended;
 pub(crate) use self::agent::{Built, build};
 pub(crate) use self::allowed::Allowed;
 pub(crate) use self::catalogue::{catalogue, default_models_file};
+pub(crate) use self::elsewhere::{Elsewhere, run_elsewhere, send};
 pub(crate) use self::follow::{FollowError, Live, Operator, follow};
 pub(crate) use self::open::Session;
 pub(crate) use self::store::{

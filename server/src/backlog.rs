@@ -85,13 +85,7 @@ impl SharedBacklog {
             Start::Last(count) => events.start_of(last, count),
         };
         if after > last {
-            return Err(ApiError::new(
-                ErrorKind::AfterTheEnd,
-                format!(
-                    "The session has {last} events, and there is no number {after}: read it from \
-                     the start, without `after` and `Last-Event-ID`."
-                ),
-            ));
+            return Err(after_the_end(last, after));
         }
         let withdrawn = events.withdrawn(session, after);
         let rest = (after < last).then(|| (backlog.clone(), after, last));
@@ -122,6 +116,35 @@ pub(crate) async fn earlier_events(
     let after = events.start_of(last, count);
     let earlier = events.numbered.drain(after as usize..last as usize).collect();
     Ok((earlier, after))
+}
+
+/// Returns the number of the last event before those that a reader wants.
+///
+/// # Errors
+/// Fails if the log cannot be read.
+pub(crate) async fn number_before(
+    store: &dyn SessionStore,
+    session: &str,
+    start: Start,
+) -> Result<u64, ApiError> {
+    let count = match start {
+        Start::After(after) => return Ok(after),
+        Start::Last(count) => count,
+    };
+    let mut events = Events::new(session);
+    events.read_to(u64::MAX, store, session).await?;
+    Ok(events.start_of(events.numbered.len() as u64, count))
+}
+
+/// Returns the error for a reader that names an event after the last one.
+pub(crate) fn after_the_end(last: u64, after: u64) -> ApiError {
+    ApiError::new(
+        ErrorKind::AfterTheEnd,
+        format!(
+            "The session has {last} events, and there is no number {after}: read it from the \
+             start, without `after` and `Last-Event-ID`."
+        ),
+    )
 }
 
 impl Events {

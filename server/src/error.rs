@@ -49,6 +49,8 @@ pub(crate) enum ErrorKind {
     TooLarge,
     TooMany,
     Draining,
+    /// The process that has the session open does not answer; the input waits for it.
+    Unanswered,
     Internal,
 }
 
@@ -65,6 +67,7 @@ impl ErrorKind {
             ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::TooMany => StatusCode::TOO_MANY_REQUESTS,
             ErrorKind::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Unanswered => StatusCode::GATEWAY_TIMEOUT,
             ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -79,6 +82,11 @@ impl ApiError {
     /// Returns the error of a body that is wrong at `path`, a JSON pointer.
     pub(crate) fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
         ApiError::new(ErrorKind::BadRequest, message).with_path(path)
+    }
+
+    /// Returns whether the session's agent is not one of this server's.
+    pub(crate) fn is_unknown_agent(&self) -> bool {
+        self.kind == ErrorKind::UnknownAgent
     }
 
     pub(crate) fn path(&self) -> Option<&str> {

@@ -4,24 +4,48 @@
 //! session returns the length of its log together with its stream, so no event is lost or doubled
 //! between them. A reader gets the next event when it has read the one before, so what it does not
 //! read takes no memory.
+//!
+//! The log alone gives the events of a session that another process has open, without deltas, and
+//! of one whose agent this server does not have. When the session is opened here, or taken over by
+//! another process, the reader goes on without a gap.
 
 use std::sync::Arc;
 
 use loopwright_core::EventStream;
 use loopwright_core::event::Envelope;
 
-use crate::backlog::{Missed, Start};
+use crate::backlog::{Missed, Start, number_before};
 use crate::error::ApiError;
 use crate::live::LeaseGuard;
+use crate::log_reader::LogReader;
 use crate::server::Server;
 use crate::sse::Numbering;
 
-/// The events of a session that one reader has not seen. It keeps the session open.
+/// The events of a session that one reader has not seen. It keeps a session open that is open here.
 pub(crate) struct Feed {
-    missed: Missed,
-    live: EventStream,
+    server: Server,
+    session: Arc<str>,
+    tree: bool,
+    source: Source,
     numbering: Numbering,
-    _lease: LeaseGuard,
+}
+
+/// Where the events of a session come from.
+enum Source {
+    /// The session, which is open here.
+    Live { missed: Missed, live: EventStream, _lease: LeaseGuard },
+    /// Its log.
+    Log(Box<LogReader>),
+}
+
+/// What a source has next.
+enum Next {
+    Event(Arc<Envelope>),
+    /// Events may come from another source now.
+    Reopen,
+    /// Nothing yet.
+    Wait,
+    End,
 }
 
 impl Feed {
@@ -33,23 +57,73 @@ impl Feed {
         start: Start,
         tree: bool,
     ) -> Result<Self, ApiError> {
-        let shared = server.shared();
-        let lease = shared.live.lease(session).await?;
-        let (length, live) = match tree {
-            true => lease.handle.join_tree().await?,
-            false => lease.handle.join().await?,
-        };
-        let (missed, after) = lease.backlog.missed(&*shared.store, session, length, start).await?;
-        Ok(Feed { missed, live, numbering: Numbering(after), _lease: lease.guard })
+        let (source, after) = Source::open(server, session, start, tree).await?;
+        let (server, numbering) = (server.clone(), Numbering(after));
+        Ok(Feed { server, session: session.into(), tree, source, numbering })
     }
 
     /// Returns the next event, with its number if it has one of its own, or `None` when the session
     /// was closed or the reader was too slow. If the future is dropped, an event may be lost.
     pub(crate) async fn next(&mut self) -> Option<(Option<u64>, Arc<Envelope>)> {
-        let event = match self.missed.next().await {
-            Some(event) => event,
-            None => self.live.next().await?,
+        loop {
+            match self.source.next(&self.server, &self.session).await {
+                Next::Event(event) => return Some((self.numbering.number(&event), event)),
+                Next::Reopen => {
+                    let start = Start::After(self.numbering.0);
+                    let opened = Source::open(&self.server, &self.session, start, self.tree).await;
+                    (self.source, _) = opened.ok()?;
+                }
+                Next::Wait => {}
+                Next::End => return None,
+            }
+        }
+    }
+}
+
+impl Source {
+    /// Returns the source, and the number of the last event before those that it has.
+    async fn open(
+        server: &Server,
+        id: &str,
+        start: Start,
+        tree: bool,
+    ) -> Result<(Self, u64), ApiError> {
+        let shared = server.shared();
+        let lease = match shared.live.lease(id).await {
+            Err(error) if error.is_unknown_agent() => None,
+            lease => lease?,
         };
-        Some((self.numbering.number(&event), event))
+        let Some(lease) = lease else {
+            let after = number_before(&*shared.store, id, start).await?;
+            let reader = LogReader::after(shared.store.clone(), id.into(), after).await?;
+            return Ok((Source::Log(Box::new(reader)), after));
+        };
+        let (length, live) = match tree {
+            true => lease.handle.join_tree().await?,
+            false => lease.handle.join().await?,
+        };
+        let (missed, after) = lease.backlog.missed(&*shared.store, id, length, start).await?;
+        Ok((Source::Live { missed, live, _lease: lease.guard }, after))
+    }
+
+    async fn next(&mut self, server: &Server, session: &str) -> Next {
+        match self {
+            Source::Live { missed, live, .. } => {
+                if let Some(event) = missed.next().await {
+                    return Next::Event(event);
+                }
+                match live.next().await {
+                    Some(event) => Next::Event(event),
+                    None if live.moved() => Next::Reopen,
+                    None => Next::End,
+                }
+            }
+            Source::Log(log) => match log.next().await {
+                Ok(Some(event)) => Next::Event(event),
+                Ok(None) if server.shared().live.peek(session).await.is_some() => Next::Reopen,
+                Ok(None) => Next::Wait,
+                Err(_) => Next::End, // it was deleted, or the reader learns of it when it reconnects
+            },
+        }
     }
 }

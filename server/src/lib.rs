@@ -51,6 +51,7 @@ mod frames;
 mod guard;
 mod json;
 mod live;
+mod log_reader;
 mod metrics;
 mod observer;
 mod open_work;

@@ -2,7 +2,8 @@
 //! when it has been unused for a while.
 //!
 //! An open session belongs to this process alone. It stays open during runs, while a stream of its
-//! events is open, and for [`IDLE_TIMEOUT`] after that; then another process can open it.
+//! events is open, and for [`IDLE_TIMEOUT`] after that; then another process can open it. Inputs for
+//! a session that another process has open go through the mailbox of the store.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,7 +12,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::join_all;
 use loopwright_core::agent::{Environment, InputError, Principal, SystemEnvironment};
-use loopwright_core::log::{Due, MemoryError, SessionInfo};
+use loopwright_core::event::InputEvent;
+use loopwright_core::log::{Due, LogEntry, MemoryError, PostedInput, SessionInfo};
+use loopwright_core::message::{InputId, RunId};
 use loopwright_core::{AgentHandle, EventStream, GenericAgent, RunContext, SessionStore};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
@@ -30,6 +33,18 @@ use crate::settings::SessionSettings;
 /// A session that has been unused for this long is closed, at the latest when it has been unused
 /// for twice as long.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often the store is searched for sessions that have work to do and no owner.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How often the receipt of a posted input is looked for.
+const RECEIPT_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long a posted input waits before the session is opened here, if nobody has it open any more.
+const TAKE_OVER_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How long a client waits for the receipt of a posted input.
+const RECEIPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many sessions are open at a time only because they have work to do.
 const MAX_DUE_SESSIONS: usize = 8;
@@ -119,29 +134,42 @@ impl LiveSessions {
         Ok(id)
     }
 
-    /// Leases a session of the store, opening it if it is not open.
-    pub(crate) async fn lease(&self, id: &str) -> Result<Lease, ApiError> {
+    /// Leases a session of the store, opening it if it is not open. Returns `None` if another
+    /// process has it open.
+    pub(crate) async fn lease(&self, id: &str) -> Result<Option<Lease>, ApiError> {
         let mut slot = self.0.lock(id).await;
         if slot.session().is_none_or(|session| session.watcher.is_finished()) {
             drop(slot.take());
-            let session = self.open(id).await?;
-            slot.put(session);
+            if let Some(session) = self.open(id).await? {
+                slot.put(session);
+            }
         }
-        let Some(session) = slot.session() else {
-            return Err(MemoryError::NoSession(id.into()).into());
-        };
+        let Some(session) = slot.session() else { return Ok(None) };
         session.last_used = Instant::now();
-        Ok(Lease {
+        Ok(Some(Lease {
             handle: session.handle.clone(),
             guard: LeaseGuard(session.leases.clone()),
             backlog: session.backlog.clone(),
             run: session.run.clone(),
-        })
+        }))
+    }
+
+    /// Calls [`run_due`](Self::run_due) again and again, for sessions whose process has died in the
+    /// meantime. A session that still has the work that it had is not opened again.
+    pub(crate) async fn keep_running_due(&self) {
+        let mut done = HashMap::new();
+        loop {
+            let next = Instant::now() + SWEEP_INTERVAL;
+            // Runs that take longer continue.
+            let _ = tokio::time::timeout_at(next, self.run_due(&mut done)).await;
+            tokio::time::sleep_until(next).await;
+        }
     }
 
     /// Opens the sessions that have work to do, so that their runs start, and waits for the ends of
-    /// the runs. A session that cannot be opened is left alone.
-    pub(crate) async fn run_due(&self) {
+    /// the runs. A session that cannot be opened is left alone, and so is one whose log has as many
+    /// entries as in `done`, which has those of all sessions that were opened.
+    pub(crate) async fn run_due(&self, done: &mut HashMap<Arc<str>, u64>) {
         let Parts { store, drain, .. } = &self.0.parts;
         let sessions = match store.sessions().await {
             Ok(sessions) => sessions,
@@ -149,49 +177,151 @@ impl LiveSessions {
                 return tracing::warn!(%error, "no session with work to do can be looked for");
             }
         };
-        let due = sessions.into_iter().filter(|session| {
-            let settings = SessionSettings::from_stored(session.settings.as_deref());
-            matches!(session.due, Some(Due::Decision | Due::Request | Due::Steer))
-                && self.0.parts.agents.has(&settings)
-        });
+        let due: Vec<SessionInfo> = sessions
+            .into_iter()
+            .filter(|session| {
+                let settings = SessionSettings::from_stored(session.settings.as_deref());
+                self.0.parts.agents.has(&settings)
+            })
+            .filter(|session| match session.due {
+                Some(Due::Inbox) => true,
+                Some(Due::Decision | Due::Request | Due::Steer) => {
+                    done.get(&session.id) != Some(&session.entries)
+                }
+                _ => false,
+            })
+            .collect();
+        let opened: Vec<Arc<str>> = due.iter().map(|session| session.id.clone()).collect();
         let run = async |session: SessionInfo| {
             if drain.is_draining() {
                 return;
             }
             let id = &*session.id;
             match self.lease(id).await {
-                Ok(lease) => {
+                Ok(Some(lease)) => {
                     tracing::info!(session = id, due = ?session.due, "it is opened to do its work");
                     lease.handle.wait_for_idle().await;
                 }
+                Ok(None) => {} // its owner does it
                 Err(error) => {
                     tracing::warn!(session = id, %error, "it has work to do and cannot be opened");
                 }
             }
         };
         futures::stream::iter(due).for_each_concurrent(MAX_DUE_SESSIONS, run).await;
+        for id in opened {
+            if let Ok(session) = store.session(&id).await {
+                done.insert(id, session.entries);
+            }
+        }
     }
 
-    /// Calls `work` with a session. With a client, its run quota must allow a run, as `work` may
-    /// start one. A session that turns out to belong to another process is closed.
+    /// Sends an input to a session, wherever it is open, and returns its id: that of the client, or
+    /// a new one. With a client, its run quota must allow a run if the session is open here.
+    ///
+    /// The outer error says that the input could not be sent, the inner one that the session has
+    /// refused it.
+    pub(crate) async fn send(
+        &self,
+        id: &str,
+        client: Option<Client>,
+        input: Option<InputId>,
+        event: InputEvent,
+    ) -> Result<Result<InputId, InputError>, ApiError> {
+        let input = input.or_else(|| event.id().cloned());
+        if let Some(lease) = self.lease(id).await? {
+            let _permit = match client {
+                Some(client) => Some(self.run_permit(&lease, client).await?),
+                None => None,
+            };
+            let sent = match &input {
+                Some(input) => lease.handle.send_as(input.clone(), event.clone()).await,
+                None => lease.handle.send(event.clone()).await,
+            };
+            let Err(error) = &sent else { return Ok(sent) };
+            if !is_end(error) {
+                return Ok(sent);
+            }
+            self.close_now(id).await;
+            if input.is_none() {
+                return Ok(sent); // it may have been accepted, and would be accepted again
+            }
+        }
+        let input = input.unwrap_or_else(|| format!("i{:016x}", SystemEnvironment.random()).into());
+        let event = self.name_run(id, event).await?;
+        match PostedInput::new(input, event) {
+            Ok(input) => self.post(id, input).await,
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Lets an abort name the last run of a session: when it arrives, another one may have begun.
+    async fn name_run(&self, id: &str, mut event: InputEvent) -> Result<InputEvent, ApiError> {
+        if let InputEvent::Abort(abort) = &mut event
+            && abort.run.is_none()
+        {
+            let run = |entry: &LogEntry| match entry {
+                LogEntry::RunStarted { run, .. } => Some(*run),
+                _ => None,
+            };
+            let entries = self.0.parts.store.read(id, 0).await?;
+            abort.run = entries.iter().rev().find_map(run).or(Some(RunId(0)));
+        }
+        Ok(event)
+    }
+
+    /// Posts an input and waits for its receipt. If the process that had the session open is gone,
+    /// the session is opened here.
+    async fn post(
+        &self,
+        id: &str,
+        input: PostedInput,
+    ) -> Result<Result<InputId, InputError>, ApiError> {
+        let Parts { store, drain, .. } = &self.0.parts;
+        let start = Instant::now();
+        let mut next_look = start + TAKE_OVER_INTERVAL;
+        let mut lease = None; // the session stays open while the input is handled
+        while start.elapsed() < RECEIPT_TIMEOUT {
+            match store.post(id, &input).await {
+                Err(MemoryError::NoMailbox) => return Err(MemoryError::InUse(id.into()).into()),
+                Ok(Some(receipt)) => return Ok(receipt.into_result().map(|()| input.id)),
+                posted => posted?,
+            };
+            if lease.is_none() && Instant::now() >= next_look && !drain.is_draining() {
+                lease = self.lease(id).await?;
+                next_look = Instant::now() + TAKE_OVER_INTERVAL;
+            }
+            tokio::time::sleep(RECEIPT_POLL_INTERVAL).await;
+        }
+        Err(ApiError::new(
+            ErrorKind::Unanswered,
+            format!(
+                "The input `{}` waits for the process that has the session open, which has not \
+                 answered for {} seconds: send it again with the same id to get the answer.",
+                input.id,
+                RECEIPT_TIMEOUT.as_secs()
+            ),
+        ))
+    }
+
+    /// Calls `work` with a session that this process has open, or opens. With a client, its run
+    /// quota must allow a run, as `work` may start one. A session that turns out to belong to
+    /// another process is closed.
     pub(crate) async fn with<T>(
         &self,
         id: &str,
         client: Option<Client>,
         work: impl AsyncFnOnce(&AgentHandle) -> Result<T, InputError>,
     ) -> Result<T, ApiError> {
-        let lease = self.lease(id).await?;
+        let Some(lease) = self.lease(id).await? else {
+            return Err(MemoryError::InUse(id.into()).into());
+        };
         let _permit = match client {
             Some(client) => Some(self.run_permit(&lease, client).await?),
             None => None,
         };
         let result = work(&lease.handle).await;
-        let has_ended = match &result {
-            Err(InputError::Gone | InputError::Moved) => true,
-            Err(InputError::Memory(error)) => error.is_lost(),
-            _ => false,
-        };
-        if has_ended {
+        if result.as_ref().is_err_and(is_end) {
             self.close_now(id).await;
         }
         Ok(result?)
@@ -211,25 +341,29 @@ impl LiveSessions {
         Ok(permit)
     }
 
-    async fn open(&self, id: &str) -> Result<OpenSession, ApiError> {
+    /// Opens a session. Returns `None` if another process has it open.
+    async fn open(&self, id: &str) -> Result<Option<OpenSession>, ApiError> {
         let Parts { agents, store, principal, runs, .. } = &self.0.parts;
         let info = store.session(id).await?;
         check_is_root(&info)?;
         let capacity = self.0.acquire_capacity().await?;
         let settings = SessionSettings::from_stored(info.settings.as_deref());
         let agent = agents.for_session(settings, principal.as_ref()).await?;
-        let cx = self.context(info.id.clone()).await?;
+        let cx = match self.context(info.id.clone()).await {
+            Err(MemoryError::InUse(_)) => return Ok(None),
+            cx => cx?,
+        };
         let mut session = self.start(info.id, &agent, cx, capacity).await?;
         if session.is_running().await {
             // Opening it has started a run, for input that was queued.
             let permit = RunPermit::new(session.handle.clone(), runs.acquire_unchecked());
             session.run = CurrentRun::new(permit.downgrade().into());
         }
-        Ok(session)
+        Ok(Some(session))
     }
 
     /// Opens the log of a session, or creates it.
-    async fn context(&self, id: Arc<str>) -> Result<RunContext, ApiError> {
+    async fn context(&self, id: Arc<str>) -> Result<RunContext, MemoryError> {
         let Parts { store, principal, .. } = &self.0.parts;
         let cx = RunContext::new().stored(store, id).await?;
         Ok(match principal {
@@ -314,6 +448,15 @@ impl LiveSessions {
     /// Returns the number of open sessions.
     pub(crate) fn count(&self) -> usize {
         self.0.slots().len()
+    }
+}
+
+/// Returns whether a session has ended here, or belongs to another process.
+fn is_end(error: &InputError) -> bool {
+    match error {
+        InputError::Gone | InputError::Moved => true,
+        InputError::Memory(error) => error.is_lost(),
+        _ => false,
     }
 }
 

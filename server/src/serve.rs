@@ -85,7 +85,10 @@ pub async fn serve(
     let late_connections = TaskTracker::new();
     tokio::select! {
         () = shutdown => {}
-        _ = async { tokio::join!(acceptor.accept_all(&connections, true), server.run_due()) } => {}
+        _ = async {
+            let due = server.shared().live.keep_running_due();
+            tokio::join!(acceptor.accept_all(&connections, true), due)
+        } => {}
     }
     // Requests that arrive from here on are refused, until all runs have ended.
     connections.close();

@@ -1,5 +1,6 @@
 //! [`Server`]: what all routes share, and how it is configured.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,18 +122,19 @@ impl Server {
         }
     }
 
-    /// Does what sessions have to do, as their logs say ([`SessionInfo::due`]): answers requests
-    /// that were acknowledged, and carries out decisions, if the process that did so was killed.
+    /// Does what sessions have to do ([`SessionInfo::due`]): answers requests that were
+    /// acknowledged, carries out decisions, and takes inputs that other processes have posted, if
+    /// the process that did so was killed.
     /// Runs that were interrupted are left alone: `continue` resumes them. Resolves when the runs
     /// have ended.
     ///
-    /// [`serve`](crate::serve) calls it at its start. An app that mounts
-    /// [`router`](crate::router) should call it once, in a task. If its future is dropped, runs
+    /// [`serve`](crate::serve) does so at its start, and looks for such sessions once a minute. An
+    /// app that mounts [`router`](crate::router) should call it in a task. If its future is dropped, runs
     /// that have started continue.
     ///
     /// [`SessionInfo::due`]: loopwright_core::log::SessionInfo::due
     pub async fn run_due(&self) {
-        self.shared().live.run_due().await
+        self.shared().live.run_due(&mut HashMap::new()).await
     }
 
     /// Shuts the server down: refuses new runs, and waits up to `grace` for the runs in progress.

@@ -39,8 +39,9 @@ pub enum InputEvent {
 }
 
 impl InputEvent {
-    /// Returns the client's id, if the event has a place for it.
-    pub(crate) fn id(&self) -> Option<&InputId> {
+    /// Returns the client's id, or `None` if it has none. `Continue` without a message, `Reset`,
+    /// `ClearQueues` and `Compact` have no place for one.
+    pub fn id(&self) -> Option<&InputId> {
         match self {
             InputEvent::UserRequest(prompt)
             | InputEvent::Steer(prompt)

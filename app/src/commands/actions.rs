@@ -18,7 +18,10 @@ use crate::error::StartError;
 use crate::exit_code::{ABORTED, EMPTY};
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::session::{Allowed, RunOutput, Session, build, check_is_root, existing, run_unattended};
+use crate::session::{
+    Allowed, Elsewhere, RunOutput, Session, build, check_is_root, existing, run_elsewhere,
+    run_unattended, send,
+};
 use crate::stdin;
 use crate::wording;
 
@@ -161,19 +164,24 @@ impl Pending {
         let Pending { store, info, action } = self;
         let session = Session::existing(store, info);
         let verbosity = args.verbosity.verbosity();
+        let mut result = ActionResult::new(action.call, action.digest, decision);
+        if let Some(by) = &args.by {
+            result = result.by(Arc::<str>::from(by.as_str()));
+        }
+        let event = InputEvent::ExternalActionResult(result);
+        let display = RunOutput { json: args.json, verbosity, streams: true };
+        let posted = match run_elsewhere(&session, &event, "The decision", display).await? {
+            Elsewhere::Done(code) => return Ok(code),
+            Elsewhere::Free(posted) => posted,
+        };
         let settings = session.settings(&args.options, config, verbosity)?;
         let built = build(&settings, &Allowed::default(), config, verbosity).await?;
         session.announce(&built, verbosity);
         let (handle, events) = built.agent.run(session.context(&built).await?).await?;
         // Before, while the session may wait for another process, Ctrl-C ends this one at once.
         let interrupt = Interrupt::listen()?;
-        let mut result = ActionResult::new(action.call, action.digest, decision);
-        if let Some(by) = &args.by {
-            result = result.by(Arc::<str>::from(by.as_str()));
-        }
-        let sent = handle.send(InputEvent::ExternalActionResult(result)).await;
+        let sent = send(&handle, posted, event).await;
         sent.map_err(|why| StartError(format!("The decision was not accepted: {why}.")))?;
-        let display = RunOutput { json: args.json, verbosity, streams: true };
         Ok(run_unattended(handle, events, interrupt, display, Some(&args.session)).await)
     }
 }

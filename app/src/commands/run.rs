@@ -17,7 +17,9 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::session::{Allowed, RunOutput, Session, build, run_unattended};
+use crate::session::{
+    Allowed, Elsewhere, RunOutput, Session, build, run_elsewhere, run_unattended, send,
+};
 use crate::stdin;
 
 /// The maximum length of the name of an output schema.
@@ -70,6 +72,18 @@ pub(crate) async fn run(
     let verbosity = args.verbosity.verbosity();
     let display = RunOutput { json: args.json, verbosity, streams: schema.is_none() };
     let session = Session::choose(&args.session, &args.options, config).await?;
+    let event = match prompt {
+        Some(prompt) => {
+            let mut prompt = Prompt::from(prompt);
+            prompt.output = schema.map(Arc::new);
+            InputEvent::UserRequest(prompt)
+        }
+        None => InputEvent::Continue(None),
+    };
+    let posted = match run_elsewhere(&session, &event, "The prompt", display).await? {
+        Elsewhere::Done(code) => return Ok(code),
+        Elsewhere::Free(posted) => posted,
+    };
     let settings = session.settings(&args.options, config, verbosity)?;
     let built = build(&settings, &Allowed::default(), config, verbosity).await?;
     session.announce(&built, verbosity);
@@ -78,20 +92,18 @@ pub(crate) async fn run(
     let interrupt = Interrupt::listen()?;
     let refused = |why| StartError(format!("The prompt was not accepted: {why}."));
     let state = handle.state().await.map_err(refused)?;
-    match prompt {
-        Some(prompt) => {
+    match event {
+        event @ InputEvent::UserRequest(_) => {
             if let (Some(run), true) = (state.interrupted_run, verbosity.notes()) {
                 output::info(&format!(
                     "Run {run} of this session was interrupted; your prompt ends it. (`--resume` \
                      would have continued it.)"
                 ));
             }
-            let mut prompt = Prompt::from(prompt);
-            prompt.output = schema.map(Arc::new);
-            handle.send(InputEvent::UserRequest(prompt)).await.map(drop).map_err(refused)?;
+            send(&handle, posted, event).await.map(drop).map_err(refused)?;
         }
-        None if state.is_running => {} // queued messages have started a run
-        None => match handle.send(InputEvent::Continue(None)).await {
+        _ if state.is_running => {} // queued messages have started a run
+        event => match send(&handle, posted, event).await {
             Ok(_) | Err(InputError::Busy) => {}
             Err(why) => return Err(refused(why)),
         },

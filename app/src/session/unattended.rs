@@ -28,7 +28,7 @@ impl RunOutput {
         self.streams && self.verbosity.notes()
     }
 
-    fn view(self) -> EventView {
+    pub(super) fn view(self) -> EventView {
         match self.json {
             true => EventView::Json(self.verbosity),
             false => EventView::Text(Printer::with(self.verbosity, self.streams())),
@@ -36,7 +36,7 @@ impl RunOutput {
     }
 
     /// Prints the answer, if it has not streamed.
-    fn print_answer(self, outcome: &RunOutcome) -> io::Result<()> {
+    pub(super) fn print_answer(self, outcome: &RunOutcome) -> io::Result<()> {
         if self.json || self.streams() || !has_finished(outcome.end) {
             return Ok(());
         }

@@ -69,7 +69,7 @@ fn a_tool_that_asks_for_input_receives_it() {
     assert_eq!(tab.console_errors(), Vec::<String>::new());
 }
 
-/// C245: The page opens a session near its end.
+/// C208: The page opens a session near its end.
 #[test]
 fn a_session_of_two_thousand_messages_opens_at_once_and_stays_quick() {
     let text = "## What was found\n\nThe **parser** reads `every` line:\n\n- first\n- second\n\n\

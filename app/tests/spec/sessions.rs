@@ -81,6 +81,44 @@ fn a_call_is_denied_or_edited_by_another_process() {
     assert!(!Process::file(&project, "a.txt").exists());
 }
 
+/// C221: a decision and a prompt for a session that another process has open go to that process,
+/// and the command shows the run and exits as if it had the session itself.
+#[test]
+fn commands_reach_a_session_that_another_process_has_open() {
+    let (project, server) = (project(), Server::start());
+    let vars = [("OPENAI_API_KEY", "sk-secret")];
+    let args = ["chat", "--model", "openai-chat/x", "--base-url", &server.url, "--session", "s"];
+    let mut chat = Process::start_with(&project, &args, &vars);
+    chat.line("Write it");
+    server.request().call(&[("write_file", json!({"path": "a.txt", "content": "hi"}))]);
+    chat.err.until("Run it?");
+    let call = lines(&loopwright(&project, &["actions", "s", "--json"]))[0]["call"].clone();
+    let call = call.as_str().unwrap().to_owned();
+    let wrong = loopwright(&project, &["approve", "s", &call, "--args", "{\"path\": 7}"]);
+    assert!(wrong.code == 2 && wrong.err.contains("/content"), "{wrong:?}");
+    // Neither a key nor a model is needed: the other process has them.
+    let approve = Process::start(&project, &["approve", "s", &call]);
+    server.request().say("It is written.");
+    let approved = approve.end();
+    assert_eq!((approved.code, approved.out.as_str()), (0, "It is written.\n"), "{approved:?}");
+    assert_eq!(fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "hi");
+    let late = loopwright(&project, &["approve", "s", &call]);
+    assert_eq!(late.code, 2, "{late:?}");
+
+    let run = Process::start(&project, &["run", "--session", "s", "--json", "And you?"]);
+    let request = server.request();
+    assert!(request.last().contains("And you?"), "{}", request.last());
+    request.say("Fine.");
+    let ran = run.end();
+    let end = lines(&ran).pop().unwrap();
+    assert_eq!((ran.code, &end["type"], &end["text"]), (0, &json!("agent_end"), &json!("Fine.")));
+    let more = Process::start(&project, &["run", "--session", "s", "Write more"]);
+    server.request().call(&[("write_file", json!({"path": "b.txt", "content": "ho"}))]);
+    let waits = more.end();
+    assert!(waits.code == 3 && waits.err.contains("loopwright approve"), "{waits:?}");
+    chat.kill();
+}
+
 /// Another process approves a call after the first process was killed.
 #[test]
 fn a_process_that_was_killed_leaves_the_call_to_another_one() {
@@ -91,7 +129,7 @@ fn a_process_that_was_killed_leaves_the_call_to_another_one() {
     chat.line("Write it");
     server.request().call(&[("write_file", json!({"path": "a.txt", "content": "hi"}))]);
     chat.err.until("Run it?");
-    let busy = loopwright(&project, &["run", "--model", "offline", "--session", "s", "And you?"]);
+    let busy = loopwright(&project, &["chat", "--model", "offline", "--session", "s"]);
     assert!(busy.code == 2 && busy.err.contains("is in use"), "{busy:?}");
     chat.kill();
     let other_dir = tempfile::tempdir().unwrap();

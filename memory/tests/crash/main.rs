@@ -1,7 +1,7 @@
 //! The crash matrix: processes that work on sessions are killed, at random and between any two
 //! writes, and restarted until all work is done. `LOOPWRIGHT_KILLS` sets the number of random kills
-//! (200 by default) of processes without sub-agents, of processes with them, and of processes that
-//! share a session; `LOOPWRIGHT_SEED` repeats a seed.
+//! (200 by default) of processes without sub-agents and of processes with them, and the number of
+//! messages, at most 1,000, to processes that share a session; `LOOPWRIGHT_SEED` repeats a seed.
 
 #![allow(
     clippy::unwrap_used,

@@ -23,17 +23,21 @@ use crate::stores::Kind;
 /// The processes that share a session.
 const PROCESSES: usize = 3;
 
-/// The inputs of a session for each kill.
-const MESSAGES_PER_KILL: u64 = 4;
+/// The messages of a session for each kill.
+const MESSAGES_PER_KILL: usize = 4;
+
+/// The maximum number of messages of all sessions.
+const MAX_MESSAGES: usize = 1_000;
 
 /// The maximum number of kills of a session.
 const MAX_KILLS: usize = 50;
 
-/// C214: three processes of one store, which are killed at random times, send every input to the
+/// C216: three processes of one store, which are killed at random times, send every input to the
 /// owner and through the mailbox: each is delivered once, and each sender is told the same truth.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_of_processes_that_post_lose_and_repeat_nothing() {
-    let (kills, seed) = kills_and_seed();
+    let (messages, seed) = kills_and_seed();
+    let kills = messages.min(MAX_MESSAGES).div_ceil(MESSAGES_PER_KILL);
     let start = Instant::now();
     let (mut killed, mut inputs, mut refused) = (0, 0, 0);
     for n in 0.. {
@@ -66,7 +70,7 @@ impl Group {
         let directory = folder.path().join("store");
         std::fs::create_dir(&directory).expect("a directory for the store");
         let (session, record) = ("shared".to_owned(), folder.path().to_owned());
-        let messages = kills as u64 * MESSAGES_PER_KILL;
+        let messages = (kills * MESSAGES_PER_KILL) as u64;
         let opened = store.open(&directory);
         let orders = Orders { store, directory, session, record, messages, seed };
         Group { folder, orders, store: opened, kills, seed }

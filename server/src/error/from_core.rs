@@ -15,6 +15,7 @@ impl From<MemoryError> for ApiError {
             | MemoryError::Exists(_)
             | MemoryError::HasBranches { .. }
             | MemoryError::SubAgent { .. } => ErrorKind::Conflict,
+            MemoryError::MailboxFull { .. } => ErrorKind::TooMany,
             _ => {
                 tracing::error!(%error, "the session store failed");
                 ErrorKind::Internal

@@ -156,12 +156,9 @@ async fn continue_run(
 ) -> Accepted {
     server.shared().drain.check()?;
     let event = InputEvent::Continue(None::<Prompt>);
-    let Some(input) = input_id(body.id)? else {
-        return send(&server, &id, Some(client), event).await;
-    };
-    let send = async |handle: &AgentHandle| handle.send_as(input, event).await;
-    let sent = server.shared().live.with(&id, Some(client), send).await?;
-    Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input: sent })))
+    let input = input_id(body.id)?;
+    let sent = server.shared().live.send(&id, Some(client), input, event).await?;
+    Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input: sent? })))
 }
 
 async fn abort(
@@ -186,9 +183,9 @@ async fn compact(
     Ok(Json(Compacted { compactions: compactions.await? }))
 }
 
-/// Sends an input to a session. It is in the session's log when this returns. With a client, its
-/// run quota must allow a run.
+/// Sends an input to a session, wherever it is open. It is in the session's log when this returns.
+/// With a client, its run quota must allow a run.
 async fn send(server: &Server, id: &str, client: Option<Client>, event: InputEvent) -> Accepted {
-    let sent = server.shared().live.with(id, client, async |handle| handle.send(event).await);
-    Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input: sent.await? })))
+    let sent = server.shared().live.send(id, client, None, event).await?;
+    Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input: sent? })))
 }

@@ -1,4 +1,4 @@
-//! C245: A reader can start near the end of a session, and read the rest by pages. It sees what a
+//! C208: A reader can start near the end of a session, and read the rest by pages. It sees what a
 //! reader of everything sees.
 
 use loopwright_core::testing::Script;
@@ -33,7 +33,7 @@ fn reads(call: &str) -> Script {
     Script::new().call(call, "read_file", r#"{"path": "notes.txt"}"#)
 }
 
-/// C245: The pages are the whole, and each starts with a run or a turn.
+/// C208: The pages are the whole, and each starts with a run or a turn.
 #[tokio::test(start_paused = true)]
 async fn the_pages_of_a_session_are_all_of_it() {
     let turns = (0..10).map(|n| reads(&format!("c{n}")));
@@ -55,7 +55,7 @@ async fn the_pages_of_a_session_are_all_of_it() {
     assert_eq!(api.stream_of(&path).await.next().await.unwrap().event, "agent_end");
 }
 
-/// C245: A reader starts before what is open: a pending action, and the calls of its turn.
+/// C208: A reader starts before what is open: a pending action, and the calls of its turn.
 #[tokio::test(start_paused = true)]
 async fn a_reader_starts_before_what_is_open() {
     let writes = Script::new()
@@ -73,7 +73,7 @@ async fn a_reader_starts_before_what_is_open() {
     assert!(events.iter().any(|event| event["type"] == "external_action"));
 }
 
-/// C245: Long events make pages short.
+/// C208: Long events make pages short.
 #[tokio::test(start_paused = true)]
 async fn a_page_of_long_events_is_short() {
     let long = "sheep ".repeat(20_000);

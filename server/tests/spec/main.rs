@@ -4,6 +4,7 @@
 
 mod agents;
 mod api;
+mod elsewhere;
 mod event_streams;
 mod history;
 mod http2;

@@ -14,7 +14,7 @@ use crate::server::Server;
 const READERS: usize = 200;
 const MAX_GROWTH_KIB: u64 = 64 * 1024;
 
-/// C246: 200 readers of a session of 5 MB, none of which reads anything.
+/// C209: 200 readers of a session of 5 MB, none of which reads anything.
 #[test]
 fn readers_that_read_nothing_take_little_memory() {
     let (dir, model) = (project(), Server::start());

@@ -19,10 +19,15 @@ use crate::settings::SessionSettings;
 
 pub(super) const BAD_BODY: (u16, &str) = (400, "The body is not valid; `path` says where.");
 pub(super) const NO_SESSION: (u16, &str) = (404, "There is no such session.");
-const IN_USE: (u16, &str) = (
+const OF_SUB_AGENT: (u16, &str) = (
     409,
-    "The session is in use by another process, or its agent is not one of this server's, or it \
-     belongs to a sub-agent: the message names the session at the root, which opens it.",
+    "The session's agent is not one of this server's, or it belongs to a sub-agent: the message \
+     names the session at the root, which opens it.",
+);
+const UNANSWERED: (u16, &str) = (
+    504,
+    "The process that has the session open does not answer. The input waits for it: sent again with \
+     the same `id`, it gets the answer.",
 );
 pub(super) const BUSY: (u16, &str) = (
     429,
@@ -149,7 +154,7 @@ fn inputs(document: &mut Document) {
         )
         .request::<MessageBody>()
         .response::<AcceptedInput>(202, "It is in the session's log.")
-        .errors(&[BAD_BODY, NO_SESSION, IN_USE, BUSY, DRAINING])
+        .errors(&[BAD_BODY, NO_SESSION, OF_SUB_AGENT, BUSY, DRAINING, UNANSWERED])
         .add();
     document
         .operation(
@@ -162,9 +167,10 @@ fn inputs(document: &mut Document) {
         .errors(&[
             BAD_BODY,
             NO_SESSION,
-            (409, "The session cannot be opened here, or no sub-agent works for the call."),
+            (409, "No sub-agent works for the call, or another process has its session open."),
             BUSY,
             DRAINING,
+            UNANSWERED,
         ])
         .add();
     document
@@ -175,7 +181,7 @@ fn inputs(document: &mut Document) {
         )
         .request::<MessageBody>()
         .response::<AcceptedInput>(202, "It is in the session's log.")
-        .errors(&[BAD_BODY, NO_SESSION, IN_USE, BUSY])
+        .errors(&[BAD_BODY, NO_SESSION, OF_SUB_AGENT, BUSY, UNANSWERED])
         .add();
     document
         .operation(
@@ -190,18 +196,14 @@ fn inputs(document: &mut Document) {
             (409, "There is nothing to continue, or a run is in progress."),
             BUSY,
             DRAINING,
+            UNANSWERED,
         ])
         .add();
     document
         .operation("post", "/api/sessions/{id}/abort", "Aborts the run in progress.")
         .request::<AbortBody>()
         .response::<AcceptedInput>(202, "The run is being aborted.")
-        .errors(&[
-            BAD_BODY,
-            NO_SESSION,
-            (409, "The run has ended, or another process has the session open."),
-            BUSY,
-        ])
+        .errors(&[BAD_BODY, NO_SESSION, (409, "The run has ended."), BUSY, UNANSWERED])
         .add();
 }
 
@@ -217,7 +219,7 @@ fn compaction(document: &mut Document) {
         .errors(&[
             BAD_BODY,
             NO_SESSION,
-            (409, "The agent has no compaction, or it has failed."),
+            (409, "The agent has no compaction, it has failed, or another process has the session open."),
             BUSY,
             DRAINING,
         ])
@@ -259,6 +261,7 @@ fn actions(document: &mut Document) {
             not_pending,
             BUSY,
             DRAINING,
+            UNANSWERED,
         ])
         .add();
 }

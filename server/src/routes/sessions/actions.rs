@@ -187,15 +187,12 @@ async fn resolve(
     let shared = server.shared();
     shared.drain.check()?;
     let result = body.result(&call, caller)?;
-    let sent = shared.live.with(&session, Some(client), async |handle| {
-        match handle.send(InputEvent::ExternalActionResult(result)).await {
-            Err(InputError::NotPending(_)) => Ok(None), // the reason is reported below
-            sent => sent.map(Some),
+    let event = InputEvent::ExternalActionResult(result);
+    match shared.live.send(&session, Some(client), None, event).await? {
+        Err(InputError::NotPending(_)) => {
+            Err(not_pending(&shared.store.read(&session, 0).await?, &call))
         }
-    });
-    match sent.await? {
-        Some(input) => Ok(Json(AcceptedInput { input })),
-        None => Err(not_pending(&shared.store.read(&session, 0).await?, &call)),
+        sent => Ok(Json(AcceptedInput { input: sent? })),
     }
 }
 

@@ -1,0 +1,197 @@
+//! Inputs for a session that another process has open, and the run that they lead to, as its log
+//! shows it.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopwright_core::agent::{Environment, InputError, SystemEnvironment};
+use loopwright_core::event::{AbortRequest, InputEvent, RunOutcome, RunStatus};
+use loopwright_core::log::{Follower, InputReceipt, LogEntry, PostedInput, SessionInfo};
+use loopwright_core::message::InputId;
+use loopwright_core::{AgentEvent, AgentHandle};
+use tokio::time::Instant;
+
+use super::open::Session;
+use super::unattended::RunOutput;
+use crate::error::StartError;
+use crate::exit_code::{self, ABORTED, FAILED};
+use crate::interrupt::Interrupt;
+use crate::output::{self, EventView, report_pending};
+
+/// How often the log and the mailbox of the session are read.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How often it is checked that a process has the session open.
+const OWNER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What became of an input for a session that another process may have open.
+pub(crate) enum Elsewhere {
+    /// The other process has handled it, and this is the exit code.
+    Done(u8),
+    /// Nobody has the session open any more, so the caller opens it. If the input was posted before,
+    /// it has this id, under which it can be sent again.
+    Free(Option<InputId>),
+}
+
+/// Sends an input to a session if another process has it open, and shows the run until the session
+/// is idle. `what` names the input in errors.
+pub(crate) async fn run_elsewhere(
+    session: &Session,
+    event: &InputEvent,
+    what: &str,
+    display: RunOutput,
+) -> Result<Elsewhere, StartError> {
+    if session.info.is_none() || !is_open_elsewhere(session).await? {
+        return Ok(Elsewhere::Free(None));
+    }
+    let id = input_id();
+    let refused =
+        |why: &dyn std::fmt::Display| StartError(format!("{what} was not accepted: {why}."));
+    let input = PostedInput::new(id.clone(), event.clone()).map_err(|why| refused(&why))?;
+    if display.verbosity.notes() {
+        output::info("Another process has the session open and handles it.");
+    }
+    let mut log = OpenLog::of(session, display).await?;
+    let interrupt = Interrupt::listen()?;
+    let mut next_check = Instant::now() + OWNER_CHECK_INTERVAL;
+    loop {
+        match session.store.post(&session.name, &input).await? {
+            Some(InputReceipt::Accepted) => break,
+            Some(InputReceipt::Refused(why)) => return Err(refused(&why)),
+            None if Instant::now() < next_check => {}
+            None if !is_open_elsewhere(session).await? => return Ok(Elsewhere::Free(Some(id))),
+            None => next_check = Instant::now() + OWNER_CHECK_INTERVAL,
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    log.until_idle(&id, interrupt).await.map(Elsewhere::Done)
+}
+
+async fn is_open_elsewhere(session: &Session) -> Result<bool, StartError> {
+    Ok(session.store.in_use(&session.name).await? == Some(true))
+}
+
+/// Sends an input to a session that was opened after [`run_elsewhere`] has found nobody.
+pub(crate) async fn send(
+    handle: &AgentHandle,
+    posted: Option<InputId>,
+    event: InputEvent,
+) -> Result<InputId, InputError> {
+    match posted {
+        Some(id) => handle.send_as(id, event).await,
+        None => handle.send(event).await,
+    }
+}
+
+fn input_id() -> InputId {
+    format!("i{:016x}", SystemEnvironment.random()).into()
+}
+
+/// The log of a session, from where the command started.
+struct OpenLog<'s> {
+    session: &'s Session,
+    display: RunOutput,
+    follower: Follower,
+    view: EventView,
+    /// Whether the input is in the log.
+    has_input: bool,
+    /// The outcome of the last run that has ended after it.
+    outcome: Option<Arc<RunOutcome>>,
+}
+
+impl<'s> OpenLog<'s> {
+    async fn of(session: &'s Session, display: RunOutput) -> Result<Self, StartError> {
+        // The log has no deltas, so an answer is printed when it is complete.
+        let display = RunOutput { streams: false, ..display };
+        let mut follower = Follower::new(session.name.clone());
+        follower.take(&session.store.read(&session.name, 0).await?);
+        let view = display.view();
+        Ok(OpenLog { session, display, follower, view, has_input: false, outcome: None })
+    }
+
+    /// Shows the events until the session is idle after a run that has ended since the input, and
+    /// returns the exit code. The first Ctrl-C aborts the run, the second one leaves.
+    async fn until_idle(
+        &mut self,
+        input: &InputId,
+        mut interrupt: Interrupt,
+    ) -> Result<u8, StartError> {
+        let mut is_aborting = false;
+        let mut next_check = Instant::now() + OWNER_CHECK_INTERVAL;
+        loop {
+            let Session { store, name, .. } = self.session;
+            let info = store.session(name).await?;
+            let new = store.read(name, self.follower.entries()).await?;
+            if let Err(why) = self.show(&new, input) {
+                if why.kind() != ErrorKind::BrokenPipe {
+                    output::error(&format!("Standard output cannot be written: {why}."));
+                }
+                return Ok(ABORTED);
+            }
+            let is_idle = info.run.is_none() && info.due.is_none();
+            if let Some(outcome) = self.outcome.clone().filter(|_| is_idle && new.is_empty()) {
+                return Ok(self.end(&outcome, &info));
+            }
+            if Instant::now() >= next_check {
+                if !is_open_elsewhere(self.session).await? {
+                    output::error(&format!(
+                        "The process that had the session open has ended before the run did: \
+                         `loopwright run --resume --session {}` continues it.",
+                        output::quoted(name)
+                    ));
+                    return Ok(FAILED);
+                }
+                next_check = Instant::now() + OWNER_CHECK_INTERVAL;
+            }
+            tokio::select! { biased;
+                () = interrupt.pressed() => {
+                    if std::mem::replace(&mut is_aborting, true) {
+                        return Ok(ABORTED);
+                    }
+                    self.abort(&info).await?;
+                }
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
+            }
+        }
+    }
+
+    fn show(&mut self, entries: &[LogEntry], input: &InputId) -> std::io::Result<()> {
+        for entry in entries {
+            self.has_input |= entry.input() == Some(input);
+            for event in self.follower.take(std::slice::from_ref(entry)) {
+                if let (AgentEvent::AgentEnd(outcome), true) = (&event.event, self.has_input) {
+                    self.outcome = Some(outcome.clone());
+                }
+                self.view.show(&event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Posts an abort of the run in progress.
+    async fn abort(&self, info: &SessionInfo) -> Result<(), StartError> {
+        let Some(run) = info.run else { return Ok(()) };
+        let event = InputEvent::Abort(AbortRequest::new().run(run));
+        let abort = PostedInput::new(input_id(), event);
+        if let Ok(abort) = abort {
+            self.session.store.post(&self.session.name, &abort).await?;
+        }
+        Ok(())
+    }
+
+    /// Prints the answer or the pending actions, and returns the exit code.
+    fn end(&self, outcome: &RunOutcome, info: &SessionInfo) -> u8 {
+        if let Err(why) = self.display.print_answer(outcome) {
+            output::error(&format!("Standard output cannot be written: {why}."));
+            return ABORTED;
+        }
+        let awaits = outcome.end == RunStatus::AwaitingAction && !info.pending.is_empty();
+        if awaits && !self.display.json && self.display.verbosity.notes() {
+            let actions: Vec<_> =
+                info.pending.iter().map(|pending| pending.action.clone()).collect();
+            report_pending(&actions, Some(&self.session.name));
+        }
+        exit_code::of(outcome)
+    }
+}
