@@ -10,13 +10,14 @@ use loopwright_server::AgentFactory;
 use tokio::runtime;
 
 use crate::args::{ChatArgs, Cli, Command};
+use crate::command_line::Parsed;
 use crate::commands::{
     actions, chat, completions, config as config_command, models, run, serve, sessions, tools,
 };
 use crate::config::Config;
 use crate::environment::Names;
 use crate::error::StartError;
-use crate::program::{CODING, Kind, OpenStoreError, Program};
+use crate::program::{CODING, Kind, OpenStoreError, OwnCommand, Program};
 use crate::{command_line, exit_code, output, tui};
 
 /// The time that tasks and destructors have at the end of the process.
@@ -79,17 +80,45 @@ impl App {
         self
     }
 
+    /// Adds a command of the app's own, such as `acme report`. `run` gets its arguments, and returns
+    /// the exit code of the process. It runs outside of a runtime.
+    ///
+    /// ```no_run
+    /// use std::process::ExitCode;
+    ///
+    /// use loopwright_cli::{App, clap};
+    ///
+    /// fn main() -> ExitCode {
+    ///     let report = clap::Command::new("report").about("Print what was paid");
+    ///     App::new("acme")
+    ///         .coding_agent()
+    ///         .command(report, |_| {
+    ///             println!("Nothing.");
+    ///             ExitCode::SUCCESS
+    ///         })
+    ///         .run()
+    /// }
+    /// ```
+    pub fn command(
+        mut self,
+        command: clap::Command,
+        run: impl Fn(&clap::ArgMatches) -> ExitCode + Send + Sync + 'static,
+    ) -> Self {
+        self.0.commands.push(OwnCommand { command, run: Box::new(run) });
+        self
+    }
+
     /// Reads the command line and does what it says. Returns the exit code of the process.
     ///
     /// It starts a tokio runtime, so it must not be called in one.
     pub fn run(self) -> ExitCode {
         let program = Arc::new(self.0);
-        let done = match program.check() {
-            Ok(()) => dispatch(command_line::parse(&program), program),
-            Err(why) => Err(why),
-        };
+        let done = program.check().and_then(|()| match command_line::parse(&program) {
+            Parsed::BuiltIn(cli) => dispatch(*cli, program.clone()).map(ExitCode::from),
+            Parsed::Own(own, arguments) => Ok((own.run)(&arguments)),
+        });
         match done {
-            Ok(code) => ExitCode::from(code),
+            Ok(code) => code,
             Err(why) => {
                 output::error(&why);
                 ExitCode::from(exit_code::USAGE)

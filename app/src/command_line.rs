@@ -2,11 +2,11 @@
 //! not have.
 
 use clap::builder::StyledStr;
-use clap::{Arg, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
 use crate::environment::Names;
-use crate::program::Program;
+use crate::program::{OwnCommand, Program};
 
 /// The options that only the agent which works on files has.
 const CODING_OPTIONS: [&str; 14] = [
@@ -26,10 +26,29 @@ const CODING_OPTIONS: [&str; 14] = [
     "max_disk",
 ];
 
+/// What a command line asks for.
+pub(crate) enum Parsed<'p> {
+    BuiltIn(Box<Cli>),
+    /// A command of the app, with its arguments.
+    Own(&'p OwnCommand, Box<ArgMatches>),
+}
+
 /// Reads the command line. If it is invalid, or asks for help, the process ends.
-pub(crate) fn parse(program: &Program) -> Cli {
+pub(crate) fn parse(program: &Program) -> Parsed<'_> {
     let matches = command(program).get_matches();
-    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    if let Some((name, arguments)) = matches.subcommand() {
+        let own = program.commands.iter().find(|own| own.command.get_name() == name);
+        if let Some(own) = own {
+            return Parsed::Own(own, Box::new(arguments.clone()));
+        }
+    }
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    Parsed::BuiltIn(Box::new(cli))
+}
+
+/// Returns whether every app has a command of this name.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    name == "help" || Cli::command().find_subcommand(name).is_some()
 }
 
 /// Describes the command line.
@@ -41,7 +60,7 @@ pub(crate) fn command(program: &Program) -> Command {
     if let Some(about) = &program.about {
         command = command.about(about.clone()).long_about(None::<&str>);
     }
-    command
+    command.subcommands(program.commands.iter().map(|own| own.command.clone()))
 }
 
 /// Adapts a command and those below it.
@@ -106,6 +125,23 @@ mod tests {
         assert!(help.contains("ACME_TOKEN") && help.contains("acme.toml"), "{help}");
         let names = help.lines().filter(|line| line.to_lowercase().contains("loopwright"));
         assert_eq!(names.collect::<Vec<_>>(), [""; 0]);
+    }
+
+    #[test]
+    fn an_app_has_commands_of_its_own() {
+        let own = |name: &'static str| OwnCommand {
+            command: Command::new(name).about("Print what was paid"),
+            run: Box::new(|_| std::process::ExitCode::SUCCESS),
+        };
+        let with = |name| Program {
+            commands: vec![own(name)],
+            ..program("acme", &[("coding", Kind::Coding)])
+        };
+        assert!(with("report").check().is_ok());
+        assert!(help(&mut command(&with("report"))).contains("Print what was paid"));
+        for name in ["run", "help"] {
+            assert!(with(name).check().unwrap_err().0.contains("built-in"), "{name}");
+        }
     }
 
     #[test]

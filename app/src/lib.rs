@@ -42,6 +42,7 @@ mod stdin;
 mod tui;
 mod wording;
 
+pub use clap;
 pub use loopwright_server::{AgentFactory, AgentRejection, AgentSetup, SessionSettings};
 
 pub use app::App;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use loopwright_core::SessionStore;
@@ -35,6 +36,14 @@ pub(crate) struct Program {
     /// The agents, the default one first.
     pub(crate) agents: Vec<(Arc<str>, Kind)>,
     pub(crate) open_store: Option<OpenStore>,
+    /// The app's own commands.
+    pub(crate) commands: Vec<OwnCommand>,
+}
+
+/// A command of an app besides those that every app has.
+pub(crate) struct OwnCommand {
+    pub(crate) command: clap::Command,
+    pub(crate) run: Box<dyn Fn(&clap::ArgMatches) -> ExitCode + Send + Sync>,
 }
 
 /// An agent of an app.
@@ -59,6 +68,12 @@ impl Program {
         names.sort_unstable();
         if names.is_empty() {
             return Err(StartError("This app has no agent: add one with `App::agent`.".into()));
+        }
+        let own = self.commands.iter().map(|own| own.command.get_name());
+        if let Some(name) = own.into_iter().find(|name| crate::command_line::is_built_in(name)) {
+            return Err(StartError(format!(
+                "The command `{name}` of this app has the name of a built-in one: rename it."
+            )));
         }
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(StartError(format!(
