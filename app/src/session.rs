@@ -13,7 +13,7 @@ mod unattended;
 pub(crate) use self::agent::{Built, build};
 pub(crate) use self::allowed::Allowed;
 pub(crate) use self::catalogue::{catalogue, default_models_file};
-pub(crate) use self::elsewhere::{Elsewhere, run_elsewhere, send};
+pub(crate) use self::elsewhere::Sending;
 pub(crate) use self::follow::{FollowError, Live, Operator, follow};
 pub(crate) use self::open::Session;
 pub(crate) use self::store::{

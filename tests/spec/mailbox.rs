@@ -215,6 +215,11 @@ async fn an_owner_learns_of_posted_inputs_while_idle_and_during_a_run() {
     let (handle, mut events) = run(&agent, shared.owner()).await;
     shared.post(request("i", "one"));
     until(&mut events, |event| matches!(event, AgentEvent::TurnStart { .. })).await;
+    shared.post(PostedInput::new("c", InputEvent::Continue(None)).unwrap());
+    until_receipt(&shared, "c").await;
+    assert_eq!(shared.receipt("c"), refused(InputError::Busy));
+    let busy = handle.send_as("d", InputEvent::Continue(None)).await;
+    assert_eq!((busy, shared.receipt("d")), (Err(InputError::Busy), refused(InputError::Busy)));
     drop(handle);
     let abort = InputEvent::Abort(AbortRequest::new().run(RunId(1)));
     shared.post(PostedInput::new("stop", abort).unwrap());
@@ -224,7 +229,7 @@ async fn an_owner_learns_of_posted_inputs_while_idle_and_during_a_run() {
     )
     .await;
     while events.next().await.is_some() {}
-    assert_eq!(shared.receipts(), [ACCEPTED, ACCEPTED]);
+    assert_eq!(shared.receipts(), [ACCEPTED, refused(InputError::Busy), ACCEPTED]);
 }
 
 /// C212: a steer that was posted before a run has ended is answered, though the owner has no hint

@@ -2,6 +2,7 @@
 //! process.
 
 use std::io::{self, IsTerminal};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use loopwright_core::SessionStore;
@@ -19,8 +20,7 @@ use crate::exit_code::{ABORTED, EMPTY};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::session::{
-    Allowed, Elsewhere, RunOutput, Session, build, check_is_root, existing, run_elsewhere,
-    run_unattended, send,
+    Allowed, RunOutput, Sending, Session, build, check_is_root, existing, run_unattended,
 };
 use crate::stdin;
 use crate::wording;
@@ -170,17 +170,21 @@ impl Pending {
         }
         let event = InputEvent::ExternalActionResult(result);
         let display = RunOutput { json: args.json, verbosity, streams: true };
-        let posted = match run_elsewhere(&session, &event, "The decision", display).await? {
-            Elsewhere::Done(code) => return Ok(code),
-            Elsewhere::Free(posted) => posted,
-        };
+        let mut sending = Sending::new(&session, event, "The decision", display);
+        if let Some(code) = sending.run_elsewhere().await? {
+            return Ok(code);
+        }
         let settings = session.settings(&args.options, config, verbosity)?;
         let built = build(&settings, &Allowed::default(), config, verbosity).await?;
         session.announce(&built, verbosity);
-        let (handle, events) = built.agent.run(session.context(&built).await?).await?;
+        let context = match sending.open(&built).await? {
+            ControlFlow::Continue(context) => context,
+            ControlFlow::Break(code) => return Ok(code),
+        };
+        let (handle, events) = built.agent.run(context).await?;
         // Before, while the session may wait for another process, Ctrl-C ends this one at once.
         let interrupt = Interrupt::listen()?;
-        let sent = send(&handle, posted, event).await;
+        let sent = sending.send(&handle).await;
         sent.map_err(|why| StartError(format!("The decision was not accepted: {why}.")))?;
         Ok(run_unattended(handle, events, interrupt, display, Some(&args.session)).await)
     }

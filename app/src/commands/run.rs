@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,9 +18,7 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::session::{
-    Allowed, Elsewhere, RunOutput, Session, build, run_elsewhere, run_unattended, send,
-};
+use crate::session::{Allowed, RunOutput, Sending, Session, build, run_unattended};
 use crate::stdin;
 
 /// The maximum length of the name of an output schema.
@@ -80,30 +79,34 @@ pub(crate) async fn run(
         }
         None => InputEvent::Continue(None),
     };
-    let posted = match run_elsewhere(&session, &event, "The prompt", display).await? {
-        Elsewhere::Done(code) => return Ok(code),
-        Elsewhere::Free(posted) => posted,
-    };
+    let mut sending = Sending::new(&session, event, "The prompt", display);
+    if let Some(code) = sending.run_elsewhere().await? {
+        return Ok(code);
+    }
     let settings = session.settings(&args.options, config, verbosity)?;
     let built = build(&settings, &Allowed::default(), config, verbosity).await?;
     session.announce(&built, verbosity);
-    let (handle, events) = built.agent.run(session.context(&built).await?).await?;
+    let context = match sending.open(&built).await? {
+        ControlFlow::Continue(context) => context,
+        ControlFlow::Break(code) => return Ok(code),
+    };
+    let (handle, events) = built.agent.run(context).await?;
     // Before, while the session may wait for another process, Ctrl-C ends this one at once.
     let interrupt = Interrupt::listen()?;
     let refused = |why| StartError(format!("The prompt was not accepted: {why}."));
     let state = handle.state().await.map_err(refused)?;
-    match event {
-        event @ InputEvent::UserRequest(_) => {
+    match sending.event {
+        InputEvent::UserRequest(_) => {
             if let (Some(run), true) = (state.interrupted_run, verbosity.notes()) {
                 output::info(&format!(
                     "Run {run} of this session was interrupted; your prompt ends it. (`--resume` \
                      would have continued it.)"
                 ));
             }
-            send(&handle, posted, event).await.map(drop).map_err(refused)?;
+            sending.send(&handle).await.map(drop).map_err(refused)?;
         }
         _ if state.is_running => {} // queued messages have started a run
-        event => match send(&handle, posted, event).await {
+        _ => match sending.send(&handle).await {
             Ok(_) | Err(InputError::Busy) => {}
             Err(why) => return Err(refused(why)),
         },

@@ -2,6 +2,7 @@
 //! shows it.
 
 use std::io::ErrorKind;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use loopwright_core::agent::{Environment, InputError, SystemEnvironment};
 use loopwright_core::event::{AbortRequest, InputEvent, RunOutcome, RunStatus};
 use loopwright_core::log::{Follower, InputReceipt, LogEntry, PostedInput, SessionInfo};
 use loopwright_core::message::InputId;
-use loopwright_core::{AgentEvent, AgentHandle};
+use loopwright_core::{AgentEvent, AgentHandle, RunContext};
 use tokio::time::Instant;
 
+use super::agent::Built;
 use super::open::Session;
 use super::unattended::RunOutput;
 use crate::error::StartError;
@@ -25,67 +27,91 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How often it is checked that a process has the session open.
 const OWNER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What became of an input for a session that another process may have open.
-pub(crate) enum Elsewhere {
-    /// The other process has handled it, and this is the exit code.
-    Done(u8),
-    /// Nobody has the session open any more, so the caller opens it. If the input was posted before,
-    /// it has this id, under which it can be sent again.
-    Free(Option<InputId>),
-}
-
-/// Sends an input to a session if another process has it open, and shows the run until the session
-/// is idle. `what` names the input in errors.
-pub(crate) async fn run_elsewhere(
-    session: &Session,
-    event: &InputEvent,
-    what: &str,
-    display: RunOutput,
-) -> Result<Elsewhere, StartError> {
-    if session.info.is_none() || !is_open_elsewhere(session).await? {
-        return Ok(Elsewhere::Free(None));
-    }
-    let id = input_id();
-    let refused =
-        |why: &dyn std::fmt::Display| StartError(format!("{what} was not accepted: {why}."));
-    let input = PostedInput::new(id.clone(), event.clone()).map_err(|why| refused(&why))?;
-    if display.verbosity.notes() {
-        output::info("Another process has the session open and handles it.");
-    }
-    let mut log = OpenLog::of(session, display).await?;
-    let interrupt = Interrupt::listen()?;
-    let mut next_check = Instant::now() + OWNER_CHECK_INTERVAL;
-    loop {
-        match session.store.post(&session.name, &input).await? {
-            Some(InputReceipt::Accepted) => break,
-            Some(InputReceipt::Refused(why)) => return Err(refused(&why)),
-            None if Instant::now() < next_check => {}
-            None if !is_open_elsewhere(session).await? => return Ok(Elsewhere::Free(Some(id))),
-            None => next_check = Instant::now() + OWNER_CHECK_INTERVAL,
-        }
-        tokio::time::sleep(POLL_INTERVAL).await;
-    }
-    log.until_idle(&id, interrupt).await.map(Elsewhere::Done)
-}
-
-async fn is_open_elsewhere(session: &Session) -> Result<bool, StartError> {
-    Ok(session.store.in_use(&session.name).await? == Some(true))
-}
-
-/// Sends an input to a session that was opened after [`run_elsewhere`] has found nobody.
-pub(crate) async fn send(
-    handle: &AgentHandle,
+/// An input for a session that another process may have open.
+pub(crate) struct Sending<'s> {
+    pub(crate) session: &'s Session,
+    pub(crate) event: InputEvent,
+    /// Names the input in errors.
+    pub(crate) what: &'static str,
+    pub(crate) display: RunOutput,
+    /// The id under which the input may have been posted.
     posted: Option<InputId>,
-    event: InputEvent,
-) -> Result<InputId, InputError> {
-    match posted {
-        Some(id) => handle.send_as(id, event).await,
-        None => handle.send(event).await,
+}
+
+impl<'s> Sending<'s> {
+    pub(crate) fn new(
+        session: &'s Session,
+        event: InputEvent,
+        what: &'static str,
+        display: RunOutput,
+    ) -> Self {
+        Sending { session, event, what, display, posted: None }
+    }
+
+    /// Posts the input if another process has the session open, shows the run until the session is
+    /// idle, and returns the exit code. Returns `None` if nobody has the session open (any more).
+    pub(crate) async fn run_elsewhere(&mut self) -> Result<Option<u8>, StartError> {
+        let Sending { session, event, what, display, .. } = &*self;
+        if session.info.is_none() || !is_open_elsewhere(session).await? {
+            return Ok(None);
+        }
+        let refused =
+            |why: &dyn std::fmt::Display| StartError(format!("{what} was not accepted: {why}."));
+        let id = self.posted.clone().unwrap_or_else(input_id);
+        let input = PostedInput::new(id.clone(), event.clone()).map_err(|why| refused(&why))?;
+        if display.verbosity.notes() {
+            output::info("Another process has the session open and handles it.");
+        }
+        let mut log = OpenLog::of(session, *display).await?;
+        let interrupt = Interrupt::listen()?;
+        let mut next_check = Instant::now() + OWNER_CHECK_INTERVAL;
+        loop {
+            match session.store.post(&session.name, &input).await? {
+                Some(InputReceipt::Accepted) => break,
+                Some(InputReceipt::Refused(why)) => return Err(refused(&why)),
+                None if Instant::now() < next_check => {}
+                None if !is_open_elsewhere(session).await? => {
+                    self.posted = Some(id);
+                    return Ok(None);
+                }
+                None => next_check = Instant::now() + OWNER_CHECK_INTERVAL,
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        log.until_idle(&id, interrupt).await.map(Some)
+    }
+
+    /// Opens the session for an agent, or returns the exit code if another process was faster and
+    /// has handled the input.
+    pub(crate) async fn open(
+        &mut self,
+        built: &Built,
+    ) -> Result<ControlFlow<u8, RunContext>, StartError> {
+        loop {
+            if let Some(context) = self.session.context_if_free(built).await? {
+                return Ok(ControlFlow::Continue(context));
+            }
+            if let Some(code) = self.run_elsewhere().await? {
+                return Ok(ControlFlow::Break(code));
+            }
+        }
+    }
+
+    /// Sends the input to the session that was opened.
+    pub(crate) async fn send(self, handle: &AgentHandle) -> Result<InputId, InputError> {
+        match self.posted {
+            Some(id) => handle.send_as(id, self.event).await,
+            None => handle.send(self.event).await,
+        }
     }
 }
 
 fn input_id() -> InputId {
     format!("i{:016x}", SystemEnvironment.random()).into()
+}
+
+async fn is_open_elsewhere(session: &Session) -> Result<bool, StartError> {
+    Ok(session.store.in_use(&session.name).await? == Some(true))
 }
 
 /// The log of a session, from where the command started.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use loopwright_core::log::{InMemoryStore, SessionInfo};
-use loopwright_core::{RunContext, SessionStore};
+use loopwright_core::log::{InMemoryStore, MemoryError, SessionInfo};
+use loopwright_core::{Memory, RunContext, SessionStore};
 use loopwright_server::SessionSettings;
 
 use super::agent::Built;
@@ -101,10 +101,21 @@ impl Session {
     /// Opens the session for an agent. Prints a notice if its log had to be repaired.
     pub(crate) async fn context(&self, built: &Built) -> Result<RunContext, StartError> {
         let (context, repair) = self.context_and_repair(built).await?;
-        if let Some(repair) = repair {
-            output::error(&repair);
-        }
+        report_repair(repair);
         Ok(context)
+    }
+
+    /// Opens the session like [`Session::context`], unless another process has it open.
+    pub(crate) async fn context_if_free(
+        &self,
+        built: &Built,
+    ) -> Result<Option<RunContext>, StartError> {
+        let memory = match self.store.open(&self.name).await {
+            Err(MemoryError::InUse(_)) => return Ok(None),
+            memory => memory?,
+        };
+        report_repair(memory.repaired());
+        Ok(Some(self.context_of(memory, built)))
     }
 
     /// Opens the session like [`Session::context`], and returns the notice about repairs.
@@ -114,11 +125,20 @@ impl Session {
     ) -> Result<(RunContext, Option<String>), StartError> {
         let memory = self.store.open(&self.name).await?;
         let repair = memory.repaired();
-        let context = RunContext::new()
+        Ok((self.context_of(memory, built), repair))
+    }
+
+    fn context_of(&self, memory: Arc<dyn Memory>, built: &Built) -> RunContext {
+        RunContext::new()
             .session(self.name.clone())
             .shared_memory(memory)
             .with(facts::user())
-            .settings(built.settings.clone());
-        Ok((context, repair))
+            .settings(built.settings.clone())
+    }
+}
+
+fn report_repair(repair: Option<String>) {
+    if let Some(repair) = repair {
+        output::error(&repair);
     }
 }

@@ -1,6 +1,6 @@
 //! An HTTP client that sends exactly the bytes that a test specifies.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
@@ -25,9 +25,19 @@ pub(crate) struct Response {
 
 impl Connection {
     pub(crate) fn open(address: &str) -> Connection {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-        Connection { stream, unread: Vec::new() }
+        Connection::try_open(address).unwrap()
+    }
+
+    fn try_open(address: &str) -> io::Result<Connection> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(TEST_TIMEOUT))?;
+        Ok(Connection { stream, unread: Vec::new() })
+    }
+
+    /// Sends a request with a JSON body to a server that may be killed meanwhile, and returns the
+    /// response if there is one.
+    pub(crate) fn try_post(address: &str, path: &str, body: &str) -> Option<Response> {
+        Connection::try_open(address).ok()?.request(address, path, "", body).response()
     }
 
     /// Sends these bytes. Ignores errors, as a server that has refused already may have hung up.
@@ -37,14 +47,17 @@ impl Connection {
 
     /// Sends a request with a JSON body.
     pub(crate) fn post(address: &str, path: &str, headers: &str, body: &str) -> Connection {
-        let mut connection = Connection::open(address);
+        Connection::open(address).request(address, path, headers, body)
+    }
+
+    fn request(mut self, address: &str, path: &str, headers: &str, body: &str) -> Connection {
         let length = body.len();
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
                  {headers}Content-Length: {length}\r\n\r\n"
         );
-        connection.send(format!("{head}{body}").as_bytes());
-        connection
+        self.send(format!("{head}{body}").as_bytes());
+        self
     }
 
     /// Reads more bytes. Returns false at the end of the connection.

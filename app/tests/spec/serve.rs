@@ -9,6 +9,7 @@ mod memory;
 mod origins;
 mod route;
 pub(crate) mod sessions;
+mod shared;
 mod shutdown;
 
 use serde_json::{Value, json};
