@@ -162,6 +162,7 @@ impl Config {
             max_runs: given.max_runs.or_else(|| self.users_value("serve.max_runs")),
             max_connections: given.max_connections,
             grace: given.grace,
+            log_format: given.log_format,
             model,
             base_url,
             models: self.models(given.models.as_ref()),

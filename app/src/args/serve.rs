@@ -3,13 +3,23 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::sessions::StoreArgs;
 use crate::options::{CommandOptions, MODELS_HELP, RetryOptions, protected_path};
 
 /// The default of `--addr`.
 pub(crate) const DEFAULT_ADDR: &str = "127.0.0.1:7777";
+
+/// The form of the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// A JSON object in each line.
+    Json,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -43,6 +53,9 @@ pub(crate) struct ServeArgs {
     /// The time that runs have to finish when the server shuts down, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub(crate) grace: u32,
+    /// The form of the log on standard error: lines for people, or a JSON object in each line.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
     /// The default model of sessions, such as openai/gpt-4o-mini; `offline` for rules that need no
     /// model.
     ///

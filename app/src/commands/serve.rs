@@ -24,7 +24,7 @@ use crate::{log, output};
 /// Serves until the process is asked to stop, and returns the exit code.
 pub(crate) async fn serve(args: ServeArgs, config: &Config) -> Result<u8, StartError> {
     let names = &config.program.names;
-    log::start(names)?;
+    log::start(names, args.log_format)?;
     let server = server(&args, config)?;
     let mut interrupt = Interrupt::listen()?;
     let mut terminate = Interrupt::terminate()?;

@@ -51,6 +51,12 @@ impl Agents {
         self.named(settings.agent.as_deref()).is_some()
     }
 
+    /// Returns the name of the agent of these settings, or an empty one if it is not one of these.
+    pub(crate) fn name_of(&self, settings: &SessionSettings) -> Arc<str> {
+        let agent = self.named(settings.agent.as_deref());
+        agent.map_or_else(Arc::default, |(name, _)| name.clone())
+    }
+
     fn named(&self, name: Option<&str>) -> Option<&(Arc<str>, Arc<dyn AgentFactory>)> {
         match name {
             Some(name) => self.by_name.iter().find(|(other, _)| **other == *name),
