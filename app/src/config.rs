@@ -161,6 +161,7 @@ impl Config {
             origin: self.users_list(given.origin, "serve.origin"),
             max_runs: given.max_runs.or_else(|| self.users_value("serve.max_runs")),
             max_connections: given.max_connections,
+            run_budget: given.run_budget,
             grace: given.grace,
             log_format: given.log_format,
             model,

@@ -88,6 +88,7 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
         .models(models)
         .defaults(options.to_session())
         .principal(facts::user())
+        .run_budget(args.run_budget.budget())
         .grace(Duration::from_secs(args.grace.into()));
     for (name, kind) in &config.program.agents {
         builder = builder.agent(name.clone(), kind.served(&args.root, memory.clone())?);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loopwright_core::GenericAgent;
-use loopwright_core::agent::Principal;
+use loopwright_core::agent::{Budget, Principal};
 
 use super::factory::AgentFactory;
 use super::models::Models;
@@ -17,6 +17,7 @@ pub(crate) struct Agents {
     by_name: Vec<(Arc<str>, Arc<dyn AgentFactory>)>,
     models: Option<Arc<dyn Models>>,
     defaults: SessionSettings,
+    run_budget: Budget,
 }
 
 impl Agents {
@@ -35,6 +36,11 @@ impl Agents {
     /// Sets the settings of sessions that leave them out.
     pub(crate) fn set_defaults(&mut self, defaults: SessionSettings) {
         self.defaults = defaults;
+    }
+
+    /// Sets what a run may use at most.
+    pub(crate) fn set_run_budget(&mut self, budget: Budget) {
+        self.run_budget = budget;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -112,7 +118,7 @@ impl Agents {
             return Err(self.unknown(&settings));
         };
         let setup = self.setup(settings, principal);
-        Ok(factory.build(&setup).await?)
+        Ok(factory.build(&setup).await?.with_run_budget(&self.run_budget))
     }
 
     /// Builds the agent that answers one request.
@@ -127,7 +133,7 @@ impl Agents {
             return Err(self.unknown(&settings));
         };
         let setup = self.setup(settings, principal).for_request(options);
-        Ok(factory.build(&setup).await?)
+        Ok(factory.build(&setup).await?.with_run_budget(&self.run_budget))
     }
 
     fn setup(&self, settings: SessionSettings, principal: Option<&Principal>) -> AgentSetup {
