@@ -45,6 +45,38 @@ pub struct GenericAgent {
 }
 
 impl GenericAgent {
+    /// Returns the same agent, with runs that may use at most this much, and not more than its own
+    /// [`Limits`] allow: for a host that runs agents of others.
+    ///
+    /// ```
+    /// use loopwright_core::agent::Budget;
+    /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+    /// # use loopwright_core::testing::{Script, ScriptedModel};
+    /// # struct Once;
+    /// # #[async_trait::async_trait]
+    /// # impl BehaviorPattern for Once {
+    /// #     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+    /// #         step.take_input().await?;
+    /// #         step.ask().await?.finish()
+    /// #     }
+    /// # }
+    /// use loopwright_core::{GenericAgent, RunContext};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let agent = GenericAgent::builder(ScriptedModel::new([Script::text("Hi.")]), Once).build()?;
+    /// let bounded = agent.with_run_budget(&Budget::default().turns(0));
+    /// let (handle, _events) = bounded.run(RunContext::new()).await?;
+    /// let outcome = handle.prompt("Hello").await?;
+    /// assert_eq!(outcome.limit, Some(loopwright_core::event::Limit::Turns));
+    /// # Ok(()) }
+    /// ```
+    pub fn with_run_budget(&self, budget: &Budget) -> GenericAgent {
+        let limits = self.config.limits.within(budget);
+        let config = Arc::new(Config { limits, ..(*self.config).clone() });
+        GenericAgent { config, pattern: self.pattern.clone() }
+    }
+
     /// Opens a session and starts its task, which runs the input/output event loop. Returns a
     /// handle for inputs and a stream with all events.
     ///

@@ -151,6 +151,12 @@ impl Limits {
 }
 
 impl Limits {
+    /// Returns these limits, with a run's budget that is at most this one.
+    pub(crate) fn within(&self, budget: &Budget) -> Limits {
+        let Budget { turns, tokens, cost, time } = self.budget().min(budget);
+        Limits { turns: turns.unwrap_or(self.turns), tokens, cost, wall_time: time, ..self.clone() }
+    }
+
     /// Returns the budget of a run.
     pub(crate) fn budget(&self) -> Budget {
         let Limits { turns, tokens, cost, wall_time, .. } = *self;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use self::serve::{DEFAULT_ADDR, ServeArgs};
+pub(crate) use self::serve::{DEFAULT_ADDR, LogFormat, ServeArgs};
 pub(crate) use self::sessions::{
     ActionsArgs, AnswerArgs, ApproveArgs, DecisionArgs, DenyArgs, Format, SessionArgs, Sessions,
     StoreArgs,

@@ -2,18 +2,20 @@
 
 use std::io;
 
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::args::LogFormat;
 use crate::environment::Names;
 use crate::error::StartError;
 
 /// Starts the log at the level that `LOOPWRIGHT_LOG` names, by default `warn`.
 ///
 /// Only loopwright's own crates are logged: other crates could log a request with its key.
-pub(crate) fn start(names: &Names) -> Result<(), StartError> {
+pub(crate) fn start(names: &Names, format: LogFormat) -> Result<(), StartError> {
     let variable = names.log_variable();
     let level = match std::env::var_os(&variable).filter(|level| !level.is_empty()) {
         None => LevelFilter::WARN,
@@ -36,6 +38,10 @@ pub(crate) fn start(names: &Names) -> Result<(), StartError> {
         .with_writer(io::stderr)
         .with_span_events(FmtSpan::CLOSE)
         .log_internal_errors(false);
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().boxed(),
+    };
     let log = tracing_subscriber::registry()
         .with(lines)
         .with(Targets::new().with_target("loopwright", level));

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::budget::{BudgetOptions, is_sum};
+pub(crate) use self::budget::{BudgetOptions, dollars, is_sum};
 pub(crate) use self::choices::{Approve, Pattern, Thinking};
 pub(crate) use self::retries::RetryOptions;
 pub(crate) use self::workspace::{CommandOptions, WorkspaceOptions, protected_path};

@@ -4,9 +4,9 @@ mod from_core;
 
 use std::fmt;
 
-use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use loopwright_core::error::Failure;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -120,9 +120,10 @@ impl fmt::Display for ApiError {
 }
 
 impl IntoResponse for ApiError {
+    /// The response has its [`ErrorKind`] as an extension.
     fn into_response(self) -> Response {
-        let status = self.status.unwrap_or(self.kind.status());
-        (status, Json(ErrorBody { error: self })).into_response()
+        let (status, kind) = (self.status.unwrap_or(self.kind.status()), self.kind);
+        (status, Extension(kind), Json(ErrorBody { error: self })).into_response()
     }
 }
 

@@ -24,7 +24,7 @@ use crate::agents::Agents;
 use crate::backlog::SharedBacklog;
 use crate::drain::Drain;
 use crate::error::{ApiError, ErrorKind};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Source};
 use crate::observer::Observer;
 use crate::quota::Client;
 use crate::run_quota::{Run, RunPermit, RunQuota};
@@ -125,12 +125,13 @@ impl LiveSessions {
         }
         agents.settle(&mut settings)?;
         let agent = agents.for_session(settings.clone(), principal.as_ref()).await?;
+        let name = agents.name_of(&settings);
         let id: Arc<str> = format!("s{:016x}", SystemEnvironment.random()).into();
         let mut slot = self.0.lock(&id).await;
         let capacity = self.0.acquire_capacity().await?;
         let settings = serde_json::to_value(settings).unwrap_or_default();
         let cx = self.context(id.clone()).await?;
-        slot.put(self.start(id.clone(), &agent, cx.settings(settings), capacity).await?);
+        slot.put(self.start(id.clone(), (name, &agent), cx.settings(settings), capacity).await?);
         Ok(id)
     }
 
@@ -348,12 +349,13 @@ impl LiveSessions {
         check_is_root(&info)?;
         let capacity = self.0.acquire_capacity().await?;
         let settings = SessionSettings::from_stored(info.settings.as_deref());
+        let name = agents.name_of(&settings);
         let agent = agents.for_session(settings, principal.as_ref()).await?;
         let cx = match self.context(info.id.clone()).await {
             Err(MemoryError::InUse(_)) => return Ok(None),
             cx => cx?,
         };
-        let mut session = self.start(info.id, &agent, cx, capacity).await?;
+        let mut session = self.start(info.id, (name, &agent), cx, capacity).await?;
         if session.is_running().await {
             // Opening it has started a run, for input that was queued.
             let permit = RunPermit::new(session.handle.clone(), runs.acquire_unchecked());
@@ -375,13 +377,14 @@ impl LiveSessions {
     async fn start(
         &self,
         id: Arc<str>,
-        agent: &GenericAgent,
+        (name, agent): (Arc<str>, &GenericAgent),
         cx: RunContext,
         capacity: OwnedSemaphorePermit,
     ) -> Result<OpenSession, ApiError> {
         let (handle, events) = agent.run(cx).await?;
         let metrics = self.0.parts.metrics.clone();
-        let observer = Observer::new(metrics, handle.state().await?.model);
+        let source = Source { agent: name, model: handle.state().await?.model };
+        let observer = Observer::new(metrics, source);
         let watcher = tokio::spawn(watch(Arc::downgrade(&self.0), id, events, observer));
         Ok(OpenSession {
             handle,

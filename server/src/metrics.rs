@@ -1,18 +1,24 @@
 //! [`Metrics`]: what the server has done, in Prometheus' text format.
 
+mod text_format;
+
 use std::collections::BTreeMap;
-use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use loopwright_core::message::Usage;
 
+use self::text_format::TextFormat;
+
 /// The upper bounds of a histogram's buckets, in seconds.
 const BUCKETS: [f64; 12] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
 /// The maximum number of time series of tool calls: models may call tools that do not exist, by any
 /// name. Further names are counted as `other`.
 const MAX_TOOL_SERIES: usize = 100;
+/// The maximum number of pairs of an agent and a model: clients name models. Further pairs are
+/// counted as `other`.
+const MAX_RUN_SERIES: usize = 100;
 
 /// Counts what happens.
 #[derive(Default)]
@@ -24,14 +30,44 @@ pub(crate) struct Metrics {
 #[derive(Default)]
 struct Counters {
     runs_started: u64,
-    runs_ended: BTreeMap<String, u64>,
     turns: u64,
+    by_source: BTreeMap<Source, RunCounters>,
+    tool_calls: BTreeMap<(String, String), u64>,
+    tool_seconds: Histogram,
+    /// By status.
+    requests: BTreeMap<u16, u64>,
+    /// By kind.
+    refusals: BTreeMap<String, u64>,
+}
+
+/// Who does the runs that are counted: an agent, and its model as `PROVIDER/NAME`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Source {
+    pub(crate) agent: Arc<str>,
+    pub(crate) model: Arc<str>,
+}
+
+#[derive(Default)]
+struct RunCounters {
+    /// By status.
+    runs: BTreeMap<String, u64>,
     tokens: Usage,
     cost: f64,
-    tool_calls: BTreeMap<(String, String), u64>,
     run_seconds: Histogram,
     reply_seconds: Histogram,
-    tool_seconds: Histogram,
+    first_token_seconds: Histogram,
+}
+
+impl Counters {
+    fn of(&mut self, source: &Source) -> &mut RunCounters {
+        let has_series =
+            self.by_source.len() < MAX_RUN_SERIES || self.by_source.contains_key(source);
+        let source = match has_series {
+            true => source.clone(),
+            false => Source { agent: "other".into(), model: "other".into() },
+        };
+        self.by_source.entry(source).or_default()
+    }
 }
 
 #[derive(Default)]
@@ -70,9 +106,10 @@ impl Metrics {
         self.counters().runs_started += 1;
     }
 
-    pub(crate) fn run_ended(&self, end: &str, time: Duration) {
+    pub(crate) fn run_ended(&self, source: &Source, status: &str, time: Duration) {
         let mut counters = self.counters();
-        *counters.runs_ended.entry(end.to_owned()).or_default() += 1;
+        let counters = counters.of(source);
+        *counters.runs.entry(status.to_owned()).or_default() += 1;
         counters.run_seconds.observe(time);
     }
 
@@ -81,15 +118,31 @@ impl Metrics {
     }
 
     /// Counts a reply of a model: the tokens that it used, and the time that it took.
-    pub(crate) fn reply(&self, usage: &Usage, time: Duration) {
+    pub(crate) fn reply(&self, source: &Source, usage: &Usage, time: Duration) {
         let mut counters = self.counters();
+        let counters = counters.of(source);
         counters.tokens += *usage;
         counters.reply_seconds.observe(time);
     }
 
+    /// Counts the time from a request to a model to the first part of its reply.
+    pub(crate) fn first_token(&self, source: &Source, time: Duration) {
+        self.counters().of(source).first_token_seconds.observe(time);
+    }
+
     /// Counts costs, in US dollars.
-    pub(crate) fn cost(&self, dollars: f64) {
-        self.counters().cost += dollars;
+    pub(crate) fn cost(&self, source: &Source, dollars: f64) {
+        self.counters().of(source).cost += dollars;
+    }
+
+    /// Counts a response.
+    pub(crate) fn response(&self, status: u16) {
+        *self.counters().requests.entry(status).or_default() += 1;
+    }
+
+    /// Counts a request or connection that was refused.
+    pub(crate) fn refusal(&self, kind: &str) {
+        *self.counters().refusals.entry(kind.to_owned()).or_default() += 1;
     }
 
     /// Counts a tool call that has a result. `time` is `None` if the tool did not run.
@@ -113,86 +166,21 @@ impl Metrics {
     /// Returns all metrics in Prometheus' text format, version 0.0.4.
     pub(crate) fn text(&self, live_sessions: usize) -> String {
         let counters = self.counters();
-        let mut text = TextFormat(String::new());
+        let mut text = TextFormat::default();
         text.runs(&counters);
         text.usage(&counters);
+        text.times(&counters);
+        text.requests(&counters);
         text.head("tool_calls_total", "counter", "Tool calls that have a result.");
         for ((tool, status), count) in &counters.tool_calls {
             text.sample("tool_calls_total", &[("tool", tool), ("status", status)], count);
         }
-        text.histogram("run_seconds", "How long runs took.", &counters.run_seconds);
-        text.histogram("reply_seconds", "How long model replies took.", &counters.reply_seconds);
-        text.histogram("tool_seconds", "How long tool calls took.", &counters.tool_seconds);
+        text.head("tool_seconds", "histogram", "How long tool calls took.");
+        text.histogram("tool_seconds", &[], &counters.tool_seconds);
         text.head("event_streams", "gauge", "Streams of events that are open.");
         text.sample("event_streams", &[], self.event_streams.load(Ordering::Relaxed));
         text.head("live_sessions", "gauge", "Sessions that are open in this process.");
         text.sample("live_sessions", &[], live_sessions);
-        text.0
+        text.finish()
     }
-}
-
-/// Prometheus' text format, while it is written.
-struct TextFormat(String);
-
-impl TextFormat {
-    fn runs(&mut self, counters: &Counters) {
-        self.head("runs_started_total", "counter", "Runs that were started.");
-        self.sample("runs_started_total", &[], counters.runs_started);
-        self.head("runs_total", "counter", "Runs that have ended, by status.");
-        for (end, count) in &counters.runs_ended {
-            self.sample("runs_total", &[("end", end)], count);
-        }
-        let ended = counters.runs_ended.values().sum();
-        self.head("runs_active", "gauge", "Runs in progress.");
-        self.sample("runs_active", &[], counters.runs_started.saturating_sub(ended));
-        let help = "Turns that were started: model replies and their tool calls.";
-        self.head("turns_total", "counter", help);
-        self.sample("turns_total", &[], counters.turns);
-    }
-
-    fn usage(&mut self, counters: &Counters) {
-        self.head("tokens_total", "counter", "Tokens, by kind; reasoning is a part of output.");
-        let tokens = counters.tokens;
-        let kinds = [
-            ("input", tokens.input),
-            ("output", tokens.output),
-            ("cache_read", tokens.cache_read),
-            ("cache_write", tokens.cache_write),
-            ("reasoning", tokens.reasoning),
-        ];
-        for (kind, count) in kinds {
-            self.sample("tokens_total", &[("kind", kind)], count);
-        }
-        let help = "US dollars spent, as far as prices are known.";
-        self.head("cost_dollars_total", "counter", help);
-        self.sample("cost_dollars_total", &[], counters.cost);
-    }
-
-    fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
-        self.head(name, "histogram", help);
-        let bucket = format!("{name}_bucket");
-        for (bound, count) in BUCKETS.iter().zip(histogram.buckets) {
-            self.sample(&bucket, &[("le", &bound.to_string())], count);
-        }
-        self.sample(&bucket, &[("le", "+Inf")], histogram.count);
-        self.sample(&format!("{name}_sum"), &[], histogram.sum);
-        self.sample(&format!("{name}_count"), &[], histogram.count);
-    }
-
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _ =
-            writeln!(self.0, "# HELP loopwright_{name} {help}\n# TYPE loopwright_{name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        let labels: Vec<String> =
-            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
-        let labels =
-            if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        let _ = writeln!(self.0, "loopwright_{name}{labels} {value}");
-    }
-}
-
-fn escaped(label: &str) -> String {
-    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

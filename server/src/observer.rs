@@ -13,15 +13,16 @@ use loopwright_core::message::{AssistantMessage, CallId};
 use tokio::time::Instant;
 use tracing::{Span, field};
 
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Source};
 
 /// Counts and traces the events of one session, from its first.
 pub(crate) struct Observer {
     metrics: Arc<Metrics>,
-    /// The model, as `PROVIDER/NAME`.
-    model: Arc<str>,
+    source: Source,
     run: Option<Timed>,
     reply: Option<Timed>,
+    /// Whether a part of the reply has arrived.
+    has_token: bool,
     calls: HashMap<CallId, Timed>,
 }
 
@@ -38,9 +39,10 @@ impl Timed {
 }
 
 impl Observer {
-    /// Creates the observer of a session whose agent uses this model, `PROVIDER/NAME`.
-    pub(crate) fn new(metrics: Arc<Metrics>, model: Arc<str>) -> Self {
-        Observer { metrics, model, run: None, reply: None, calls: HashMap::new() }
+    /// Creates the observer of a session.
+    pub(crate) fn new(metrics: Arc<Metrics>, source: Source) -> Self {
+        let calls = HashMap::new();
+        Observer { metrics, source, run: None, reply: None, has_token: false, calls }
     }
 
     /// Handles the next event.
@@ -50,21 +52,28 @@ impl Observer {
                 self.metrics.run_started();
                 let span = self.invoke_agent(&event.session_id);
                 if let Some(unended) = self.run.replace(Timed::new(span)) {
-                    self.metrics.run_ended("interrupted", unended.start.elapsed());
+                    self.metrics.run_ended(&self.source, "interrupted", unended.start.elapsed());
                 }
             }
             AgentEvent::TurnStart { .. } => self.metrics.turn_started(),
             AgentEvent::MessageStart { role: Role::Assistant, .. } => {
-                self.reply = Some(Timed::new(self.chat(&event.session_id)))
+                self.reply = Some(Timed::new(self.chat(&event.session_id)));
+                self.has_token = false;
             }
             AgentEvent::MessageUpdate { update: Update::Withdrawn, .. } => {
                 if let Some(reply) = self.reply.take() {
                     reply.span.record("error.type", "withdrawn");
                 }
             }
+            AgentEvent::MessageUpdate { .. } if !self.has_token => {
+                self.has_token = true;
+                if let Some(reply) = &self.reply {
+                    self.metrics.first_token(&self.source, reply.start.elapsed());
+                }
+            }
             AgentEvent::MessageEnd { message } => {
                 if let (Some(message), Some(reply)) = (message.as_assistant(), self.reply.take()) {
-                    self.metrics.reply(&message.usage, reply.start.elapsed());
+                    self.metrics.reply(&self.source, &message.usage, reply.start.elapsed());
                     record_reply(&reply.span, message);
                 }
             }
@@ -98,8 +107,8 @@ impl Observer {
                     outcome.usage.total() - outcome.usage.output,
                 );
                 run.span.record("gen_ai.usage.output_tokens", outcome.usage.output);
-                self.metrics.run_ended(&end, run.start.elapsed());
-                self.metrics.cost(outcome.cost);
+                self.metrics.run_ended(&self.source, &end, run.start.elapsed());
+                self.metrics.cost(&self.source, outcome.cost);
                 self.reply = None;
                 self.calls.clear();
             }
@@ -114,7 +123,7 @@ impl Observer {
             otel.kind = "internal",
             gen_ai.operation.name = "invoke_agent",
             gen_ai.provider.name = self.provider(),
-            gen_ai.agent.name = "loopwright",
+            gen_ai.agent.name = &*self.source.agent,
             gen_ai.conversation.id = session,
             gen_ai.request.model = self.name(),
             gen_ai.usage.input_tokens = field::Empty,
@@ -163,18 +172,18 @@ impl Observer {
     }
 
     fn provider(&self) -> &str {
-        self.model.split_once('/').map_or("", |(provider, _)| provider)
+        self.source.model.split_once('/').map_or("", |(provider, _)| provider)
     }
 
     fn name(&self) -> &str {
-        self.model.split_once('/').map_or(&self.model, |(_, name)| name)
+        self.source.model.split_once('/').map_or(&self.source.model, |(_, name)| name)
     }
 }
 
 impl Drop for Observer {
     fn drop(&mut self) {
         if let Some(run) = &self.run {
-            self.metrics.run_ended("interrupted", run.start.elapsed());
+            self.metrics.run_ended(&self.source, "interrupted", run.start.elapsed());
         }
     }
 }

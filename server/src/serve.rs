@@ -1,5 +1,6 @@
 //! [`serve`]: the routes on a listener, with all checks and all bounds.
 
+mod access_log;
 mod connection;
 mod requests;
 mod response_body;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderName, HeaderValue, Method, header};
+use axum::middleware::from_fn_with_state;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -42,7 +44,8 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Requests must name this server (`Host`: its address, `localhost`, or a
 /// [configured name](crate::ServerBuilder::host)), must not come from pages of an origin that is
 /// not [configured](crate::ServerBuilder::origin), and must carry the token if there is one.
-/// Requests that fail these checks are logged as warnings, with the client's address.
+/// Requests that fail these checks are logged as warnings, with the client's address, and every
+/// request at the level `debug`, without its query.
 ///
 /// A connection that begins with HTTP/2's preface speaks HTTP/2 (`h2c` with prior knowledge, as
 /// proxies use it). TLS is left to a proxy.
@@ -68,11 +71,11 @@ pub async fn serve(
             ),
         ));
     };
-    let mut routes =
-        router(server.clone()).layer(axum::middleware::from_fn_with_state(guard, guard::check));
+    let mut routes = router(server.clone()).layer(from_fn_with_state(guard, guard::check));
     if !server.shared().origins.is_empty() {
         routes = routes.layer(cors(server.shared().origins.clone()));
     }
+    routes = routes.layer(from_fn_with_state(server.clone(), access_log::log));
     let per_client = server.shared().limits.connections_per_client;
     let mut acceptor = Acceptor {
         listener,
@@ -142,6 +145,7 @@ impl Acceptor {
                 Ok((stream, peer)) => {
                     let Some(permit) = self.quota.try_acquire(Client::of(peer.ip())) else {
                         refuse(&stream);
+                        self.server.shared().metrics.refusal("too_many");
                         continue;
                     };
                     let _ = stream.set_nodelay(true); // without it, the connection is only slower
@@ -150,6 +154,7 @@ impl Acceptor {
                         routes: self.routes.clone(),
                         quota: self.quota.clone(),
                         drain: self.server.shared().drain.clone(),
+                        metrics: self.server.shared().metrics.clone(),
                         keep_alive,
                     };
                     connections.spawn(async move {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, Uri};
 use loopwright_core::SessionStore;
-use loopwright_core::agent::Principal;
+use loopwright_core::agent::{Budget, Principal};
 #[cfg(feature = "long-term")]
 use loopwright_memory::long_term::LongTerm;
 use tokio::sync::Semaphore;
@@ -108,8 +108,10 @@ impl Default for Limits {
 impl Server {
     /// Starts to configure a server whose live sessions are in this store.
     pub fn builder(store: impl SessionStore + 'static) -> ServerBuilder {
+        let mut agents = Agents::default();
+        agents.set_run_budget(Budget::default().time(ServerBuilder::RUN_TIME));
         ServerBuilder {
-            agents: Agents::default(),
+            agents,
             duplicate: None,
             token: None,
             hosts: Vec::new(),
@@ -185,6 +187,8 @@ impl ServerBuilder {
     pub const RUNS_PER_CLIENT: usize = 32;
     /// Sets the default maximum of runs of all clients; see [`ServerBuilder::max_runs`].
     pub const RUNS: usize = 4096;
+    /// Sets the default maximum of a run's time, a day; see [`ServerBuilder::run_budget`].
+    pub const RUN_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
     /// Sets the token that clients must send as `Authorization: Bearer TOKEN` to a
     /// [served](crate::serve) server.
@@ -287,6 +291,14 @@ impl ServerBuilder {
     pub fn max_runs(mut self, per_client: usize, total: usize) -> Self {
         self.limits.runs_per_client = per_client;
         self.limits.runs = total;
+        self
+    }
+
+    /// Sets what each run may use at most, whatever the agent, the session or the request allows.
+    /// Defaults to [`Self::RUN_TIME`], and no other bound than those of the agent, such as 50 turns.
+    /// With a cost, requests to models without prices fail.
+    pub fn run_budget(mut self, budget: Budget) -> Self {
+        self.agents.set_run_budget(budget);
         self
     }
 

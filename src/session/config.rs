@@ -16,7 +16,7 @@ use crate::session::parts::Parts;
 use crate::tool::ToolSource;
 use crate::tool::toolbox::{AutoRules, Toolbox};
 
-#[cfg_attr(feature = "testing", derive(Clone))]
+#[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) model: Arc<dyn ChatModel>,
     /// Additional models, by the names that patterns use.

@@ -2,14 +2,58 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use loopwright_core::agent::Budget;
+use loopwright_server::ServerBuilder;
 
 use super::sessions::StoreArgs;
-use crate::options::{CommandOptions, MODELS_HELP, RetryOptions, protected_path};
+use crate::options::{CommandOptions, MODELS_HELP, RetryOptions, dollars, protected_path};
 
 /// The default of `--addr`.
 pub(crate) const DEFAULT_ADDR: &str = "127.0.0.1:7777";
+
+/// The form of the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// A JSON object in each line.
+    Json,
+}
+
+/// Bounds what a run may use at most, whatever its session or request says.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct RunBudget {
+    /// The maximum number of turns of a run, whatever a session says; 50 by default, which a session
+    /// can change.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_turns: Option<u32>,
+    /// The maximum number of tokens of a run, input and output; unlimited by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_tokens: Option<u64>,
+    /// The maximum cost of a run in US dollars; unlimited by default.
+    ///
+    /// With it, a model whose prices are not known is refused.
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    max_cost: Option<f64>,
+    /// The maximum time of a run, in seconds; a day by default.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    max_time: Option<u32>,
+}
+
+impl RunBudget {
+    /// Returns the budget.
+    pub(crate) fn budget(&self) -> Budget {
+        let time = |seconds: u32| Duration::from_secs(seconds.into());
+        let mut budget = Budget::default();
+        (budget.turns, budget.tokens, budget.cost) =
+            (self.max_turns, self.max_tokens, self.max_cost);
+        budget.time(self.max_time.map_or(ServerBuilder::RUN_TIME, time))
+    }
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -40,9 +84,14 @@ pub(crate) struct ServeArgs {
     /// default.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: Option<u32>,
+    #[command(flatten)]
+    pub(crate) run_budget: RunBudget,
     /// The time that runs have to finish when the server shuts down, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub(crate) grace: u32,
+    /// The form of the log on standard error: lines for people, or a JSON object in each line.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
     /// The default model of sessions, such as openai/gpt-4o-mini; `offline` for rules that need no
     /// model.
     ///

@@ -24,7 +24,7 @@ use crate::{log, output};
 /// Serves until the process is asked to stop, and returns the exit code.
 pub(crate) async fn serve(args: ServeArgs, config: &Config) -> Result<u8, StartError> {
     let names = &config.program.names;
-    log::start(names)?;
+    log::start(names, args.log_format)?;
     let server = server(&args, config)?;
     let mut interrupt = Interrupt::listen()?;
     let mut terminate = Interrupt::terminate()?;
@@ -88,6 +88,7 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
         .models(models)
         .defaults(options.to_session())
         .principal(facts::user())
+        .run_budget(args.run_budget.budget())
         .grace(Duration::from_secs(args.grace.into()));
     for (name, kind) in &config.program.agents {
         builder = builder.agent(name.clone(), kind.served(&args.root, memory.clone())?);

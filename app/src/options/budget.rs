@@ -35,7 +35,7 @@ impl BudgetOptions {
 }
 
 /// Parses a sum of money.
-fn dollars(text: &str) -> Result<f64, String> {
+pub(crate) fn dollars(text: &str) -> Result<f64, String> {
     let dollars = text.parse::<f64>().ok().filter(|dollars| is_sum(*dollars));
     dollars.ok_or_else(|| "it must be a number greater than 0".into())
 }

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 
 use loopwright_core::GenericAgent;
+use loopwright_core::log::InMemoryStore;
 use loopwright_core::model::ChatRequest;
 use loopwright_core::testing::{Gate, Script, ScriptedModel, TestTool};
 use loopwright_core::tool::{AskUser, Effect};

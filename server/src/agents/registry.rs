@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loopwright_core::GenericAgent;
-use loopwright_core::agent::Principal;
+use loopwright_core::agent::{Budget, Principal};
 
 use super::factory::AgentFactory;
 use super::models::Models;
@@ -17,6 +17,7 @@ pub(crate) struct Agents {
     by_name: Vec<(Arc<str>, Arc<dyn AgentFactory>)>,
     models: Option<Arc<dyn Models>>,
     defaults: SessionSettings,
+    run_budget: Budget,
 }
 
 impl Agents {
@@ -37,6 +38,11 @@ impl Agents {
         self.defaults = defaults;
     }
 
+    /// Sets what a run may use at most.
+    pub(crate) fn set_run_budget(&mut self, budget: Budget) {
+        self.run_budget = budget;
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
@@ -49,6 +55,12 @@ impl Agents {
     /// Returns whether the agent of these settings is one of these.
     pub(crate) fn has(&self, settings: &SessionSettings) -> bool {
         self.named(settings.agent.as_deref()).is_some()
+    }
+
+    /// Returns the name of the agent of these settings, or an empty one if it is not one of these.
+    pub(crate) fn name_of(&self, settings: &SessionSettings) -> Arc<str> {
+        let agent = self.named(settings.agent.as_deref());
+        agent.map_or_else(Arc::default, |(name, _)| name.clone())
     }
 
     fn named(&self, name: Option<&str>) -> Option<&(Arc<str>, Arc<dyn AgentFactory>)> {
@@ -106,7 +118,7 @@ impl Agents {
             return Err(self.unknown(&settings));
         };
         let setup = self.setup(settings, principal);
-        Ok(factory.build(&setup).await?)
+        Ok(factory.build(&setup).await?.with_run_budget(&self.run_budget))
     }
 
     /// Builds the agent that answers one request.
@@ -121,7 +133,7 @@ impl Agents {
             return Err(self.unknown(&settings));
         };
         let setup = self.setup(settings, principal).for_request(options);
-        Ok(factory.build(&setup).await?)
+        Ok(factory.build(&setup).await?.with_run_budget(&self.run_budget))
     }
 
     fn setup(&self, settings: SessionSettings, principal: Option<&Principal>) -> AgentSetup {

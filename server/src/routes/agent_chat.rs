@@ -18,6 +18,7 @@ use self::stream::{RunGuard, RunStream};
 use crate::caller::Caller;
 use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonBody;
+use crate::metrics::Source;
 use crate::observer::Observer;
 use crate::quota::Client;
 use crate::server::Server;
@@ -38,6 +39,7 @@ async fn chat(
     let (message, history, settings, options) = request.into_parts();
     let permit = shared.runs.acquire(client).await?;
     let principal = caller.principal;
+    let name = shared.agents.name_of(&settings);
     let agent = shared.agents.for_request(settings, options, principal.as_ref()).await?;
     let memory = InMemory::from_entries(history::log_entries(&history)?);
     let failed = |error: &dyn std::fmt::Display| {
@@ -55,7 +57,7 @@ async fn chat(
     let run = RunStream::new(
         guard,
         events,
-        Observer::new(shared.metrics.clone(), model),
+        Observer::new(shared.metrics.clone(), Source { agent: name, model }),
         shared.drain.finished(),
         shared.metrics.open_stream(),
     );

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -22,6 +23,7 @@ use super::stream_executor::StreamExecutor;
 use super::write_timeout::{WRITE_TIMEOUT, with_write_timeout};
 use crate::drain::Drain;
 use crate::error::{ApiError, ErrorKind};
+use crate::metrics::Metrics;
 use crate::quota::{Client, Permit, Quota};
 
 /// How long a client may take to send the head of a request, and how long a connection may have no
@@ -45,6 +47,7 @@ pub(super) struct Connection {
     /// Requests over HTTP/2 count like connections.
     pub(super) quota: Quota,
     pub(super) drain: Drain,
+    pub(super) metrics: Arc<Metrics>,
     /// Whether it may have more than one request.
     pub(super) keep_alive: bool,
 }
@@ -55,7 +58,7 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
-        let Connection { peer, routes, quota, drain, keep_alive } = self;
+        let Connection { peer, routes, quota, drain, metrics, keep_alive } = self;
         let requests = Requests::default();
         let (routes, counter) = (TowerToHyperService::new(routes), requests.clone());
         // Not a layer, which would build all routes again for each connection.
@@ -66,6 +69,9 @@ impl Connection {
                 true => check(&request, &quota, peer).map(Some),
                 false => Ok(None),
             };
+            if permit.is_err() {
+                metrics.refusal("too_many");
+            }
             let guard = counter.begin();
             let routes = routes.clone();
             async move {

@@ -162,6 +162,19 @@ async fn what_is_meant_as_harm_is_refused() {
     *large.body_mut() = Body::from(json!({ "name": "n".repeat(2000) }).to_string());
     assert_eq!(client.call(large).await.0, 413);
     assert_eq!(client.get("/healthz").await.0, 200);
+    // All are counted.
+    let mut metrics = client.request(Method::GET, "/metrics", &Value::Null);
+    let token = format!("Bearer {TOKEN}").parse().unwrap();
+    metrics.headers_mut().insert(header::AUTHORIZATION, token);
+    let text = client.send(metrics).await.into_body().collect().await.unwrap().to_bytes();
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    for line in ["http_responses_total{status=\"201\"} 2", "http_responses_total{status=\"403\"} 7"]
+    {
+        assert!(text.contains(&format!("loopwright_{line}\n")), "{line}: {text}");
+    }
+    for line in ["token\"} 1", "forbidden\"} 6", "too_large\"} 1"] {
+        assert!(text.contains(&format!("loopwright_refusals_total{{kind=\"{line}\n")), "{text}");
+    }
 }
 
 /// C204: A shutdown tells the readers of a connection, ends their streams, and then the server.

@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::http::Request;
 use futures::StreamExt;
 use loopwright_core::SessionStore;
+use loopwright_core::agent::Budget;
 use loopwright_core::log::{InMemoryStore, LogEntry};
 use loopwright_core::model::{BlockKind, ModelEvent};
 use loopwright_core::testing::{Gate, Script};
@@ -92,6 +93,28 @@ async fn the_runs_of_a_client_are_bounded() {
     }
     assert_eq!(api.post(&path(2, "abort"), json!({})).await.0, 202);
     readers[1].until("agent_end").await;
+}
+
+/// C248: What the operator allows a run bounds it, whatever its session and its request say.
+#[tokio::test(start_paused = true)]
+async fn the_operator_bounds_what_a_run_uses() {
+    let reads = || Script::new().call("a", "read_file", r#"{"path": "notes.txt"}"#);
+    let hangs = || Script::new().say("half").hang();
+    let time = Budget::default().time(Duration::from_secs(5));
+    for (budget, reply, limit) in
+        [(Budget::default().turns(1), reads(), "turns"), (time, hangs(), "wall_time")]
+    {
+        let store = Arc::new(InMemoryStore::new());
+        let api = Api::with(store, [reply.clone(), reply], |server| server.run_budget(budget));
+        let id = api.session(json!({ "maxTurns": 40, "autoApprove": ["all"] })).await;
+        let start = tokio::time::Instant::now();
+        api.say(&id, "go").await;
+        let end = api.run(&id, None).await.pop().unwrap().data;
+        assert_eq!((&end["end"], &end["limit"]), (&json!("limit"), &json!(limit)), "{end}");
+        let (_, frames) = api.post("/api/agent-chat", chat("go")).await;
+        assert!(frames.as_str().unwrap().contains(r#""kind":"limit""#), "{frames}");
+        assert!(start.elapsed().as_secs() <= 10, "{:?}", start.elapsed());
+    }
 }
 
 /// C108: the number of open sessions is bounded; the least recently used one is closed to open

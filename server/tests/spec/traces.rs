@@ -120,8 +120,8 @@ async fn runs_of_one_request_are_counted() {
     drop(dropped);
     let metrics = api.get("/metrics").await;
     for line in [
-        "runs_total{end=\"done\"} 1",
-        "runs_total{end=\"interrupted\"} 1",
+        "runs_total{agent=\"coding\",model=\"test/scripted\",status=\"done\"} 1",
+        "runs_total{agent=\"coding\",model=\"test/scripted\",status=\"interrupted\"} 1",
         "runs_active 0",
         "event_streams 0",
     ] {
@@ -132,7 +132,7 @@ async fn runs_of_one_request_are_counted() {
     }
 }
 
-/// Metrics are in Prometheus' format.
+/// C247: Metrics are in Prometheus' format.
 #[tokio::test(start_paused = true)]
 async fn metrics_count_what_has_happened() {
     let api = Api::new(scripts());
@@ -144,15 +144,16 @@ async fn metrics_count_what_has_happened() {
     let text = metrics.as_str().unwrap();
     let lines = [
         "runs_started_total 1",
-        "runs_total{end=\"done\"} 1",
+        "runs_total{agent=\"coding\",model=\"test/scripted\",status=\"done\"} 1",
         "runs_active 0",
         "turns_total 2",
-        "tokens_total{kind=\"input\"} 30",
-        "tokens_total{kind=\"output\"} 7",
-        "tokens_total{kind=\"cache_read\"} 10",
+        "tokens_total{agent=\"coding\",model=\"test/scripted\",kind=\"input\"} 30",
+        "tokens_total{agent=\"coding\",model=\"test/scripted\",kind=\"output\"} 7",
+        "tokens_total{agent=\"coding\",model=\"test/scripted\",kind=\"cache_read\"} 10",
         "tool_calls_total{tool=\"read_file\",status=\"ok\"} 1",
-        "run_seconds_count 1",
-        "reply_seconds_bucket{le=\"+Inf\"} 2",
+        "run_seconds_count{agent=\"coding\",model=\"test/scripted\"} 1",
+        "reply_seconds_bucket{agent=\"coding\",model=\"test/scripted\",le=\"+Inf\"} 2",
+        "first_token_seconds_count{agent=\"coding\",model=\"test/scripted\"} 2",
         "tool_seconds_count 1",
         "event_streams 1",
         "live_sessions 1",

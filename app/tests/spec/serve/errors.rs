@@ -71,6 +71,32 @@ fn the_log_is_as_much_as_the_environment_says() {
     }
 }
 
+/// C247: Each line of the log is a JSON object, and each request has one.
+#[test]
+fn the_log_can_be_json() {
+    let served = Served::start_with(&["--log-format", "json"], &[("LOOPWRIGHT_LOG", "debug")]);
+    let mut connection = served.ask("Hello", &json!({}));
+    served.model.request().say("Hello.");
+    connection.events();
+    served.process.signal("-TERM");
+    let log = served.process.end().err;
+    let (notices, lines): (Vec<&str>, Vec<&str>) = log
+        .lines()
+        .partition(|line| line.starts_with("Serving at") || line.starts_with("Stopping"));
+    assert_eq!(notices.len(), 2, "{log}");
+    let lines: Vec<Value> =
+        lines.into_iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let request =
+        lines.iter().map(|line| &line["fields"]).find(|fields| fields["path"].is_string());
+    let request = request.unwrap_or_else(|| panic!("{log}"));
+    assert_eq!(
+        (&request["method"], &request["path"], &request["status"]),
+        (&json!("POST"), &json!("/api/agent-chat"), &json!(200))
+    );
+    assert!(lines.iter().any(|line| line["span"]["name"] == "invoke_agent"), "{log}");
+    assert!(!log.contains(KEY), "{log}");
+}
+
 #[test]
 fn what_is_wrong_before_the_stream_is_an_http_error_that_says_where() {
     let mut served = Served::start(&[]);

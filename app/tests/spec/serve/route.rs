@@ -200,6 +200,18 @@ fn a_reply_that_breaks_off_is_withdrawn_and_requested_once_more() {
     assert_eq!(connection.events().last().unwrap()["type"], "complete");
 }
 
+/// C248: The operator's flags bound each run.
+#[test]
+fn a_run_ends_at_the_limit_of_the_operator() {
+    let served = Served::start(&["--max-turns", "1", "--max-time", "60", "--max-tokens", "9999"]);
+    let mut connection = served.ask("List", &json!({}));
+    served.model.request().call(&[("list_directory", json!({ "path": "." }))]);
+    let events = connection.events();
+    let error = events.iter().find(|event| event["type"] == "error").unwrap();
+    assert_eq!(error["kind"], "limit", "{events:?}");
+    assert_eq!(events.last().unwrap()["type"], "complete");
+}
+
 #[test]
 fn a_tool_that_fails_is_a_result_for_the_agent() {
     let served = Served::start(&[]);

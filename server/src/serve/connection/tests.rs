@@ -46,6 +46,7 @@ fn connect(quota: &Quota, drain: &Drain, keep_alive: bool) -> (DuplexStream, Joi
         routes: routes(),
         quota: quota.clone(),
         drain: drain.clone(),
+        metrics: Arc::default(),
         keep_alive,
     };
     let closed = tokio::spawn(async move {
