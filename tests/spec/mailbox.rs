@@ -51,7 +51,7 @@ async fn until(events: &mut EventStream, stop: impl Fn(&AgentEvent) -> bool) {
     panic!("the event did not come");
 }
 
-/// C210: what was posted while nobody had the session open is handled when it is opened, in the
+/// C212: what was posted while nobody had the session open is handled when it is opened, in the
 /// order of posting, and each input has a receipt.
 #[tokio::test(start_paused = true)]
 async fn an_opening_takes_what_was_posted_in_the_order_of_posting() {
@@ -67,7 +67,7 @@ async fn an_opening_takes_what_was_posted_in_the_order_of_posting() {
     end(handle, events).await;
 }
 
-/// C210: the log comes first, then the receipt. An input that could not be logged has none, and the
+/// C212: the log comes first, then the receipt. An input that could not be logged has none, and the
 /// next owner takes it.
 #[tokio::test(start_paused = true)]
 async fn the_append_comes_before_the_receipt() {
@@ -86,7 +86,7 @@ async fn the_append_comes_before_the_receipt() {
     end(handle, events).await;
 }
 
-/// C210: an owner that was killed, or lost the session, between the append and the receipt has
+/// C212: an owner that was killed, or lost the session, between the append and the receipt has
 /// delivered the input: its id is accepted, and nothing is appended for it.
 #[tokio::test(start_paused = true)]
 async fn an_id_that_the_log_has_is_accepted_and_appends_nothing() {
@@ -105,7 +105,7 @@ async fn an_id_that_the_log_has_is_accepted_and_appends_nothing() {
     end(handle, events).await;
 }
 
-/// C211: an owner that was replaced writes no refusal, and its own client is told so.
+/// C213: an owner that was replaced writes no refusal, and its own client is told so.
 #[tokio::test(start_paused = true)]
 async fn a_replaced_owner_refuses_nothing() {
     for is_posted in [false, true] {
@@ -126,7 +126,7 @@ async fn a_replaced_owner_refuses_nothing() {
     }
 }
 
-/// C211: an id has one answer. A refusal of an input that was sent to the owner directly is
+/// C213: an id has one answer. A refusal of an input that was sent to the owner directly is
 /// recorded, and a direct input is given the answer that its id has.
 #[tokio::test(start_paused = true)]
 async fn direct_and_posted_inputs_of_one_id_have_one_answer() {
@@ -150,7 +150,7 @@ async fn direct_and_posted_inputs_of_one_id_have_one_answer() {
     end(handle, events).await;
 }
 
-/// C211: copies of one input that are posted and sent to the owner at the same time are accepted
+/// C213: copies of one input that are posted and sent to the owner at the same time are accepted
 /// once.
 #[tokio::test(start_paused = true)]
 async fn a_posted_input_and_its_direct_copy_are_one() {
@@ -173,7 +173,7 @@ async fn a_posted_input_and_its_direct_copy_are_one() {
     end(handle, events).await;
 }
 
-/// C212: the mailbox is read before an input that the owner's own client sends.
+/// C214: the mailbox is read before an input that the owner's own client sends.
 #[tokio::test(start_paused = true)]
 async fn what_was_posted_comes_before_a_direct_input() {
     let shared = SharedSession::opened();
@@ -191,7 +191,7 @@ async fn what_was_posted_comes_before_a_direct_input() {
     end(handle, events).await;
 }
 
-/// C212: an owner does not leave before it has read its mailbox: the hint can be
+/// C214: an owner does not leave before it has read its mailbox: the hint can be
 /// lost.
 #[tokio::test(start_paused = true)]
 async fn an_owner_takes_what_was_posted_before_it_leaves() {
@@ -206,7 +206,7 @@ async fn an_owner_takes_what_was_posted_before_it_leaves() {
     assert_eq!(shared.entries().iter().filter(ended).count(), 2, "and it was answered");
 }
 
-/// C212: an owner that is idle takes what is posted, and so does one whose model or tool works,
+/// C214: an owner that is idle takes what is posted, and so does one whose model or tool works,
 /// also when no handle is left: an abort does not wait for the end of the run.
 #[tokio::test(start_paused = true)]
 async fn an_owner_learns_of_posted_inputs_while_idle_and_during_a_run() {
@@ -232,7 +232,7 @@ async fn an_owner_learns_of_posted_inputs_while_idle_and_during_a_run() {
     assert_eq!(shared.receipts(), [ACCEPTED, refused(InputError::Busy), ACCEPTED]);
 }
 
-/// C212: a steer that was posted before a run has ended is answered, though the owner has no hint
+/// C214: a steer that was posted before a run has ended is answered, though the owner has no hint
 /// of it before.
 #[tokio::test(start_paused = true)]
 async fn a_steer_that_was_posted_during_a_run_is_answered() {
@@ -250,7 +250,7 @@ async fn a_steer_that_was_posted_during_a_run_is_answered() {
     end(handle, events).await;
 }
 
-/// C210: a receipt that is being written does not keep the session from writing another one, though
+/// C212: a receipt that is being written does not keep the session from writing another one, though
 /// the memory writes one at a time.
 #[tokio::test(start_paused = true)]
 async fn receipts_do_not_wait_for_each_other() {
@@ -267,7 +267,7 @@ async fn receipts_do_not_wait_for_each_other() {
     assert_eq!(shared.receipts(), [ACCEPTED]);
 }
 
-/// C213: an abort that is posted names its run, and stops no other one. What can stop another run
+/// C215: an abort that is posted names its run, and stops no other one. What can stop another run
 /// cannot be posted at all.
 #[tokio::test(start_paused = true)]
 async fn a_posted_abort_stops_the_run_that_it_names() {
@@ -302,7 +302,7 @@ async fn until_receipt(shared: &SharedSession, id: &str) {
     }
 }
 
-/// C213: what a handle can send can be posted, and is refused for the same reasons: requests with
+/// C215: what a handle can send can be posted, and is refused for the same reasons: requests with
 /// an output schema, decisions, continuations, and the withdrawal of queued messages.
 #[tokio::test(start_paused = true)]
 async fn posted_inputs_do_what_direct_ones_do() {
@@ -349,7 +349,7 @@ async fn posted_inputs_do_what_direct_ones_do() {
     end(handle, events).await;
 }
 
-/// C214: the principal of a posted request is that of its run, and is in the log: a call that is
+/// C216: the principal of a posted request is that of its run, and is in the log: a call that is
 /// decided later, in a process that was not told, has it too.
 #[tokio::test(start_paused = true)]
 async fn the_principal_of_a_request_is_durable() {
@@ -391,7 +391,7 @@ async fn the_principal_of_a_request_is_durable() {
     end(handle, events).await;
 }
 
-/// C215: a store without mailboxes says so, and nothing else changes. The session of a sub-agent
+/// C217: a store without mailboxes says so, and nothing else changes. The session of a sub-agent
 /// takes inputs through its root only.
 #[tokio::test(start_paused = true)]
 async fn a_mailbox_is_optional_and_belongs_to_roots() {
@@ -428,7 +428,7 @@ async fn a_mailbox_is_optional_and_belongs_to_roots() {
     assert!(matches!(posted, Err(MemoryError::SubAgent { .. })), "{posted:?}");
 }
 
-/// C215: a mailbox that nobody reads does not grow without end.
+/// C217: a mailbox that nobody reads does not grow without end.
 #[tokio::test(start_paused = true)]
 async fn a_full_mailbox_refuses_more() {
     let store = InMemoryStore::new();

@@ -81,7 +81,7 @@ fn a_call_is_denied_or_edited_by_another_process() {
     assert!(!Process::file(&project, "a.txt").exists());
 }
 
-/// C221: a decision and a prompt for a session that another process has open go to that process,
+/// C223: a decision and a prompt for a session that another process has open go to that process,
 /// and the command shows the run and exits as if it had the session itself.
 #[test]
 fn commands_reach_a_session_that_another_process_has_open() {

@@ -27,7 +27,7 @@ use crate::tmux::Terminal;
 /// The binary that is tested.
 pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_acme");
 
-/// C222: the terminal app shows the app's name, and a payment is approved in it.
+/// C225: the terminal app shows the app's name, and a payment is approved in it.
 #[test]
 fn a_payment_is_approved_in_the_terminal() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
@@ -47,7 +47,7 @@ fn a_payment_is_approved_in_the_terminal() {
     terminal.until("`acme --session");
 }
 
-/// C222: the page is that of the app's agent, and a payment is approved on it.
+/// C225: the page is that of the app's agent, and a payment is approved on it.
 #[test]
 fn a_payment_is_approved_on_the_page() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());

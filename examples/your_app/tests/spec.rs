@@ -26,7 +26,7 @@ fn acme(dir: &TempDir, args: &[&str]) -> Exit {
     Process::start(dir, args).end()
 }
 
-/// C222: an app with an agent of its own has the commands of `loopwright` under its own name: a
+/// C225: an app with an agent of its own has the commands of `loopwright` under its own name: a
 /// payment that needs an approval waits in its store and is approved in another process.
 #[test]
 fn a_payment_is_approved_in_another_process() {
@@ -66,7 +66,7 @@ fn the_command_line_has_the_apps_name_and_only_its_options() {
     assert!(refused.err.contains("--pattern: The agent `billing` does not have"), "{refused:?}");
 }
 
-/// C222: the same agent is served, with its name, and its sessions are those of the command line.
+/// C225: the same agent is served, with its name, and its sessions are those of the command line.
 #[test]
 fn the_agent_is_served() {
     let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());

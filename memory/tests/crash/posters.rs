@@ -32,7 +32,7 @@ const MAX_MESSAGES: usize = 1_000;
 /// The maximum number of kills of a session.
 const MAX_KILLS: usize = 50;
 
-/// C216: three processes of one store, which are killed at random times, send every input to the
+/// C218: three processes of one store, which are killed at random times, send every input to the
 /// owner and through the mailbox: each is delivered once, and each sender is told the same truth.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_of_processes_that_post_lose_and_repeat_nothing() {

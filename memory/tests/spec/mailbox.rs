@@ -21,7 +21,7 @@ fn opened_twice() -> [(tempfile::TempDir, [Arc<dyn SessionStore>; 2]); 2] {
     [(jsonl, in_files), (sqlite, in_one_file)]
 }
 
-/// C217: the owner learns within 100 ms of an input that another process has posted, and sessions
+/// C219: the owner learns within 100 ms of an input that another process has posted, and sessions
 /// to which nothing is posted are left alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_owner_learns_of_a_posted_input_within_100_ms() {
@@ -48,7 +48,7 @@ async fn the_owner_learns_of_a_posted_input_within_100_ms() {
     }
 }
 
-/// C217: owners that wait for posted inputs cost next to nothing: one look for each store, not one
+/// C219: owners that wait for posted inputs cost next to nothing: one look for each store, not one
 /// for each session.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

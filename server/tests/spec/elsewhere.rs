@@ -39,7 +39,7 @@ fn write() -> Script {
     Script::calls([("w", "write_file", json!({ "path": "new.txt", "content": "x" }))])
 }
 
-/// C218: prompts, steers, follow-ups, decisions, continuations and aborts reach the session where it
+/// C220: prompts, steers, follow-ups, decisions, continuations and aborts reach the session where it
 /// is open, and are refused as they would be there.
 #[tokio::test]
 async fn every_input_reaches_a_session_that_another_server_has_open() {
@@ -97,7 +97,7 @@ async fn every_input_reaches_a_session_that_another_server_has_open() {
     assert_eq!(user, ["go", "wait", "left", "then", "hang"]);
 }
 
-/// C219: the events of a session that another server has open are its numbered events, and the
+/// C221: the events of a session that another server has open are its numbered events, and the
 /// stream continues when the owner changes.
 #[tokio::test]
 async fn the_events_of_a_session_that_is_open_elsewhere_follow_its_log() {
@@ -130,7 +130,7 @@ async fn the_events_of_a_session_that_is_open_elsewhere_follow_its_log() {
     there.until("agent_end").await;
 }
 
-/// C220: an input whose owner has left is taken by the server that it was sent through, and one
+/// C222: an input whose owner has left is taken by the server that it was sent through, and one
 /// whose sender has died too by the next server that looks for work.
 #[tokio::test]
 async fn what_was_posted_to_a_session_without_an_owner_is_handled() {
@@ -150,7 +150,7 @@ async fn what_was_posted_to_a_session_without_an_owner_is_handled() {
     assert_eq!(end.data["text"], "two");
 }
 
-/// C220: an owner that does not answer delays the sender, who is told so, and loses nothing.
+/// C222: an owner that does not answer delays the sender, who is told so, and loses nothing.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_does_not_answer_is_reported() {
     let folder = tempfile::tempdir().unwrap();

@@ -95,7 +95,7 @@ async fn the_runs_of_a_client_are_bounded() {
     readers[1].until("agent_end").await;
 }
 
-/// C248: What the operator allows a run bounds it, whatever its session and its request say.
+/// C211: What the operator allows a run bounds it, whatever its session and its request say.
 #[tokio::test(start_paused = true)]
 async fn the_operator_bounds_what_a_run_uses() {
     let reads = || Script::new().call("a", "read_file", r#"{"path": "notes.txt"}"#);

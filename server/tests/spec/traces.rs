@@ -132,7 +132,7 @@ async fn runs_of_one_request_are_counted() {
     }
 }
 
-/// C247: Metrics are in Prometheus' format.
+/// C210: Metrics are in Prometheus' format.
 #[tokio::test(start_paused = true)]
 async fn metrics_count_what_has_happened() {
     let api = Api::new(scripts());

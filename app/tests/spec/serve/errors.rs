@@ -71,7 +71,7 @@ fn the_log_is_as_much_as_the_environment_says() {
     }
 }
 
-/// C247: Each line of the log is a JSON object, and each request has one.
+/// C210: Each line of the log is a JSON object, and each request has one.
 #[test]
 fn the_log_can_be_json() {
     let served = Served::start_with(&["--log-format", "json"], &[("LOOPWRIGHT_LOG", "debug")]);

@@ -200,7 +200,7 @@ fn a_reply_that_breaks_off_is_withdrawn_and_requested_once_more() {
     assert_eq!(connection.events().last().unwrap()["type"], "complete");
 }
 
-/// C248: The operator's flags bound each run.
+/// C211: The operator's flags bound each run.
 #[test]
 fn a_run_ends_at_the_limit_of_the_operator() {
     let served = Served::start(&["--max-turns", "1", "--max-time", "60", "--max-tokens", "9999"]);

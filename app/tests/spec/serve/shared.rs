@@ -85,7 +85,7 @@ impl Shared {
     }
 }
 
-/// C223: two servers and commands on one SQLite file: every input is sent through both servers, and
+/// C224: two servers and commands on one SQLite file: every input is sent through both servers, and
 /// every tenth of them through a command, while servers are killed. Each arrives exactly once, and
 /// both servers answer the same. `LOOPWRIGHT_INPUTS` sets the number of inputs (100 by default).
 #[test]

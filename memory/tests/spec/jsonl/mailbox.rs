@@ -14,7 +14,7 @@ async fn unread(memory: &dyn Memory) -> Result<Vec<String>, MemoryError> {
     Ok(unread.iter().map(|input| input.id.to_string()).collect())
 }
 
-/// C217: a line of a mailbox that a killed process has not finished was never acknowledged, and is
+/// C219: a line of a mailbox that a killed process has not finished was never acknowledged, and is
 /// replaced. Any other damage, and a newer format, is reported and left untouched.
 #[tokio::test]
 async fn a_torn_mailbox_is_repaired_and_a_damaged_one_is_reported() {
@@ -58,7 +58,7 @@ async fn a_torn_mailbox_is_repaired_and_a_damaged_one_is_reported() {
     assert!(matches!(error, MemoryError::Newer { found: 2, known: 1, .. }), "{error}");
 }
 
-/// C217: a receipt outlives its process, and a mailbox its session's deletion does not.
+/// C219: a receipt outlives its process, and a mailbox its session's deletion does not.
 #[tokio::test]
 async fn the_mailbox_is_a_file_of_the_session() {
     let (directory, store, file) = store(&[&[remembered("one")]]).await;

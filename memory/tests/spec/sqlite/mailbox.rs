@@ -10,7 +10,7 @@ fn steer(id: &str) -> PostedInput {
     PostedInput::new(id, InputEvent::Steer("x".into())).unwrap()
 }
 
-/// C217: a file without mailboxes, of the format before, gets them when it is opened.
+/// C219: a file without mailboxes, of the format before, gets them when it is opened.
 #[tokio::test]
 async fn a_file_of_the_first_format_gets_mailboxes() {
     let (_folder, path) = temp_store_path();
@@ -50,7 +50,7 @@ async fn a_damaged_mailbox_is_reported() {
     }
 }
 
-/// C211: the owner and its receipt are checked in one transaction.
+/// C213: the owner and its receipt are checked in one transaction.
 #[tokio::test]
 async fn a_former_owner_writes_no_receipt() {
     let (_folder, path) = temp_store_path();
