@@ -3,19 +3,19 @@
 mod agent;
 mod allowed;
 mod catalogue;
-mod elsewhere;
 mod follow;
 mod model;
 mod open;
+mod sending;
 mod store;
 mod unattended;
 
 pub(crate) use self::agent::{Built, build};
 pub(crate) use self::allowed::Allowed;
 pub(crate) use self::catalogue::{catalogue, default_models_file};
-pub(crate) use self::elsewhere::Sending;
 pub(crate) use self::follow::{FollowError, Live, Operator, follow};
 pub(crate) use self::open::Session;
+pub(crate) use self::sending::Sending;
 pub(crate) use self::store::{
     SessionSetup, check_is_root, existing, find, log_position, name_or_random, stored_options,
 };

@@ -122,7 +122,8 @@ impl Source {
                 Ok(Some(event)) => Next::Event(event),
                 Ok(None) if server.shared().live.peek(session).await.is_some() => Next::Reopen,
                 Ok(None) => Next::Wait,
-                Err(_) => Next::End, // it was deleted, or the reader learns of it when it reconnects
+                // It was deleted, or the reader learns of it when it reconnects.
+                Err(_) => Next::End,
             },
         }
     }

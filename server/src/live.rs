@@ -2,19 +2,19 @@
 //! when it has been unused for a while.
 //!
 //! An open session belongs to this process alone. It stays open during runs, while a stream of its
-//! events is open, and for [`IDLE_TIMEOUT`] after that; then another process can open it. Inputs for
-//! a session that another process has open go through the mailbox of the store.
+//! events is open, and for [`IDLE_TIMEOUT`] after that; then another process can open it. Inputs
+//! for a session that another process has open go through the mailbox of the store.
+
+mod due;
+mod sending;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::future::join_all;
 use loopwright_core::agent::{Environment, InputError, Principal, SystemEnvironment};
-use loopwright_core::event::InputEvent;
-use loopwright_core::log::{Due, LogEntry, MemoryError, PostedInput, SessionInfo};
-use loopwright_core::message::{InputId, RunId};
+use loopwright_core::log::{MemoryError, SessionInfo};
 use loopwright_core::{AgentHandle, EventStream, GenericAgent, RunContext, SessionStore};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
@@ -33,21 +33,6 @@ use crate::settings::SessionSettings;
 /// A session that has been unused for this long is closed, at the latest when it has been unused
 /// for twice as long.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// How often the store is searched for sessions that have work to do and no owner.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-
-/// How often the receipt of a posted input is looked for.
-const RECEIPT_POLL_INTERVAL: Duration = Duration::from_millis(20);
-
-/// How long a posted input waits before the session is opened here, if nobody has it open any more.
-const TAKE_OVER_INTERVAL: Duration = Duration::from_millis(200);
-
-/// How long a client waits for the receipt of a posted input.
-const RECEIPT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How many sessions are open at a time only because they have work to do.
-const MAX_DUE_SESSIONS: usize = 8;
 
 /// The sessions that are open. Clones share them.
 #[derive(Clone)]
@@ -155,156 +140,6 @@ impl LiveSessions {
         }))
     }
 
-    /// Calls [`run_due`](Self::run_due) again and again, for sessions whose process has died in the
-    /// meantime. A session that still has the work that it had is not opened again.
-    pub(crate) async fn keep_running_due(&self) {
-        let mut done = HashMap::new();
-        loop {
-            let next = Instant::now() + SWEEP_INTERVAL;
-            // Runs that take longer continue.
-            let _ = tokio::time::timeout_at(next, self.run_due(&mut done)).await;
-            tokio::time::sleep_until(next).await;
-        }
-    }
-
-    /// Opens the sessions that have work to do, so that their runs start, and waits for the ends of
-    /// the runs. A session that cannot be opened is left alone, and so is one whose log has as many
-    /// entries as in `done`, which has those of all sessions that were opened.
-    pub(crate) async fn run_due(&self, done: &mut HashMap<Arc<str>, u64>) {
-        let Parts { store, drain, .. } = &self.0.parts;
-        let sessions = match store.sessions().await {
-            Ok(sessions) => sessions,
-            Err(error) => {
-                return tracing::warn!(%error, "no session with work to do can be looked for");
-            }
-        };
-        let due: Vec<SessionInfo> = sessions
-            .into_iter()
-            .filter(|session| {
-                let settings = SessionSettings::from_stored(session.settings.as_deref());
-                self.0.parts.agents.has(&settings)
-            })
-            .filter(|session| match session.due {
-                Some(Due::Inbox) => true,
-                Some(Due::Decision | Due::Request | Due::Steer) => {
-                    done.get(&session.id) != Some(&session.entries)
-                }
-                _ => false,
-            })
-            .collect();
-        let opened: Vec<Arc<str>> = due.iter().map(|session| session.id.clone()).collect();
-        let run = async |session: SessionInfo| {
-            if drain.is_draining() {
-                return;
-            }
-            let id = &*session.id;
-            match self.lease(id).await {
-                Ok(Some(lease)) => {
-                    tracing::info!(session = id, due = ?session.due, "it is opened to do its work");
-                    lease.handle.wait_for_idle().await;
-                }
-                Ok(None) => {} // its owner does it
-                Err(error) => {
-                    tracing::warn!(session = id, %error, "it has work to do and cannot be opened");
-                }
-            }
-        };
-        futures::stream::iter(due).for_each_concurrent(MAX_DUE_SESSIONS, run).await;
-        for id in opened {
-            if let Ok(session) = store.session(&id).await {
-                done.insert(id, session.entries);
-            }
-        }
-    }
-
-    /// Sends an input to a session, wherever it is open, and returns its id: that of the client, or
-    /// a new one. With a client, its run quota must allow a run if the session is open here.
-    ///
-    /// The outer error says that the input could not be sent, the inner one that the session has
-    /// refused it.
-    pub(crate) async fn send(
-        &self,
-        id: &str,
-        client: Option<Client>,
-        input: Option<InputId>,
-        event: InputEvent,
-    ) -> Result<Result<InputId, InputError>, ApiError> {
-        let input = input.or_else(|| event.id().cloned());
-        if let Some(lease) = self.lease(id).await? {
-            let _permit = match client {
-                Some(client) => Some(self.run_permit(&lease, client).await?),
-                None => None,
-            };
-            let sent = match &input {
-                Some(input) => lease.handle.send_as(input.clone(), event.clone()).await,
-                None => lease.handle.send(event.clone()).await,
-            };
-            let Err(error) = &sent else { return Ok(sent) };
-            if !is_end(error) {
-                return Ok(sent);
-            }
-            self.close_now(id).await;
-            if input.is_none() {
-                return Ok(sent); // it may have been accepted, and would be accepted again
-            }
-        }
-        let input = input.unwrap_or_else(|| format!("i{:016x}", SystemEnvironment.random()).into());
-        let event = self.name_run(id, event).await?;
-        match PostedInput::new(input, event) {
-            Ok(input) => self.post(id, input).await,
-            Err(error) => Ok(Err(error)),
-        }
-    }
-
-    /// Lets an abort name the last run of a session: when it arrives, another one may have begun.
-    async fn name_run(&self, id: &str, mut event: InputEvent) -> Result<InputEvent, ApiError> {
-        if let InputEvent::Abort(abort) = &mut event
-            && abort.run.is_none()
-        {
-            let run = |entry: &LogEntry| match entry {
-                LogEntry::RunStarted { run, .. } => Some(*run),
-                _ => None,
-            };
-            let entries = self.0.parts.store.read(id, 0).await?;
-            abort.run = entries.iter().rev().find_map(run).or(Some(RunId(0)));
-        }
-        Ok(event)
-    }
-
-    /// Posts an input and waits for its receipt. If the process that had the session open is gone,
-    /// the session is opened here.
-    async fn post(
-        &self,
-        id: &str,
-        input: PostedInput,
-    ) -> Result<Result<InputId, InputError>, ApiError> {
-        let Parts { store, drain, .. } = &self.0.parts;
-        let start = Instant::now();
-        let mut next_look = start + TAKE_OVER_INTERVAL;
-        let mut lease = None; // the session stays open while the input is handled
-        while start.elapsed() < RECEIPT_TIMEOUT {
-            match store.post(id, &input).await {
-                Err(MemoryError::NoMailbox) => return Err(MemoryError::InUse(id.into()).into()),
-                Ok(Some(receipt)) => return Ok(receipt.into_result().map(|()| input.id)),
-                posted => posted?,
-            };
-            if lease.is_none() && Instant::now() >= next_look && !drain.is_draining() {
-                lease = self.lease(id).await?;
-                next_look = Instant::now() + TAKE_OVER_INTERVAL;
-            }
-            tokio::time::sleep(RECEIPT_POLL_INTERVAL).await;
-        }
-        Err(ApiError::new(
-            ErrorKind::Unanswered,
-            format!(
-                "The input `{}` waits for the process that has the session open, which has not \
-                 answered for {} seconds: send it again with the same id to get the answer.",
-                input.id,
-                RECEIPT_TIMEOUT.as_secs()
-            ),
-        ))
-    }
-
     /// Calls `work` with a session that this process has open, or opens. With a client, its run
     /// quota must allow a run, as `work` may start one. A session that turns out to belong to
     /// another process is closed.
@@ -347,7 +182,6 @@ impl LiveSessions {
         let Parts { agents, store, principal, runs, .. } = &self.0.parts;
         let info = store.session(id).await?;
         check_is_root(&info)?;
-        let capacity = self.0.acquire_capacity().await?;
         let settings = SessionSettings::from_stored(info.settings.as_deref());
         let name = agents.name_of(&settings);
         let agent = agents.for_session(settings, principal.as_ref()).await?;
@@ -355,6 +189,7 @@ impl LiveSessions {
             Err(MemoryError::InUse(_)) => return Ok(None),
             cx => cx?,
         };
+        let capacity = self.0.acquire_capacity().await?;
         let mut session = self.start(info.id, (name, &agent), cx, capacity).await?;
         if session.is_running().await {
             // Opening it has started a run, for input that was queued.

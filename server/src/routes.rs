@@ -28,8 +28,8 @@ use crate::server::Server;
 /// A layer that inserts a [`Principal`](loopwright_core::agent::Principal) into the extensions of a
 /// request says on whose behalf it is made: it is the principal of the request that a prompt sends
 /// and of a decision, and whose facts `/api/memory` shows. Steers and follow-ups belong to the run
-/// that they change, and so to the principal of its request. The log of the session has it, for calls
-/// that are decided later.
+/// that they change, and so to the principal of its request. The log of the session has it, for
+/// calls that are decided later.
 ///
 /// This names users, and does not separate them: everyone who reaches the routes can read and use
 /// every session. A layer that must keep users apart has to check the session in the path.

@@ -171,7 +171,7 @@ impl Pending {
         let event = InputEvent::ExternalActionResult(result);
         let display = RunOutput { json: args.json, verbosity, streams: true };
         let mut sending = Sending::new(&session, event, "The decision", display);
-        if let Some(code) = sending.run_elsewhere().await? {
+        if let Some(code) = sending.run_by_owner().await? {
             return Ok(code);
         }
         let settings = session.settings(&args.options, config, verbosity)?;

@@ -80,7 +80,7 @@ pub(crate) async fn run(
         None => InputEvent::Continue(None),
     };
     let mut sending = Sending::new(&session, event, "The prompt", display);
-    if let Some(code) = sending.run_elsewhere().await? {
+    if let Some(code) = sending.run_by_owner().await? {
         return Ok(code);
     }
     let settings = session.settings(&args.options, config, verbosity)?;

@@ -48,7 +48,7 @@ fn after_a_kill_of_the_server_its_run_is_continued() {
     }
 }
 
-/// A session that another process has open is shown, from its log, and is not in the way of anything.
+/// A session that another process has open is shown, from its log.
 #[test]
 fn a_session_of_another_process_is_shown() {
     let fixture =

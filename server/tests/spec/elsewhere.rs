@@ -39,8 +39,8 @@ fn write() -> Script {
     Script::calls([("w", "write_file", json!({ "path": "new.txt", "content": "x" }))])
 }
 
-/// C220: prompts, steers, follow-ups, decisions, continuations and aborts reach the session where it
-/// is open, and are refused as they would be there.
+/// C220: prompts, steers, follow-ups, decisions, continuations and aborts reach the session where
+/// it is open, and are refused as they would be there.
 #[tokio::test]
 async fn every_input_reaches_a_session_that_another_server_has_open() {
     let gate = Gate::new();

@@ -238,8 +238,8 @@ async fn steers_and_follow_ups_are_queued_and_taken() {
 }
 
 /// C102: a session is opened once, at its first use; it is closed when it has been unused for a
-/// while, and another process can open it then, but not before: until then it reaches it where it is
-/// open.
+/// while, and another process can open it then, but not before. Until then, that process reaches it
+/// where it is open.
 #[tokio::test(start_paused = true)]
 async fn a_session_is_opened_once_and_closed_when_nobody_uses_it() {
     let store = Arc::new(InMemoryStore::new());

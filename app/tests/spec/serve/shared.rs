@@ -104,7 +104,7 @@ fn every_input_arrives_once_through_every_process_while_servers_are_killed() {
         deadline: Instant::now() + INPUT_TIMEOUT * inputs as u32,
     };
     let (sender, answers): (_, Receiver<(String, bool)>) = channel();
-    let mut told = BTreeMap::new();
+    let mut receipts = BTreeMap::new();
     let mut commands = 0;
     thread::scope(|scope| {
         for _ in 0..SENDERS {
@@ -113,8 +113,8 @@ fn every_input_arrives_once_through_every_process_while_servers_are_killed() {
         }
         drop(sender);
         while let Ok((id, is_accepted)) = answers.recv() {
-            told.insert(id, is_accepted);
-            let count = told.len() as u64;
+            receipts.insert(id, is_accepted);
+            let count = receipts.len() as u64;
             if count.is_multiple_of(10) {
                 let prompt = format!("command {commands}");
                 let ran = loopwright(&dir, &["run", "-q", "--session", &session, &prompt]);
@@ -134,15 +134,15 @@ fn every_input_arrives_once_through_every_process_while_servers_are_killed() {
         let store = Sqlite::open(Process::file(&dir, STORE)).unwrap();
         (store.read(&session, 0).await.unwrap(), store.session(&session).await.unwrap())
     });
-    assert_eq!((told.len() as u64, info.unread), (inputs, 0));
+    assert_eq!((receipts.len() as u64, info.unread), (inputs, 0));
     let times = |id: &str| {
         let ids = log.iter().filter_map(|entry| entry.input());
         ids.filter(|input| ***input == *id).count()
     };
-    for (id, is_accepted) in &told {
+    for (id, is_accepted) in &receipts {
         assert_eq!(times(id), usize::from(*is_accepted), "{id}");
     }
-    let refused = told.values().filter(|is_accepted| !**is_accepted).count();
+    let refused = receipts.values().filter(|is_accepted| !**is_accepted).count();
     println!("{inputs} inputs, {refused} of them refused, and {commands} commands");
     for n in 0..commands {
         let text = format!("command {n}");

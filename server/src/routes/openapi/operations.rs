@@ -26,8 +26,8 @@ const OF_SUB_AGENT: (u16, &str) = (
 );
 const UNANSWERED: (u16, &str) = (
     504,
-    "The process that has the session open does not answer. The input waits for it: sent again with \
-     the same `id`, it gets the answer.",
+    "The process that has the session open does not answer. The input waits for it: sent again \
+     with the same `id`, it gets the answer.",
 );
 pub(super) const BUSY: (u16, &str) = (
     429,
@@ -219,7 +219,11 @@ fn compaction(document: &mut Document) {
         .errors(&[
             BAD_BODY,
             NO_SESSION,
-            (409, "The agent has no compaction, it has failed, or another process has the session open."),
+            (
+                409,
+                "The agent has no compaction, it has failed, or another process has the session \
+                 open.",
+            ),
             BUSY,
             DRAINING,
         ])

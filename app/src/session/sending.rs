@@ -50,9 +50,9 @@ impl<'s> Sending<'s> {
 
     /// Posts the input if another process has the session open, shows the run until the session is
     /// idle, and returns the exit code. Returns `None` if nobody has the session open (any more).
-    pub(crate) async fn run_elsewhere(&mut self) -> Result<Option<u8>, StartError> {
+    pub(crate) async fn run_by_owner(&mut self) -> Result<Option<u8>, StartError> {
         let Sending { session, event, what, display, .. } = &*self;
-        if session.info.is_none() || !is_open_elsewhere(session).await? {
+        if session.info.is_none() || !has_owner(session).await? {
             return Ok(None);
         }
         let refused =
@@ -70,7 +70,7 @@ impl<'s> Sending<'s> {
                 Some(InputReceipt::Accepted) => break,
                 Some(InputReceipt::Refused(why)) => return Err(refused(&why)),
                 None if Instant::now() < next_check => {}
-                None if !is_open_elsewhere(session).await? => {
+                None if !has_owner(session).await? => {
                     self.posted = Some(id);
                     return Ok(None);
                 }
@@ -91,7 +91,7 @@ impl<'s> Sending<'s> {
             if let Some(context) = self.session.context_if_free(built).await? {
                 return Ok(ControlFlow::Continue(context));
             }
-            if let Some(code) = self.run_elsewhere().await? {
+            if let Some(code) = self.run_by_owner().await? {
                 return Ok(ControlFlow::Break(code));
             }
         }
@@ -110,7 +110,7 @@ fn input_id() -> InputId {
     format!("i{:016x}", SystemEnvironment.random()).into()
 }
 
-async fn is_open_elsewhere(session: &Session) -> Result<bool, StartError> {
+async fn has_owner(session: &Session) -> Result<bool, StartError> {
     Ok(session.store.in_use(&session.name).await? == Some(true))
 }
 
@@ -160,7 +160,7 @@ impl<'s> OpenLog<'s> {
                 return Ok(self.end(&outcome, &info));
             }
             if Instant::now() >= next_check {
-                if !is_open_elsewhere(self.session).await? {
+                if !has_owner(self.session).await? {
                     output::error(&format!(
                         "The process that had the session open has ended before the run did: \
                          `loopwright run --resume --session {}` continues it.",

@@ -1,0 +1,82 @@
+//! Sessions that have work to do and no owner.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use loopwright_core::log::{Due, SessionInfo};
+use tokio::time::Instant;
+
+use super::{LiveSessions, Parts};
+use crate::settings::SessionSettings;
+
+/// How often the store is searched for sessions that have work to do and no owner.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How many sessions are open at a time only because they have work to do.
+const MAX_DUE_SESSIONS: usize = 8;
+
+impl LiveSessions {
+    /// Calls [`run_due`](Self::run_due) again and again, for sessions whose process has died in the
+    /// meantime. A session that still has the work that it had is not opened again.
+    pub(crate) async fn keep_running_due(&self) {
+        let mut done = HashMap::new();
+        loop {
+            let next = Instant::now() + SWEEP_INTERVAL;
+            // Runs that take longer continue.
+            let _ = tokio::time::timeout_at(next, self.run_due(&mut done)).await;
+            tokio::time::sleep_until(next).await;
+        }
+    }
+
+    /// Opens the sessions that have work to do, so that their runs start, and waits for the ends of
+    /// the runs. A session that cannot be opened is left alone, and so is one whose log has as many
+    /// entries as in `done`, which has those of all sessions that were opened.
+    pub(crate) async fn run_due(&self, done: &mut HashMap<Arc<str>, u64>) {
+        let Parts { store, drain, .. } = &self.0.parts;
+        let sessions = match store.sessions().await {
+            Ok(sessions) => sessions,
+            Err(error) => {
+                return tracing::warn!(%error, "no session with work to do can be looked for");
+            }
+        };
+        let due: Vec<SessionInfo> = sessions
+            .into_iter()
+            .filter(|session| {
+                let settings = SessionSettings::from_stored(session.settings.as_deref());
+                self.0.parts.agents.has(&settings)
+            })
+            .filter(|session| match session.due {
+                Some(Due::Inbox) => true,
+                Some(Due::Decision | Due::Request | Due::Steer) => {
+                    done.get(&session.id) != Some(&session.entries)
+                }
+                _ => false,
+            })
+            .collect();
+        let opened: Vec<Arc<str>> = due.iter().map(|session| session.id.clone()).collect();
+        let run = async |session: SessionInfo| {
+            if drain.is_draining() {
+                return;
+            }
+            let id = &*session.id;
+            match self.lease(id).await {
+                Ok(Some(lease)) => {
+                    tracing::info!(session = id, due = ?session.due, "it is opened to do its work");
+                    lease.handle.wait_for_idle().await;
+                }
+                Ok(None) => {} // its owner does it
+                Err(error) => {
+                    tracing::warn!(session = id, %error, "it has work to do and cannot be opened");
+                }
+            }
+        };
+        futures::stream::iter(due).for_each_concurrent(MAX_DUE_SESSIONS, run).await;
+        for id in opened {
+            if let Ok(session) = store.session(&id).await {
+                done.insert(id, session.entries);
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Inputs for sessions, wherever they are open.
+
+use std::time::Duration;
+
+use loopwright_core::agent::{Environment, InputError, SystemEnvironment};
+use loopwright_core::event::InputEvent;
+use loopwright_core::log::{LogEntry, MemoryError, PostedInput};
+use loopwright_core::message::{InputId, RunId};
+use tokio::time::Instant;
+
+use super::{LiveSessions, Parts, is_end};
+use crate::error::{ApiError, ErrorKind};
+use crate::quota::Client;
+
+/// How often the receipt of a posted input is looked for.
+const RECEIPT_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long a posted input waits before the session is opened here, if nobody has it open any more.
+const TAKE_OVER_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How long a client waits for the receipt of a posted input.
+const RECEIPT_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl LiveSessions {
+    /// Sends an input to a session, wherever it is open, and returns its id: that of the client, or
+    /// a new one. With a client, its run quota must allow a run if the session is open here.
+    ///
+    /// The outer error says that the input could not be sent, the inner one that the session has
+    /// refused it.
+    pub(crate) async fn send(
+        &self,
+        id: &str,
+        client: Option<Client>,
+        input: Option<InputId>,
+        event: InputEvent,
+    ) -> Result<Result<InputId, InputError>, ApiError> {
+        let input = input.or_else(|| event.id().cloned());
+        if let Some(lease) = self.lease(id).await? {
+            let _permit = match client {
+                Some(client) => Some(self.run_permit(&lease, client).await?),
+                None => None,
+            };
+            let sent = match &input {
+                Some(input) => lease.handle.send_as(input.clone(), event.clone()).await,
+                None => lease.handle.send(event.clone()).await,
+            };
+            let Err(error) = &sent else { return Ok(sent) };
+            if !is_end(error) {
+                return Ok(sent);
+            }
+            self.close_now(id).await;
+            if input.is_none() {
+                return Ok(sent); // it may have been accepted, and would be accepted again
+            }
+        }
+        let input = input.unwrap_or_else(|| format!("i{:016x}", SystemEnvironment.random()).into());
+        let event = self.name_run(id, event).await?;
+        match PostedInput::new(input, event) {
+            Ok(input) => self.post(id, input).await,
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Lets an abort name the last run of a session: when it arrives, another one may have begun.
+    async fn name_run(&self, id: &str, mut event: InputEvent) -> Result<InputEvent, ApiError> {
+        if let InputEvent::Abort(abort) = &mut event
+            && abort.run.is_none()
+        {
+            let run = |entry: &LogEntry| match entry {
+                LogEntry::RunStarted { run, .. } => Some(*run),
+                _ => None,
+            };
+            let entries = self.0.parts.store.read(id, 0).await?;
+            abort.run = entries.iter().rev().find_map(run).or(Some(RunId(0)));
+        }
+        Ok(event)
+    }
+
+    /// Posts an input and waits for its receipt. If the process that had the session open is gone,
+    /// the session is opened here.
+    async fn post(
+        &self,
+        id: &str,
+        input: PostedInput,
+    ) -> Result<Result<InputId, InputError>, ApiError> {
+        let Parts { store, drain, .. } = &self.0.parts;
+        let start = Instant::now();
+        let mut next_look = start + TAKE_OVER_INTERVAL;
+        let mut lease = None; // the session stays open while the input is handled
+        while start.elapsed() < RECEIPT_TIMEOUT {
+            match store.post(id, &input).await {
+                Err(MemoryError::NoMailbox) => return Err(MemoryError::InUse(id.into()).into()),
+                Ok(Some(receipt)) => return Ok(receipt.into_result().map(|()| input.id)),
+                posted => posted?,
+            };
+            if lease.is_none() && Instant::now() >= next_look && !drain.is_draining() {
+                lease = self.lease(id).await?;
+                next_look = Instant::now() + TAKE_OVER_INTERVAL;
+            }
+            tokio::time::sleep(RECEIPT_POLL_INTERVAL).await;
+        }
+        Err(ApiError::new(
+            ErrorKind::Unanswered,
+            format!(
+                "The input `{}` waits for the process that has the session open, which has not \
+                 answered for {} seconds: send it again with the same id to get the answer.",
+                input.id,
+                RECEIPT_TIMEOUT.as_secs()
+            ),
+        ))
+    }
+}
