@@ -1,91 +1,27 @@
 //! [`Metrics`]: what the server has done, in Prometheus' text format.
 
+mod counters;
 mod text_format;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use loopwright_core::message::Usage;
 
+use self::counters::Counters;
+pub(crate) use self::counters::Source;
 use self::text_format::TextFormat;
 
-/// The upper bounds of a histogram's buckets, in seconds.
-const BUCKETS: [f64; 12] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
 /// The maximum number of time series of tool calls: models may call tools that do not exist, by any
 /// name. Further names are counted as `other`.
 const MAX_TOOL_SERIES: usize = 100;
-/// The maximum number of pairs of an agent and a model: clients name models. Further pairs are
-/// counted as `other`.
-const MAX_RUN_SERIES: usize = 100;
 
 /// Counts what happens.
 #[derive(Default)]
 pub(crate) struct Metrics {
     counters: Mutex<Counters>,
     event_streams: Arc<AtomicI64>,
-}
-
-#[derive(Default)]
-struct Counters {
-    runs_started: u64,
-    turns: u64,
-    by_source: BTreeMap<Source, RunCounters>,
-    tool_calls: BTreeMap<(String, String), u64>,
-    tool_seconds: Histogram,
-    /// By status.
-    requests: BTreeMap<u16, u64>,
-    /// By kind.
-    refusals: BTreeMap<String, u64>,
-}
-
-/// Who does the runs that are counted: an agent, and its model as `PROVIDER/NAME`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Source {
-    pub(crate) agent: Arc<str>,
-    pub(crate) model: Arc<str>,
-}
-
-#[derive(Default)]
-struct RunCounters {
-    /// By status.
-    runs: BTreeMap<String, u64>,
-    tokens: Usage,
-    cost: f64,
-    run_seconds: Histogram,
-    reply_seconds: Histogram,
-    first_token_seconds: Histogram,
-}
-
-impl Counters {
-    fn of(&mut self, source: &Source) -> &mut RunCounters {
-        let has_series =
-            self.by_source.len() < MAX_RUN_SERIES || self.by_source.contains_key(source);
-        let source = match has_series {
-            true => source.clone(),
-            false => Source { agent: "other".into(), model: "other".into() },
-        };
-        self.by_source.entry(source).or_default()
-    }
-}
-
-#[derive(Default)]
-struct Histogram {
-    buckets: [u64; BUCKETS.len()],
-    count: u64,
-    sum: f64,
-}
-
-impl Histogram {
-    fn observe(&mut self, time: Duration) {
-        let seconds = time.as_secs_f64();
-        self.count += 1;
-        self.sum += seconds;
-        for (bucket, bound) in self.buckets.iter_mut().zip(BUCKETS) {
-            *bucket += u64::from(seconds <= bound);
-        }
-    }
 }
 
 /// Counts as an open stream of events until it is dropped.

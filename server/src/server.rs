@@ -295,8 +295,8 @@ impl ServerBuilder {
     }
 
     /// Sets what each run may use at most, whatever the agent, the session or the request allows.
-    /// Defaults to [`Self::RUN_TIME`], and no other bound than those of the agent, such as 50 turns.
-    /// With a cost, requests to models without prices fail.
+    /// Defaults to [`Self::RUN_TIME`] and no bound of turns, tokens and cost besides those of the
+    /// agent. With a cost, requests to models without prices fail.
     pub fn run_budget(mut self, budget: Budget) -> Self {
         self.agents.set_run_budget(budget);
         self

@@ -27,8 +27,8 @@ pub(crate) enum LogFormat {
 /// Bounds what a run may use at most, whatever its session or request says.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RunBudget {
-    /// The maximum number of turns of a run, whatever a session says; 50 by default, which a session
-    /// can change.
+    /// The maximum number of turns of a run, whatever its session says; by default that of the
+    /// session, which is 50 unless it says otherwise.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_turns: Option<u32>,
     /// The maximum number of tokens of a run, input and output; unlimited by default.

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use super::{BUCKETS, Counters, Histogram, RunCounters, Source};
+use super::counters::{BUCKETS, Counters, Histogram, RunCounters, Source};
 
 /// The text, while it is written.
 #[derive(Default)]
