@@ -4,7 +4,6 @@
 
 mod agents;
 mod api;
-mod elsewhere;
 mod event_streams;
 mod history;
 mod http2;
@@ -17,3 +16,4 @@ mod resume;
 mod sessions;
 mod sub_agents;
 mod traces;
+mod two_servers;

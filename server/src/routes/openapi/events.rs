@@ -23,7 +23,8 @@ fn session_events(document: &mut Document) {
             "get",
             "/api/sessions/{id}/events",
             "Streams the events of a session, from any point on. The stream does not end. While \
-             another process has the session open, there are no deltas, and no events of sub-agents.",
+             another process has the session open, there are no deltas and no events of \
+             sub-agents.",
         )
         .optional_parameter(
             "query",

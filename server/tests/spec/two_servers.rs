@@ -100,7 +100,7 @@ async fn every_input_reaches_a_session_that_another_server_has_open() {
 /// C221: the events of a session that another server has open are its numbered events, and the
 /// stream continues when the owner changes.
 #[tokio::test]
-async fn the_events_of_a_session_that_is_open_elsewhere_follow_its_log() {
+async fn the_events_of_a_session_of_another_server_follow_its_log() {
     let gate = Gate::new();
     let others = vec![Script::text("two"), Script::text("three").gate(&gate)];
     let (_folder, one, two) = two_servers(vec![Script::text("one")], others);
@@ -159,7 +159,7 @@ async fn an_owner_that_does_not_answer_is_reported() {
     let id = api.session(json!({})).await;
     drop(api);
     let api = Api::over(store.clone(), [Script::text("late")]);
-    let stuck = loop {
+    let silent = loop {
         match store.open(&id).await {
             Ok(memory) => break memory,
             Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
@@ -168,7 +168,7 @@ async fn an_owner_that_does_not_answer_is_reported() {
     let prompt = json!({ "message": "go", "id": "p" });
     let (status, why) = post(&api, &id, "prompt", prompt.clone()).await;
     assert_eq!((status, &why["error"]["kind"]), (504, &json!("unanswered")), "{why}");
-    drop(stuck);
+    drop(silent);
     assert_eq!(post(&api, &id, "prompt", prompt).await.0, 202);
     assert_eq!(api.run(&id, None).await.last().unwrap().data["text"], "late");
 }
