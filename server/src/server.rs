@@ -131,8 +131,8 @@ impl Server {
     /// have ended.
     ///
     /// [`serve`](crate::serve) does so at its start, and looks for such sessions once a minute. An
-    /// app that mounts [`router`](crate::router) should call it in a task. If its future is dropped,
-    /// runs that have started continue.
+    /// app that mounts [`router`](crate::router) should call it in a task. If its future is
+    /// dropped, runs that have started continue.
     ///
     /// [`SessionInfo::due`]: loopwright_core::log::SessionInfo::due
     pub async fn run_due(&self) {
