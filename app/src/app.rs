@@ -80,8 +80,8 @@ impl App {
         self
     }
 
-    /// Adds a command of the app's own, such as `acme report`. `run` gets its arguments, and returns
-    /// the exit code of the process. It runs outside of a runtime.
+    /// Adds a command of the app's own, such as `acme report`. `run` gets its arguments, and
+    /// returns the exit code of the process. It runs outside of a runtime.
     ///
     /// ```no_run
     /// use std::process::ExitCode;
