@@ -49,7 +49,7 @@ impl GenericAgent {
     /// [`Limits`] allow: for a host that runs agents of others.
     ///
     /// ```
-    /// use loopwright_core::agent::Budget;
+    /// use loopwright_core::agent::{Budget, Limit};
     /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
     /// # use loopwright_core::testing::{Script, ScriptedModel};
     /// # struct Once;
@@ -68,7 +68,7 @@ impl GenericAgent {
     /// let bounded = agent.with_run_budget(&Budget::default().turns(0));
     /// let (handle, _events) = bounded.run(RunContext::new()).await?;
     /// let outcome = handle.prompt("Hello").await?;
-    /// assert_eq!(outcome.limit, Some(loopwright_core::event::Limit::Turns));
+    /// assert_eq!(outcome.limit, Some(Limit::Turns));
     /// # Ok(()) }
     /// ```
     pub fn with_run_budget(&self, budget: &Budget) -> GenericAgent {

@@ -166,6 +166,12 @@ impl Tab {
         }
     }
 
+    /// Loads the page again, after a script that runs before its own.
+    pub(crate) fn reload_after(&self, script: &str) {
+        self.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": script }));
+        self.reload();
+    }
+
     /// Closes the tab in the browser. Dropping it leaves it open.
     pub(crate) fn close(self) {
         self.browser.call(None, "Target.closeTarget", json!({ "targetId": self.target }));

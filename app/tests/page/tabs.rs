@@ -65,3 +65,23 @@ fn twenty_tabs_of_twenty_sessions_work() {
     fixture.request().say("Three.");
     tab.until_text("#log", "Three.");
 }
+
+/// C206: A page without Web Locks, such as one over HTTP from another machine, has its own stream.
+#[test]
+fn without_locks_each_tab_has_its_own_stream() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
+    let other = fixture.tab();
+    for tab in [&tab, &other] {
+        tab.reload_after("delete Navigator.prototype.locks");
+        assert_eq!(tab.eval("navigator.locks === undefined"), true);
+    }
+    for (number, tab) in [&tab, &other].into_iter().enumerate() {
+        tab.say("Count.");
+        fixture.request().say(&format!("Sheep {number}."));
+        tab.until_text("#log", &format!("Sheep {number}."));
+        tab.until_text("#status", "Ready");
+    }
+    let metrics = tab.eval("fetch('metrics').then((one) => one.text())");
+    assert!(metrics.as_str().unwrap().contains("loopwright_event_streams 2\n"), "{metrics}");
+}
