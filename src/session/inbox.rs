@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -21,6 +22,9 @@ use crate::log::memory::Memory;
 use crate::message::InputId;
 use crate::session::command::{Ack, Command, Input, Receipt};
 use crate::session::panics::without_panic;
+
+/// When the mailbox is read or written again after a failure.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The commands of a session, in the order in which they are handled.
 pub(crate) struct Inbox {
@@ -215,6 +219,7 @@ impl Inbox {
             Err(error) => {
                 // Without what came first, the input cannot be handled.
                 tracing::warn!(%error, "the mailbox of a session cannot be read");
+                mail.posted = tokio::time::sleep(RETRY_DELAY).boxed();
                 if let Some(input) = held {
                     let _ = input.ack.send(Err(InputError::Memory(error)));
                 }
@@ -310,7 +315,7 @@ fn posted(memory: Arc<dyn Memory>) -> BoxFuture<'static, ()> {
 }
 
 /// Writes the receipt of a posted input that the session has accepted: first the log, then the
-/// receipt. The journal writes refusals. Without a receipt the input is read again.
+/// receipt. The journal writes refusals. An input that gets no receipt is read again.
 async fn acknowledge(
     memory: Arc<dyn Memory>,
     id: InputId,
@@ -321,10 +326,13 @@ async fn acknowledge(
         answer = answer => answer.unwrap_or(Err(InputError::Gone)).map(drop),
         () = closing.cancelled() => Err(InputError::Gone),
     };
-    if let (Ok(()), Some(mailbox)) = (&answer, memory.mailbox()) {
+    while let (Ok(()), Some(mailbox)) = (&answer, memory.mailbox()) {
         let written = without_panic(mailbox.acknowledge(&id, &InputReceipt::Accepted)).await;
-        if let Err(error) = written {
-            tracing::warn!(input = &*id, %error, "the receipt of a posted input is not written");
+        let Err(error) = written else { break };
+        tracing::warn!(input = &*id, %error, "the receipt of a posted input is not written");
+        let retry = tokio::time::timeout(RETRY_DELAY, closing.cancelled()).await.is_err();
+        if error.is_lost() || !retry {
+            break;
         }
     }
     (id, answer)

@@ -250,6 +250,18 @@ async fn a_steer_that_was_posted_during_a_run_is_answered() {
     end(handle, events).await;
 }
 
+/// C212: a mailbox that cannot be read for a moment is read again.
+#[tokio::test(start_paused = true)]
+async fn a_failed_read_is_repeated() {
+    let shared = SharedSession::opened();
+    shared.post(request("i", "one"));
+    let agent = agent([Script::text("1")]);
+    let (handle, events) = run(&agent, shared.owner().without_hints().failing_reads(2)).await;
+    until_receipt(&shared, "i").await;
+    assert_eq!(shared.receipts(), [ACCEPTED]);
+    end(handle, events).await;
+}
+
 /// C212: a receipt that is being written does not keep the session from writing another one, though
 /// the memory writes one at a time.
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! A session whose owners can be replaced, paused and kept from hints.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
@@ -43,6 +44,7 @@ impl SharedSession {
             max_entries: u64::MAX,
             lock: tokio::sync::Mutex::default(),
             receipt_time: Duration::ZERO,
+            failing_reads: AtomicUsize::new(0),
         }
     }
 
@@ -87,6 +89,7 @@ pub(super) struct Owner {
     max_entries: u64,
     lock: tokio::sync::Mutex<()>,
     receipt_time: Duration,
+    failing_reads: AtomicUsize,
 }
 
 impl Owner {
@@ -99,6 +102,12 @@ impl Owner {
     /// Cannot write receipts.
     pub(super) fn without_receipts(mut self) -> Self {
         self.receipts = false;
+        self
+    }
+
+    /// Fails to read the mailbox this often.
+    pub(super) fn failing_reads(self, reads: usize) -> Self {
+        self.failing_reads.store(reads, Ordering::Relaxed);
         self
     }
 
@@ -145,6 +154,11 @@ impl Memory for Owner {
 #[async_trait]
 impl Mailbox for Owner {
     async fn unread(&self) -> Result<Vec<PostedInput>, MemoryError> {
+        let reads = self.failing_reads.load(Ordering::Relaxed);
+        if reads > 0 {
+            self.failing_reads.store(reads - 1, Ordering::Relaxed);
+            return Err(MemoryError::Failed("the disk is asleep".into()));
+        }
         let state = self.shared.state.lock().unwrap();
         let unread = state.mail.iter().filter(|(_, _, receipt)| receipt.is_none());
         Ok(unread.filter_map(|(_, input, _)| input.clone()).collect())
