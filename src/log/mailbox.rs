@@ -7,7 +7,8 @@ use crate::error::{InputError, MemoryError};
 use crate::log::input::InputEvent;
 use crate::message::InputId;
 
-/// Holds an input for the mailbox of a session; see [`SessionStore::post`].
+/// Holds an input for the mailbox of a session, which
+/// [`SessionStore::post`](crate::SessionStore::post) stores.
 ///
 /// Of the host's values ([`Prompt::with`](crate::event::Prompt::with)) only the
 /// [`Principal`](crate::agent::Principal) is serialised.
@@ -76,6 +77,8 @@ impl InputReceipt {
 ///   and write in one step, as an append does. A check followed by a write is not enough: between
 ///   them, another owner may accept the input.
 /// - The futures may be dropped at any time.
+///
+/// [`SessionStore::post`]: crate::SessionStore::post
 #[async_trait]
 pub trait Mailbox: Send + Sync {
     /// Returns the inputs without a receipt, in the order in which they were posted.
