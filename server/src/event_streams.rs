@@ -11,6 +11,7 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use crate::backlog::Start;
 use crate::error::{ApiError, ErrorKind};
+use crate::json::{MAX_POSITION, position};
 
 /// How many changes a stream can have whose client has not read the frames before them.
 const MAX_CHANGES: usize = 64;
@@ -41,11 +42,13 @@ pub(crate) struct Follow {
     /// The session.
     pub(crate) session: Arc<str>,
     /// The number of the last event that the client has; all events are sent if it is missing.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "position")]
+    #[schemars(range(max = MAX_POSITION))]
     pub(crate) after: Option<u64>,
     /// Without `after`: about how many of the last events are sent, whole turns, fewer if they are
     /// long. `GET /api/sessions/{id}/history` returns those before them.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "position")]
+    #[schemars(range(max = MAX_POSITION))]
     pub(crate) last: Option<u64>,
     /// Whether the events of sub-agents are sent, too, from here on.
     #[serde(default)]

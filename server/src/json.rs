@@ -115,6 +115,41 @@ pub(crate) fn whole_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<
     }
 }
 
+/// Reads a whole number that is at least 1.
+pub(crate) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    match whole_number(from)? {
+        Some(0) => Err(D::Error::custom("none, expected a number of at least 1")),
+        number => Ok(number),
+    }
+}
+
+/// Reads a sum of money, which is greater than 0.
+pub(crate) fn sum<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    match Option::<f64>::deserialize(from)? {
+        Some(sum) if !sum.is_finite() || sum <= 0.0 => {
+            Err(D::Error::custom("no sum, expected a number greater than 0"))
+        }
+        sum => Ok(sum),
+    }
+}
+
+/// The greatest number of an event or a fact that clients can send. All JSON parsers read it as it
+/// is written.
+pub(crate) const MAX_POSITION: u64 = (1 << 53) - 1;
+
+/// Reads the number of an event, or how many there are.
+pub(crate) fn position<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let Some(number) = Option::<f64>::deserialize(from)? else {
+        return Ok(None);
+    };
+    match number as u64 {
+        whole if whole as f64 == number && whole <= MAX_POSITION => Ok(Some(whole)),
+        _ => {
+            Err(D::Error::custom("no position, expected a whole number, at most 9007199254740991"))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +187,26 @@ mod tests {
             assert_eq!(read(text).unwrap(), number, "{text}");
         }
         for text in ["8.5", "-1", "4294967296", "1e300", "true", "\"8\""] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn limits_are_greater_than_nothing() {
+        let json = |text| serde_json::Deserializer::from_str(text);
+        assert_eq!(count(&mut json("1.0")).unwrap(), Some(1));
+        assert_eq!(sum(&mut json("0.25")).unwrap(), Some(0.25));
+        assert!(count(&mut json("0")).is_err());
+        assert!(sum(&mut json("0")).is_err() && sum(&mut json("-1")).is_err());
+    }
+
+    #[test]
+    fn a_position_is_a_number_that_every_parser_reads() {
+        let read = |text: &str| position(&mut serde_json::Deserializer::from_str(text));
+        assert_eq!(read("null").unwrap(), None);
+        assert_eq!(read("9007199254740991").unwrap(), Some(MAX_POSITION));
+        assert_eq!(read("7.0").unwrap(), Some(7));
+        for text in ["9007199254740992", "1e30", "-1", "0.5", "\"7\""] {
             assert!(read(text).is_err(), "{text}");
         }
     }

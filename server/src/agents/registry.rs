@@ -85,9 +85,8 @@ impl Agents {
             settings.base_url = models.address(settings);
         }
         settings.base_url = settings.base_url.as_deref().map(without_credentials);
-        if let (Some(_), Some((_, factory))) =
-            (&settings.work_dir, self.named(settings.agent.as_deref()))
-        {
+        let has_directory = settings.work_dir.as_ref().is_some_and(|path| !path.is_empty());
+        if let (true, Some((_, factory))) = (has_directory, self.named(settings.agent.as_deref())) {
             *settings = factory.with_defaults(std::mem::take(settings)); // the path is absolute
         }
         Ok(())

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::backlog::{Start, earlier_events};
 use crate::error::{ApiError, ErrorKind};
 use crate::feed::Feed;
+use crate::json::MAX_POSITION;
 use crate::routes::sessions::SessionId;
 use crate::server::Server;
 use crate::sse::{DrainedFrames, event_frame};
@@ -76,6 +77,10 @@ async fn history(
     let limit = query.limit.unwrap_or(PAGE_EVENTS);
     if !(1..=MAX_PAGE_EVENTS).contains(&limit) {
         let why = format!("`limit` must be a number from 1 to {MAX_PAGE_EVENTS}.");
+        return Err(bad_request(why));
+    }
+    if query.before > MAX_POSITION {
+        let why = format!("`before` must be a number from 0 to {MAX_POSITION}.");
         return Err(bad_request(why));
     }
     let store = &*server.shared().store;

@@ -11,13 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::caller::Caller;
 use crate::error::{ApiError, ErrorKind};
+use crate::json::MAX_POSITION;
 use crate::server::Server;
 
 /// How many facts a page has, if the client does not say.
 const PAGE_FACTS: u32 = 100;
 const MAX_PAGE_FACTS: u32 = 1_000;
-/// The largest number that every JSON reader reads exactly.
-pub(crate) const MAX_AFTER: u64 = (1 << 53) - 1;
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new()
@@ -77,8 +76,8 @@ async fn list(
         let why = format!("`limit` must be a number from 1 to {MAX_PAGE_FACTS}.");
         return Err(ApiError::new(ErrorKind::BadRequest, why));
     }
-    if query.after > MAX_AFTER {
-        let why = format!("`after` must be a number from 0 to {MAX_AFTER}.");
+    if query.after > MAX_POSITION {
+        let why = format!("`after` must be a number from 0 to {MAX_POSITION}.");
         return Err(ApiError::new(ErrorKind::BadRequest, why));
     }
     let limit = limit as usize;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::address::without_credentials;
-use crate::json::whole_number;
+use crate::json::{count, sum};
 
 /// The settings that clients of a server cannot choose, by their names in JSON.
 const HOST_ONLY: [&str; 15] = [
@@ -99,21 +99,22 @@ pub struct SessionSettings {
     pub tool_choice: Option<String>,
     /// The maximum number of turns for a request.
     #[serde(alias = "max_turns", skip_serializing_if = "Option::is_none")]
-    #[serde(deserialize_with = "whole_number")]
+    #[serde(deserialize_with = "count")]
     #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
     pub max_turns: Option<u32>,
     /// The maximum number of turns for the whole session.
     #[serde(alias = "max_session_turns", skip_serializing_if = "Option::is_none")]
-    #[serde(deserialize_with = "whole_number")]
+    #[serde(deserialize_with = "count")]
     #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
     pub max_session_turns: Option<u32>,
     /// The maximum number of tokens for the whole session, input and output.
     #[serde(alias = "max_session_tokens", skip_serializing_if = "Option::is_none")]
-    #[serde(deserialize_with = "whole_number")]
+    #[serde(deserialize_with = "count")]
     #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
     pub max_session_tokens: Option<u32>,
     /// The maximum cost of the whole session in US dollars. The prices of the model must be known.
     #[serde(alias = "max_session_cost", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "sum")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_session_cost: Option<f64>,
     /// The tools whose calls run without approval; `all` stands for all of them. Tools that only

@@ -16,6 +16,7 @@ import schemathesis
 SERVER = os.environ["LOOPWRIGHT_API"]
 CHOICE = random.Random(int(os.environ["LOOPWRIGHT_SEED"]))
 ROLES = ("user", "assistant", "tool")
+PATTERNS = ("generic", "pi", "plan-first", "plan-execute", "reflect", "self-consistency", "clarify", "react")
 TOOLS = ("read_file", "write_file", "edit_file", "list_directory", "all")
 
 
@@ -73,8 +74,14 @@ def before_call(context, case, kwargs):
         return
     if isinstance(body.get("workDir"), str) and body["workDir"] != "":
         body["workDir"] = "."
+    if isinstance(body.get("agent"), str):
+        body["agent"] = "coding"
     if path == "/api/sessions" and named(body.get("model")):
         body["model"] = "offline"
+    if path == "/api/sessions":
+        for name, values in (("pattern", PATTERNS), ("toolChoice", ("required", "read_file"))):
+            if isinstance(body.get(name), str):
+                body[name] = CHOICE.choice(values)
     if valid(case) and isinstance(body.get("autoApprove"), list):
         body["autoApprove"] = [CHOICE.choice(TOOLS) for _ in body["autoApprove"]]
     if path == "/api/agent-chat":

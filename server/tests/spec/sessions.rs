@@ -288,6 +288,9 @@ async fn settings_that_make_no_session_are_refused() {
         (json!({ "baseUrl": "http://127.0.0.1:1/v1" }), "/baseUrl"),
         (json!({ "base_url": "http://127.0.0.1:1/v1" }), "/baseUrl"),
         (json!({ "workDir": "missing" }), "/workDir"),
+        (json!({ "workDir": "" }), "/workDir"),
+        (json!({ "maxTurns": 0 }), "/maxTurns"),
+        (json!({ "maxSessionCost": 0 }), "/maxSessionCost"),
         (json!({ "autoApprove": ["read_file", "sudo"] }), "/autoApprove/1"),
         (json!({ "model": 7 }), "/model"),
     ];

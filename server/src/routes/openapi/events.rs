@@ -6,6 +6,7 @@ use serde_json::json;
 use super::document::Document;
 use super::operations::{BAD_BODY, BUSY, DRAINING, NO_SESSION};
 use crate::event_streams::Change;
+use crate::json::MAX_POSITION;
 use crate::routes::event_streams::StreamFrame;
 use crate::routes::events::{History, MAX_PAGE_EVENTS, PAGE_EVENTS};
 
@@ -17,7 +18,7 @@ pub(super) fn describe(document: &mut Document) {
 }
 
 fn session_events(document: &mut Document) {
-    let number = json!({ "type": "integer", "minimum": 0 });
+    let number = json!({ "type": "integer", "minimum": 0, "maximum": MAX_POSITION });
     document
         .operation(
             "get",
@@ -77,7 +78,7 @@ fn history(document: &mut Document) {
         .parameter(
             "query",
             "before",
-            json!({ "type": "integer", "minimum": 0 }),
+            json!({ "type": "integer", "minimum": 0, "maximum": MAX_POSITION }),
             "Only events before this number: the first one that the client has.",
         )
         .optional_parameter(

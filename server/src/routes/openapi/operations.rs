@@ -5,11 +5,13 @@ use serde_json::json;
 
 use super::document::Document;
 use crate::frames::Frame;
+#[cfg(feature = "long-term")]
+use crate::json::MAX_POSITION;
 use crate::routes::agent_chat::ChatRequest;
 use crate::routes::agents::AgentList;
 use crate::routes::health::Health;
 #[cfg(feature = "long-term")]
-use crate::routes::memory::{FactList, Forgotten, MAX_AFTER};
+use crate::routes::memory::{FactList, Forgotten};
 use crate::routes::sessions::{
     AbortBody, AcceptedInput, Actions, CompactBody, Compacted, ContinueBody, CreatedSession,
     DecisionBody, MAX_PAGE_SESSIONS, MessageBody, Messages, PAGE_SESSIONS, SessionList,
@@ -285,7 +287,7 @@ fn memory(document: &mut Document) {
         .optional_parameter(
             "query",
             "after",
-            json!({ "type": "integer", "minimum": 0, "maximum": MAX_AFTER }),
+            json!({ "type": "integer", "minimum": 0, "maximum": MAX_POSITION }),
             "Only facts with a greater id. It has no effect with `query`.",
         )
         .optional_parameter(
