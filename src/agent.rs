@@ -195,6 +195,13 @@ impl RunContext {
         self
     }
 
+    /// Sets the store in which sub-agents have their sessions: that from which the session's
+    /// [memory](RunContext::shared_memory) was opened, which has to be set before.
+    pub fn sub_agents_in(mut self, store: Arc<dyn SessionStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
     /// Opens `session` from `store`. The run owns it until its event stream ends. Sub-agents have
     /// their sessions in the same store, of which a clone is kept: it must be cheap, as that of an
     /// `Arc` is.

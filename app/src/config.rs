@@ -48,7 +48,12 @@ impl Config {
     pub(crate) fn loopwright() -> Arc<Self> {
         use crate::program::{CODING, Kind};
 
-        let agents = vec![(CODING.into(), Kind::Coding)];
+        Config::of_agents(vec![(CODING.into(), Kind::Coding)])
+    }
+
+    /// The settings of an app with these agents, without files and variables.
+    #[cfg(test)]
+    pub(crate) fn of_agents(agents: Vec<(Arc<str>, crate::program::Kind)>) -> Arc<Self> {
         let program = Arc::new(Program { agents, ..Program::default() });
         Arc::new(Config { program, ..Config::default() })
     }

@@ -52,6 +52,7 @@ pub(crate) async fn build(
     let plan = Plan {
         factory: kind.factory(memory)?,
         models: Arc::new(models(options, config)?),
+        given: settings.given.to_session(),
         allowed,
         root: &root,
     };
@@ -96,6 +97,8 @@ fn models(options: &Options, config: &Config) -> Result<EnvModels, StartError> {
 struct Plan<'a> {
     factory: Arc<dyn AgentFactory>,
     models: Arc<EnvModels>,
+    /// What the command line and the session themselves say.
+    given: SessionSettings,
     allowed: &'a Allowed,
     root: &'a Path,
 }
@@ -104,9 +107,11 @@ impl Plan<'_> {
     async fn build(&self, wanted: &SessionSettings) -> Result<GenericAgent, AgentRejection> {
         let mut settings = wanted.clone();
         settings.work_dir = Some(self.root.display().to_string());
-        settings.models = None; // they are in the catalogue
+        let mut given = self.given.clone();
+        (settings.models, given.models) = (None, None); // they are in the catalogue
         let allowed = self.allowed.clone();
-        let setup = AgentSetup::new(settings)
+        let setup = AgentSetup::new(given)
+            .defaults(settings)
             .models(self.models.clone())
             .for_principal(facts::user())
             .on_warning(output::error)

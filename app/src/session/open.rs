@@ -132,6 +132,7 @@ impl Session {
         RunContext::new()
             .session(self.name.clone())
             .shared_memory(memory)
+            .sub_agents_in(self.store.clone())
             .with(facts::user())
             .settings(built.settings.clone())
     }
@@ -140,5 +141,40 @@ impl Session {
 fn report_repair(repair: Option<String>) {
     if let Some(repair) = repair {
         output::error(&repair);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loopwright_core::GenericAgent;
+    use loopwright_core::testing::{Script, ScriptedModel};
+    use loopwright_patterns::PiPattern;
+
+    use super::super::agent::build;
+    use super::super::allowed::Allowed;
+    use super::*;
+    use crate::program::Kind;
+
+    /// The sub-agents of an app's agent have their sessions in the store of the session.
+    #[tokio::test]
+    async fn an_agent_of_an_app_has_sub_agents() {
+        let agent =
+            |replies: Vec<Script>| GenericAgent::builder(ScriptedModel::new(replies), PiPattern);
+        let child = agent(vec![Script::text("Chapter 7.")]).build().unwrap();
+        let call = ("c1", "librarian", serde_json::json!({ "task": "Where is it?" }));
+        let boss = agent(vec![Script::calls([call]), Script::text("There.")])
+            .child("librarian", "Finds passages.", child)
+            .build()
+            .unwrap();
+        let agents = vec![("boss".into(), Kind::Own(Arc::new(boss)))];
+        let config = Config::of_agents(agents);
+        let store = Arc::new(InMemoryStore::new());
+        let session = Session { store, name: "s".into(), info: None, is_stored: true };
+        let settings = config.resolve(Options::default()).unwrap();
+        let built =
+            build(&settings, &Allowed::default(), &config, Verbosity::Normal).await.unwrap();
+        let context = session.context(&built).await.unwrap();
+        let (handle, _events) = built.agent.run(context).await.unwrap();
+        assert_eq!(handle.prompt("Where is the whale?").await.unwrap().text, "There.");
     }
 }

@@ -50,7 +50,7 @@ impl AgentSetup {
 
     /// Rejects settings that only some agents have, such as coding agents.
     pub(super) fn reject_unused(&self) -> Result<(), AgentRejection> {
-        let settings = &self.settings;
+        let settings = &self.given;
         let unused = [
             ("pattern", settings.pattern.is_some()),
             ("toolChoice", settings.tool_choice.is_some()),

@@ -136,13 +136,7 @@ impl Agents {
     }
 
     fn setup(&self, settings: SessionSettings, principal: Option<&Principal>) -> AgentSetup {
-        let mut settings = settings.over(self.defaults.clone());
-        if let Some(own) = &self.defaults.base_url
-            && settings.base_url.as_ref().is_some_and(|stored| *stored == without_credentials(own))
-        {
-            settings.base_url = Some(own.clone()); // with the credentials again
-        }
-        let mut setup = AgentSetup::new(settings);
+        let mut setup = AgentSetup::new(settings).defaults(self.defaults.clone());
         if let Some(models) = &self.models {
             setup = setup.models(models.clone());
         }

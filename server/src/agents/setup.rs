@@ -21,6 +21,9 @@ type AutoRule = Arc<dyn Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync
 /// An [`AgentFactory`](crate::AgentFactory) receives it.
 #[non_exhaustive]
 pub struct AgentSetup {
+    /// The settings of the session or request itself.
+    pub(super) given: SessionSettings,
+    /// These, with the defaults for what they leave out.
     pub(super) settings: SessionSettings,
     principal: Option<Principal>,
     models: Option<Arc<dyn Models>>,
@@ -41,6 +44,7 @@ impl AgentSetup {
     /// Describes an agent for a session with these settings, which has no models.
     pub fn new(settings: SessionSettings) -> Self {
         AgentSetup {
+            given: settings.clone(),
             settings,
             principal: None,
             models: None,
@@ -48,6 +52,13 @@ impl AgentSetup {
             auto: Vec::new(),
             warn: Box::new(|text| tracing::warn!("{text}")),
         }
+    }
+
+    /// Sets the settings that hold where those of the session say nothing. Agents ignore defaults
+    /// that they do not have.
+    pub fn defaults(mut self, defaults: SessionSettings) -> Self {
+        self.settings = self.settings.over(defaults);
+        self
     }
 
     /// Sets where [`AgentSetup::model`] takes the model from.
@@ -90,7 +101,8 @@ impl AgentSetup {
         self
     }
 
-    /// Returns the settings. Limits and approvals are applied by [`AgentSetup::apply`].
+    /// Returns the settings, with their defaults. Limits and approvals are applied by
+    /// [`AgentSetup::apply`].
     pub fn settings(&self) -> &SessionSettings {
         &self.settings
     }

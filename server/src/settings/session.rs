@@ -164,10 +164,15 @@ impl SessionSettings {
     }
 
     /// Returns these settings, with the values of `lower` for those that are `None` or empty. An
-    /// address is taken only together with its model.
+    /// address is taken only together with its model. If both have the same address, and only that
+    /// of `lower` has credentials, they are kept.
     pub fn over(self, lower: SessionSettings) -> SessionSettings {
         let other_model = self.model.is_some() && self.model != lower.model;
-        let base_url = if other_model { self.base_url } else { self.base_url.or(lower.base_url) };
+        let base_url = match (self.base_url, lower.base_url.filter(|_| !other_model)) {
+            // It was stored without the credentials.
+            (Some(own), Some(lower)) if own == without_credentials(&lower) => Some(lower),
+            (own, lower) => own.or(lower),
+        };
         // Paths mean that commands are confined.
         let has_paths = !self.readable.is_empty() || !self.writable.is_empty();
         let unconfined = self.unconfined.or(lower.unconfined.filter(|_| !has_paths));
@@ -271,6 +276,8 @@ mod tests {
         assert_eq!(over(settings(Some("openai/b"), None)), None);
         let own = over(settings(Some("custom/a"), Some("http://own:2/v1")));
         assert_eq!(own.as_deref(), Some("http://own:2/v1"));
+        let secret = settings(Some("custom/a"), Some("http://me:secret@host:1/v1"));
+        assert_eq!(server.clone().over(secret.clone()).base_url, secret.base_url);
     }
 
     #[test]

@@ -151,6 +151,10 @@ async fn the_settings_of_a_session_apply_to_any_agent() {
         let (status, refused) = api.post("/api/sessions", settings).await;
         assert_eq!((status, &refused["error"]["path"]), (400, &json!(path)), "{refused}");
     }
+    let mut defaults = SessionSettings::new();
+    (defaults.model, defaults.network) = (Some("custom/local".into()), Some(true));
+    let server = server(&store, &Recording::default()).defaults(defaults).build().unwrap();
+    Api::serving(store.clone(), server).session(json!({})).await; // it has no use for the default
     let chat = json!({ "message": "Pay.", "workDir": ".", "autoApprove": [] });
     let mut reader = api.stream("/api/agent-chat", chat).await;
     let mut text = String::new();
