@@ -69,7 +69,7 @@ impl AgentSetup {
         let Some((name, _)) = unused.into_iter().find(|(_, is_set)| *is_set) else {
             return Ok(());
         };
-        let agent = settings.agent.as_deref().unwrap_or_default();
+        let agent = self.settings.agent.as_deref().unwrap_or_default();
         let why = format!("The agent `{agent}` does not have the setting `{name}`: leave it out.");
         Err(AgentRejection::bad_request(format!("/{name}"), why))
     }
