@@ -203,6 +203,16 @@ pub enum InputError {
     /// An input with this id was accepted before.
     #[error("input `{0}` was accepted before, and its run is not repeated")]
     Known(Arc<str>),
+    /// An input with this id was refused before, and so is this one.
+    #[error("input `{id}` was refused before: {why}; a new attempt needs a new id")]
+    #[serde(skip)]
+    AlreadyRefused {
+        /// The id.
+        id: Arc<str>,
+        /// Why the first input with this id was refused.
+        #[source]
+        why: Box<InputError>,
+    },
     /// The call does not wait for a decision: it is unknown, or has been resolved.
     #[error("call `{0}` is not waiting for a decision")]
     NotPending(CallId),
@@ -258,7 +268,16 @@ impl InputError {
     /// must be refused too.
     pub(crate) fn is_refusal(&self) -> bool {
         use InputError::*;
-        !matches!(self, Known(_) | NotCompacted(_) | NotPostable(_) | Memory(_) | Moved | Gone)
+        !matches!(
+            self,
+            Known(_)
+                | AlreadyRefused { .. }
+                | NotCompacted(_)
+                | NotPostable(_)
+                | Memory(_)
+                | Moved
+                | Gone
+        )
     }
 }
 

@@ -227,9 +227,13 @@ impl Inbox {
             }
         };
         let Some(input) = held else { return };
-        let copies = input.client_id().and_then(|id| mail.in_progress.get_mut(&id));
+        let id = input.client_id();
+        let copies = id.as_ref().and_then(|id| mail.in_progress.get_mut(id));
         match (receipt, copies) {
-            (Some(InputReceipt::Refused(why)), _) => drop(input.ack.send(Err(why))),
+            (Some(InputReceipt::Refused(why)), _) => {
+                let (id, why) = (id.unwrap_or_default(), Box::new(why));
+                let _ = input.ack.send(Err(InputError::AlreadyRefused { id, why }));
+            }
             (_, Some(copies)) => copies.push(*input),
             _ => self.ready.push_back(Command::Input(input)),
         }

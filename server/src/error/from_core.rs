@@ -34,6 +34,7 @@ impl From<InputError> for ApiError {
             | InputError::NothingToAbort(_)
             | InputError::NothingToContinue
             | InputError::Known(_)
+            | InputError::AlreadyRefused { .. }
             | InputError::NotPending(_)
             | InputError::DigestDiffers(_)
             | InputError::NoTool(_)

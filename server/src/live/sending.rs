@@ -86,13 +86,25 @@ impl LiveSessions {
         let Parts { store, drain, .. } = &self.0.parts;
         let start = Instant::now();
         let mut next_look = start + TAKE_OVER_INTERVAL;
+        let mut is_posted = false;
         let mut lease = None; // the session stays open while the input is handled
         while start.elapsed() < RECEIPT_TIMEOUT {
             match store.post(id, &input).await {
                 Err(MemoryError::NoMailbox) => return Err(MemoryError::InUse(id.into()).into()),
-                Ok(Some(receipt)) => return Ok(receipt.into_result().map(|()| input.id)),
+                Ok(Some(receipt)) => {
+                    let answer = receipt.into_result();
+                    return Ok(match (answer, is_posted) {
+                        (Ok(()), _) => Ok(input.id),
+                        (Err(why), true) => Err(why),
+                        // It is the receipt of an earlier input.
+                        (Err(why), false) => {
+                            Err(InputError::AlreadyRefused { id: input.id, why: Box::new(why) })
+                        }
+                    });
+                }
                 posted => posted?,
             };
+            is_posted = true;
             if lease.is_none() && Instant::now() >= next_look && !drain.is_draining() {
                 lease = self.lease(id).await?;
                 next_look = Instant::now() + TAKE_OVER_INTERVAL;

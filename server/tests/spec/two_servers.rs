@@ -57,7 +57,17 @@ async fn every_input_reaches_a_session_that_another_server_has_open() {
     let mut reader = one.events(&id, None).await;
     let continued = post(&two, &id, "continue", json!({ "id": "c" })).await;
     assert_eq!(continued.0, 409, "{continued:?}");
-    assert_eq!(post(&one, &id, "continue", json!({ "id": "c" })).await, continued);
+    // The answer stands, and is no error of what is sent with the same id later.
+    for (api, path, body) in [
+        (&one, "continue", json!({ "id": "c" })),
+        (&two, "continue", json!({ "id": "c" })),
+        (&one, "prompt", json!({ "id": "c", "message": "go" })),
+    ] {
+        let (status, refused) = post(api, &id, path, body).await;
+        assert_eq!((status, &refused["error"]["kind"]), (409, &json!("conflict")));
+        let why = refused["error"]["message"].as_str().unwrap();
+        assert!(why.contains("`c` was refused before: there is nothing to continue"), "{why}");
+    }
 
     let (status, sent) = post(&two, &id, "prompt", json!({ "message": "go", "id": "p" })).await;
     assert_eq!((status, &sent["input"]), (202, &json!("p")), "{sent}");
