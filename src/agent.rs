@@ -126,7 +126,7 @@ impl GenericAgent {
         if tree.store.is_none() && !self.config.children.is_empty() {
             return Err(AgentError::NoStore);
         }
-        let RunContext { session, memory, settings, extensions, parent, .. } = cx;
+        let RunContext { session, memory, settings, owner, extensions, parent, .. } = cx;
         let id =
             session.unwrap_or_else(|| format!("s{:016x}", self.config.environment.random()).into());
         let (commands, from_handles) = mpsc::unbounded_channel();
@@ -138,7 +138,7 @@ impl GenericAgent {
         let mut session = Session::new(self.config.clone(), hub, id, memory, from_task);
         session.extensions = extensions.clone();
         session.tree = tree;
-        session.open(settings).await?;
+        session.open(settings, owner).await?;
         let mut task =
             Task::new(session, self.pattern.clone(), from_handles, to_session, extensions);
         tokio::spawn(async move { task.run_to_end().await });
@@ -153,6 +153,7 @@ pub struct RunContext {
     /// Has the sessions of sub-agents.
     store: Option<Arc<dyn SessionStore>>,
     settings: Option<Arc<Value>>,
+    owner: Option<Principal>,
     extensions: Extensions,
     parent: Option<Parent>,
 }
@@ -165,6 +166,7 @@ impl Default for RunContext {
             memory,
             store: Some(Arc::new(InMemoryStore::new())),
             settings: None,
+            owner: None,
             extensions: Extensions::new(),
             parent: None,
         }
@@ -226,6 +228,15 @@ impl RunContext {
     /// the log.
     pub fn settings(mut self, settings: impl Into<Value>) -> Self {
         self.settings = Some(Arc::new(settings.into()));
+        self
+    }
+
+    /// Sets the principal that the session belongs to if it is new: it is in the log, and is part
+    /// of [`SessionInfo`](crate::log::SessionInfo). Who may do what with the session of another
+    /// principal is for the host to say; the server has a policy for it. A fork belongs to the
+    /// owner of its parent.
+    pub fn owner(mut self, owner: Principal) -> Self {
+        self.owner = Some(owner);
         self
     }
 

@@ -130,9 +130,14 @@ impl Session {
         self.run_began.map(|began| began.elapsed()).unwrap_or_default()
     }
 
-    /// Folds the log and takes ownership of the session, with these settings of the host.
-    pub(crate) async fn open(&mut self, settings: Option<Arc<Value>>) -> Result<(), MemoryError> {
-        self.journal.open(settings, self.config.environment.now()).await?;
+    /// Folds the log and takes ownership of the session, with these settings of the host. It
+    /// belongs to `owner` if it is new.
+    pub(crate) async fn open(
+        &mut self,
+        settings: Option<Arc<Value>>,
+        owner: Option<Principal>,
+    ) -> Result<(), MemoryError> {
+        self.journal.open(settings, owner, self.config.environment.now()).await?;
         self.interrupted = self.journal.fold.run.is_some();
         Ok(())
     }

@@ -12,7 +12,8 @@ use tokio::runtime;
 use crate::args::{ChatArgs, Cli, Command};
 use crate::command_line::Parsed;
 use crate::commands::{
-    actions, chat, completions, config as config_command, models, run, serve, sessions, tools,
+    actions, chat, completions, config as config_command, models, run, serve, sessions, token,
+    tools,
 };
 use crate::config::Config;
 use crate::environment::Names;
@@ -148,6 +149,7 @@ fn dispatch(cli: Cli, program: Arc<Program>) -> Result<u8, StartError> {
         }
         Command::Config(args) => start(config_command::config(&args, &config()?)),
         Command::Models(args) => models::models(&args, &config()?),
+        Command::Token(args) => token::token(&args),
         Command::Tools(args) => start(tools::tools(&args, &config()?)),
         // These work without a home directory, for example when a package is built.
         Command::Completions { shell } => completions::completions(shell, &program),

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use self::serve::{DEFAULT_ADDR, LogFormat, ServeArgs};
+use self::serve::name_without_separators;
+pub(crate) use self::serve::{DEFAULT_ADDR, LogFormat, ServeArgs, UserArg};
 pub(crate) use self::sessions::{
     ActionsArgs, AnswerArgs, ApproveArgs, DecisionArgs, DenyArgs, Format, SessionArgs, Sessions,
     StoreArgs,
@@ -74,6 +75,11 @@ pub(crate) enum Command {
     /// Other models can be used too; `?` means unknown. Exit codes: 0 done, 1 no model matches, 2
     /// bad usage.
     Models(ModelsArgs),
+    /// Make a token for a user of the server.
+    ///
+    /// The token goes to standard output, once; it is stored nowhere. What to start the server with
+    /// goes to standard error.
+    Token(TokenArgs),
     /// List the tools, and run one without a model.
     #[command(subcommand)]
     Tools(Tools),
@@ -192,6 +198,17 @@ pub(crate) struct ModelsArgs {
     pub(crate) json: bool,
     #[arg(long, value_name = "FILE", help = MODELS_HELP)]
     pub(crate) models: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    /// The user's name, without `:` and `,`.
+    #[arg(value_name = "NAME", value_parser = name_without_separators)]
+    pub(crate) name: String,
+    /// A role of the user: `admin` may do everything, `reader` read all sessions, `approver` decide
+    /// the actions of all sessions; others are those that actions name. May be repeated.
+    #[arg(long, value_name = "ROLE", value_parser = name_without_separators)]
+    pub(crate) role: Vec<String>,
 }
 
 #[cfg(test)]

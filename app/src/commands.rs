@@ -8,4 +8,5 @@ pub(crate) mod models;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod sessions;
+pub(crate) mod token;
 pub(crate) mod tools;

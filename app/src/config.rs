@@ -162,6 +162,7 @@ impl Config {
             addr: given.addr.or_else(|| self.users_value("serve.addr")),
             root: self.users_list(given.root, "serve.root"),
             token: given.token,
+            user: self.users_list(given.user, "serve.user"),
             host: self.users_list(given.host, "serve.host"),
             origin: self.users_list(given.origin, "serve.origin"),
             max_runs: given.max_runs.or_else(|| self.users_value("serve.max_runs")),

@@ -78,7 +78,7 @@ use open_log::{JsonlMemory, OpenLog};
 ///
 /// let store = Jsonl::open(directory.path())?;
 /// let memory = store.open("demo").await?;
-/// let entry = LogEntry::Opened { epoch: 1, time: 1_700_000_000_000, parent: None };
+/// let entry = LogEntry::Opened { epoch: 1, time: 1_700_000_000_000, parent: None, owner: None };
 /// memory.append(0, [entry.clone()].into()).await?;
 /// assert_eq!(store.read("demo", 0).await?, [entry]);
 /// # Ok(()) }

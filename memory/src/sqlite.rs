@@ -47,7 +47,7 @@ use job::{Job, Write};
 /// let store = Sqlite::open(path)?;
 /// // An agent opens the session itself: `agent.run(RunContext::new().stored(&store, "s").await?)`.
 /// let memory = store.open("s").await?;
-/// let opened = LogEntry::Opened { epoch: 1, time: 1_700_000_000_000, parent: None };
+/// let opened = LogEntry::Opened { epoch: 1, time: 1_700_000_000_000, parent: None, owner: None };
 /// memory.append(0, [opened].into()).await?;
 /// assert_eq!(store.read("s", 0).await?.len(), 1);
 /// # Ok(()) }

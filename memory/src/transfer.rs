@@ -32,7 +32,7 @@ struct Header {
 /// use loopwright_core::log::LogEntry;
 /// use loopwright_memory::{from_jsonl, to_jsonl};
 ///
-/// let log = [LogEntry::Opened { epoch: 1, time: 1_700_000_000_000, parent: None }];
+/// let log = [LogEntry::Opened { epoch: 1, time: 1_700_000_000_000, parent: None, owner: None }];
 /// let text = to_jsonl("s", &log)?;
 /// assert_eq!(text.lines().next(), Some(r#"{"loopwright":"log","version":1,"session":"s"}"#));
 /// assert_eq!(from_jsonl(&text)?, log);
@@ -114,7 +114,7 @@ fn damaged(line: usize, why: impl Display) -> MemoryError {
 /// use loopwright_core::log::{InMemoryStore, LogEntry};
 /// use loopwright_memory::{import, to_jsonl};
 ///
-/// let log = [LogEntry::Opened { epoch: 1, time: 1_700_000_000_000, parent: None }];
+/// let log = [LogEntry::Opened { epoch: 1, time: 1_700_000_000_000, parent: None, owner: None }];
 /// let store = InMemoryStore::new();
 /// assert_eq!(import(&store, "copy", &to_jsonl("original", &log)?).await?, 1);
 /// assert_eq!(store.read("copy", 0).await?, log);

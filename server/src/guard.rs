@@ -13,6 +13,7 @@ use axum::http::{HeaderMap, HeaderName, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::access::Caller;
 use crate::error::{ApiError, ErrorKind};
 use crate::routes::is_page_file;
 use crate::server::Server;
@@ -30,10 +31,11 @@ impl Guard {
     /// token.
     pub(crate) fn new(address: SocketAddr, server: Server) -> Option<Arc<Self>> {
         let local = address.ip().to_canonical().is_loopback();
-        (local || server.shared().token.is_some()).then(|| Arc::new(Guard { server, local }))
+        (local || !server.shared().users.is_empty()).then(|| Arc::new(Guard { server, local }))
     }
 
-    fn check(&self, request: &Request) -> Result<(), ApiError> {
+    /// Returns the caller.
+    fn check(&self, request: &Request) -> Result<Caller, ApiError> {
         let refuse = |why: &str| Err(ApiError::new(ErrorKind::Forbidden, why));
         let headers = request.headers();
         let Some(host) = host(request) else {
@@ -75,18 +77,18 @@ impl Guard {
         if !is_public && !is_allowed_page && is_foreign {
             return refuse("A page of another site may not use this server.");
         }
-        match &self.server.shared().token {
-            Some(token)
-                if !is_public && !bearer(headers).is_some_and(|sent| token.matches(sent)) =>
-            {
-                Err(ApiError::new(
-                    ErrorKind::Token,
-                    "The token is missing or wrong: send `Authorization: Bearer TOKEN` with the \
-                     server's token.",
-                ))
-            }
-            _ => Ok(()),
+        let users = &self.server.shared().users;
+        if is_public || users.is_empty() {
+            return Ok(Caller::operator());
         }
+        let caller = bearer(headers).and_then(|token| users.with_token(token));
+        caller.cloned().ok_or_else(|| {
+            ApiError::new(
+                ErrorKind::Token,
+                "The token is missing or wrong: send `Authorization: Bearer TOKEN` with a token \
+                 of this server.",
+            )
+        })
     }
 
     /// Returns whether this is a name of the server that no other party can point at it.
@@ -102,11 +104,14 @@ impl Guard {
 /// Refuses requests that fail the checks.
 pub(crate) async fn check(
     State(guard): State<Arc<Guard>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     match guard.check(&request) {
-        Ok(()) => next.run(request).await,
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
         Err(error) => {
             let client = request.extensions().get::<ConnectInfo<SocketAddr>>();
             let client = client.map(|ConnectInfo(address)| address.ip());

@@ -37,10 +37,10 @@
 //!   clients see and delete those about them, under `/api/memory`; `CodingAgentBuilder::long_term`
 //!   lets agents store and use them.
 
+mod access;
 mod agents;
 mod backlog;
 mod body_limit;
-mod caller;
 #[cfg(feature = "coding-agent")]
 mod coding_agent;
 mod drain;
@@ -64,10 +64,10 @@ mod serve;
 mod server;
 mod settings;
 mod sse;
-mod token;
 
 pub use axum;
 
+pub use access::{Access, AccessPolicy, Caller, OwnerPolicy};
 pub use agents::{AgentFactory, AgentRejection, AgentSetup, Models};
 #[cfg(feature = "coding-agent")]
 pub use coding_agent::{CodingAgent, CodingAgentBuilder, EnvModels};

@@ -42,7 +42,7 @@ pub(crate) struct LiveSessions(Arc<Inner>);
 pub(crate) struct Parts {
     pub(crate) agents: Agents,
     pub(crate) store: Arc<dyn SessionStore>,
-    /// Who sessions work for.
+    /// Who the sessions that belong to nobody work for.
     pub(crate) principal: Option<Principal>,
     pub(crate) runs: RunQuota,
     pub(crate) metrics: Arc<Metrics>,
@@ -102,20 +102,30 @@ impl LiveSessions {
     }
 
     /// Creates a session with these settings and returns its id.
-    pub(crate) async fn create(&self, mut settings: SessionSettings) -> Result<Arc<str>, ApiError> {
+    ///
+    /// It belongs to `owner`, or to nobody, who is the operator.
+    pub(crate) async fn create(
+        &self,
+        mut settings: SessionSettings,
+        owner: Option<&Principal>,
+    ) -> Result<Arc<str>, ApiError> {
         let Parts { agents, principal, .. } = &self.0.parts;
+        let principal = owner.or(principal.as_ref());
         if let Some(name) = settings.of_host() {
             let why = "It cannot be set here: only the server's operator does.";
             return Err(ApiError::at(format!("/{name}"), why));
         }
         agents.settle(&mut settings)?;
-        let agent = agents.for_session(settings.clone(), principal.as_ref()).await?;
+        let agent = agents.for_session(settings.clone(), principal).await?;
         let name = agents.name_of(&settings);
         let id: Arc<str> = format!("s{:016x}", SystemEnvironment.random()).into();
         let mut slot = self.0.lock(&id).await;
         let capacity = self.0.acquire_capacity().await?;
         let settings = serde_json::to_value(settings).unwrap_or_default();
-        let cx = self.context(id.clone()).await?;
+        let mut cx = self.context(id.clone(), principal).await?;
+        if let Some(owner) = owner {
+            cx = cx.owner(owner.clone());
+        }
         slot.put(self.start(id.clone(), (name, &agent), cx.settings(settings), capacity).await?);
         Ok(id)
     }
@@ -184,8 +194,9 @@ impl LiveSessions {
         check_is_root(&info)?;
         let settings = SessionSettings::from_stored(info.settings.as_deref());
         let name = agents.name_of(&settings);
-        let agent = agents.for_session(settings, principal.as_ref()).await?;
-        let cx = match self.context(info.id.clone()).await {
+        let principal = info.owner.as_ref().or(principal.as_ref());
+        let agent = agents.for_session(settings, principal).await?;
+        let cx = match self.context(info.id.clone(), principal).await {
             Err(MemoryError::InUse(_)) => return Ok(None),
             cx => cx?,
         };
@@ -199,10 +210,13 @@ impl LiveSessions {
         Ok(Some(session))
     }
 
-    /// Opens the log of a session, or creates it.
-    async fn context(&self, id: Arc<str>) -> Result<RunContext, MemoryError> {
-        let Parts { store, principal, .. } = &self.0.parts;
-        let cx = RunContext::new().stored(store, id).await?;
+    /// Opens the log of a session that works for this principal, or creates it.
+    async fn context(
+        &self,
+        id: Arc<str>,
+        principal: Option<&Principal>,
+    ) -> Result<RunContext, MemoryError> {
+        let cx = RunContext::new().stored(&self.0.parts.store, id).await?;
         Ok(match principal {
             Some(principal) => cx.with(principal.clone()),
             None => cx,

@@ -16,6 +16,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 
 pub(crate) use self::page::is_file as is_page_file;
+pub(crate) use self::sessions::SessionId;
 use crate::body_limit::limit_bodies;
 use crate::error::{ApiError, ErrorKind};
 use crate::server::Server;
@@ -25,14 +26,16 @@ use crate::server::Server;
 /// The routes check neither authentication nor `Host` and `Origin`: the app that mounts them must
 /// add its own checks as layers. [`serve`](crate::serve) adds the usual ones.
 ///
-/// A layer that inserts a [`Principal`](loopwright_core::agent::Principal) into the extensions of a
-/// request says on whose behalf it is made: it is the principal of the request that a prompt sends
-/// and of a decision, and whose facts `/api/memory` shows. Steers and follow-ups belong to the run
-/// that they change, and so to the principal of its request. The log of the session has it, for
-/// calls that are decided later.
+/// A layer that inserts a [`Caller`](crate::Caller), or a
+/// [`Principal`](loopwright_core::agent::Principal), into the extensions of a request says on whose
+/// behalf it is made: it is the principal of the request that a prompt sends and of a decision, the
+/// owner of the sessions that it creates, and whose facts `/api/memory` shows. Steers and
+/// follow-ups belong to the run that they change, and so to the principal of its request. The log
+/// of the session has it, for calls that are decided later.
 ///
-/// This names users, and does not separate them: everyone who reaches the routes can read and use
-/// every session. A layer that must keep users apart has to check the session in the path.
+/// The server's [policy](crate::ServerBuilder::policy) says what each of them may do. A request
+/// without one is the operator's, who may do everything: the layer must refuse those that it does
+/// not know.
 ///
 /// ```
 /// use axum::Router;

@@ -11,6 +11,7 @@ use loopwright_core::agent::{Budget, Principal};
 use loopwright_memory::long_term::LongTerm;
 use tokio::sync::Semaphore;
 
+use crate::access::{AccessPolicy, Caller, OwnerPolicy, TokenDigest, Users};
 use crate::agents::{AgentFactory, Agents, Models};
 use crate::drain::Drain;
 use crate::error::ConfigError;
@@ -20,10 +21,6 @@ use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::run_quota::RunQuota;
 use crate::settings::SessionSettings;
-use crate::token::TokenDigest;
-
-/// The minimum length of a token, in characters.
-const MIN_TOKEN_CHARS: usize = 16;
 
 /// Holds what all routes share: agents, sessions, limits and metrics. Clones are the same server.
 ///
@@ -49,14 +46,16 @@ pub struct Server(Arc<Shared>);
 /// The parts of a [`Server`].
 pub(crate) struct Shared {
     pub(crate) agents: Agents,
-    /// The token that clients must send.
-    pub(crate) token: Option<TokenDigest>,
+    /// The tokens that clients must send, unless there is none.
+    pub(crate) users: Users,
+    /// What callers may do.
+    pub(crate) policy: Arc<dyn AccessPolicy>,
     /// Names that clients may call the server by, besides its address.
     pub(crate) hosts: Vec<String>,
     /// The origins of other pages that may use the server.
     pub(crate) origins: Vec<HeaderValue>,
     pub(crate) store: Arc<dyn SessionStore>,
-    /// Who clients are that no layer of the host names.
+    /// The operator.
     pub(crate) principal: Option<Principal>,
     /// The facts that clients can see and delete.
     #[cfg(feature = "long-term")]
@@ -113,7 +112,9 @@ impl Server {
         ServerBuilder {
             agents,
             duplicate: None,
-            token: None,
+            users: Users::default(),
+            bad_user: None,
+            policy: Arc::new(OwnerPolicy),
             hosts: Vec::new(),
             origins: Vec::new(),
             store: Arc::new(store),
@@ -172,7 +173,10 @@ pub struct ServerBuilder {
     agents: Agents,
     /// A name that two agents have.
     duplicate: Option<String>,
-    token: Option<String>,
+    users: Users,
+    /// The first mistake in the tokens.
+    bad_user: Option<ConfigError>,
+    policy: Arc<dyn AccessPolicy>,
     hosts: Vec<String>,
     origins: Vec<String>,
     store: Arc<dyn SessionStore>,
@@ -190,10 +194,40 @@ impl ServerBuilder {
     /// Sets the default maximum of a run's time, a day; see [`ServerBuilder::run_budget`].
     pub const RUN_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// Sets the token that clients must send as `Authorization: Bearer TOKEN` to a
-    /// [served](crate::serve) server.
-    pub fn token(mut self, token: impl Into<String>) -> Self {
-        self.token = Some(token.into());
+    /// Sets the operator's token, which clients send as `Authorization: Bearer TOKEN` to a
+    /// [served](crate::serve) server. Whoever has it may do everything.
+    pub fn token(self, token: impl AsRef<str>) -> Self {
+        self.user(token, Caller::operator())
+    }
+
+    /// Adds a caller with a token, which a client sends as `Authorization: Bearer TOKEN` to a
+    /// [served](crate::serve) server. What the caller may do is for the
+    /// [policy](ServerBuilder::policy) to say.
+    pub fn user(mut self, token: impl AsRef<str>, caller: Caller) -> Self {
+        let added = self.users.add(token.as_ref(), caller);
+        self.bad_user = self.bad_user.or(added.err());
+        self
+    }
+
+    /// Adds a caller by the SHA-256 digest of the token, in hexadecimal digits, so that a settings
+    /// file need not contain the token.
+    pub fn user_digest(mut self, digest: &str, caller: Caller) -> Self {
+        let added = match TokenDigest::from_hex(digest) {
+            Some(digest) => self.users.add_digest(digest, caller),
+            None => Err(ConfigError(
+                format!(
+                    "The digest of the token of `{caller}` does not have 64 hexadecimal digits."
+                )
+                .into(),
+            )),
+        };
+        self.bad_user = self.bad_user.or(added.err());
+        self
+    }
+
+    /// Sets what callers may do. Defaults to [`OwnerPolicy`].
+    pub fn policy(mut self, policy: impl AccessPolicy + 'static) -> Self {
+        self.policy = Arc::new(policy);
         self
     }
 
@@ -243,13 +277,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets who the clients of this server are: the [`Principal`] of its live sessions and their
-    /// requests, for tools and hooks. By default there is none. Decisions do not name it, since
-    /// nobody else makes one.
-    ///
-    /// A server with several users must have none: a layer of the host, which knows them, inserts
-    /// the principal of each request into its extensions, and requests of another principal than
-    /// that of the server are refused. See [`router`](crate::router).
+    /// Sets the principal of the operator: the [`Principal`] of requests that no token and no layer
+    /// of the host names, and of the sessions that belong to nobody, for tools and hooks. By
+    /// default there is none. Decisions of the operator do not name it.
     pub fn principal(mut self, principal: Principal) -> Self {
         self.principal = Some(principal);
         self
@@ -319,8 +349,9 @@ impl ServerBuilder {
     /// Builds the server. It does not listen yet.
     ///
     /// # Errors
-    /// Returns a [`ConfigError`] if there is no agent, if two have the same name, if the token has
-    /// fewer than 16 characters, if an origin is none, or if there are origins and no token.
+    /// Returns a [`ConfigError`] if there is no agent, if two have the same name, if a token has
+    /// fewer than 16 characters or belongs to two callers, if the digest of one has another form,
+    /// if an origin is none, or if there are origins and no token.
     pub fn build(self) -> Result<Server, ConfigError> {
         if let Some(name) = self.duplicate {
             let why = format!("Two agents are called `{name}`: give each a name of its own.");
@@ -330,16 +361,12 @@ impl ServerBuilder {
             let why = "There is no agent: give one with `ServerBuilder::agent`.";
             return Err(ConfigError(why.into()));
         }
-        if self.token.as_ref().is_some_and(|token| token.chars().count() < MIN_TOKEN_CHARS) {
-            let why = format!(
-                "The token is too short: give one of at least {MIN_TOKEN_CHARS} characters, such \
-                 as `openssl rand -hex 16` makes."
-            );
-            return Err(ConfigError(why.into()));
+        if let Some(error) = self.bad_user {
+            return Err(error);
         }
         let origins: Vec<HeaderValue> =
             self.origins.iter().map(|origin| read_origin(origin)).collect::<Result<_, _>>()?;
-        if !origins.is_empty() && self.token.is_none() {
+        if !origins.is_empty() && self.users.is_empty() {
             // Otherwise any script of that page, from wherever it was loaded, could run commands.
             let why = "Pages of other origins need a token: give one besides the origins.";
             return Err(ConfigError(why.into()));
@@ -357,7 +384,8 @@ impl ServerBuilder {
         };
         Ok(Server(Arc::new(Shared {
             agents: self.agents,
-            token: self.token.as_deref().map(TokenDigest::of),
+            users: self.users,
+            policy: self.policy,
             hosts: self.hosts,
             origins,
             store: self.store,

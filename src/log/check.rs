@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn numbers_at_the_end_of_the_range_are_refused() {
-        let opened = |epoch| LogEntry::Opened { epoch, time: u64::MAX, parent: None };
+        let opened = |epoch| LogEntry::Opened { epoch, time: u64::MAX, parent: None, owner: None };
         let run = |run| {
             let (run, cause) = (RunId(run), RunCause::Continue(None));
             LogEntry::RunStarted { run, cause, time: u64::MAX }

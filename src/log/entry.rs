@@ -39,6 +39,10 @@ pub enum LogEntry {
         /// The call that the session works for, if it is a sub-agent's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<Arc<Parent>>,
+        /// The principal that the session belongs to, if the host named one when it was opened for
+        /// the first time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<Principal>,
     },
     /// The host's settings for opening the session again, such as the model and the directory; see
     /// [`RunContext::settings`](crate::RunContext::settings). The last entry applies.

@@ -33,7 +33,7 @@ impl Fold {
     pub(crate) fn apply(&mut self, entry: &LogEntry, emit: &mut dyn FnMut(AgentEvent)) {
         self.len += 1;
         match entry {
-            LogEntry::Opened { epoch, time, parent } => {
+            LogEntry::Opened { epoch, time, parent, .. } => {
                 (self.epoch, self.requested) = (*epoch, None);
                 self.lose_reserved();
                 self.parent = parent.clone();

@@ -13,6 +13,7 @@ use crate::log::entry::LogEntry;
 use crate::log::event::Parent;
 use crate::log::turn::add_cost;
 use crate::message::{RunId, Usage};
+use crate::principal::Principal;
 
 /// Describes a session, for lists of sessions. A store that keeps it beside the log must update it
 /// with [`SessionInfo::apply`], in the same transaction as the append.
@@ -37,6 +38,9 @@ pub struct SessionInfo {
     /// The call that the session works for, if an agent has opened it for a sub-agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_agent_of: Option<Arc<Parent>>,
+    /// The principal that it belongs to, if its host named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Principal>,
     /// The run in progress, or the run that a crash interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
@@ -81,6 +85,7 @@ impl SessionInfo {
             title: String::new(),
             parent: None,
             sub_agent_of: None,
+            owner: None,
             run: None,
             due: None,
             unread: 0,
@@ -122,8 +127,9 @@ impl SessionInfo {
         self.entries += 1;
         let mut asks = matches!(entry, LogEntry::CallAwaiting { .. });
         match entry {
-            LogEntry::Opened { time, parent, .. } => {
+            LogEntry::Opened { time, parent, owner, .. } => {
                 self.changed = self.changed.max(*time);
+                self.owner = self.owner.take().or_else(|| owner.clone());
                 self.sub_agent_of = parent.clone().filter(|parent| parent.root.is_some());
             }
             LogEntry::RunStarted { run, time, .. } => {

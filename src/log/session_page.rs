@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::log::session_info::SessionInfo;
+use crate::principal::Principal;
 
 /// Selects a page of [`SessionStore::sessions_page`](crate::SessionStore::sessions_page): the first
 /// one by default.
@@ -33,6 +34,8 @@ pub struct SessionQuery {
     pub limit: usize,
     /// Only sessions after this position.
     pub after: Option<SessionCursor>,
+    /// Only sessions that belong to this principal.
+    pub owner: Option<Principal>,
 }
 
 /// Holds a page of a list of sessions, the one that changed last first, and sessions that changed
@@ -57,7 +60,7 @@ pub struct SessionCursor {
 impl SessionQuery {
     /// Selects the first `limit` sessions.
     pub fn new(limit: usize) -> Self {
-        SessionQuery { limit, after: None }
+        SessionQuery { limit, after: None, owner: None }
     }
 
     /// Selects only sessions after this position.
@@ -66,10 +69,22 @@ impl SessionQuery {
         self
     }
 
+    /// Selects only sessions that belong to this principal.
+    pub fn owner(mut self, owner: Principal) -> Self {
+        self.owner = Some(owner);
+        self
+    }
+
+    /// Returns whether sessions of this owner are selected.
+    pub fn has_owner(&self, owner: Option<&Principal>) -> bool {
+        self.owner.is_none() || self.owner.as_ref() == owner
+    }
+
     /// Returns the page of these sessions, in any order, for stores that have them all in memory.
     pub fn page(&self, mut sessions: Vec<SessionInfo>) -> SessionPage {
         let is_after = |info: &SessionInfo| {
-            self.after.as_ref().is_none_or(|after| SessionCursor::of(info) > *after)
+            self.has_owner(info.owner.as_ref())
+                && self.after.as_ref().is_none_or(|after| SessionCursor::of(info) > *after)
         };
         sessions.retain(is_after);
         sessions.sort_by(|a, b| (Reverse(a.changed), &a.id).cmp(&(Reverse(b.changed), &b.id)));

@@ -17,6 +17,7 @@ use crate::log::fold::Fold;
 use crate::log::mailbox::InputReceipt;
 use crate::log::memory::Memory;
 use crate::message::{InputId, Message, MessageId, MessageKind};
+use crate::principal::Principal;
 use crate::session::command::{Ack, Receipt};
 use crate::session::hub::Hub;
 use crate::session::panics::without_panic;
@@ -86,10 +87,11 @@ impl Journal {
     }
 
     /// Folds the log and takes ownership of the session, with these settings of the host if they
-    /// are new. `time` is in milliseconds since 1970.
+    /// are new. It belongs to `owner` if it is new. `time` is in milliseconds since 1970.
     pub(crate) async fn open(
         &mut self,
         settings: Option<Arc<Value>>,
+        owner: Option<Principal>,
         time: u64,
     ) -> Result<(), MemoryError> {
         for entry in without_panic(self.memory.load(0)).await? {
@@ -105,7 +107,8 @@ impl Journal {
             return Err(MemoryError::SubAgent { session, root });
         }
         let (epoch, parent) = (self.fold.epoch + 1, self.hub.parent().cloned());
-        self.stage(LogEntry::Opened { epoch, time, parent });
+        let owner = owner.filter(|_| self.fold.epoch == 0);
+        self.stage(LogEntry::Opened { epoch, time, parent, owner });
         let old = self.fold.settings.as_deref().unwrap_or(&Value::Null);
         if let Some(settings) = settings.filter(|new| **new != *old) {
             self.stage(LogEntry::Settings { settings });

@@ -436,7 +436,7 @@ async fn a_mailbox_is_optional_and_belongs_to_roots() {
     let store = InMemoryStore::new();
     let mut parent = Parent::new("root", "call");
     parent.root = Some("root".into());
-    let opened = LogEntry::Opened { epoch: 1, time: 1, parent: Some(parent.into()) };
+    let opened = LogEntry::Opened { epoch: 1, time: 1, parent: Some(parent.into()), owner: None };
     store.open("child").await.unwrap().append(0, [opened].into()).await.unwrap();
     let posted = store.post("child", &request("i", "one")).await;
     assert!(matches!(posted, Err(MemoryError::SubAgent { .. })), "{posted:?}");

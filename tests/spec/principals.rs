@@ -3,6 +3,8 @@
 use std::sync::Mutex;
 
 use async_trait::async_trait;
+use loopwright_core::SessionStore;
+use loopwright_core::log::{InMemoryStore, SessionQuery};
 
 use crate::kit::*;
 
@@ -80,4 +82,30 @@ async fn after_a_restart_the_principal_of_the_request_is_that_of_the_log() {
     let result = state.messages.iter().find_map(|m| m.as_tool_result()).unwrap();
     assert_eq!(result.text(), "ann");
     assert_eq!(*seen.lock().unwrap(), ["ann: Who am I?", "ann: Who am I?"]);
+}
+
+/// C226: a session belongs to the principal that it was created for, whoever opens it later, and
+/// its forks belong to the same one.
+#[tokio::test(start_paused = true)]
+async fn a_session_belongs_to_who_created_it() {
+    let store = InMemoryStore::new();
+    let agent = agent(ScriptedModel::new([Script::text("1"), Script::text("2")]), &Seen::default());
+    for owner in ["ann", "bob"].map(Principal::new) {
+        let cx = RunContext::new().owner(owner).stored(&store, "s").await.unwrap();
+        let (handle, mut events) = agent.run(cx).await.unwrap();
+        handle.prompt("Hello.").await.unwrap();
+        handle.wait_for_idle().await;
+        drop(handle);
+        while events.next().await.is_some() {}
+    }
+    store.fork("s", None, "f").await.unwrap();
+    for session in ["s", "f"] {
+        let info = store.session(session).await.unwrap();
+        assert_eq!(info.owner, Some(Principal::new("ann")), "{session}");
+    }
+    let list = async |owner: &str| {
+        let query = SessionQuery::new(9).owner(Principal::new(owner));
+        store.sessions_page(&query).await.unwrap().sessions.len()
+    };
+    assert_eq!((list("ann").await, list("bob").await), (2, 0));
 }

@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use loopwright_core::agent::Budget;
 use loopwright_server::ServerBuilder;
+use serde::{Deserialize, Serialize};
 
 use super::sessions::StoreArgs;
 use crate::options::{CommandOptions, MODELS_HELP, RetryOptions, dollars, protected_path};
@@ -44,6 +46,65 @@ pub(crate) struct RunBudget {
     max_time: Option<u32>,
 }
 
+/// A user of the server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct UserArg {
+    pub(crate) name: String,
+    /// The SHA-256 digest of the token, in hexadecimal digits.
+    pub(crate) digest: String,
+    pub(crate) roles: Vec<String>,
+}
+
+impl FromStr for UserArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.splitn(3, ':');
+        let (name, digest, roles) = (parts.next(), parts.next(), parts.next());
+        let name = name_without_separators(name.unwrap_or_default())?;
+        let digest = digest.filter(|digest| {
+            digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
+        });
+        let digest = digest.ok_or_else(|| {
+            format!(
+                "`{name}` must be followed by `:` and the digest of a token, in 64 hexadecimal \
+                     digits, as the command `token` prints it"
+            )
+        })?;
+        let roles = roles.into_iter().flat_map(|roles| roles.split(','));
+        let roles = roles.map(name_without_separators).collect::<Result<_, _>>()?;
+        Ok(UserArg { name, digest: digest.into(), roles })
+    }
+}
+
+impl TryFrom<String> for UserArg {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<UserArg> for String {
+    fn from(user: UserArg) -> String {
+        let roles = user.roles.join(",");
+        let separator = if roles.is_empty() { "" } else { ":" };
+        format!("{}:{}{separator}{roles}", user.name, user.digest)
+    }
+}
+
+/// Reads a name of a user or a role.
+pub(super) fn name_without_separators(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("a name is missing".into()),
+        name if name.contains([':', ',']) || name.contains(char::is_whitespace) => {
+            Err(format!("`{name}` contains `:`, `,` or a space"))
+        }
+        name => Ok(name.into()),
+    }
+}
+
 impl RunBudget {
     /// Returns the budget.
     pub(crate) fn budget(&self) -> Budget {
@@ -69,6 +130,10 @@ pub(crate) struct ServeArgs {
     /// By default LOOPWRIGHT_TOKEN, which other users of this machine cannot see.
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
+    /// A user, by name, the digest of the user's token, and roles; `loopwright token` makes them. A
+    /// user's sessions are the user's own, and --token is the operator's token. May be repeated.
+    #[arg(long, value_name = "NAME:SHA256[:ROLE,...]")]
+    pub(crate) user: Vec<UserArg>,
     /// A name of the server that clients may use, besides its address and localhost. May be
     /// repeated.
     #[arg(long, value_name = "NAME")]

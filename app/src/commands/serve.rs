@@ -7,7 +7,8 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use loopwright_server::{EnvModels, Server, ServerBuilder};
+use loopwright_core::agent::Principal;
+use loopwright_server::{Caller, EnvModels, Server, ServerBuilder};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -98,6 +99,11 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
     }
     builder = args.host.iter().fold(builder, |builder, name| builder.host(name));
     builder = args.origin.iter().fold(builder, |builder, origin| builder.origin(origin));
+    for user in &args.user {
+        let caller = Caller::new(Principal::new(user.name.as_str()));
+        let caller = user.roles.iter().fold(caller, |caller, role| caller.role(role.as_str()));
+        builder = builder.user_digest(&user.digest, caller);
+    }
     if let Some(runs) = args.max_runs {
         builder = builder.max_runs(runs as usize, ServerBuilder::RUNS);
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use crate::args::UserArg;
 use crate::environment::Names;
 use crate::options::{Approve, Pattern, Thinking, is_sum, protected_path};
 
@@ -34,6 +35,8 @@ pub(crate) enum Kind {
     Path,
     Paths,
     Names,
+    /// Users of the server.
+    Users,
     /// Paths in the directory to work in.
     Protected,
     Address,
@@ -85,6 +88,7 @@ pub(crate) const KEYS: &[Key] = &[
     own("serve.root", Kind::Paths, SERVER_RISK),
     own("serve.host", Kind::Names, SERVER_RISK),
     own("serve.origin", Kind::Names, SERVER_RISK),
+    own("serve.user", Kind::Users, SERVER_RISK),
     own("serve.max_runs", Kind::Count, SERVER_RISK),
 ];
 
@@ -116,6 +120,11 @@ impl Kind {
             Kind::Path => "a path in quotes".into(),
             Kind::Paths => "a list of paths, such as [\"/opt/tool\"]".into(),
             Kind::Names => "a list of names, such as [\"my.host\"]".into(),
+            Kind::Users => {
+                "a list of users, such as [\"ann:SHA256:approver\"], where SHA256 is the digest of \
+                 the user's token in 64 hexadecimal digits, and roles are separated by commas"
+                    .into()
+            }
             Kind::Protected => {
                 "a list of protected paths, such as [\".vscode\"], or \".\" for all".into()
             }
@@ -141,6 +150,11 @@ impl Kind {
             Kind::Approvals => list(value, |tool| json!(Approve::of(tool)))?,
             Kind::Paths => list(value, path)?,
             Kind::Names => list(value, |name| json!(name))?,
+            Kind::Users => {
+                let all = list(value, |user| json!(user.parse::<UserArg>().ok()))?;
+                Some(all)
+                    .filter(|all| all.as_array().is_some_and(|all| !all.contains(&json!(null))))?
+            }
             Kind::Protected => {
                 let all = list(value, |path| json!(protected_path(path).ok()))?;
                 Some(all)
@@ -150,7 +164,7 @@ impl Kind {
     }
 
     /// Parses the value of an environment variable. Lists of paths have the syntax of PATH, other
-    /// lists are separated by commas.
+    /// lists are separated by commas, and users by spaces.
     pub(crate) fn of_variable(self, text: &str) -> Value {
         match self {
             Kind::Switch => match text {
@@ -161,6 +175,7 @@ impl Kind {
             Kind::Count => text.parse::<u64>().map_or_else(|_| json!(text), |count| json!(count)),
             Kind::Dollars => text.parse::<f64>().map_or_else(|_| json!(text), |sum| json!(sum)),
             Kind::Paths => json!(std::env::split_paths(text).collect::<Vec<_>>()),
+            Kind::Users => json!(text.split_whitespace().collect::<Vec<_>>()),
             Kind::Approvals | Kind::Names | Kind::Protected => {
                 json!(text.split(',').map(str::trim).collect::<Vec<_>>())
             }

@@ -11,6 +11,7 @@ mod route;
 pub(crate) mod sessions;
 mod shared;
 mod shutdown;
+mod users;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use loopwright_core::agent::Principal;
 use loopwright_core::event::RunStatus;
 use loopwright_core::log::{LogEntry, PendingAction, PendingFilter, SessionInfo, SessionQuery};
 use loopwright_core::{Message, SessionStore};
@@ -43,7 +44,12 @@ pub(super) async fn check(store: &dyn SessionStore) -> Checked {
 fn logs() -> Vec<(&'static str, Vec<LogEntry>)> {
     let done = [
         vec![
-            LogEntry::Opened { epoch: 1, time: 900, parent: None },
+            LogEntry::Opened {
+                epoch: 1,
+                time: 900,
+                parent: None,
+                owner: Some(Principal::new("ann")),
+            },
             LogEntry::Settings { settings: Arc::new(json!({"model": "m"})) },
         ],
         samples::run(1, 1000, "Grüße an alle\nZweite Zeile"),
@@ -100,6 +106,13 @@ async fn listed(store: &dyn SessionStore, logs: &[(&str, Vec<LogEntry>)]) -> Che
             }
         }
         expect_eq(&pages, &expected, &rule)?;
+    }
+    for owner in ["ann", "bob"].map(Principal::new) {
+        let rule = format!("a page of the sessions of {owner} has no others");
+        let query = SessionQuery::new(1).owner(owner.clone());
+        let page = store.sessions_page(&query).await.map_err(|e| broken(&rule, e))?;
+        let own = expected.iter().filter(|info| info.owner.as_ref() == Some(&owner));
+        expect_eq(&page.sessions, &own.cloned().collect(), &rule)?;
     }
     Ok(())
 }

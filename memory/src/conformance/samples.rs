@@ -175,8 +175,13 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
         RunCause::Compact { instructions: Some(ODD.into()) },
     ];
     let mut entries = vec![
-        LogEntry::Opened { epoch: u64::MAX, time: u64::MAX, parent: None },
-        LogEntry::Opened { epoch: 2, time: 0, parent: Some(Parent::new(ODD, ODD).into()) },
+        LogEntry::Opened { epoch: u64::MAX, time: u64::MAX, parent: None, owner: None },
+        LogEntry::Opened {
+            epoch: 2,
+            time: 0,
+            parent: Some(Parent::new(ODD, ODD).into()),
+            owner: None,
+        },
         LogEntry::Settings { settings: odd_json() },
         LogEntry::RunEnded {
             run: RunId(0),

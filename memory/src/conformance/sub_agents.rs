@@ -51,7 +51,7 @@ fn logs() -> [(&'static str, Vec<LogEntry>); 5] {
         vec![awaits("x", "x~p", 1350), samples::ended(1, 1400, RunStatus::AwaitingAction)],
     ];
     let root = [
-        vec![LogEntry::Opened { epoch: 1, time: 900, parent: None }],
+        vec![LogEntry::Opened { epoch: 1, time: 900, parent: None, owner: None }],
         samples::run(1, 1000, "How many seagulls are there?"),
         vec![samples::calling("c")],
         started("c", CHILD),
@@ -62,11 +62,11 @@ fn logs() -> [(&'static str, Vec<LogEntry>); 5] {
     ];
     let parent = Parent::new(ROOT, "c"); // set by the host: not a sub-agent
     let related = [
-        vec![LogEntry::Opened { epoch: 1, time: 100, parent: Some(parent.into()) }],
+        vec![LogEntry::Opened { epoch: 1, time: 100, parent: Some(parent.into()), owner: None }],
         samples::run(1, 200, "A seagull of its own"),
     ];
     let namesake = [
-        vec![LogEntry::Opened { epoch: 1, time: 10, parent: None }],
+        vec![LogEntry::Opened { epoch: 1, time: 10, parent: None, owner: None }],
         samples::run(1, 20, "Another seagull"),
     ];
     [
@@ -87,7 +87,7 @@ fn opened_by(parent: &str, call: &str) -> LogEntry {
 fn opened_in(root: &str, parent: &str, call: &str) -> LogEntry {
     let mut parent = Parent::new(parent, call);
     parent.root = Some(root.into());
-    LogEntry::Opened { epoch: 1, time: 1050, parent: Some(parent.into()) }
+    LogEntry::Opened { epoch: 1, time: 1050, parent: Some(parent.into()), owner: None }
 }
 
 fn started(call: &str, session: &str) -> Vec<LogEntry> {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use loopwright_core::agent::Principal;
 use loopwright_core::log::{MemoryError, SessionCursor, SessionInfo, SessionPage, SessionQuery};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Statement};
@@ -207,6 +208,7 @@ pub(super) fn page(
         let position = SessionCursor::new(listed.changed, row.name);
         let is_selected = listed.entries > 0
             && listed.sub_agent_of.is_none()
+            && query.has_owner(listed.owner.as_ref())
             && query.after.as_ref().is_none_or(|after| position > *after);
         // One more than the limit says whether there is another page.
         let has_room = first.len() <= query.limit;
@@ -229,6 +231,7 @@ struct Listed {
     entries: u64,
     changed: u64,
     sub_agent_of: Option<IgnoredAny>,
+    owner: Option<Principal>,
 }
 
 /// Calls `visit` with the row of each session. Returns the number of sessions and the number of the

@@ -83,7 +83,7 @@ pub(crate) fn entry(session: &str, position: u64) -> LogEntry {
         1 | 4 => text(1),
         3 => text(2000),
         5 => text(400),
-        _ => LogEntry::Opened { epoch: position, time: 0, parent: None },
+        _ => LogEntry::Opened { epoch: position, time: 0, parent: None, owner: None },
     }
 }
 

@@ -39,8 +39,8 @@ async fn store(appends: &[&[LogEntry]]) -> (TempDir, Jsonl, PathBuf) {
 #[tokio::test]
 async fn the_file_is_as_documented() {
     let (_directory, store, file) = store(&[
-        &[LogEntry::Opened { epoch: 1, time: 5, parent: None }],
-        &[LogEntry::Reset, LogEntry::Opened { epoch: 2, time: 6, parent: None }],
+        &[LogEntry::Opened { epoch: 1, time: 5, parent: None, owner: None }],
+        &[LogEntry::Reset, LogEntry::Opened { epoch: 2, time: 6, parent: None, owner: None }],
     ])
     .await;
     store.fork("s", None, "Branch/1").await.unwrap();

@@ -15,7 +15,7 @@ use loopwright_core::log::InMemory;
 
 pub(crate) use self::request::ChatRequest;
 use self::stream::{RunGuard, RunStream};
-use crate::caller::Caller;
+use crate::access::{Caller, check_create};
 use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonBody;
 use crate::metrics::Source;
@@ -37,17 +37,18 @@ async fn chat(
     shared.drain.check()?;
     request.check()?;
     let (message, history, settings, options) = request.into_parts();
+    check_create(&server, &caller, &settings).await?;
     let permit = shared.runs.acquire(client).await?;
-    let principal = caller.principal;
+    let principal = caller.principal();
     let name = shared.agents.name_of(&settings);
-    let agent = shared.agents.for_request(settings, options, principal.as_ref()).await?;
+    let agent = shared.agents.for_request(settings, options, principal).await?;
     let memory = InMemory::from_entries(history::log_entries(&history)?);
     let failed = |error: &dyn std::fmt::Display| {
         ApiError::new(ErrorKind::Internal, format!("The run could not be started: {error}."))
     };
     let mut context = RunContext::new().memory(memory);
     if let Some(principal) = principal {
-        context = context.with(principal);
+        context = context.with(principal.clone());
     }
     let (handle, _) = agent.run(context).await.map_err(|error| failed(&error))?;
     // From here on, a client that disconnects ends the run, also while it is being started.

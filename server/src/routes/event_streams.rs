@@ -22,6 +22,7 @@ use serde::Serialize;
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::access::{Caller, Read, check_session};
 use crate::error::{ApiError, ErrorKind};
 use crate::event_streams::{Change, ChangeableStream, Follow};
 use crate::feed::Feed;
@@ -68,6 +69,7 @@ pub(crate) fn routes() -> Router<Server> {
 
 async fn open(
     State(server): State<Server>,
+    caller: Caller,
     JsonBody(first): JsonBody<Change>,
 ) -> Result<Response, ApiError> {
     let shared = server.shared();
@@ -76,6 +78,7 @@ async fn open(
     let mut feeds = Feeds {
         source: shared.event_streams.open(),
         server: server.clone(),
+        caller,
         frames: SelectAll::new(),
         open: HashMap::new(),
         opening: Arc::new(Semaphore::new(MAX_OPENING)),
@@ -123,6 +126,8 @@ fn too_many() -> String {
 struct Feeds {
     source: ChangeableStream,
     server: Server,
+    /// Who may read the sessions.
+    caller: Caller,
     frames: SelectAll<BoxStream<'static, StreamFrame>>,
     /// Those that have not ended. Dropping the guard ends one.
     open: HashMap<Arc<str>, DropGuard>,
@@ -160,7 +165,8 @@ impl Feeds {
                 continue;
             }
             let end = CancellationToken::new();
-            let frames = frames(self.server.clone(), follow, self.opening.clone());
+            let frames =
+                frames(self.server.clone(), self.caller.clone(), follow, self.opening.clone());
             self.frames.push(Box::pin(frames.take_until(end.clone().cancelled_owned())));
             self.open.insert(feed, end.drop_guard());
         }
@@ -170,6 +176,7 @@ impl Feeds {
 /// Returns the frames of a feed, from its first to its last.
 fn frames(
     server: Server,
+    caller: Caller,
     follow: Follow,
     opening: Arc<Semaphore>,
 ) -> impl Stream<Item = StreamFrame> {
@@ -177,7 +184,11 @@ fn frames(
         let start = follow.start();
         let Follow { feed, session, tree, .. } = follow;
         let _permit = opening.acquire().await;
-        match Feed::open(&server, &session, start, tree).await {
+        let opened = async {
+            check_session::<Read>(&server, &caller, &session).await?;
+            Feed::open(&server, &session, start, tree).await
+        };
+        match opened.await {
             Ok(events) => {
                 let first = StreamFrame::Open { feed: feed.clone() };
                 stream::iter([first]).chain(events_of(feed, events)).boxed()

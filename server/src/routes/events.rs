@@ -14,11 +14,11 @@ use loopwright_core::event::Envelope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::access::{Read, SessionFor};
 use crate::backlog::{Start, earlier_events};
 use crate::error::{ApiError, ErrorKind};
 use crate::feed::Feed;
 use crate::json::MAX_POSITION;
-use crate::routes::sessions::SessionId;
 use crate::server::Server;
 use crate::sse::{DrainedFrames, event_frame};
 
@@ -69,7 +69,7 @@ pub(crate) fn routes() -> Router<Server> {
 
 async fn history(
     State(server): State<Server>,
-    SessionId(id): SessionId,
+    SessionFor { id, .. }: SessionFor<Read>,
     query: Result<Query<HistoryQuery>, QueryRejection>,
 ) -> Result<Json<History>, ApiError> {
     let bad_request = |why: String| ApiError::new(ErrorKind::BadRequest, why);
@@ -90,7 +90,7 @@ async fn history(
 
 async fn events(
     State(server): State<Server>,
-    SessionId(id): SessionId,
+    SessionFor { id, .. }: SessionFor<Read>,
     query: Result<Query<After>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {

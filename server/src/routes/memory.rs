@@ -9,7 +9,7 @@ use loopwright_memory::long_term::{Fact, LongTerm, LongTermError, Scope};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::caller::Caller;
+use crate::access::Caller;
 use crate::error::{ApiError, ErrorKind};
 use crate::json::MAX_POSITION;
 use crate::server::Server;
@@ -119,7 +119,7 @@ async fn forget_all(
 
 /// Returns the memory, and the scope of the facts about the caller.
 fn memory_of<'a>(server: &'a Server, caller: &Caller) -> Result<(&'a LongTerm, Scope), ApiError> {
-    match (&server.shared().long_term, &caller.principal) {
+    match (&server.shared().long_term, caller.principal()) {
         (Some(memory), Some(principal)) => Ok((memory, Scope::from(principal))),
         (Some(_), None) => {
             let why = "It is not known who you are, so there are no facts about you.";

@@ -24,7 +24,7 @@ pub(crate) use self::bodies::{
 use self::bodies::{Queue, Setup, input_id};
 pub(crate) use self::list::{MAX_PAGE_SESSIONS, PAGE_SESSIONS, SessionList};
 pub(crate) use self::path::SessionId;
-use crate::caller::Caller;
+use crate::access::{Caller, Change, Delete, Read, SessionFor, check_create};
 use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonBody;
 use crate::quota::Client;
@@ -49,17 +49,19 @@ pub(crate) fn routes() -> Router<Server> {
 
 async fn create(
     State(server): State<Server>,
+    caller: Caller,
     JsonBody(settings): JsonBody<SessionSettings>,
 ) -> Result<(StatusCode, Json<CreatedSession>), ApiError> {
     let shared = server.shared();
     shared.drain.check()?;
-    let id = shared.live.create(settings).await?;
+    check_create(&server, &caller, &settings).await?;
+    let id = shared.live.create(settings, caller.named()).await?;
     Ok((StatusCode::CREATED, Json(CreatedSession { id })))
 }
 
 async fn status(
     State(server): State<Server>,
-    SessionId(id): SessionId,
+    SessionFor { id, .. }: SessionFor<Read>,
 ) -> Result<Json<SessionStatus>, ApiError> {
     let shared = server.shared();
     let session = shared.store.session(&id).await?;
@@ -92,7 +94,7 @@ async fn status(
 
 async fn delete(
     State(server): State<Server>,
-    SessionId(id): SessionId,
+    SessionFor { id, .. }: SessionFor<Delete>,
 ) -> Result<StatusCode, ApiError> {
     server.shared().live.delete(&id).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -100,7 +102,7 @@ async fn delete(
 
 async fn messages(
     State(server): State<Server>,
-    SessionId(id): SessionId,
+    SessionFor { id, .. }: SessionFor<Read>,
     query: Result<Query<PageQuery>, QueryRejection>,
 ) -> Result<Json<Messages>, ApiError> {
     let Query(query) =
@@ -112,9 +114,8 @@ async fn messages(
 
 async fn prompt(
     State(server): State<Server>,
-    SessionId(id): SessionId,
+    SessionFor { id, caller, .. }: SessionFor<Change>,
     client: Client,
-    caller: Caller,
     JsonBody(body): JsonBody<MessageBody>,
 ) -> Accepted {
     server.shared().drain.check()?;
@@ -124,9 +125,8 @@ async fn prompt(
 
 async fn steer(
     State(server): State<Server>,
-    SessionId(id): SessionId,
+    SessionFor { id, .. }: SessionFor<Change>,
     client: Client,
-    _: Caller,
     JsonBody(mut body): JsonBody<SteerBody>,
 ) -> Accepted {
     if let Some(call) = body.call.take() {
@@ -141,8 +141,7 @@ async fn steer(
 
 async fn follow_up(
     State(server): State<Server>,
-    SessionId(id): SessionId,
-    _: Caller,
+    SessionFor { id, .. }: SessionFor<Change>,
     JsonBody(body): JsonBody<MessageBody>,
 ) -> Accepted {
     send(&server, &id, None, InputEvent::FollowUp(body.prompt()?)).await
@@ -150,7 +149,7 @@ async fn follow_up(
 
 async fn continue_run(
     State(server): State<Server>,
-    SessionId(id): SessionId,
+    SessionFor { id, .. }: SessionFor<Change>,
     client: Client,
     JsonBody(body): JsonBody<ContinueBody>,
 ) -> Accepted {
@@ -163,7 +162,7 @@ async fn continue_run(
 
 async fn abort(
     State(server): State<Server>,
-    SessionId(id): SessionId,
+    SessionFor { id, .. }: SessionFor<Change>,
     JsonBody(body): JsonBody<AbortBody>,
 ) -> Accepted {
     send(&server, &id, None, InputEvent::Abort(body.request()?)).await
@@ -171,7 +170,7 @@ async fn abort(
 
 async fn compact(
     State(server): State<Server>,
-    SessionId(id): SessionId,
+    SessionFor { id, .. }: SessionFor<Change>,
     client: Client,
     JsonBody(body): JsonBody<CompactBody>,
 ) -> Result<Json<Compacted>, ApiError> {

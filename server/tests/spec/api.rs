@@ -22,7 +22,7 @@ use loopwright_core::testing::{FaultyMemory, Script, ScriptedModel};
 use loopwright_core::{ChatModel, Memory, SessionStore};
 use loopwright_memory::long_term::LongTerm;
 use loopwright_server::{
-    AgentFactory, AgentRejection, CodingAgent, LlmConfig, Models, Server, ServerBuilder,
+    AgentFactory, AgentRejection, Caller, CodingAgent, LlmConfig, Models, Server, ServerBuilder,
     SessionSettings, router,
 };
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ pub(crate) struct Api {
     pub(crate) root: Arc<tempfile::TempDir>,
     client: SocketAddr,
     /// Who a layer of the host says the client is.
-    principal: Option<Principal>,
+    caller: Option<Caller>,
 }
 
 struct Scripted(ScriptedModel);
@@ -121,7 +121,7 @@ impl Api {
             store,
             root,
             client: ([10, 0, 0, 1], 40_000).into(),
-            principal: None,
+            caller: None,
         }
     }
 
@@ -132,7 +132,12 @@ impl Api {
 
     /// Returns the same server, for a client whom a layer of the host knows.
     pub(crate) fn as_user(&self, name: &str) -> Api {
-        Api { principal: Some(Principal::new(name)), ..self.clone() }
+        self.as_caller(Caller::new(Principal::new(name)))
+    }
+
+    /// Returns the same server, for this client.
+    pub(crate) fn as_caller(&self, caller: Caller) -> Api {
+        Api { caller: Some(caller), ..self.clone() }
     }
 
     /// Kills the process, and starts another one with the log.
@@ -156,8 +161,13 @@ impl Api {
 
     async fn send(&self, mut request: Request<Body>) -> axum::response::Response {
         request.extensions_mut().insert(ConnectInfo(self.client));
-        if let Some(principal) = &self.principal {
-            request.extensions_mut().insert(principal.clone());
+        if let Some(caller) = &self.caller {
+            match (caller.principal(), caller.roles()) {
+                (Some(principal), []) => {
+                    request.extensions_mut().insert(principal.clone()).is_some()
+                }
+                _ => request.extensions_mut().insert(caller.clone()).is_some(),
+            };
         }
         self.routes.call(request).await.unwrap()
     }

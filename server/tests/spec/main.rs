@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod access;
 mod agents;
 mod api;
 mod event_streams;

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::SessionStore;
+use loopwright_core::agent::Principal;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::testing::{Gate, Script};
 use loopwright_memory::Sqlite;
+use loopwright_server::Caller;
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -110,7 +112,8 @@ async fn of_two_decisions_the_first_counts() {
     }
     let input = json!({ "digest": digest, "decision": "provide", "data": 1 });
     assert_eq!(api.post(&path, input).await.1["error"]["path"], "/decision", "it asks for none");
-    let (ann, bob) = (api.as_user("Ann"), api.as_user("Bob"));
+    let approver = |name| api.as_caller(Caller::new(Principal::new(name)).role("approver"));
+    let (ann, bob) = (approver("Ann"), approver("Bob"));
     let (first, second) =
         tokio::join!(ann.post(&path, body("deny")), bob.post(&path, body("approve")));
     assert_eq!(first.0, 200, "{first:?}");

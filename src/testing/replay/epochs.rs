@@ -105,7 +105,9 @@ pub(super) fn detached_requests(log: &[LogEntry]) -> Vec<Vec<MessageId>> {
 /// Returns the entry as a root's: a session under replay has no parent.
 pub(super) fn without_parent(entry: LogEntry) -> LogEntry {
     match entry {
-        LogEntry::Opened { epoch, time, .. } => LogEntry::Opened { epoch, time, parent: None },
+        LogEntry::Opened { epoch, time, .. } => {
+            LogEntry::Opened { epoch, time, parent: None, owner: None }
+        }
         entry => entry,
     }
 }

@@ -26,7 +26,7 @@ impl SharedSession {
     /// Returns a session with an entry.
     pub(super) fn opened() -> Self {
         let shared = SharedSession::default();
-        let opened = LogEntry::Opened { epoch: 1, time: 1, parent: None };
+        let opened = LogEntry::Opened { epoch: 1, time: 1, parent: None, owner: None };
         shared.state.lock().unwrap().entries.push(opened);
         shared
     }

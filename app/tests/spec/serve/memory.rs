@@ -20,7 +20,7 @@ fn readers_that_read_nothing_take_little_memory() {
     let (dir, model) = (project(), Server::start());
     let store = Sqlite::open(dir.path().join(STORE)).unwrap();
     let mut log = vec![
-        LogEntry::Opened { epoch: 1, time: 1, parent: None },
+        LogEntry::Opened { epoch: 1, time: 1, parent: None, owner: None },
         LogEntry::RunStarted { run: RunId(1), cause: RunCause::Continue(None), time: 1 },
     ];
     log.extend((1..=100).map(|number| {

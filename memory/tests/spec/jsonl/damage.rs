@@ -78,7 +78,7 @@ async fn a_log_cut_at_any_byte_can_be_continued() {
         long.clone(),
         vec![remembered("é\n"); 20],
         long,
-        vec![LogEntry::Opened { epoch: 7, time: 7, parent: None }],
+        vec![LogEntry::Opened { epoch: 7, time: 7, parent: None, owner: None }],
     ])
     .await;
 }
@@ -86,7 +86,7 @@ async fn a_log_cut_at_any_byte_can_be_continued() {
 #[tokio::test]
 async fn a_log_cut_in_its_header_becomes_a_new_one() {
     cut_everywhere(&[
-        vec![LogEntry::Opened { epoch: 1, time: 1, parent: None }],
+        vec![LogEntry::Opened { epoch: 1, time: 1, parent: None, owner: None }],
         vec![remembered("é"), LogEntry::Reset],
     ])
     .await;

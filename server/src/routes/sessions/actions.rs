@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::bodies::{AcceptedInput, input_id};
 use super::path::{CallPath, SessionId};
-use crate::caller::Caller;
+use crate::access::{Caller, Read, check_decide, check_session, may_see};
 use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonBody;
 use crate::quota::Client;
@@ -136,7 +136,7 @@ fn requires(decision: &str, fields: &[&str]) -> Value {
 }
 
 impl DecisionBody {
-    fn result(self, call: &str, caller: Caller) -> Result<ActionResult, ApiError> {
+    fn result(self, call: &str, caller: &Caller) -> Result<ActionResult, ApiError> {
         let decision = match self.decision {
             DecisionKind::Approve => Decision::Approve,
             DecisionKind::ApproveWith => {
@@ -158,22 +158,45 @@ impl DecisionBody {
         };
         let mut result = ActionResult::new(call, self.digest, decision);
         result.id = input_id(self.id)?;
-        if let Some(by) = caller.decider() {
+        if let Some(by) = caller.named() {
             result = result.by(by.as_str());
         }
         Ok(result)
     }
 }
 
-async fn all(State(server): State<Server>) -> Result<Json<Actions>, ApiError> {
-    Ok(Json(Actions { actions: server.shared().store.pending(&PendingFilter::new()).await? }))
+async fn all(State(server): State<Server>, caller: Caller) -> Result<Json<Actions>, ApiError> {
+    let store = &server.shared().store;
+    let mut actions = store.pending(&PendingFilter::new()).await?;
+    if caller.named().is_some() {
+        let mut seen = Vec::new();
+        for action in actions {
+            // It may have been deleted in the meantime.
+            let Ok(session) = store.session(&action.session).await else { continue };
+            if may_see(&server, &caller, &session, &action).await {
+                seen.push(action);
+            }
+        }
+        actions = seen;
+    }
+    Ok(Json(Actions { actions }))
 }
 
 async fn of_session(
     State(server): State<Server>,
     SessionId(id): SessionId,
+    caller: Caller,
 ) -> Result<Json<Actions>, ApiError> {
-    let actions = server.shared().store.session(&id).await?.pending;
+    let session = server.shared().store.session(&id).await?;
+    let mut actions = Vec::new();
+    for action in &session.pending {
+        if may_see(&server, &caller, &session, action).await {
+            actions.push(action.clone());
+        }
+    }
+    if actions.is_empty() {
+        check_session::<Read>(&server, &caller, &id).await?; // nothing else gives it away
+    }
     Ok(Json(Actions { actions }))
 }
 
@@ -186,7 +209,8 @@ async fn resolve(
 ) -> Result<Json<AcceptedInput>, ApiError> {
     let shared = server.shared();
     shared.drain.check()?;
-    let result = body.result(&call, caller)?;
+    check_decide(&server, &caller, &session, &call).await?;
+    let result = body.result(&call, &caller)?;
     let event = InputEvent::ExternalActionResult(result);
     match shared.live.send(&session, Some(client), None, event).await? {
         Err(InputError::NotPending(_)) => {

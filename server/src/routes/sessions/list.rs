@@ -5,12 +5,14 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
+use loopwright_core::agent::Principal;
 use loopwright_core::log::{Due, SessionCursor, SessionInfo, SessionQuery};
 use loopwright_core::message::{RunId, Usage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::bodies::Setup;
+use crate::access::{Caller, may_read};
 use crate::error::{ApiError, ErrorKind};
 use crate::server::Server;
 use crate::settings::SessionSettings;
@@ -71,20 +73,29 @@ pub(crate) struct SessionSummary {
     usage: Usage,
     /// The cost of its requests in US dollars, as far as prices are known.
     cost: f64,
+    /// The principal that it belongs to, if it is not the operator's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<Principal>,
     #[serde(flatten)]
     setup: Setup,
 }
 
 pub(super) async fn list(
     State(server): State<Server>,
+    caller: Caller,
     query: Result<Query<ListQuery>, QueryRejection>,
 ) -> Result<Json<SessionList>, ApiError> {
     let Query(query) =
         query.map_err(|why| ApiError::new(ErrorKind::BadRequest, why.body_text()))?;
     let shared = server.shared();
-    let page = shared.store.sessions_page(&query.read()?).await?;
+    let mut query = query.read()?;
+    query.owner = caller.named().and_then(|_| shared.policy.only_owner(&caller));
+    let page = shared.store.sessions_page(&query).await?;
     let mut sessions = Vec::with_capacity(page.sessions.len());
     for session in page.sessions {
+        if !may_read(&server, &caller, &session).await {
+            continue;
+        }
         let interrupted = session.run.is_some() && !shared.live.is_running(&session.id).await?;
         sessions.push(SessionSummary::of(&server, session, interrupted));
     }
@@ -113,6 +124,7 @@ impl SessionSummary {
         SessionSummary {
             setup: Setup::of(&server.shared().agents, &session),
             name: SessionSettings::from_stored(session.settings.as_deref()).name,
+            owner: session.owner,
             id: session.id,
             title: session.title,
             entries: session.entries,

@@ -1,0 +1,15 @@
+//! Who sends a request, and what they may do.
+
+mod caller;
+mod policy;
+mod session;
+mod token;
+mod users;
+
+pub use self::caller::Caller;
+pub use self::policy::{Access, AccessPolicy, OwnerPolicy};
+pub(crate) use self::session::{
+    Change, Delete, Read, SessionFor, check_create, check_decide, check_session, may_read, may_see,
+};
+pub(crate) use self::token::TokenDigest;
+pub(crate) use self::users::Users;

@@ -1,0 +1,190 @@
+//! Extracts the caller of a request, and [`SessionFor`], a session of a path that the caller may
+//! use; and checks other requests.
+
+use std::convert::Infallible;
+use std::marker::PhantomData;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use loopwright_core::SessionStore;
+use loopwright_core::agent::Principal;
+use loopwright_core::log::{MemoryError, PendingAction, SessionInfo};
+
+use super::caller::Caller;
+use super::policy::Access;
+use crate::error::{ApiError, ErrorKind};
+use crate::routes::SessionId;
+use crate::server::Server;
+use crate::settings::SessionSettings;
+
+/// What a route does with a session.
+pub(crate) trait Right {
+    fn access(session: &SessionInfo) -> Access<'_>;
+}
+
+/// The right to read a session.
+pub(crate) struct Read;
+/// The right to send a session inputs.
+pub(crate) struct Change;
+/// The right to delete a session.
+pub(crate) struct Delete;
+
+impl Right for Read {
+    fn access(session: &SessionInfo) -> Access<'_> {
+        Access::Read(session)
+    }
+}
+
+impl Right for Change {
+    fn access(session: &SessionInfo) -> Access<'_> {
+        Access::Change(session)
+    }
+}
+
+impl Right for Delete {
+    fn access(session: &SessionInfo) -> Access<'_> {
+        Access::Delete(session)
+    }
+}
+
+/// Extracts the session of a path, with which the caller may do what `R` says.
+pub(crate) struct SessionFor<R> {
+    pub(crate) id: String,
+    pub(crate) caller: Caller,
+    right: PhantomData<R>,
+}
+
+impl FromRequestParts<Server> for Caller {
+    type Rejection = Infallible;
+
+    /// Takes the caller, or the principal, that the guard of a served server or a layer of the host
+    /// has inserted into the extensions of the request.
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Infallible> {
+        if let Some(caller) = parts.extensions.get::<Caller>()
+            && caller.named().is_some()
+        {
+            return Ok(caller.clone());
+        }
+        let named = |principal: &&Principal| !principal.as_str().is_empty();
+        Ok(match parts.extensions.get::<Principal>().filter(named) {
+            Some(principal) => Caller::new(principal.clone()),
+            None => Caller::operator_as(server.shared().principal.clone().filter(|p| named(&p))),
+        })
+    }
+}
+
+impl<R: Right + Send> FromRequestParts<Server> for SessionFor<R> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, ApiError> {
+        let SessionId(id) = SessionId::from_request_parts(parts, server).await?;
+        let Ok(caller) = Caller::from_request_parts(parts, server).await;
+        check_session::<R>(server, &caller, &id).await?;
+        Ok(SessionFor { id, caller, right: PhantomData })
+    }
+}
+
+/// Checks that the caller may do this with a session.
+pub(crate) async fn check_session<R: Right>(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+) -> Result<(), ApiError> {
+    if caller.named().is_none() {
+        return Ok(());
+    }
+    let session = root_of(server, id).await?;
+    check(server, caller, id, &session, R::access(&session)).await
+}
+
+/// Checks that the caller may decide an action of a session. One that does not exist is for the
+/// session to refuse, if the caller may read the session.
+pub(crate) async fn check_decide(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    call: &str,
+) -> Result<(), ApiError> {
+    if caller.named().is_none() {
+        return Ok(());
+    }
+    let session = root_of(server, id).await?;
+    let access = match session.pending.iter().find(|action| *action.action.call == *call) {
+        Some(action) => Access::Decide(&session, action),
+        None => Access::Read(&session),
+    };
+    check(server, caller, id, &session, access).await
+}
+
+/// Checks that the caller may create a session, or start a chat request, with these settings.
+pub(crate) async fn check_create(
+    server: &Server,
+    caller: &Caller,
+    settings: &SessionSettings,
+) -> Result<(), ApiError> {
+    let policy = &server.shared().policy;
+    if caller.named().is_none() || policy.allows(caller, Access::Create(settings)).await {
+        return Ok(());
+    }
+    tracing::warn!(%caller, agent = settings.agent, "a new session was refused by the policy");
+    let why = "You may not use this agent with these settings here: ask the server's operator.";
+    Err(ApiError::new(ErrorKind::Forbidden, why))
+}
+
+/// Returns whether the caller may read a session of a list.
+pub(crate) async fn may_read(server: &Server, caller: &Caller, session: &SessionInfo) -> bool {
+    caller.named().is_none() || server.shared().policy.allows(caller, Access::Read(session)).await
+}
+
+/// Returns whether the caller may see an action of a session: those who may read the session, and
+/// those who may decide the action.
+pub(crate) async fn may_see(
+    server: &Server,
+    caller: &Caller,
+    session: &SessionInfo,
+    action: &PendingAction,
+) -> bool {
+    let policy = &server.shared().policy;
+    may_read(server, caller, session).await
+        || policy.allows(caller, Access::Decide(session, action)).await
+}
+
+/// Describes a session, or that at the root if it belongs to a sub-agent.
+pub(crate) async fn root_of(server: &Server, id: &str) -> Result<SessionInfo, MemoryError> {
+    let store = &server.shared().store;
+    let session = store.session(id).await?;
+    match session.sub_agent_of.as_ref().and_then(|parent| parent.root.clone()) {
+        Some(root) => store.session(&root).await,
+        None => Ok(session),
+    }
+}
+
+async fn check(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    session: &SessionInfo,
+    access: Access<'_>,
+) -> Result<(), ApiError> {
+    let policy = &server.shared().policy;
+    if policy.allows(caller, access).await {
+        return Ok(());
+    }
+    let wanted = match access {
+        Access::Create(_) => "create",
+        Access::Read(_) => "read",
+        Access::Change(_) => "change",
+        Access::Decide(..) => "decide",
+        Access::Delete(_) => "delete",
+    };
+    tracing::warn!(%caller, session = id, wanted, "a request was refused by the policy");
+    if matches!(access, Access::Read(_)) || !policy.allows(caller, Access::Read(session)).await {
+        return Err(MemoryError::NoSession(id.into()).into());
+    }
+    let why = match access {
+        Access::Decide(..) => "You may read this session, but not decide this action.",
+        Access::Delete(_) => "You may read this session, but not delete it.",
+        _ => "You may read this session, but not change it.",
+    };
+    Err(ApiError::new(ErrorKind::Forbidden, why))
+}

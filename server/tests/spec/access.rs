@@ -1,0 +1,139 @@
+//! Who may do what: owners, roles and the policy of the host.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use loopwright_core::agent::Principal;
+use loopwright_core::log::InMemoryStore;
+use loopwright_core::testing::Script;
+use loopwright_server::{Access, AccessPolicy, Caller};
+use serde_json::{Value, json};
+
+use crate::api::Api;
+
+fn writes() -> Script {
+    Script::calls([("w", "write_file", json!({ "path": "new.txt", "content": "x" }))])
+}
+
+fn caller(name: &str, role: &str) -> Caller {
+    let caller = Caller::new(Principal::new(name));
+    if role.is_empty() { caller } else { caller.role(role) }
+}
+
+/// Creates a session of Ann with a pending action. Returns its id and the action.
+async fn waiting(api: &Api) -> (String, Value) {
+    let ann = api.as_user("ann");
+    let id = ann.session(json!({})).await;
+    ann.say(&id, "Write.").await;
+    ann.run(&id, None).await;
+    let action = ann.get(&format!("/api/sessions/{id}/actions")).await["actions"][0].clone();
+    (id, action)
+}
+
+/// Sends a request of each kind and returns their statuses. None of them changes the session: what
+/// is allowed is refused as wrong.
+async fn statuses(api: &Api, id: &str) -> [u16; 3] {
+    let reads = ["", "/messages", "/history?before=3", "/events?after=999999"];
+    let mut read = Vec::new();
+    for route in reads {
+        read.push(api.call("GET", &format!("/api/sessions/{id}{route}"), None).await.0);
+    }
+    let read_events = read.pop().unwrap();
+    assert!([404, 409].contains(&read_events), "{read_events}"); // after the end, if it may be read
+    read.push(if read_events == 409 { 200 } else { read_events });
+    let changes = ["prompt", "steer", "follow-up", "continue", "abort", "compact"];
+    let mut changed = Vec::new();
+    for route in changes {
+        let body = json!({ "message": " ", "id": "", "instructions": 1 });
+        changed.push(api.post(&format!("/api/sessions/{id}/{route}"), body).await.0);
+    }
+    let decision = json!({ "digest": "other", "decision": "approve" });
+    let decided = api.post(&format!("/api/sessions/{id}/actions/w"), decision).await.0;
+    for all in [&read, &changed] {
+        assert!(all.iter().all(|status| *status == all[0]), "{read:?} {changed:?}");
+    }
+    [read[0], changed[0], decided]
+}
+
+/// C227: A session is its owner's. For others it does not exist, unless a role lets them read it or
+/// decide its actions; nobody but the owner, `admin` and the operator changes or deletes it.
+#[tokio::test]
+async fn a_session_is_its_owners() {
+    let api = Api::new([writes()]);
+    let (id, action) = waiting(&api).await;
+    let own = api.session(json!({})).await;
+    for (client, [read, change, decide], listed, actions) in [
+        (api.as_user("ann"), [200, 400, 409], 1, 1),
+        (api.as_user("bob"), [404, 404, 404], 0, 0),
+        (api.as_caller(caller("bob", "reader")), [200, 403, 403], 2, 1),
+        (api.as_caller(caller("bob", "approver")), [404, 404, 409], 0, 1),
+        (api.as_caller(caller("bob", "admin")), [200, 400, 409], 2, 1),
+        (api.clone(), [200, 400, 409], 2, 1),
+    ] {
+        assert_eq!(statuses(&client, &id).await, [read, change, decide]);
+        let sessions = client.get("/api/sessions").await;
+        assert_eq!(sessions["sessions"].as_array().unwrap().len(), listed, "{sessions}");
+        let pending = client.get("/api/actions").await;
+        assert_eq!(pending["actions"].as_array().unwrap().len(), actions, "{pending}");
+        let of_session = client.call("GET", &format!("/api/sessions/{id}/actions"), None).await;
+        assert_eq!(of_session.0, if actions == 0 { 404 } else { 200 });
+        let follow = json!({ "follow": [{ "feed": "f", "session": id }] });
+        let mut stream = client.stream("/api/events", follow).await;
+        assert_eq!(stream.next().await.unwrap().event, "stream");
+        let first = stream.next().await.unwrap().event;
+        assert_eq!(first, if read == 200 { "open" } else { "error" });
+    }
+    // What the operator creates is the operator's.
+    assert_eq!(statuses(&api.as_user("ann"), &own).await, [404, 404, 404]);
+    let unknown = api.as_user("bob").call("GET", "/api/sessions/nothing", None).await;
+    let hidden = api.as_user("bob").call("GET", &format!("/api/sessions/{own}"), None).await;
+    assert_eq!(unknown.1.to_string().replace("nothing", &own), hidden.1.to_string());
+
+    // An approver decides by name, and the owner deletes.
+    let approve = json!({ "digest": action["digest"], "decision": "deny", "by": "ann" });
+    let path = format!("/api/sessions/{id}/actions/w");
+    let approver = api.as_caller(caller("carl", "approver"));
+    assert_eq!(approver.post(&path, approve.clone()).await.0, 200);
+    let late = api.as_user("ann").post(&path, approve).await;
+    assert!(late.1.to_string().contains("by carl"), "{late:?}");
+    for (name, status) in [("bob", 404), ("ann", 204)] {
+        let client = api.as_user(name);
+        let mut deleted = 409;
+        while deleted == 409 {
+            // The run that the decision has resumed may be in progress.
+            client.post(&format!("/api/sessions/{id}/abort"), json!({})).await;
+            deleted = client.call("DELETE", &format!("/api/sessions/{id}"), None).await.0;
+        }
+        assert_eq!(deleted, status, "{name}");
+    }
+}
+
+/// C227: the host's policy replaces the rules, also for new sessions.
+#[tokio::test]
+async fn the_policy_of_the_host_decides() {
+    struct Team;
+
+    #[async_trait]
+    impl AccessPolicy for Team {
+        async fn allows(&self, caller: &Caller, access: Access<'_>) -> bool {
+            match access {
+                Access::Create(settings) => settings.model.is_none(),
+                Access::Delete(_) => false,
+                _ => caller.has_role("team"),
+            }
+        }
+    }
+
+    let store = Arc::new(InMemoryStore::new());
+    let api = Api::with(store, [Script::text("Hi.")], |builder| builder.policy(Team));
+    let (ann, bob) = (api.as_caller(caller("ann", "team")), api.as_caller(caller("bob", "team")));
+    let (status, refused) = ann.post("/api/sessions", json!({ "model": "other/model" })).await;
+    assert_eq!((status, &refused["error"]["kind"]), (403, &json!("forbidden")), "{refused}");
+    let id = ann.session(json!({})).await;
+    bob.say(&id, "Hello").await;
+    bob.run(&id, None).await;
+    assert_eq!(bob.get("/api/sessions").await["sessions"][0]["owner"], "ann");
+    let (status, refused) = ann.call("DELETE", &format!("/api/sessions/{id}"), None).await;
+    assert_eq!(status, 403, "{refused}");
+    assert_eq!(api.call("DELETE", &format!("/api/sessions/{id}"), None).await.0, 204);
+}
