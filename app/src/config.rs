@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use self::file::Owner;
 pub(crate) use self::keys::KEYS;
 pub(crate) use self::layer::{Layer, Origin};
-use crate::args::{ServeArgs, StoreArgs};
+use crate::args::{JwtArgs, ServeArgs, StoreArgs};
 use crate::environment::Names;
 use crate::error::StartError;
 use crate::options::{Options, WorkspaceOptions};
@@ -163,6 +163,15 @@ impl Config {
             root: self.users_list(given.root, "serve.root"),
             token: given.token,
             user: self.users_list(given.user, "serve.user"),
+            jwt: JwtArgs {
+                jwt_issuer: given.jwt.jwt_issuer.or_else(|| self.users_value("serve.jwt_issuer")),
+                jwt_audience: given
+                    .jwt
+                    .jwt_audience
+                    .or_else(|| self.users_value("serve.jwt_audience")),
+                jwt_keys: given.jwt.jwt_keys.or_else(|| self.users_value("serve.jwt_keys")),
+                jwt_roles: given.jwt.jwt_roles.or_else(|| self.users_value("serve.jwt_roles")),
+            },
             host: self.users_list(given.host, "serve.host"),
             origin: self.users_list(given.origin, "serve.origin"),
             max_runs: given.max_runs.or_else(|| self.users_value("serve.max_runs")),

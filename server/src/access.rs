@@ -1,12 +1,16 @@
 //! Who sends a request, and what they may do.
 
 mod caller;
+#[cfg(feature = "jwt")]
+mod jwt;
 mod policy;
 mod session;
 mod token;
 mod users;
 
 pub use self::caller::Caller;
+#[cfg(feature = "jwt")]
+pub use self::jwt::JwtUsers;
 pub use self::policy::{Access, AccessPolicy, OwnerPolicy};
 pub(crate) use self::session::{
     Change, Delete, Read, SessionFor, check_create, check_decide, check_session, may_read, may_see,

@@ -26,6 +26,12 @@ pub(crate) struct Guard {
     local: bool,
 }
 
+/// The token of a request.
+enum Bearer {
+    NotNeeded,
+    Needed(Option<String>),
+}
+
 impl Guard {
     /// Returns the guard of this address, or `None` if other machines can reach it and there is no
     /// token.
@@ -34,8 +40,8 @@ impl Guard {
         (local || !server.shared().users.is_empty()).then(|| Arc::new(Guard { server, local }))
     }
 
-    /// Returns the caller.
-    fn check(&self, request: &Request) -> Result<Caller, ApiError> {
+    /// Returns the token that says who the caller is.
+    fn check(&self, request: &Request) -> Result<Bearer, ApiError> {
         let refuse = |why: &str| Err(ApiError::new(ErrorKind::Forbidden, why));
         let headers = request.headers();
         let Some(host) = host(request) else {
@@ -77,18 +83,10 @@ impl Guard {
         if !is_public && !is_allowed_page && is_foreign {
             return refuse("A page of another site may not use this server.");
         }
-        let users = &self.server.shared().users;
-        if is_public || users.is_empty() {
-            return Ok(Caller::operator());
+        match is_public || self.server.shared().users.is_empty() {
+            true => Ok(Bearer::NotNeeded),
+            false => Ok(Bearer::Needed(bearer(headers).map(str::to_owned))),
         }
-        let caller = bearer(headers).and_then(|token| users.with_token(token));
-        caller.cloned().ok_or_else(|| {
-            ApiError::new(
-                ErrorKind::Token,
-                "The token is missing or wrong: send `Authorization: Bearer TOKEN` with a token \
-                 of this server.",
-            )
-        })
     }
 
     /// Returns whether this is a name of the server that no other party can point at it.
@@ -107,7 +105,12 @@ pub(crate) async fn check(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match guard.check(&request) {
+    let caller = match guard.check(&request) {
+        Ok(Bearer::NotNeeded) => Ok(Caller::operator()),
+        Ok(Bearer::Needed(token)) => guard.server.shared().users.caller(token.as_deref()).await,
+        Err(error) => Err(error),
+    };
+    match caller {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await

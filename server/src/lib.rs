@@ -33,6 +33,7 @@
 //! - `coding-agent` (on by default): `CodingAgent`, which works on files below the server's roots
 //!   with the coding tools, and `EnvModels`, the models of the known providers. Without it the
 //!   crate needs neither providers nor tools, patterns and memory.
+//! - `jwt` (on by default): `JwtUsers`, callers whom an OpenID Connect provider knows.
 //! - `long-term` (on by default): facts that outlive sessions. `ServerBuilder::long_term` lets
 //!   clients see and delete those about them, under `/api/memory`; `CodingAgentBuilder::long_term`
 //!   lets agents store and use them.
@@ -67,6 +68,8 @@ mod sse;
 
 pub use axum;
 
+#[cfg(feature = "jwt")]
+pub use access::JwtUsers;
 pub use access::{Access, AccessPolicy, Caller, OwnerPolicy};
 pub use agents::{AgentFactory, AgentRejection, AgentSetup, Models};
 #[cfg(feature = "coding-agent")]

@@ -11,6 +11,8 @@ use loopwright_core::agent::{Budget, Principal};
 use loopwright_memory::long_term::LongTerm;
 use tokio::sync::Semaphore;
 
+#[cfg(feature = "jwt")]
+use crate::access::JwtUsers;
 use crate::access::{AccessPolicy, Caller, OwnerPolicy, TokenDigest, Users};
 use crate::agents::{AgentFactory, Agents, Models};
 use crate::drain::Drain;
@@ -225,6 +227,14 @@ impl ServerBuilder {
         self
     }
 
+    /// Accepts the tokens of an OpenID Connect provider too, on a [served](crate::serve) server.
+    #[cfg(feature = "jwt")]
+    pub fn jwt(mut self, users: JwtUsers) -> Self {
+        let set = self.users.set_jwt(users);
+        self.bad_user = self.bad_user.or(set.err());
+        self
+    }
+
     /// Sets what callers may do. Defaults to [`OwnerPolicy`].
     pub fn policy(mut self, policy: impl AccessPolicy + 'static) -> Self {
         self.policy = Arc::new(policy);
@@ -351,7 +361,7 @@ impl ServerBuilder {
     /// # Errors
     /// Returns a [`ConfigError`] if there is no agent, if two have the same name, if a token has
     /// fewer than 16 characters or belongs to two callers, if the digest of one has another form,
-    /// if an origin is none, or if there are origins and no token.
+    /// if an address of an issuer is not safe, if an origin is none, or if there are origins and no token.
     pub fn build(self) -> Result<Server, ConfigError> {
         if let Some(name) = self.duplicate {
             let why = format!("Two agents are called `{name}`: give each a name of its own.");

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use loopwright_core::agent::Budget;
-use loopwright_server::ServerBuilder;
+use loopwright_server::{JwtUsers, ServerBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::sessions::StoreArgs;
+use crate::error::StartError;
 use crate::options::{CommandOptions, MODELS_HELP, RetryOptions, dollars, protected_path};
 
 /// The default of `--addr`.
@@ -44,6 +45,49 @@ pub(crate) struct RunBudget {
     /// The maximum time of a run, in seconds; a day by default.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     max_time: Option<u32>,
+}
+
+/// The issuer of further tokens.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct JwtArgs {
+    /// Accept the tokens (JWT) of this OpenID Connect provider too: the claim `sub` is the user's
+    /// name.
+    #[arg(long, value_name = "URL")]
+    pub(crate) jwt_issuer: Option<String>,
+    /// The audience (the claim `aud`) that the tokens must name.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) jwt_audience: Option<String>,
+    /// The address of the provider's keys, if its document /.well-known/openid-configuration does
+    /// not say it.
+    #[arg(long, value_name = "URL")]
+    pub(crate) jwt_keys: Option<String>,
+    /// The claim with a user's roles, by default `roles`; `a.b` is `b` in the object `a`.
+    #[arg(long, value_name = "CLAIM")]
+    pub(crate) jwt_roles: Option<String>,
+}
+
+impl JwtArgs {
+    /// Returns the users that the provider knows, if there is one.
+    pub(crate) fn users(&self) -> Result<Option<JwtUsers>, StartError> {
+        let JwtArgs { jwt_issuer, jwt_audience, jwt_keys, jwt_roles } = self;
+        let (issuer, audience) = match (jwt_issuer, jwt_audience) {
+            (Some(issuer), Some(audience)) => (issuer, audience),
+            (None, None) if jwt_keys.is_none() && jwt_roles.is_none() => return Ok(None),
+            _ => {
+                let why = "--jwt-issuer and --jwt-audience belong together: give both, or none of \
+                           the settings that begin with `jwt`.";
+                return Err(StartError(why.into()));
+            }
+        };
+        let mut users = JwtUsers::new(issuer, audience);
+        if let Some(url) = jwt_keys {
+            users = users.keys_url(url);
+        }
+        if let Some(claim) = jwt_roles {
+            users = users.roles_claim(claim);
+        }
+        Ok(Some(users))
+    }
 }
 
 /// A user of the server.
@@ -134,6 +178,8 @@ pub(crate) struct ServeArgs {
     /// user's sessions are the user's own, and --token is the operator's token. May be repeated.
     #[arg(long, value_name = "NAME:SHA256[:ROLE,...]")]
     pub(crate) user: Vec<UserArg>,
+    #[command(flatten)]
+    pub(crate) jwt: JwtArgs,
     /// A name of the server that clients may use, besides its address and localhost. May be
     /// repeated.
     #[arg(long, value_name = "NAME")]

@@ -104,6 +104,9 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
         let caller = user.roles.iter().fold(caller, |caller, role| caller.role(role.as_str()));
         builder = builder.user_digest(&user.digest, caller);
     }
+    if let Some(users) = args.jwt.users()? {
+        builder = builder.jwt(users);
+    }
     if let Some(runs) = args.max_runs {
         builder = builder.max_runs(runs as usize, ServerBuilder::RUNS);
     }

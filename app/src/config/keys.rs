@@ -89,6 +89,10 @@ pub(crate) const KEYS: &[Key] = &[
     own("serve.host", Kind::Names, SERVER_RISK),
     own("serve.origin", Kind::Names, SERVER_RISK),
     own("serve.user", Kind::Users, SERVER_RISK),
+    own("serve.jwt_issuer", Kind::Text, SERVER_RISK),
+    own("serve.jwt_audience", Kind::Text, SERVER_RISK),
+    own("serve.jwt_keys", Kind::Text, SERVER_RISK),
+    own("serve.jwt_roles", Kind::Text, SERVER_RISK),
     own("serve.max_runs", Kind::Count, SERVER_RISK),
 ];
 

@@ -1,15 +1,21 @@
 //! [`Users`]: the tokens of a server, and whom each of them names.
 
 use super::caller::Caller;
+#[cfg(feature = "jwt")]
+use super::jwt::{JwtUsers, JwtVerifier};
 use super::token::TokenDigest;
-use crate::error::ConfigError;
+use crate::error::{ApiError, ConfigError, ErrorKind};
 
 /// The minimum length of a token, in characters.
 const MIN_TOKEN_CHARS: usize = 16;
 
 /// The tokens that a served server accepts.
-#[derive(Clone, Default)]
-pub(crate) struct Users(Vec<(TokenDigest, Caller)>);
+#[derive(Default)]
+pub(crate) struct Users {
+    by_token: Vec<(TokenDigest, Caller)>,
+    #[cfg(feature = "jwt")]
+    jwt: Option<JwtVerifier>,
+}
 
 impl Users {
     /// Adds the token of a caller.
@@ -30,23 +36,54 @@ impl Users {
         digest: TokenDigest,
         caller: Caller,
     ) -> Result<(), ConfigError> {
-        if let Some((_, other)) = self.0.iter().find(|(known, _)| *known == digest) {
+        if let Some((_, other)) = self.by_token.iter().find(|(known, _)| *known == digest) {
             let why = format!("`{other}` and `{caller}` have the same token: give each its own.");
             return Err(ConfigError(why.into()));
         }
-        self.0.push((digest, caller));
+        self.by_token.push((digest, caller));
         Ok(())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Accepts the tokens of an issuer too.
+    #[cfg(feature = "jwt")]
+    pub(crate) fn set_jwt(&mut self, users: JwtUsers) -> Result<(), ConfigError> {
+        self.jwt = Some(JwtVerifier::new(users)?);
+        Ok(())
     }
 
-    /// Returns the caller with this token. The time does not depend on which one it is.
-    pub(crate) fn with_token(&self, token: &str) -> Option<&Caller> {
+    /// Returns whether no token is needed.
+    pub(crate) fn is_empty(&self) -> bool {
+        #[cfg(feature = "jwt")]
+        if self.jwt.is_some() {
+            return false;
+        }
+        self.by_token.is_empty()
+    }
+
+    /// Returns the caller with this token.
+    pub(crate) async fn caller(&self, token: Option<&str>) -> Result<Caller, ApiError> {
+        let token = token.unwrap_or_default();
+        if let Some(caller) = self.with_token(token) {
+            return Ok(caller.clone());
+        }
+        #[cfg(feature = "jwt")]
+        if let Some(jwt) = &self.jwt
+            && token.contains('.')
+        {
+            return jwt.caller(token).await;
+        }
+        Err(ApiError::new(
+            ErrorKind::Token,
+            "The token is missing or wrong: send `Authorization: Bearer TOKEN` with a token of \
+             this server.",
+        ))
+    }
+
+    /// Looks a token up. The time does not depend on which one it is.
+    fn with_token(&self, token: &str) -> Option<&Caller> {
         let digest = TokenDigest::of(token);
         let mut found = None;
-        for (known, caller) in &self.0 {
+        for (known, caller) in &self.by_token {
             if known.equals(&digest) {
                 found = Some(caller);
             }

@@ -23,14 +23,17 @@ use crate::api::Reader;
 
 const TOKEN: &str = "correct-horse-battery";
 
-struct Served {
+pub(crate) struct Served {
     address: SocketAddr,
     shutdown: Arc<Notify>,
     ended: JoinHandle<std::io::Result<()>>,
 }
 
 impl Served {
-    async fn start(replies: Vec<Script>, set: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Self {
+    pub(crate) async fn start(
+        replies: Vec<Script>,
+        set: impl FnOnce(ServerBuilder) -> ServerBuilder,
+    ) -> Self {
         let agent = GenericAgent::builder(ScriptedModel::new(replies), PiPattern).build().unwrap();
         let server =
             set(Server::builder(InMemoryStore::new()).agent("agent", agent)).build().unwrap();
@@ -42,7 +45,7 @@ impl Served {
         Served { address, shutdown, ended }
     }
 
-    async fn connect(&self) -> Client {
+    pub(crate) async fn connect(&self) -> Client {
         let stream = TcpStream::connect(self.address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         let (sender, connection) =
@@ -52,14 +55,14 @@ impl Served {
     }
 }
 
-struct Client {
+pub(crate) struct Client {
     sender: SendRequest<Body>,
     base: String,
 }
 
 impl Client {
     /// A request for JSON with the server's name.
-    fn request(&self, method: Method, path: &str, body: &Value) -> Request<Body> {
+    pub(crate) fn request(&self, method: Method, path: &str, body: &Value) -> Request<Body> {
         let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         let request = request.header(header::CONTENT_TYPE, "application/json");
         request.body(Body::from(body.to_string())).unwrap()
@@ -70,7 +73,7 @@ impl Client {
     }
 
     /// Returns the status and the JSON of the response.
-    async fn call(&mut self, request: Request<Body>) -> (u16, Value) {
+    pub(crate) async fn call(&mut self, request: Request<Body>) -> (u16, Value) {
         let response = self.send(request).await;
         let status = response.status().as_u16();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();

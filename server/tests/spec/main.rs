@@ -8,6 +8,7 @@ mod api;
 mod event_streams;
 mod history;
 mod http2;
+mod jwt;
 mod limits;
 mod memory;
 mod mount;

@@ -80,6 +80,17 @@ fn mistakes_in_users_are_reported() {
         let exit = loopwright(&dir, &[&["serve", "--addr", "127.0.0.1:0"], &users[..]].concat());
         assert!(exit.code == 2 && exit.err.contains(why), "{exit:?}");
     }
+    for (jwt, why) in [
+        (&["--jwt-issuer", "https://id.example.org"][..], "belong together"),
+        (&["--jwt-roles", "groups"], "belong together"),
+        (
+            &["--jwt-issuer", "http://id.example.org", "--jwt-audience", "a"],
+            "no address with https",
+        ),
+    ] {
+        let exit = loopwright(&dir, &[&["serve", "--addr", "127.0.0.1:0"], jwt].concat());
+        assert!(exit.code == 2 && exit.err.contains(why), "{exit:?}");
+    }
     std::fs::write(dir.path().join("own.toml"), "[serve]\nuser = [\"ann:12\"]\n").unwrap();
     let own = dir.path().join("own.toml");
     let vars = [("LOOPWRIGHT_CONFIG", own.to_str().unwrap())];

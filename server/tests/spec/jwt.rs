@@ -1,0 +1,173 @@
+//! Callers whom an OpenID Connect provider knows.
+
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::http::{Method, header};
+use axum::routing::get;
+use axum::{Json, Router};
+
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use loopwright_server::JwtUsers;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::http2::{Client, Served};
+
+/// The prefix of an Ed25519 key in the form PKCS #8.
+const PKCS8: &str = "302e020100300506032b657004220420";
+/// The key of RFC 8037, appendix A, and the second of RFC 8032, section 7.1.
+const SECRETS: [&str; 2] = [
+    "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
+    "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
+];
+const PUBLIC: [&str; 2] =
+    ["11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "PUAXw-hDiVqStwqnTRt-vJyYLM8uxJaMwM1V8Sr0Zgw"];
+
+fn bytes(hex: &str) -> Vec<u8> {
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+}
+
+fn jwk(number: usize) -> Value {
+    let kid = format!("k{number}");
+    json!({ "kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "kid": kid, "x": PUBLIC[number] })
+}
+
+/// Signs claims with a key, under the id of one.
+fn sign(number: usize, id: &str, claims: &Value) -> String {
+    let header = Header { kid: Some(id.into()), ..Header::new(Algorithm::EdDSA) };
+    let key = EncodingKey::from_ed_der(&bytes(&format!("{PKCS8}{}", SECRETS[number])));
+    encode(&header, claims, &key).unwrap()
+}
+
+/// An issuer with these keys. Returns its address.
+async fn issuer(keys: Arc<Mutex<Vec<Value>>>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let own = format!("http://{}", listener.local_addr().unwrap());
+    let document = json!({ "issuer": own, "jwks_uri": format!("{own}/keys") });
+    let app = Router::new()
+        .route("/.well-known/openid-configuration", get(async move || Json(document)))
+        .route("/keys", get(async move || Json(json!({ "keys": *keys.lock().unwrap() }))));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    own
+}
+
+async fn call(client: &mut Client, token: &str, method: Method, path: &str) -> (u16, Value) {
+    let mut request = client.request(method, path, &json!({}));
+    let token = format!("Bearer {token}").parse().unwrap();
+    request.headers_mut().insert(header::AUTHORIZATION, token);
+    client.call(request).await
+}
+
+/// C229: A token of the issuer names its caller, with roles; one that is expired, or for another
+/// audience, of another issuer, without an expiry, with another key or no signature is refused.
+#[tokio::test]
+async fn a_token_of_the_issuer_names_its_caller() {
+    let keys = Arc::new(Mutex::new(vec![jwk(0)]));
+    let own = issuer(keys.clone()).await;
+    let users = JwtUsers::new(&own, "loopwright").roles_claim("realm.roles");
+    let served = Served::start(Vec::new(), |builder| {
+        builder.jwt(users).token("a-token-of-32-characters-0123456")
+    })
+    .await;
+    let mut client = served.connect().await;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let claims = |name: &str, roles: &[&str]| {
+        json!({
+            "sub": name, "iss": own, "aud": ["loopwright"], "exp": now + 600,
+            "realm": { "roles": roles },
+        })
+    };
+    let ann = sign(0, "k0", &claims("ann", &[]));
+    let (status, created) = call(&mut client, &ann, Method::POST, "/api/sessions").await;
+    assert_eq!(status, 201, "{created}");
+    let path = format!("/api/sessions/{}", created["id"].as_str().unwrap());
+    for (name, roles, status) in
+        [("ann", &[][..], 200), ("bob", &[], 404), ("bob", &["other", "reader"], 200)]
+    {
+        let token = sign(0, "k0", &claims(name, roles));
+        let (got, session) = call(&mut client, &token, Method::GET, &path).await;
+        assert_eq!(got, status, "{name} {roles:?}: {session}");
+        assert!(status == 404 || session["session"]["owner"] == "ann", "{session}");
+    }
+    let changed = |name: &str, value: Value| {
+        let mut claims = claims("ann", &["admin"]);
+        claims[name] = value;
+        sign(0, "k0", &claims)
+    };
+    let unsigned = format!("{}.", ann.rsplit_once('.').unwrap().0);
+    let none = format!("eyJhbGciOiJub25lIn0.{}.", ann.split('.').nth(1).unwrap());
+    let secret = EncodingKey::from_secret(PUBLIC[0].as_bytes());
+    let shared = Header { kid: Some("k0".into()), ..Header::new(Algorithm::HS256) };
+    for (wrong, token) in [
+        ("expired", changed("exp", json!(now - 60))),
+        ("without an expiry", changed("exp", Value::Null)),
+        ("not valid yet", changed("nbf", json!(now + 600))),
+        ("for another audience", changed("aud", json!("other"))),
+        ("of another issuer", changed("iss", json!("https://id.example.org"))),
+        ("for nobody", changed("sub", json!(""))),
+        ("signed with another key", sign(1, "k0", &claims("ann", &["admin"]))),
+        ("with a key that the issuer does not have", sign(1, "k1", &claims("ann", &["admin"]))),
+        ("signed with a shared secret", encode(&shared, &claims("ann", &[]), &secret).unwrap()),
+        ("without a signature", unsigned),
+        ("with the algorithm `none`", none),
+        ("no JWT", "a.b.c".into()),
+    ] {
+        let (status, refused) = call(&mut client, &token, Method::GET, &path).await;
+        let kind = &refused["error"]["kind"];
+        assert_eq!((status, kind), (403, &json!("token")), "{wrong}: {refused}");
+        assert!(!refused.to_string().contains(&token), "{refused}");
+    }
+    let operator = "a-token-of-32-characters-0123456";
+    assert_eq!(call(&mut client, operator, Method::GET, &path).await.0, 200);
+}
+
+/// C229: keys that the issuer adds later are fetched; without any, tokens cannot be checked.
+#[tokio::test]
+async fn new_keys_are_fetched() {
+    let keys = Arc::new(Mutex::new(Vec::new()));
+    let own = issuer(keys.clone()).await;
+    let users = JwtUsers::new(&own, "loopwright");
+    let served = Served::start(Vec::new(), |builder| builder.jwt(users)).await;
+    let mut client = served.connect().await;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let claims = json!({ "sub": "ann", "iss": own, "aud": "loopwright", "exp": now + 600 });
+    let token = sign(1, "k1", &claims);
+    let mut get = async || call(&mut client, &token, Method::GET, "/api/sessions").await.0;
+    assert_eq!(get().await, 403);
+    keys.lock().unwrap().push(jwk(1));
+    assert_eq!(get().await, 403, "not fetched again for each token");
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_secs(11)).await;
+    tokio::time::resume();
+    assert_eq!(get().await, 200);
+
+    let gone = JwtUsers::new("http://127.0.0.1:9", "loopwright");
+    let served = Served::start(Vec::new(), |builder| builder.jwt(gone)).await;
+    let mut client = served.connect().await;
+    assert_eq!(call(&mut client, &token, Method::GET, "/api/sessions").await.0, 503);
+}
+
+/// Keys from an address without https could be forged.
+#[test]
+fn an_issuer_needs_https() {
+    use loopwright_core::GenericAgent;
+    use loopwright_core::log::InMemoryStore;
+    use loopwright_core::testing::ScriptedModel;
+    use loopwright_server::Server;
+
+    let build = |users: JwtUsers| {
+        let agent = GenericAgent::builder(ScriptedModel::new([]), loopwright_patterns::PiPattern);
+        let agent = agent.build().unwrap();
+        Server::builder(InMemoryStore::new()).agent("agent", agent).jwt(users).build()
+    };
+    for wrong in ["http://id.example.org", "id.example.org", "http://127.0.0.1.example.org"] {
+        let refused = build(JwtUsers::new(wrong, "a")).err().unwrap().to_string();
+        assert!(refused.contains(&format!("`{wrong}` is no address with https")), "{refused}");
+        let keys = JwtUsers::new("https://id.example.org", "a").keys_url(wrong);
+        assert!(build(keys).is_err());
+    }
+    for right in ["https://id.example.org/realm", "http://127.0.0.1:8080", "http://[::1]:80"] {
+        assert!(build(JwtUsers::new(right, "a")).is_ok(), "{right}");
+    }
+}
