@@ -176,6 +176,12 @@ impl Config {
             origin: self.users_list(given.origin, "serve.origin"),
             max_runs: given.max_runs.or_else(|| self.users_value("serve.max_runs")),
             max_connections: given.max_connections,
+            max_daily_tokens: given
+                .max_daily_tokens
+                .or_else(|| self.users_value("serve.max_daily_tokens")),
+            max_daily_cost: given
+                .max_daily_cost
+                .or_else(|| self.users_value("serve.max_daily_cost")),
             run_budget: given.run_budget,
             grace: given.grace,
             log_format: given.log_format,

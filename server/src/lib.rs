@@ -44,6 +44,7 @@ mod backlog;
 mod body_limit;
 #[cfg(feature = "coding-agent")]
 mod coding_agent;
+mod daily_budget;
 mod drain;
 mod error;
 mod event_streams;

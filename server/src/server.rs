@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use crate::access::JwtUsers;
 use crate::access::{AccessPolicy, Caller, OwnerPolicy, TokenDigest, Users};
 use crate::agents::{AgentFactory, Agents, Models};
+use crate::daily_budget::DailyBudget;
 use crate::drain::Drain;
 use crate::error::ConfigError;
 use crate::event_streams::EventStreams;
@@ -52,6 +53,7 @@ pub(crate) struct Shared {
     pub(crate) users: Users,
     /// What callers may do.
     pub(crate) policy: Arc<dyn AccessPolicy>,
+    pub(crate) daily_budget: DailyBudget,
     /// Names that clients may call the server by, besides its address.
     pub(crate) hosts: Vec<String>,
     /// The origins of other pages that may use the server.
@@ -117,6 +119,7 @@ impl Server {
             users: Users::default(),
             bad_user: None,
             policy: Arc::new(OwnerPolicy),
+            daily_budget: Budget::default(),
             hosts: Vec::new(),
             origins: Vec::new(),
             store: Arc::new(store),
@@ -179,6 +182,7 @@ pub struct ServerBuilder {
     /// The first mistake in the tokens.
     bad_user: Option<ConfigError>,
     policy: Arc<dyn AccessPolicy>,
+    daily_budget: Budget,
     hosts: Vec<String>,
     origins: Vec<String>,
     store: Arc<dyn SessionStore>,
@@ -342,6 +346,16 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets the tokens and the cost that the sessions of a principal may use per day, in UTC; turns
+    /// and time of the budget are not counted. Unlimited by default. When they are used up, the
+    /// principal's sessions accept no more prompts, steers, follow-ups, continuations and
+    /// compactions. Runs in progress end by their own budget, and decisions are still accepted. The
+    /// operator is not limited.
+    pub fn daily_budget(mut self, budget: Budget) -> Self {
+        self.daily_budget = budget;
+        self
+    }
+
     /// Sets the maximum number of live sessions that are open at a time. Defaults to 4,096. An
     /// unused session is closed to open another; if all are in use, requests are refused.
     pub fn max_open_sessions(mut self, sessions: usize) -> Self {
@@ -361,7 +375,8 @@ impl ServerBuilder {
     /// # Errors
     /// Returns a [`ConfigError`] if there is no agent, if two have the same name, if a token has
     /// fewer than 16 characters or belongs to two callers, if the digest of one has another form,
-    /// if an address of an issuer is not safe, if an origin is none, or if there are origins and no token.
+    /// if the address of an issuer has no https, if an origin is none, or if there are origins and
+    /// no token.
     pub fn build(self) -> Result<Server, ConfigError> {
         if let Some(name) = self.duplicate {
             let why = format!("Two agents are called `{name}`: give each a name of its own.");
@@ -396,6 +411,7 @@ impl ServerBuilder {
             agents: self.agents,
             users: self.users,
             policy: self.policy,
+            daily_budget: DailyBudget::new(self.daily_budget, self.store.clone()),
             hosts: self.hosts,
             origins,
             store: self.store,

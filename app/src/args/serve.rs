@@ -197,6 +197,14 @@ pub(crate) struct ServeArgs {
     pub(crate) max_connections: Option<u32>,
     #[command(flatten)]
     pub(crate) run_budget: RunBudget,
+    /// The maximum number of tokens of each user per day, in UTC; unlimited by default. It does not
+    /// limit the operator.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_daily_tokens: Option<u64>,
+    /// The maximum cost of each user per day in US dollars; unlimited by default. It does not limit
+    /// the operator.
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    pub(crate) max_daily_cost: Option<f64>,
     /// The time that runs have to finish when the server shuts down, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub(crate) grace: u32,

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use loopwright_core::agent::Principal;
+use loopwright_core::agent::{Budget, Principal};
 use loopwright_server::{Caller, EnvModels, Server, ServerBuilder};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -99,6 +99,9 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
     }
     builder = args.host.iter().fold(builder, |builder, name| builder.host(name));
     builder = args.origin.iter().fold(builder, |builder, origin| builder.origin(origin));
+    let mut daily = Budget::default();
+    (daily.tokens, daily.cost) = (args.max_daily_tokens, args.max_daily_cost);
+    builder = builder.daily_budget(daily);
     for user in &args.user {
         let caller = Caller::new(Principal::new(user.name.as_str()));
         let caller = user.roles.iter().fold(caller, |caller, role| caller.role(role.as_str()));

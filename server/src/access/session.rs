@@ -51,6 +51,8 @@ impl Right for Delete {
 pub(crate) struct SessionFor<R> {
     pub(crate) id: String,
     pub(crate) caller: Caller,
+    /// Whom the session belongs to, if the caller is not the operator.
+    pub(crate) owner: Option<Principal>,
     right: PhantomData<R>,
 }
 
@@ -79,22 +81,24 @@ impl<R: Right + Send> FromRequestParts<Server> for SessionFor<R> {
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, ApiError> {
         let SessionId(id) = SessionId::from_request_parts(parts, server).await?;
         let Ok(caller) = Caller::from_request_parts(parts, server).await;
-        check_session::<R>(server, &caller, &id).await?;
-        Ok(SessionFor { id, caller, right: PhantomData })
+        let owner = check_session::<R>(server, &caller, &id).await?;
+        Ok(SessionFor { id, caller, owner, right: PhantomData })
     }
 }
 
-/// Checks that the caller may do this with a session.
+/// Checks that the caller may do this with a session. Returns whom it belongs to, if the caller is
+/// not the operator.
 pub(crate) async fn check_session<R: Right>(
     server: &Server,
     caller: &Caller,
     id: &str,
-) -> Result<(), ApiError> {
+) -> Result<Option<Principal>, ApiError> {
     if caller.named().is_none() {
-        return Ok(());
+        return Ok(None);
     }
     let session = root_of(server, id).await?;
-    check(server, caller, id, &session, R::access(&session)).await
+    check(server, caller, id, &session, R::access(&session)).await?;
+    Ok(session.owner)
 }
 
 /// Checks that the caller may decide an action of a session. One that does not exist is for the

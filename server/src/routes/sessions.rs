@@ -12,6 +12,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use loopwright_core::AgentHandle;
+use loopwright_core::agent::Principal;
 use loopwright_core::event::{InputEvent, Prompt, QueueKind, QueuedText};
 use loopwright_core::log::SessionLog;
 
@@ -114,10 +115,11 @@ async fn messages(
 
 async fn prompt(
     State(server): State<Server>,
-    SessionFor { id, caller, .. }: SessionFor<Change>,
+    SessionFor { id, caller, owner, .. }: SessionFor<Change>,
     client: Client,
     JsonBody(body): JsonBody<MessageBody>,
 ) -> Accepted {
+    check_budget(&server, owner.as_ref()).await?;
     server.shared().drain.check()?;
     let prompt = caller.sends(body.prompt()?);
     send(&server, &id, Some(client), InputEvent::UserRequest(prompt)).await
@@ -125,10 +127,11 @@ async fn prompt(
 
 async fn steer(
     State(server): State<Server>,
-    SessionFor { id, .. }: SessionFor<Change>,
+    SessionFor { id, owner, .. }: SessionFor<Change>,
     client: Client,
     JsonBody(mut body): JsonBody<SteerBody>,
 ) -> Accepted {
+    check_budget(&server, owner.as_ref()).await?;
     if let Some(call) = body.call.take() {
         let prompt = body.prompt()?;
         let steer = async |handle: &AgentHandle| handle.steer_to(call, prompt).await;
@@ -141,18 +144,20 @@ async fn steer(
 
 async fn follow_up(
     State(server): State<Server>,
-    SessionFor { id, .. }: SessionFor<Change>,
+    SessionFor { id, owner, .. }: SessionFor<Change>,
     JsonBody(body): JsonBody<MessageBody>,
 ) -> Accepted {
+    check_budget(&server, owner.as_ref()).await?;
     send(&server, &id, None, InputEvent::FollowUp(body.prompt()?)).await
 }
 
 async fn continue_run(
     State(server): State<Server>,
-    SessionFor { id, .. }: SessionFor<Change>,
+    SessionFor { id, owner, .. }: SessionFor<Change>,
     client: Client,
     JsonBody(body): JsonBody<ContinueBody>,
 ) -> Accepted {
+    check_budget(&server, owner.as_ref()).await?;
     server.shared().drain.check()?;
     let event = InputEvent::Continue(None::<Prompt>);
     let input = input_id(body.id)?;
@@ -170,16 +175,25 @@ async fn abort(
 
 async fn compact(
     State(server): State<Server>,
-    SessionFor { id, .. }: SessionFor<Change>,
+    SessionFor { id, owner, .. }: SessionFor<Change>,
     client: Client,
     JsonBody(body): JsonBody<CompactBody>,
 ) -> Result<Json<Compacted>, ApiError> {
+    check_budget(&server, owner.as_ref()).await?;
     let shared = server.shared();
     shared.drain.check()?;
     let compactions = shared
         .live
         .with(&id, Some(client), async |handle| handle.compact(body.instructions.as_deref()).await);
     Ok(Json(Compacted { compactions: compactions.await? }))
+}
+
+/// Checks that the sessions of this principal may use more today.
+async fn check_budget(server: &Server, owner: Option<&Principal>) -> Result<(), ApiError> {
+    match owner {
+        Some(owner) => server.shared().daily_budget.check(owner).await,
+        None => Ok(()),
+    }
 }
 
 /// Sends an input to a session, wherever it is open. It is in the session's log when this returns.

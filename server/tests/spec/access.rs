@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright_core::agent::Principal;
+use loopwright_core::agent::{Budget, Principal};
 use loopwright_core::log::InMemoryStore;
+use loopwright_core::message::Usage;
 use loopwright_core::testing::Script;
 use loopwright_server::{Access, AccessPolicy, Caller};
 use serde_json::{Value, json};
@@ -136,4 +137,36 @@ async fn the_policy_of_the_host_decides() {
     let (status, refused) = ann.call("DELETE", &format!("/api/sessions/{id}"), None).await;
     assert_eq!(status, 403, "{refused}");
     assert_eq!(api.call("DELETE", &format!("/api/sessions/{id}"), None).await.0, 204);
+}
+
+/// C230: a principal whose budget for the day is used up sends no more; the operator does.
+#[tokio::test]
+async fn a_daily_budget_ends_the_prompts_of_a_principal() {
+    let store = Arc::new(InMemoryStore::new());
+    let mut usage = Usage::default();
+    (usage.input, usage.output) = (9, 1);
+    let replies = (0..4).map(|_| Script::text("Hi.").usage(usage));
+    let daily = Budget::default().tokens(20);
+    let api = Api::with(store, replies, |builder| builder.daily_budget(daily));
+    let say = json!({ "message": "Hello" });
+    let ask = async |client: &Api, id: &str, route: &str| {
+        client.post(&format!("/api/sessions/{id}/{route}"), say.clone()).await
+    };
+    let (ann, bob) = (api.as_user("ann"), api.as_user("bob"));
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let id = ann.session(json!({})).await;
+        assert_eq!(ask(&ann, &id, "prompt").await.0, 202);
+        ann.run(&id, None).await;
+        ids.push(id);
+    }
+    for route in ["prompt", "steer", "follow-up", "continue", "compact"] {
+        let (status, refused) = ask(&ann, &ids[0], route).await;
+        assert_eq!((status, &refused["error"]["kind"]), (429, &json!("too_many")), "{route}");
+        assert!(refused.to_string().contains("`ann` is used up: 20 of 20 tokens"), "{refused}");
+    }
+    assert_eq!(ask(&ann, &ids[0], "abort").await.0, 202);
+    let own = bob.session(json!({})).await;
+    assert_eq!(ask(&bob, &own, "prompt").await.0, 202);
+    assert_eq!(ask(&api, &ids[0], "prompt").await.0, 202, "the operator is not limited");
 }

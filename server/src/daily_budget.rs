@@ -1,0 +1,200 @@
+//! [`DailyBudget`]: what the sessions of each principal may use per day.
+//!
+//! What they have used is read from their logs, so that it survives a restart and includes what
+//! other processes with the store have used. A log is read once, and then only its new entries.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopwright_core::SessionStore;
+use loopwright_core::agent::{Budget, Environment, Principal, SystemEnvironment};
+use loopwright_core::log::{MemoryError, SessionInfo, SessionQuery};
+use tokio::sync::Mutex;
+
+use crate::error::{ApiError, ErrorKind};
+
+const DAY: u64 = 24 * 60 * 60 * 1000;
+/// How many sessions are listed at a time.
+const PAGE_SESSIONS: usize = 100;
+
+/// Checks what the sessions of a principal have used today, in UTC.
+pub(crate) struct DailyBudget {
+    budget: Budget,
+    store: Arc<dyn SessionStore>,
+    used: Mutex<HashMap<Principal, Arc<Mutex<Day>>>>,
+}
+
+/// What the sessions of a principal have used on a day.
+#[derive(Default)]
+struct Day {
+    /// The start of the day, in milliseconds since 1970.
+    start: u64,
+    sessions: HashMap<Arc<str>, SessionUse>,
+}
+
+/// What one session has used.
+struct SessionUse {
+    /// The session as far as its log was read.
+    info: SessionInfo,
+    /// What it had used when the day began, or what a fork shares with its parent.
+    before: (u64, f64),
+}
+
+impl DailyBudget {
+    pub(crate) fn new(budget: Budget, store: Arc<dyn SessionStore>) -> Self {
+        DailyBudget { budget, store, used: Mutex::default() }
+    }
+
+    /// Checks that the sessions of this principal may use more today. A run counts on the day on
+    /// which it began.
+    pub(crate) async fn check(&self, principal: &Principal) -> Result<(), ApiError> {
+        let Budget { tokens, cost, .. } = self.budget;
+        if tokens.is_none() && cost.is_none() {
+            return Ok(());
+        }
+        let day = self.used.lock().await.entry(principal.clone()).or_default().clone();
+        let mut day = day.lock().await;
+        let start = SystemEnvironment.now() / DAY * DAY;
+        if day.start != start {
+            *day = Day { start, sessions: HashMap::new() };
+        }
+        day.update(&*self.store, principal).await?;
+        let (used_tokens, used_cost) = day.used();
+        let why = match (tokens, cost) {
+            (Some(tokens), _) if used_tokens >= tokens => {
+                format!("{used_tokens} of {tokens} tokens")
+            }
+            (_, Some(cost)) if used_cost >= cost => format!("${used_cost:.2} of ${cost:.2}"),
+            _ => return Ok(()),
+        };
+        let left = Duration::from_millis(start + DAY - SystemEnvironment.now());
+        let minutes = left.as_secs() / 60 + 1;
+        tracing::warn!(%principal, used = why, "a request was refused for the daily budget");
+        Err(ApiError::new(
+            ErrorKind::TooMany,
+            format!(
+                "The daily budget of `{principal}` is used up: {why}. The next day begins at \
+                 00:00 UTC, in {minutes} minutes."
+            ),
+        ))
+    }
+}
+
+impl Day {
+    /// Reads what the logs of this principal's sessions have had since the last time.
+    async fn update(
+        &mut self,
+        store: &dyn SessionStore,
+        owner: &Principal,
+    ) -> Result<(), MemoryError> {
+        let first = SessionQuery::new(PAGE_SESSIONS).owner(owner.clone());
+        let mut next = Some(first.clone());
+        while let Some(query) = next.take() {
+            let page = store.sessions_page(&query).await?;
+            for listed in &page.sessions {
+                if listed.changed < self.start {
+                    return Ok(()); // and so are all that follow
+                }
+                self.read(store, listed).await?;
+            }
+            next = page.next.map(|cursor| first.clone().after(cursor));
+        }
+        Ok(())
+    }
+
+    async fn read(
+        &mut self,
+        store: &dyn SessionStore,
+        listed: &SessionInfo,
+    ) -> Result<(), MemoryError> {
+        let session = self.sessions.entry(listed.id.clone()).or_insert_with(|| SessionUse {
+            info: SessionInfo::new(listed.id.clone()),
+            before: (0, 0.0),
+        });
+        if session.info.entries >= listed.entries {
+            return Ok(());
+        }
+        // A store that copies the log of a fork does not say what is shared: then it counts twice.
+        let shared = listed.parent.as_ref().map_or(0, |(_, entries)| *entries);
+        for entry in store.read(&listed.id, session.info.entries).await? {
+            session.info.apply(&entry);
+            if session.info.changed < self.start || session.info.entries <= shared {
+                session.before = used(&session.info);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the tokens and the cost of all sessions.
+    fn used(&self) -> (u64, f64) {
+        let each = self.sessions.values().map(|session| {
+            let (tokens, cost) = used(&session.info);
+            (tokens - session.before.0, cost - session.before.1)
+        });
+        each.fold((0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+}
+
+fn used(session: &SessionInfo) -> (u64, f64) {
+    (session.usage.total(), session.cost)
+}
+
+#[cfg(test)]
+mod tests {
+    use loopwright_core::log::LogEntry;
+    use loopwright_core::message::{MessageId, RunId, Usage};
+    use loopwright_memory::Sqlite;
+    use serde_json::json;
+
+    use super::*;
+
+    fn run(number: u64, time: u64, tokens: u64) -> Vec<LogEntry> {
+        let cause = serde_json::from_value(json!("steer")).unwrap();
+        let mut usage = Usage::default();
+        usage.output = tokens;
+        let message = MessageId(number);
+        vec![
+            LogEntry::RunStarted { run: RunId(number), cause, time },
+            LogEntry::Charged { message, usage, cost: Some(tokens as f64 / 100.0), ended: true },
+        ]
+    }
+
+    /// Writes a session of Ann with these entries.
+    async fn write(store: &Sqlite, session: &str, mut entries: Vec<LogEntry>) {
+        let owner = Some(Principal::new("ann"));
+        entries.insert(0, LogEntry::Opened { epoch: 1, time: 1, parent: None, owner });
+        let memory = store.open(session).await.unwrap();
+        memory.append(0, entries.into()).await.unwrap();
+    }
+
+    async fn refusal(budget: &DailyBudget) -> String {
+        let refused = budget.check(&Principal::new("ann")).await;
+        refused.map_or_else(|why| why.message().to_owned(), |()| String::new())
+    }
+
+    /// C230: What the sessions of a principal have used since midnight counts, once, and new
+    /// entries are added; earlier days, shares of forks and other principals do not count.
+    #[tokio::test]
+    async fn the_use_of_a_day_is_read_from_the_logs() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(folder.path().join("sessions.db")).unwrap();
+        let now = SystemEnvironment.now();
+        let budget = |budget| DailyBudget::new(budget, Arc::new(store.clone()));
+        let (tokens, cost) =
+            (budget(Budget::default().tokens(60)), budget(Budget::default().cost(0.5)));
+        write(&store, "old", run(1, now - 2 * DAY, 1_000)).await;
+        write(&store, "both", [run(1, now - 2 * DAY, 1_000), run(2, now, 30)].concat()).await;
+        store.fork("both", None, "fork").await.unwrap();
+        for budget in [&tokens, &cost] {
+            assert_eq!(refusal(budget).await, "");
+        }
+        let memory = store.open("both").await.unwrap();
+        memory.append(5, run(3, now, 20).into()).await.unwrap();
+        assert_eq!(refusal(&tokens).await, "");
+        assert!(refusal(&cost).await.contains("`ann` is used up: $0.50 of $0.50"));
+        memory.append(7, run(4, now, 10).into()).await.unwrap();
+        assert!(refusal(&tokens).await.contains("60 of 60 tokens"));
+        assert!(tokens.check(&Principal::new("bob")).await.is_ok());
+    }
+}
