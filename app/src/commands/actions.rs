@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use loopwright_core::SessionStore;
 use loopwright_core::event::{ActionResult, Decision, ExternalAction, InputEvent, Provided};
-use loopwright_core::log::{PendingAction, PendingFilter, SessionInfo};
+use loopwright_core::log::{PendingAction, PendingQuery, SessionInfo};
 use loopwright_core::pattern::Question;
 use serde_json::Value;
 
@@ -28,15 +28,15 @@ use crate::wording;
 /// Lists the pending actions, and returns the exit code.
 pub(crate) async fn actions(args: &ActionsArgs, config: &Config) -> Result<u8, StartError> {
     let store = config.open_store(&args.store)?;
-    let mut filter = PendingFilter::new();
+    let mut query = PendingQuery::all();
     if let Some(session) = &args.session {
         check_is_root(&existing(&*store, session).await?)?;
-        filter = filter.session(session.as_str());
+        query = query.session(session.as_str());
     }
     if let Some(tool) = &args.tool {
-        filter = filter.tool(tool.as_str());
+        query = query.tool(tool.as_str());
     }
-    let open = store.pending(&filter).await?;
+    let open = store.pending(&query).await?.actions;
     let print = |action: &PendingAction| match args.json {
         true => output::json_line(action),
         false => print_action(action),
