@@ -196,7 +196,8 @@ async fn a_session_without_a_mailbox_has_deadlines() {
         spec.needs_approval(Approval::Always).action_options(options)
     });
     let replies = [calls(&["pay"]), Script::text("ok")];
-    let harness = pi_with(replies, &[pay.clone()], |agent| agent.environment(clock)).await;
+    let harness =
+        pi_with(replies, std::slice::from_ref(&pay), |agent| agent.environment(clock)).await;
     harness.handle.prompt("go").await.unwrap();
     let entries = harness.memory.entries();
     sleep(ms(1_001)).await;
