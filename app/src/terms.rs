@@ -21,7 +21,7 @@ pub(crate) fn deadline(terms: &ActionTerms, now: u64) -> Option<String> {
         DefaultDecision::Approve => "approved",
         _ => "denied",
     };
-    let at = moment(deadline, now);
+    let at = at_time(deadline, now);
     Some(match deadline.checked_sub(now).filter(|left| *left > 0) {
         Some(left) => format!("{default} by default {at} (in {})", span(left / 1000)),
         None => format!("{default} by default, since the deadline was {at}"),
@@ -29,7 +29,7 @@ pub(crate) fn deadline(terms: &ActionTerms, now: u64) -> Option<String> {
 }
 
 /// Returns a time of today as `at 14:05`, another one with its date, in local time.
-fn moment(time: u64, now: u64) -> String {
+fn at_time(time: u64, now: u64) -> String {
     let zoned = |time: u64| {
         let time = i64::try_from(time).ok()?;
         Some(Timestamp::from_millisecond(time).ok()?.to_zoned_datetime(TimeZone::system()))
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_terms_are_said_in_words() {
+    fn the_terms_are_put_in_words() {
         let now = 1_700_000_000_000;
         assert_eq!(lines(&action(|_| {}), now), [""; 0]);
         let all = action(|terms| {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_is_said_with_the_time_that_is_left() {
+    fn a_deadline_has_the_time_that_is_left() {
         let now = 1_700_000_000_000;
         let in_words = |seconds: u64| {
             let terms = action(|terms| terms.deadline = Some(now + seconds * 1000)).terms;

@@ -194,9 +194,9 @@ pub trait SessionStore: Send + Sync {
         Ok(query.page(all.flat_map(|info| info.pending).collect()))
     }
 
-    /// Returns a page of the decisions in the listed sessions, the latest first. Those that a fork
-    /// shares with its parent are its parent's, and those of a deleted session are gone with it.
-    /// The default reads every log, or that of the one session that the query names.
+    /// Returns a page of the decisions in the listed sessions, the latest first. A fork that shares
+    /// entries with its parent does not repeat their decisions, and those of a deleted session are
+    /// gone with it. The default reads every log, or that of the session that the query names.
     async fn decisions(&self, query: &AuditQuery) -> Result<AuditPage, MemoryError> {
         let mut decisions = Vec::new();
         for info in self.sessions().await? {

@@ -31,9 +31,10 @@ impl LiveSessions {
         }
     }
 
-    /// Opens the sessions that have work to do, so that their runs start, and waits for the ends of
-    /// the runs. So does a session with an action whose deadline has passed. A session that cannot be opened is left alone, and so is one whose log has as many
-    /// entries as in `done`, which has those of all sessions that were opened.
+    /// Opens the sessions that have work to do, or an action whose deadline has passed, so that
+    /// their runs start, and waits for the ends of the runs. A session that cannot be opened is left
+    /// alone, and so is one whose log has as many entries as in `done`, which has those of all
+    /// sessions that were opened, unless it has unread inputs or a deadline.
     pub(crate) async fn run_due(&self, done: &mut HashMap<Arc<str>, u64>) {
         let Parts { store, drain, .. } = &self.0.parts;
         let sessions = match store.sessions().await {
@@ -65,7 +66,8 @@ impl LiveSessions {
             let id = &*session.id;
             match self.lease(id).await {
                 Ok(Some(lease)) => {
-                    tracing::info!(session = id, due = ?session.due_at(now), "it is opened to do its work");
+                    let due = session.due_at(now);
+                    tracing::info!(session = id, ?due, "it is opened to do its work");
                     lease.handle.wait_for_idle().await;
                 }
                 Ok(None) => {} // its owner does it

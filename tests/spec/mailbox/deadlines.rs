@@ -275,45 +275,70 @@ async fn a_kill_at_any_entry_leaves_one_default_decision() {
     }
 }
 
-/// C304: a sub-agent's call has the deadline of its tool, and the session at the root takes the
-/// default, also while other calls of the sub-agent run. It reaches the sub-agent once.
-#[tokio::test(start_paused = true)]
-async fn the_root_takes_the_default_for_a_sub_agent() {
-    let store = InMemoryStore::new();
-    let pay = TestTool::new("pay");
-    let (clock, options) = (Instant::now(), ActionOptions::new().deadline(ms(1_000)).quorum(2));
-    let tool =
-        pay.clone().spec(|spec| spec.needs_approval(Approval::Always).action_options(options));
-    let child = GenericAgent::builder(
-        ScriptedModel::new([calls(&["pay"]), Script::text("not paid")]),
-        PiPattern,
-    );
-    let child = child.tool(tool).environment(PausedClock(clock)).build().unwrap();
+/// A session whose sub-agent waits for the approval of `pay` by two principals, within a second.
+async fn waiting_sub_agent(
+    store: &InMemoryStore,
+    pay: &TestTool,
+) -> (AgentHandle, EventStream, ExternalAction) {
+    let (started, options) = (Instant::now(), ActionOptions::new().deadline(ms(1_000)).quorum(2));
+    let spec = |spec: ToolSpec| spec.needs_approval(Approval::Always).action_options(options);
+    let replies = [calls(&["pay"]), Script::text("the end")];
+    let child = GenericAgent::builder(ScriptedModel::new(replies), PiPattern)
+        .tool(pay.clone().spec(spec))
+        .environment(PausedClock(started))
+        .build()
+        .unwrap();
     let task = Script::calls([("c", "payer", json!({ "task": "Pay." }))]);
     let root = GenericAgent::builder(ScriptedModel::new([task, Script::text("ok")]), PiPattern)
         .child("payer", "Pays.", child)
-        .environment(PausedClock(clock))
+        .environment(PausedClock(started))
         .build()
         .unwrap();
-    let cx = RunContext::new().stored(&store, "root").await.unwrap();
+    let cx = RunContext::new().stored(store, "root").await.unwrap();
     let (handle, events) = root.run(cx).await.unwrap();
     handle.prompt("go").await.unwrap();
     let action = handle.pending().await.unwrap().remove(0);
     assert_eq!((&*action.call, action.terms.quorum), ("c~a", 2));
-    let approval = ActionResult::new(action.call, action.digest, Decision::Approve).by("ann");
+    (handle, events, action)
+}
+
+async fn approve(handle: &AgentHandle, action: &ExternalAction, by: &str) {
+    let (call, digest) = (action.call.clone(), action.digest.clone());
+    let approval = ActionResult::new(call, digest, Decision::Approve).by(by);
     handle.send(InputEvent::ExternalActionResult(approval)).await.unwrap();
+}
+
+/// C305: a sub-agent's call has the deadline of its tool, and the session at the root takes the
+/// default, once.
+#[tokio::test(start_paused = true)]
+async fn the_root_takes_the_default_for_a_sub_agent() {
+    let (store, pay) = (InMemoryStore::new(), TestTool::new("pay"));
+    let (handle, events, action) = waiting_sub_agent(&store, &pay).await;
+    approve(&handle, &action, "ann").await;
     assert_eq!(handle.pending().await.unwrap()[0].approvals.len(), 1);
     sleep(ms(1_100)).await;
     handle.wait_for_idle().await;
     assert_eq!((handle.pending().await.unwrap().len(), pay.ran()), (0, 0));
     assert_eq!(handle.state().await.unwrap().messages.last().unwrap().text(), "ok");
     end(handle, events).await;
-    for session in store.sessions().await.unwrap() {
-        let entries = store.read(&session.id, 0).await.unwrap();
+    for session in ["root", "root/m2.1"] {
+        let entries = store.read(session, 0).await.unwrap();
         let decided = entries.iter().filter(|entry| match entry {
             LogEntry::Decided { by, .. } => by.as_deref() == Some("system"),
             _ => false,
         });
-        assert_eq!(decided.count(), 1);
+        assert_eq!(decided.count(), 1, "{session}");
     }
+}
+
+/// C306: the root counts the approvals of a sub-agent's call; the sub-agent gets one decision.
+#[tokio::test(start_paused = true)]
+async fn the_root_counts_the_approvals_for_a_sub_agent() {
+    let (store, pay) = (InMemoryStore::new(), TestTool::new("pay"));
+    let (handle, events, action) = waiting_sub_agent(&store, &pay).await;
+    approve(&handle, &action, "ann").await;
+    approve(&handle, &action, "bob").await;
+    handle.wait_for_idle().await;
+    assert_eq!((handle.pending().await.unwrap().len(), pay.ran()), (0, 1));
+    end(handle, events).await;
 }

@@ -23,8 +23,8 @@ use crate::wording;
 #[derive(Debug, Default)]
 pub(super) struct DialogView {
     call: Option<CallId>,
-    /// What the lines were laid out for: the width, the revision, the number of languages, and what
-    /// is said of the deadline.
+    /// What the lines were laid out for: the width, the revision, the number of languages, and the
+    /// lines about its terms.
     laid_out_for: (u16, u64, usize, Vec<String>),
     lines: Vec<Line<'static>>,
     top: usize,

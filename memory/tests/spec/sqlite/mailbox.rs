@@ -71,8 +71,8 @@ async fn a_former_owner_writes_no_receipt() {
     assert_eq!(store.post("s", &steer("i")).await, Ok(None));
 }
 
-/// C309: a file of the format before gets times of posting, pending actions and decisions when it is
-/// opened: what it has is listed as if this version had written it.
+/// C309: a file of the format before gets times of posting, pending actions and decisions when it
+/// is opened: what it has is listed as if this version had written it.
 #[tokio::test]
 async fn a_file_of_the_second_format_gets_pending_actions_and_decisions() {
     let (_folder, path) = temp_store_path();
@@ -151,8 +151,8 @@ async fn damaged_lists_are_reported() {
     }
 }
 
-/// C304: the clock of the store waits for a process that is posting: what was posted before the time
-/// that it returns can be read.
+/// C304: the clock of the store waits for a process that is posting: what was posted before the
+/// time that it returns can be read.
 #[tokio::test]
 async fn the_clock_waits_for_inputs_that_are_being_posted() {
     let (_folder, path) = temp_store_path();
