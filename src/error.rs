@@ -216,6 +216,9 @@ pub enum InputError {
     /// The call does not wait for a decision: it is unknown, or has been resolved.
     #[error("call `{0}` is not waiting for a decision")]
     NotPending(CallId),
+    /// The decision was sent at or after the deadline of the call.
+    #[error("the deadline of call `{0}` had passed when the decision was sent")]
+    DeadlinePassed(CallId),
     /// The arguments are not those that were shown.
     #[error(
         "the digest given for call `{0}` is not that of the arguments that would run: fetch the \

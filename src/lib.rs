@@ -108,6 +108,7 @@ pub mod event {
     pub use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
     pub use crate::model::{RetryNotice, Update};
     pub use crate::session::hub::EventStream;
+    pub use crate::tool::{ActionTerms, DecisionKind, DefaultDecision};
 }
 
 /// Contains the hooks, which observe and change single steps of a run.

@@ -4,10 +4,12 @@
 //! [`SessionStore`] the logs of many; [`SessionLog`] reads a log without opening the session.
 
 pub(crate) mod action;
+pub(crate) mod audit;
 pub(crate) mod calls;
 pub(crate) mod check;
 pub(crate) mod compaction;
 pub(crate) mod conversation;
+pub(crate) mod cursor;
 pub(crate) mod due;
 pub(crate) mod entry;
 pub(crate) mod event;
@@ -18,6 +20,7 @@ pub(crate) mod input;
 pub(crate) mod mailbox;
 pub(crate) mod memory;
 pub(crate) mod outcome;
+pub(crate) mod pending;
 pub(crate) mod posting;
 pub(crate) mod queue;
 pub(crate) mod seen_inputs;
@@ -28,16 +31,19 @@ pub(crate) mod store;
 pub(crate) mod turn;
 
 pub use crate::error::MemoryError;
+pub use audit::{AuditPage, AuditQuery, DecisionCursor, DecisionRecord};
 pub use check::{check_log, replay_messages};
+pub use cursor::InvalidCursor;
 pub use due::Due;
 pub use entry::{LogEntry, StateScope};
 pub use follower::Follower;
 pub use in_memory_store::InMemoryStore;
 pub use mailbox::{InputReceipt, Mailbox, PostedInput};
 pub use memory::{InMemory, Memory};
+pub use pending::{PendingAction, PendingCursor, PendingPage, PendingQuery};
 pub use posting::post_and_wait;
-pub use session_info::{PendingAction, PendingFilter, SessionInfo};
+pub use session_info::SessionInfo;
 pub use session_log::{Branch, SessionLog};
-pub use session_page::{InvalidCursor, SessionCursor, SessionPage, SessionQuery};
+pub use session_page::{SessionCursor, SessionPage, SessionQuery};
 pub use store::{MAX_UNREAD_INPUTS, SearchHit, SessionStore, sub_agents};
 pub use turn::{Estimate, Reservation, Used};

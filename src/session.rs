@@ -20,6 +20,7 @@ pub(crate) mod compaction;
 pub(crate) mod compaction_state;
 pub(crate) mod config;
 pub(crate) mod cut_replies;
+pub(crate) mod deadlines;
 pub(crate) mod decisions;
 pub(crate) mod detached;
 pub(crate) mod estimate;
@@ -174,6 +175,12 @@ impl Session {
                 if let Err(input) = self.children.steer(&call, input) {
                     let _ = input.ack.send(Err(InputError::NoSubAgent(call)));
                 }
+            }
+            Command::TakeDefaults(now) => {
+                let Session { journal, config, executor, .. } = self;
+                let tools = &executor.tools;
+                let is_any = decisions::take_defaults(journal, config, tools, now).await?;
+                return Ok(if is_any { Accepted::Decision } else { Accepted::Other });
             }
             Command::Examine(ack) => drop(ack.send(self.examined())),
             Command::Join(subscriber, ack) => {

@@ -1,6 +1,7 @@
 //! The extension point for tools: [`Tool`], its [`ToolSpec`], its [`ToolContext`] and its
 //! [`ToolOutput`].
 
+pub(crate) mod action_options;
 pub(crate) mod ask_user;
 pub(crate) mod coerce;
 pub(crate) mod context;
@@ -13,6 +14,7 @@ pub(crate) mod spec;
 pub(crate) mod toolbox;
 
 pub use crate::error::{ActionRequest, ToolError, ToolboxError};
+pub use action_options::{ActionOptions, ActionTerms, DecisionKind, DefaultDecision};
 pub use ask_user::AskUser;
 pub use context::{ApprovalRecord, Progress, Resolution, ToolContext, ToolUpdate};
 pub(crate) use context::{Outcome, Report};

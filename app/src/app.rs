@@ -12,8 +12,8 @@ use tokio::runtime;
 use crate::args::{ChatArgs, Cli, Command};
 use crate::command_line::Parsed;
 use crate::commands::{
-    actions, chat, completions, config as config_command, models, run, serve, sessions, token,
-    tools,
+    actions, audit, chat, completions, config as config_command, models, run, serve, sessions,
+    token, tools,
 };
 use crate::config::Config;
 use crate::environment::Names;
@@ -139,6 +139,7 @@ fn dispatch(cli: Cli, program: Arc<Program>) -> Result<u8, StartError> {
         }
         Command::Chat(args) => start_chat(args, Arc::new(config()?)),
         Command::Actions(args) => start(actions::actions(&args, &config()?)),
+        Command::Audit(args) => start(audit::audit(&args, &config()?)),
         Command::Approve(args) => start(actions::approve(&args, &config()?)),
         Command::Deny(args) => start(actions::deny(&args, &config()?)),
         Command::Answer(args) => start(actions::answer(&args, &config()?)),

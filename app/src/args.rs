@@ -11,8 +11,8 @@ use clap::{Args, Parser, Subcommand};
 use self::serve::name_without_separators;
 pub(crate) use self::serve::{DEFAULT_ADDR, JwtArgs, LogFormat, ServeArgs, UserArg};
 pub(crate) use self::sessions::{
-    ActionsArgs, AnswerArgs, ApproveArgs, DecisionArgs, DenyArgs, Format, SessionArgs, Sessions,
-    StoreArgs,
+    ActionsArgs, AnswerArgs, ApproveArgs, AuditArgs, DecisionArgs, DenyArgs, Format, SessionArgs,
+    Sessions, StoreArgs,
 };
 pub(crate) use self::verbosity::VerbosityArgs;
 use crate::options::{MODELS_HELP, Options, WorkspaceOptions};
@@ -46,6 +46,10 @@ pub(crate) enum Command {
     ///
     /// Exit codes: 0 done, 1 no call waits, 2 bad usage.
     Actions(ActionsArgs),
+    /// List who decided what, when, and from where; the latest decision is first.
+    ///
+    /// Exit codes: 0 done, 1 there is no such decision, 2 bad usage.
+    Audit(AuditArgs),
     /// Approve a pending call and continue its session. Exit codes are those of `run`.
     Approve(ApproveArgs),
     /// Deny a pending call and continue its session. Exit codes are those of `run`.

@@ -1,6 +1,7 @@
 //! The commands of the command line, one file each.
 
 pub(crate) mod actions;
+pub(crate) mod audit;
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;

@@ -39,6 +39,7 @@ mod program;
 mod session;
 mod settings;
 mod stdin;
+mod terms;
 mod tui;
 mod wording;
 

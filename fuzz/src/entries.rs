@@ -299,6 +299,7 @@ impl Source<'_> {
             arguments: self.value().into(),
             digest: self.one_of(&TEXTS).into(),
             request: self.maybe(|source| ActionRequest::new("login", source.value()).into()),
+            terms: Default::default(),
             time: self.number(),
         }
     }
@@ -329,8 +330,11 @@ impl Source<'_> {
         LogEntry::Decided {
             input: self.new_input(),
             call,
+            name: None,
+            digest: None,
             decision: decision.into(),
             by: self.maybe(|source| source.one_of(&TEXTS).into()),
+            source: None,
             time: self.number(),
         }
     }

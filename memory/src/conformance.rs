@@ -14,6 +14,7 @@
 //! require a store without sessions, and delete all sessions unless a check fails. They work with
 //! any runtime that the store works with.
 
+mod actions;
 mod branches;
 mod expect;
 mod listing;
@@ -56,6 +57,7 @@ pub async fn check(store: &dyn SessionStore) -> Result<(), String> {
     logs::check(store).await?;
     owners::check(store).await?;
     listing::check(store).await?;
+    actions::check(store).await?;
     branches::check(store).await?;
     sub_agents::check(store).await?;
     mailbox::check(store).await?;

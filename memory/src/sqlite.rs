@@ -2,11 +2,14 @@
 
 mod changes;
 pub(crate) mod connection;
+mod decisions;
 mod entries;
 pub(crate) mod error;
 mod job;
 mod mailbox;
+mod migration;
 mod owners;
+mod pending;
 mod rows;
 pub(crate) mod wal;
 mod writer;
@@ -19,10 +22,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use async_trait::async_trait;
+use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::error::Failure;
 use loopwright_core::log::{
-    InputReceipt, LogEntry, Mailbox, MemoryError, PostedInput, SearchHit, SessionInfo, SessionLog,
-    SessionPage, SessionQuery,
+    AuditPage, AuditQuery, InputReceipt, LogEntry, Mailbox, MemoryError, PendingPage, PendingQuery,
+    PostedInput, SearchHit, SessionInfo, SessionLog, SessionPage, SessionQuery,
 };
 use loopwright_core::message::InputId;
 use loopwright_core::{Memory, SessionStore};
@@ -259,6 +263,13 @@ impl Mailbox for OpenSession {
         self.store.shared.read(read).await
     }
 
+    async fn now(&self) -> Result<u64, MemoryError> {
+        let now = SystemEnvironment.now();
+        // Until those have committed that took an earlier time.
+        self.store.shared.write(&self.session, Write::Nothing, false).await?;
+        Ok(now)
+    }
+
     async fn receipt(&self, input: &InputId) -> Result<Option<InputReceipt>, MemoryError> {
         let (name, input) = (self.session.clone(), input.clone());
         let read = move |connection: &Connection, file: &Path| {
@@ -359,7 +370,6 @@ impl SessionStore for Sqlite {
         session: &str,
         input: &PostedInput,
     ) -> Result<Option<InputReceipt>, MemoryError> {
-        let json = codec::encode(&input.event)?;
         let (name, id): (Arc<str>, _) = (session.into(), input.id.clone());
         let find = move |connection: &Connection, file: &Path| {
             let session = get_nonempty(connection, &name, file)?;
@@ -374,7 +384,7 @@ impl SessionStore for Sqlite {
         if let Some(receipt) = self.shared.read(find).await? {
             return Ok(receipt);
         }
-        let write = Write::Post { input: input.id.clone(), json };
+        let write = Write::Post { input: input.clone() };
         self.shared.write(session, write, true).await.map(|()| None)
     }
 
@@ -413,6 +423,20 @@ impl SessionStore for Sqlite {
         let (shared, write) = self.shared.read(prepare).await?;
         self.shared.write(to, write, true).await?;
         Ok(shared)
+    }
+
+    async fn pending(&self, query: &PendingQuery) -> Result<PendingPage, MemoryError> {
+        let query = query.clone();
+        let read =
+            move |connection: &Connection, file: &Path| pending::page(connection, file, &query);
+        self.shared.read(read).await
+    }
+
+    async fn decisions(&self, query: &AuditQuery) -> Result<AuditPage, MemoryError> {
+        let query = query.clone();
+        let read =
+            move |connection: &Connection, file: &Path| decisions::page(connection, file, &query);
+        self.shared.read(read).await
     }
 
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {

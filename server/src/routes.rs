@@ -2,6 +2,7 @@
 
 mod agent_chat;
 mod agents;
+mod audit;
 mod event_streams;
 mod events;
 mod health;
@@ -10,6 +11,7 @@ mod memory;
 mod metrics;
 mod openapi;
 mod page;
+mod page_query;
 mod sessions;
 
 use axum::Router;
@@ -75,6 +77,7 @@ pub fn router(server: Server) -> Router {
     routes
         .merge(agent_chat::routes())
         .merge(agents::routes())
+        .merge(audit::routes())
         .merge(sessions::routes())
         .merge(events::routes())
         .merge(event_streams::routes())

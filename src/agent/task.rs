@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use crate::agent::run::{self, AfterRun, Channels};
 use crate::error::{InputError, StepError};
 use crate::extensions::Extensions;
+use crate::log::action::ExternalAction;
 use crate::log::compaction::Compaction;
 use crate::log::entry::LogEntry;
 use crate::log::fold::Tail;
@@ -21,9 +22,11 @@ use crate::session::close::{self, Ending};
 use crate::session::command::{Caller, Command, Input, Receipt, Sorted};
 use crate::session::compaction;
 use crate::session::config::WhileAwaiting;
+use crate::session::deadlines::Deadlines;
 use crate::session::inbox::Inbox;
 use crate::session::intake::{self, Accepted, CompactionRequest};
 use crate::session::panics::panic_text;
+use crate::tool::DefaultDecision;
 
 /// Owns a session for as long as a handle exists.
 pub(crate) struct Task {
@@ -46,7 +49,8 @@ impl Task {
         to_session: mpsc::UnboundedSender<Command>,
         extensions: Extensions,
     ) -> Self {
-        let inbox = Inbox::new(commands, session.mailbox_memory());
+        let deadlines = Deadlines::new(&session);
+        let inbox = Inbox::new(commands, session.mailbox_memory(), deadlines);
         Task {
             session,
             pattern,
@@ -193,7 +197,7 @@ impl Task {
     // ---- while idle -----------------------------------------------------------------------------
 
     async fn handle(&mut self, command: Command) {
-        if matches!(command, Command::Input(_)) {
+        if matches!(command, Command::Input(_) | Command::TakeDefaults(_)) {
             self.log_failed = false;
         }
         match command.sort() {
@@ -218,10 +222,24 @@ impl Task {
     /// A decision that runs a tool is refused without the tool. After a restart no source has been
     /// asked for its tools.
     async fn load_tools_to_check(&mut self, command: &Command) {
-        let Command::Input(input) = command else { return };
-        let InputEvent::ExternalActionResult(result) = &input.event else { return };
-        let call = self.session.journal.fold.call(&result.call);
-        if let Some(call) = call.filter(|_| result.decision.runs_the_tool())
+        let fold = &self.session.journal.fold;
+        let call = match command {
+            Command::Input(input) => match &input.event {
+                InputEvent::ExternalActionResult(result) if result.decision.runs_the_tool() => {
+                    fold.call(&result.call)
+                }
+                _ => None,
+            },
+            Command::TakeDefaults(now) => {
+                let is_approved = |action: &&Arc<ExternalAction>| {
+                    action.terms.is_overdue(*now)
+                        && action.terms.default_decision == DefaultDecision::Approve
+                };
+                fold.pending().find(is_approved).and_then(|action| fold.call(&action.call))
+            }
+            _ => None,
+        };
+        if let Some(call) = call
             && self.session.executor.tools.entry(&call.call.name).is_err()
         {
             let _ = self.session.load_tools().await; // without the tool the decision is refused
@@ -229,7 +247,9 @@ impl Task {
     }
 
     async fn continue_from_end(&mut self, input: Input) {
-        let Input { event: InputEvent::Continue(prompt), id, ack, caller } = input else { return };
+        let Input { event: InputEvent::Continue(prompt), id, ack, caller, .. } = input else {
+            return;
+        };
         if self.session.interrupted && self.session.journal.fold.abort_requested {
             // Its end could not be written before.
             self.end_interrupted(RunStatus::Aborted.into()).await;

@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::error::ActionRequest;
 use crate::log::input::{Decision, Provided};
 use crate::message::CallId;
-use crate::tool::ToolOutput;
 use crate::tool::question::Question;
+use crate::tool::{ActionTerms, ApprovalRecord, ToolOutput};
 
 /// Separates the calls in the name of a sub-agent's call. It needs no escape in a URL, and no
 /// provider uses it.
@@ -42,6 +42,13 @@ pub struct ExternalAction {
     /// empty if it is the agent itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<Arc<str>>,
+    /// What the approver is shown, who may decide, how, and until when. Left out of JSON if nothing
+    /// was set.
+    #[serde(default, skip_serializing_if = "ActionTerms::is_default")]
+    pub terms: Arc<ActionTerms>,
+    /// The approvals so far, if several are required.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<ApprovalRecord>,
 }
 
 impl ExternalAction {
@@ -59,12 +66,20 @@ impl ExternalAction {
             digest: digest.into(),
             request: None,
             path: Vec::new(),
+            terms: Arc::default(),
+            approvals: Vec::new(),
         }
     }
 
     /// Sets what a suspended tool needs.
     pub fn request(mut self, request: impl Into<Option<Arc<ActionRequest>>>) -> Self {
         self.request = request.into();
+        self
+    }
+
+    /// Sets what the approver is shown, who may decide, how, and until when.
+    pub fn terms(mut self, terms: impl Into<Arc<ActionTerms>>) -> Self {
+        self.terms = terms.into();
         self
     }
 

@@ -46,8 +46,8 @@ pub(crate) struct Call {
     pub(crate) result: Option<Arc<Message>>,
     /// The decision on the action for which it suspended.
     pub(crate) resolution: Option<Resolution>,
-    /// Who allowed it to run, if a decision did.
-    pub(crate) approval: Option<Arc<ApprovalRecord>>,
+    /// Who allowed it to run, if decisions did.
+    pub(crate) approvals: Arc<[ApprovalRecord]>,
     /// The sub-agent that works for it, if one was started.
     pub(crate) child: Option<Box<ChildCall>>,
     /// Whether its `tool_execution_start` was emitted.
@@ -90,7 +90,7 @@ impl From<&ToolCall> for Call {
             phase: Phase::Fresh,
             result: None,
             resolution: None,
-            approval: None,
+            approvals: Arc::default(),
             child: None,
             has_started: false,
         }
@@ -102,6 +102,12 @@ impl Call {
     pub(crate) fn is_decided(&self) -> bool {
         let for_child = self.child.as_ref().is_some_and(|child| !child.decided.is_empty());
         for_child || matches!(self.phase, Phase::Decided { .. })
+    }
+
+    /// Returns its pending action, and those of its sub-agent.
+    pub(super) fn actions_mut(&mut self) -> impl Iterator<Item = &mut Arc<ExternalAction>> {
+        let own = if let Phase::Awaiting(action) = &mut self.phase { Some(action) } else { None };
+        own.into_iter().chain(self.child.iter_mut().flat_map(|child| &mut child.actions))
     }
 
     /// Emits `tool_execution_start`, once.
@@ -168,12 +174,13 @@ impl Resolution {
         action: &ExternalAction,
         decision: &Decision,
         by: Option<&str>,
+        time: u64,
     ) -> Option<Resolution> {
         let data = match decision {
             Decision::Approve => Value::Null,
             Decision::Provide(Provided::Input(data)) => data.clone(),
             _ => return None,
         };
-        action.request.is_some().then(|| Resolution { data, by: by.map(str::to_owned) })
+        action.request.is_some().then(|| Resolution { data, by: by.map(str::to_owned), time })
     }
 }

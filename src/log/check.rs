@@ -42,7 +42,9 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
             LogEntry::CallAwaiting { call, .. } | LogEntry::CallStarted { call, .. } => {
                 fold.call(call).is_some_and(|call| call.result.is_none())
             }
-            LogEntry::Decided { call, .. } => fold.pending().any(|action| action.call == *call),
+            LogEntry::Approved { call, .. } | LogEntry::Decided { call, .. } => {
+                fold.pending().any(|action| action.call == *call)
+            }
             LogEntry::ChildStarted { call, .. } => {
                 fold.call(call).is_some_and(|call| call.result.is_none() && call.child.is_none())
             }
@@ -129,13 +131,17 @@ mod tests {
             arguments: value(),
             digest: "d".into(),
             request: None,
+            terms: Arc::default(),
             time: 0,
         };
         let decided = LogEntry::Decided {
             input: "i".into(),
             call: "c".into(),
+            name: None,
+            digest: None,
             decision: Arc::new(Decision::Approve),
             by: None,
+            source: None,
             time: 0,
         };
         let started = LogEntry::CallStarted { call: "c".into(), arguments: value() };

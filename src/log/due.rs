@@ -27,6 +27,9 @@ pub enum Due {
     Request,
     /// It starts a run for a steer, which denies the calls that wait for a decision.
     Steer,
+    /// It takes the default decision on an action whose deadline has passed, unless a decision was
+    /// sent in time. Only [`SessionInfo::due_at`](crate::log::SessionInfo::due_at) says so.
+    Deadline,
     /// It takes the inputs that wait in its mailbox. A run may be interrupted besides.
     Inbox,
 }

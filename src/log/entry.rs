@@ -20,6 +20,7 @@ use crate::log::turn::{Estimate, Reservation, Used};
 use crate::message::{CallId, InputId, Message, MessageId, RunId, Usage};
 use crate::model::OutputSchema;
 use crate::principal::Principal;
+use crate::tool::ActionTerms;
 
 /// Represents one entry of a session's log.
 ///
@@ -252,7 +253,28 @@ pub enum LogEntry {
         /// What a suspended tool needs; `None` asks for the approval of the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request: Option<Arc<ActionRequest>>,
+        /// What the approver is shown, who may decide, how, and until when.
+        #[serde(default, skip_serializing_if = "ActionTerms::is_default")]
+        terms: Arc<ActionTerms>,
         /// The time since which it waits, in milliseconds since 1970.
+        time: u64,
+    },
+    /// A principal approved a call that needs more approvals. The last one is `Decided`.
+    Approved {
+        /// The input that contained the decision.
+        input: InputId,
+        /// The call.
+        call: CallId,
+        /// The tool's name.
+        name: Arc<str>,
+        /// The digest of the action.
+        digest: Arc<str>,
+        /// Who approved.
+        by: Arc<str>,
+        /// What the decision was sent with, if known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<Arc<str>>,
+        /// When it was received, in milliseconds since 1970.
         time: u64,
     },
     /// A decision resolved an action.
@@ -261,11 +283,20 @@ pub enum LogEntry {
         input: InputId,
         /// The call.
         call: CallId,
+        /// The tool's name; older logs do not have it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<Arc<str>>,
+        /// The digest of the action; older logs do not have it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<Arc<str>>,
         /// The decision.
         decision: Arc<Decision>,
-        /// Who decided, if known.
+        /// Who decided, if known; `system` for the decision that was taken at the deadline.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
+        /// What the decision was sent with, if known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<Arc<str>>,
         /// When it was received, in milliseconds since 1970.
         #[serde(default)]
         time: u64,
@@ -355,6 +386,7 @@ impl LogEntry {
                 | RunStarted { .. }
                 | Queued { .. }
                 | Withdrawn { .. }
+                | Approved { .. }
                 | Decided { .. }
                 | AbortRequested { .. }
                 | Handled { .. }
@@ -365,6 +397,7 @@ impl LogEntry {
     pub fn input(&self) -> Option<&InputId> {
         match self {
             LogEntry::Queued { input, .. }
+            | LogEntry::Approved { input, .. }
             | LogEntry::Decided { input, .. }
             | LogEntry::AbortRequested { input }
             | LogEntry::Handled { input } => Some(input),
@@ -402,6 +435,7 @@ impl LogEntry {
             Opened { .. }
                 | Queued { .. }
                 | Withdrawn { .. }
+                | Approved { .. }
                 | Decided { .. }
                 | AbortRequested { .. }
                 | Handled { .. }

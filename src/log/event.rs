@@ -12,7 +12,7 @@ use crate::log::input::{Decision, QueueKind};
 use crate::log::outcome::{RunCause, RunOutcome};
 use crate::message::{CallId, InputId, Message, MessageId, ResultStatus, RunId};
 use crate::model::{RetryNotice, Update};
-use crate::tool::ToolUpdate;
+use crate::tool::{ApprovalRecord, ToolUpdate};
 
 /// Holds an event with its number, session, run and time. Serialised as one flat object with the
 /// `type` of the event.
@@ -141,13 +141,20 @@ pub enum AgentEvent {
     },
     /// The agent needs something from outside.
     ExternalAction(Arc<ExternalAction>),
+    /// A principal approved an action that needs more approvals.
+    ExternalActionApproval {
+        /// The call.
+        call: CallId,
+        /// The approval.
+        approval: Arc<ApprovalRecord>,
+    },
     /// A decision resolved an action.
     ExternalActionEnd {
         /// The call.
         call: CallId,
         /// The decision.
         decision: Arc<Decision>,
-        /// Who decided, if known.
+        /// Who decided, if known; `system` if the default decision was taken at the deadline.
         #[serde(skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
@@ -200,6 +207,7 @@ impl AgentEvent {
             AgentEvent::ToolExecutionUpdate { .. } => "tool_execution_update",
             AgentEvent::ToolExecutionEnd { .. } => "tool_execution_end",
             AgentEvent::ExternalAction(_) => "external_action",
+            AgentEvent::ExternalActionApproval { .. } => "external_action_approval",
             AgentEvent::ExternalActionEnd { .. } => "external_action_end",
             AgentEvent::QueueUpdate { .. } => "queue_update",
             AgentEvent::Compaction(_) => "compaction",
@@ -268,19 +276,13 @@ mod tests {
     use crate::message::{Usage, UserMessage};
 
     /// Returns one event of each kind.
-    fn all() -> [AgentEvent; 17] {
+    fn all() -> [AgentEvent; 18] {
         let message = || Arc::new(Message::new(MessageId(1), UserMessage::from("Hello")));
         let failed = ModelError::new(ModelErrorKind::Overloaded, "Busy.");
         let retry = RetryNotice::new(2, 10, Duration::from_secs(1), &failed);
         let (message_id, call) = (MessageId(1), CallId::from("c"));
-        let action = ExternalAction {
-            call: call.clone(),
-            name: "n".into(),
-            arguments: Arc::default(),
-            digest: "d".into(),
-            request: None,
-            path: Vec::new(),
-        };
+        let action = ExternalAction::new(call.clone(), "n", Arc::default(), "d");
+        let approval = ApprovalRecord { by: Some("ann".into()), time: 1, source: None };
         let outcome = RunOutcome {
             end: RunStatus::Done,
             error: None,
@@ -329,6 +331,7 @@ mod tests {
                 result: message(),
             },
             AgentEvent::ExternalAction(Arc::new(action)),
+            AgentEvent::ExternalActionApproval { call: call.clone(), approval: approval.into() },
             AgentEvent::ExternalActionEnd { call, decision: Arc::new(Decision::Approve), by: None },
             AgentEvent::QueueUpdate {
                 added: Some(Arc::new(QueuedText::new("i", QueueKind::Steering, "t"))),

@@ -22,7 +22,7 @@ use crate::log::input::QueueKind;
 use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
 use crate::log::queue::QueuedMessage;
 use crate::log::turn::Turn;
-use crate::message::{InputId, Message, MessageKind, RunId};
+use crate::message::{CallId, InputId, Message, MessageKind, RunId};
 use crate::tool::{ApprovalRecord, Resolution};
 
 use state::AfterBatch;
@@ -133,7 +133,7 @@ impl Fold {
             LogEntry::Emitted { kind, data } => {
                 emit(AgentEvent::Custom { kind: kind.clone(), data: data.clone() })
             }
-            LogEntry::CallAwaiting { call, arguments, digest, request, .. } => {
+            LogEntry::CallAwaiting { call, arguments, digest, request, terms, .. } => {
                 self.open_turn(emit);
                 let at = self.len;
                 let Some(batch) = &mut self.batch else { return };
@@ -142,15 +142,8 @@ impl Fold {
                     return;
                 };
                 let (name, arguments) = (found.call.name.clone(), arguments.clone());
-                let action = ExternalAction {
-                    call: call.clone(),
-                    name,
-                    arguments,
-                    digest: digest.clone(),
-                    request: request.clone(),
-                    path: Vec::new(),
-                };
-                let action = Arc::new(action);
+                let action = ExternalAction::new(call.clone(), name, arguments, digest.clone());
+                let action = Arc::new(action.request(request.clone()).terms(terms.clone()));
                 found.phase = Phase::Awaiting(action.clone());
                 emit(AgentEvent::ExternalAction(action));
             }
@@ -170,7 +163,13 @@ impl Fold {
                 self.spent.add(used);
                 self.total.add(used);
             }
-            LogEntry::Decided { input, call, decision, by, time } => {
+            LogEntry::Approved { input, call, by, time, source, .. } => {
+                self.inputs.insert(input.clone());
+                let by = Some(by.clone());
+                let approval = ApprovalRecord { by, time: *time, source: source.clone() };
+                self.add_approval(call, approval, emit)
+            }
+            LogEntry::Decided { input, call, decision, by, time, source, .. } => {
                 self.inputs.insert(input.clone());
                 if self.decide_for_child(entry, emit) {
                     return;
@@ -183,10 +182,13 @@ impl Fold {
                 };
                 let (action, decision, by) = (action.clone(), decision.clone(), by.clone());
                 let shown = action.shown(&decision);
-                found.resolution = Resolution::of(&action, &decision, by.as_deref());
-                found.approval = decision
-                    .runs_the_tool()
-                    .then(|| Arc::new(ApprovalRecord { by: by.clone(), time: *time }));
+                found.resolution = Resolution::of(&action, &decision, by.as_deref(), *time);
+                // The decision on a suspended call is its resolution.
+                if decision.runs_the_tool() && action.request.is_none() {
+                    let last =
+                        ApprovalRecord { by: by.clone(), time: *time, source: source.clone() };
+                    found.approvals = action.approvals.iter().cloned().chain([last]).collect();
+                }
                 found.phase = Phase::Decided { action, decision: decision.clone(), by: by.clone() };
                 self.last_decision = Some((call.clone(), decision));
                 emit(AgentEvent::ExternalActionEnd { call: call.clone(), decision: shown, by });
@@ -471,6 +473,20 @@ impl Fold {
             self.size.add(message);
             Arc::make_mut(&mut self.context).push(message.clone());
         }
+    }
+
+    /// Adds an approval to a pending action, which needs more of them.
+    fn add_approval(
+        &mut self,
+        call: &CallId,
+        approval: ApprovalRecord,
+        emit: &mut dyn FnMut(AgentEvent),
+    ) {
+        let calls = self.batch.iter_mut().flat_map(|batch| &mut batch.calls);
+        let mut actions = calls.flat_map(Call::actions_mut);
+        let Some(action) = actions.find(|action| action.call == *call) else { return };
+        Arc::make_mut(action).approvals.push(approval.clone());
+        emit(AgentEvent::ExternalActionApproval { call: call.clone(), approval: approval.into() });
     }
 
     fn call_mut(&mut self, id: &str) -> Option<&mut Call> {

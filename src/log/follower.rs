@@ -67,6 +67,7 @@ impl Follower {
             LogEntry::RunEnded { time, .. }
             | LogEntry::CallAwaiting { time, .. }
             | LogEntry::ChildAwaits { time, .. }
+            | LogEntry::Approved { time, .. }
             | LogEntry::Decided { time, .. } => self.now.1 = *time,
             _ => {}
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
+use crate::environment::{Environment, SystemEnvironment};
 use crate::error::MemoryError;
 use crate::log::entry::LogEntry;
 use crate::log::mailbox::{InputReceipt, Mailbox, PostedInput};
@@ -111,6 +112,11 @@ impl Mailbox for Owned {
         Ok(unread.unwrap_or_default())
     }
 
+    async fn now(&self) -> Result<u64, MemoryError> {
+        let _posting = self.store.sessions_by_name();
+        Ok(SystemEnvironment.now())
+    }
+
     async fn receipt(&self, input: &InputId) -> Result<Option<InputReceipt>, MemoryError> {
         let sessions = self.store.sessions_by_name();
         let mail = sessions.get(&self.session).and_then(|stored| stored.find(input));
@@ -201,8 +207,9 @@ impl SessionStore for InMemoryStore {
         if unread >= MAX_UNREAD_INPUTS {
             return Err(MemoryError::MailboxFull { session: session.into(), unread });
         }
-        let id = input.id.clone();
-        stored.mail.push(Mail { id, input: Some(input.clone()), receipt: None });
+        let (id, mut input) = (input.id.clone(), input.clone());
+        input.time = Some(SystemEnvironment.now());
+        stored.mail.push(Mail { id, input: Some(input), receipt: None });
         stored.posted.notify_one();
         Ok(None)
     }

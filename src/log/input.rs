@@ -10,7 +10,7 @@ use crate::extensions::Extensions;
 use crate::message::{CallId, InputId, RunId, UserMessage};
 use crate::model::OutputSchema;
 use crate::principal::Principal;
-use crate::tool::ToolOutput;
+use crate::tool::{DecisionKind, ToolOutput};
 
 /// Represents an input of a session; see [`AgentHandle::send`](crate::AgentHandle::send).
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -241,9 +241,12 @@ pub struct ActionResult {
     pub digest: Arc<str>,
     /// The decision.
     pub decision: Decision,
-    /// Who decided.
+    /// Who decided. The session itself decides as `system`, which is refused here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
+    /// What the decision was sent with, such as `http` or `terminal`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Arc<str>>,
     /// The client's id of this input. An input whose id was accepted before has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<InputId>,
@@ -252,12 +255,19 @@ pub struct ActionResult {
 impl ActionResult {
     /// Builds a decision on `call`. `digest` is that of the action as it was shown.
     pub fn new(call: impl Into<CallId>, digest: impl Into<Arc<str>>, decision: Decision) -> Self {
-        ActionResult { call: call.into(), digest: digest.into(), decision, by: None, id: None }
+        let (call, digest) = (call.into(), digest.into());
+        ActionResult { call, digest, decision, by: None, source: None, id: None }
     }
 
     /// Sets the person or system that decided.
     pub fn by(mut self, who: impl Into<Arc<str>>) -> Self {
         self.by = Some(who.into());
+        self
+    }
+
+    /// Sets what the decision is sent with: a short name such as `http` or `terminal`.
+    pub fn source(mut self, source: impl Into<Arc<str>>) -> Self {
+        self.source = Some(source.into());
         self
     }
 
@@ -286,11 +296,16 @@ pub enum Decision {
 impl Decision {
     /// Returns the name of the decision in events.
     pub fn name(&self) -> &'static str {
+        self.kind().name()
+    }
+
+    /// Returns the kind of the decision.
+    pub fn kind(&self) -> DecisionKind {
         match self {
-            Decision::Approve => "approve",
-            Decision::ApproveWith(_) => "approve_with",
-            Decision::Deny(_) => "deny",
-            Decision::Provide(_) => "provide",
+            Decision::Approve => DecisionKind::Approve,
+            Decision::ApproveWith(_) => DecisionKind::ApproveWith,
+            Decision::Deny(_) => DecisionKind::Deny,
+            Decision::Provide(_) => DecisionKind::Provide,
         }
     }
 

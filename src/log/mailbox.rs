@@ -19,6 +19,10 @@ pub struct PostedInput {
     pub id: InputId,
     /// The input.
     pub event: InputEvent,
+    /// When it was posted, in milliseconds since 1970, by the clock of the store, which sets it.
+    /// `None` for inputs that an older version has stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<u64>,
 }
 
 impl PostedInput {
@@ -41,7 +45,7 @@ impl PostedInput {
         }
         let id = id.into();
         event.set_id(id.clone());
-        Ok(PostedInput { id, event })
+        Ok(PostedInput { id, event, time: None })
     }
 }
 
@@ -76,6 +80,12 @@ impl InputReceipt {
 /// - [`acknowledge`](Mailbox::acknowledge) must check that the session still belongs to this owner
 ///   and write in one step, as an append does. A check followed by a write is not enough: between
 ///   them, another owner may accept the input.
+/// - The [`time`](PostedInput::time) of an input says when it was posted, not when its owner reads
+///   it: that decides whether a decision was sent before its deadline. The inputs that were posted
+///   before the time that [`now`](Mailbox::now) returned must be in what
+///   [`unread`](Mailbox::unread) returns afterwards. So the time must be taken within the
+///   transaction, or under the lock, that makes the input visible, and `now` must wait for those
+///   that have begun.
 /// - The futures may be dropped at any time.
 ///
 /// [`SessionStore::post`]: crate::SessionStore::post
@@ -83,6 +93,10 @@ impl InputReceipt {
 pub trait Mailbox: Send + Sync {
     /// Returns the inputs without a receipt, in the order in which they were posted.
     async fn unread(&self) -> Result<Vec<PostedInput>, MemoryError>;
+
+    /// Returns the time in milliseconds since 1970, by the clock of the store. The session calls it
+    /// when the deadline of an action has passed, before it reads the mailbox.
+    async fn now(&self) -> Result<u64, MemoryError>;
 
     /// Returns the receipt of the input with this id, or `None` if it has none or was not posted.
     async fn receipt(&self, input: &InputId) -> Result<Option<InputReceipt>, MemoryError>;

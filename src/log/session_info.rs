@@ -11,9 +11,11 @@ use crate::log::action::{ExternalAction, call_of_child};
 use crate::log::due::{Agenda, Due};
 use crate::log::entry::LogEntry;
 use crate::log::event::Parent;
+use crate::log::pending::PendingAction;
 use crate::log::turn::add_cost;
 use crate::message::{RunId, Usage};
 use crate::principal::Principal;
+use crate::tool::ApprovalRecord;
 
 /// Describes a session, for lists of sessions. A store that keeps it beside the log must update it
 /// with [`SessionInfo::apply`], in the same transaction as the append.
@@ -46,7 +48,8 @@ pub struct SessionInfo {
     pub run: Option<RunId>,
     /// What the session does next when it is opened; `None` if it waits for an input. An agent that
     /// [holds messages](crate::agent::WhileAwaiting::Hold) does nothing for a request or a steer
-    /// while actions are pending.
+    /// while actions are pending. Deadlines are left out, since they depend on the time: see
+    /// [`due_at`](SessionInfo::due_at).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Due>,
     /// The number of inputs in its mailbox that have no receipt. They are not in the log: a store
@@ -189,19 +192,22 @@ impl SessionInfo {
             LogEntry::Settings { settings } => {
                 self.settings = (!settings.is_null()).then(|| settings.clone());
             }
-            LogEntry::CallAwaiting { call, name, arguments, digest, request, time } => {
+            LogEntry::CallAwaiting { call, name, arguments, digest, request, terms, time } => {
                 self.changed = *time;
                 let (call, name, arguments) = (call.clone(), name.clone(), arguments.clone());
-                let action = ExternalAction {
-                    call,
-                    name,
-                    arguments,
-                    digest: digest.clone(),
-                    request: request.clone(),
-                    path: Vec::new(),
-                };
+                let action = ExternalAction::new(call, name, arguments, digest.clone());
+                let action = action.request(request.clone()).terms(terms.clone());
                 self.pending.retain(|pending| pending.action.call != action.call);
                 self.pending.push(PendingAction { session: self.id.clone(), since: *time, action });
+            }
+            LogEntry::Approved { call, by, source, time, .. } => {
+                self.changed = *time;
+                let by = Some(by.clone());
+                let approval = ApprovalRecord { by, time: *time, source: source.clone() };
+                let mut pending = self.pending.iter_mut().map(|pending| &mut pending.action);
+                if let Some(action) = pending.find(|action| action.call == *call) {
+                    action.approvals.push(approval);
+                }
             }
             LogEntry::Decided { call, time, .. } => {
                 self.changed = *time;
@@ -227,6 +233,18 @@ impl SessionInfo {
         self.set_unread(self.unread);
     }
 
+    /// Returns what the session does next when it is opened at this time, in milliseconds since
+    /// 1970: [`due`](SessionInfo::due), or [`Due::Deadline`] if the deadline of a pending action
+    /// has passed.
+    pub fn due_at(&self, now: u64) -> Option<Due> {
+        let is_overdue = |pending: &PendingAction| pending.action.terms.is_overdue(now);
+        match self.due {
+            due @ Some(Due::Decision | Due::Inbox) => due,
+            _ if self.pending.iter().any(is_overdue) => Some(Due::Deadline),
+            due => due,
+        }
+    }
+
     /// Sets the number of inputs that wait in the mailbox of the session. They are due, unless the
     /// session has other work, after which it reads its mailbox.
     pub fn set_unread(&mut self, unread: u64) {
@@ -242,61 +260,6 @@ impl SessionInfo {
 
 fn is_zero(number: &u64) -> bool {
     *number == 0
-}
-
-/// Holds a pending action of a session.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[non_exhaustive]
-pub struct PendingAction {
-    /// The session.
-    pub session: Arc<str>,
-    /// The time since which it waits, in milliseconds since 1970.
-    pub since: u64,
-    /// The action.
-    #[serde(flatten)]
-    pub action: ExternalAction,
-}
-
-/// Selects the actions that [`SessionStore::pending`](crate::SessionStore::pending) returns; all by
-/// default.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct PendingFilter {
-    session: Option<Arc<str>>,
-    tool: Option<Arc<str>>,
-    before: Option<u64>,
-}
-
-impl PendingFilter {
-    /// Selects all actions.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Selects only actions of this session.
-    pub fn session(mut self, session: impl Into<Arc<str>>) -> Self {
-        self.session = Some(session.into());
-        self
-    }
-
-    /// Selects only calls of this tool.
-    pub fn tool(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.tool = Some(name.into());
-        self
-    }
-
-    /// Selects only actions that have waited since before this time, in milliseconds since 1970.
-    pub fn before(mut self, time: u64) -> Self {
-        self.before = Some(time);
-        self
-    }
-
-    /// Returns whether the filter selects the action.
-    pub fn takes(&self, action: &PendingAction) -> bool {
-        self.session.as_ref().is_none_or(|session| *session == action.session)
-            && self.tool.as_ref().is_none_or(|tool| *tool == action.action.name)
-            && self.before.is_none_or(|before| action.since < before)
-    }
 }
 
 #[cfg(test)]
@@ -378,6 +341,7 @@ mod tests {
             arguments: Arc::default(),
             digest: "d".into(),
             request: None,
+            terms: Arc::default(),
             time: 1,
         };
         let start = LogEntry::CallStarted { call: "c".into(), arguments: Arc::default() };

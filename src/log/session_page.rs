@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::log::cursor::InvalidCursor;
 use crate::log::session_info::SessionInfo;
 use crate::principal::Principal;
 
@@ -120,12 +121,6 @@ impl FromStr for SessionCursor {
         Ok(Self::new(changed.parse().map_err(|_| InvalidCursor)?, session))
     }
 }
-
-/// Describes a text that is no [`SessionCursor`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this is no position in a list of sessions: use that of the page before")]
-#[non_exhaustive]
-pub struct InvalidCursor;
 
 #[cfg(test)]
 mod tests {

@@ -6,10 +6,12 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use crate::error::MemoryError;
+use crate::log::audit::{AuditPage, AuditQuery, DecisionRecord};
 use crate::log::entry::LogEntry;
 use crate::log::mailbox::{InputReceipt, PostedInput};
 use crate::log::memory::Memory;
-use crate::log::session_info::{PendingAction, PendingFilter, SessionInfo};
+use crate::log::pending::{PendingPage, PendingQuery};
+use crate::log::session_info::SessionInfo;
 use crate::log::session_log::SessionLog;
 use crate::log::session_page::{SessionPage, SessionQuery};
 use crate::message::Message;
@@ -42,7 +44,7 @@ use crate::message::Message;
 /// # Example
 ///
 /// ```
-/// use loopwright_core::log::{InMemoryStore, MemoryError, PendingFilter};
+/// use loopwright_core::log::{InMemoryStore, MemoryError, PendingQuery};
 /// use loopwright_core::testing::{Script, ScriptedModel};
 /// use loopwright_core::{GenericAgent, RunContext, SessionStore};
 /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
@@ -65,7 +67,7 @@ use crate::message::Message;
 /// let in_use = store.open("monday").await.err();
 /// assert_eq!(in_use, Some(MemoryError::InUse("monday".into())));
 /// assert_eq!(store.session("monday").await?.title, "Hello");
-/// assert!(store.pending(&PendingFilter::new()).await?.is_empty());
+/// assert!(store.pending(&PendingQuery::all()).await?.actions.is_empty());
 /// # Ok(()) }
 /// ```
 ///
@@ -185,14 +187,31 @@ pub trait SessionStore: Send + Sync {
         Ok(shared)
     }
 
-    /// Returns the pending actions of the listed sessions, the oldest first, and those of the same
-    /// time by session. The default reads [`SessionStore::sessions`].
-    async fn pending(&self, filter: &PendingFilter) -> Result<Vec<PendingAction>, MemoryError> {
+    /// Returns a page of the pending actions of the listed sessions, the oldest first. The default
+    /// reads [`SessionStore::sessions`].
+    async fn pending(&self, query: &PendingQuery) -> Result<PendingPage, MemoryError> {
         let all = self.sessions().await?.into_iter();
-        let mut pending: Vec<PendingAction> =
-            all.flat_map(|info| info.pending).filter(|action| filter.takes(action)).collect();
-        pending.sort_by(|a, b| (a.since, &a.session).cmp(&(b.since, &b.session)));
-        Ok(pending)
+        Ok(query.page(all.flat_map(|info| info.pending).collect()))
+    }
+
+    /// Returns a page of the decisions in the listed sessions, the latest first. A fork that shares
+    /// entries with its parent does not repeat their decisions, and those of a deleted session are
+    /// gone with it. The default reads every log, or that of the session that the query names.
+    async fn decisions(&self, query: &AuditQuery) -> Result<AuditPage, MemoryError> {
+        let mut decisions = Vec::new();
+        for info in self.sessions().await? {
+            if query.session.as_ref().is_some_and(|session| *session != info.id) {
+                continue;
+            }
+            let first = info.parent.as_ref().map_or(0, |(_, shared)| *shared);
+            let entries = match self.read(&info.id, first).await {
+                Err(MemoryError::NoSession(_)) => continue, // deleted by now
+                entries => entries?,
+            };
+            let entries = (first..).zip(&entries);
+            decisions.extend(entries.filter_map(|(at, e)| DecisionRecord::of(&info.id, at, e)));
+        }
+        Ok(query.page(decisions))
     }
 
     /// Returns at most `limit` messages of the listed sessions that contain all words of the query,
@@ -307,8 +326,12 @@ impl<S: SessionStore + ?Sized> SessionStore for Arc<S> {
         (**self).fork(session, at, to).await
     }
 
-    async fn pending(&self, filter: &PendingFilter) -> Result<Vec<PendingAction>, MemoryError> {
-        (**self).pending(filter).await
+    async fn pending(&self, query: &PendingQuery) -> Result<PendingPage, MemoryError> {
+        (**self).pending(query).await
+    }
+
+    async fn decisions(&self, query: &AuditQuery) -> Result<AuditPage, MemoryError> {
+        (**self).decisions(query).await
     }
 
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {

@@ -15,7 +15,7 @@ use crate::session::config::WhileAwaiting;
 use crate::session::executor::{Executor, Ready, finish};
 use crate::session::hooks::ToolCallInfo;
 use crate::session::intake::Accepted;
-use crate::session::layers::CallRefused;
+use crate::session::layers::{CallRefused, PassedCall};
 use crate::session::running_tool::yield_once;
 use crate::session::sub_agents::{self, Shares};
 use crate::step_end::StepEnd;
@@ -313,9 +313,12 @@ async fn prepare_new(
         let why = "No more sub-agents can be started here: they are nested too deep.";
         return Ok(Err(Refusal::error(why)));
     }
-    Ok(pass_hooks(session, id, &spec, arguments).await?.map(|arguments| {
-        let auto = session.config.auto.can_auto_call(&spec, &arguments, &session.extensions);
-        Ready { arguments, auto }
+    Ok(pass_hooks(session, id, &spec, arguments).await?.map(|passed| {
+        let PassedCall { arguments, needs_approval } = passed;
+        let rules = &session.config.auto;
+        let auto =
+            needs_approval.is_none() && rules.can_auto_call(&spec, &arguments, &session.extensions);
+        Ready { arguments, auto, options: needs_approval.or_else(|| spec.action_options.clone()) }
     }))
 }
 
@@ -325,10 +328,10 @@ async fn pass_hooks(
     id: &CallId,
     spec: &Arc<ToolSpec>,
     arguments: Arc<Value>,
-) -> Result<Result<Arc<Value>, Refusal>, StepError> {
+) -> Result<Result<PassedCall, Refusal>, StepError> {
     let hooks = session.config.hooks.clone();
     if hooks.is_empty() {
-        return Ok(Ok(arguments));
+        return Ok(Ok(PassedCall { arguments, needs_approval: None }));
     }
     let info = call_info(session, id, spec, arguments);
     let tools = session.executor.tools.clone();
@@ -385,17 +388,18 @@ async fn carry_out(
     };
     let passed = match decision {
         Decision::ApproveWith(edited) => {
-            pass_hooks(session, id, &spec, Arc::new(edited.clone())).await?
+            let passed = pass_hooks(session, id, &spec, Arc::new(edited.clone())).await?;
+            passed.map(|passed| passed.arguments)
         }
         _ => Ok(arguments.clone()),
     };
-    Ok(passed.map(|arguments| Ready { arguments, auto: true }))
+    Ok(passed.map(Ready::to_run))
 }
 
 /// Prepares a call that had started when the process was killed.
 fn recover(session: &Session, name: &str, arguments: Arc<Value>) -> Result<Ready, Refusal> {
     match session.executor.tools.entry(name).map(|entry| entry.spec.effect) {
-        Ok(Effect::ReadOnly | Effect::Idempotent) => Ok(Ready { arguments, auto: true }),
+        Ok(Effect::ReadOnly | Effect::Idempotent) => Ok(Ready::to_run(arguments)),
         Ok(Effect::AtMostOnce) | Err(_) => {
             Err(Refusal { status: ResultStatus::OutcomeUnknown, why: OUTCOME_UNKNOWN.into() })
         }
@@ -461,10 +465,19 @@ async fn request_approval(session: &mut Session) -> Result<(), StepError> {
     let time = config.environment.now();
     let calls = journal.fold.calls().iter().map(|c| (c.call.id.clone(), c.call.name.clone()));
     for (call, name) in calls.collect::<Vec<_>>() {
-        if let Some(Ready { arguments, .. }) = executor.ready.remove(&call) {
+        if let Some(Ready { arguments, options, .. }) = executor.ready.remove(&call) {
             let digest = digest(&name, &arguments, None);
+            let terms = options.map(|options| Arc::new(options.terms(time))).unwrap_or_default();
             let request = None;
-            journal.stage(LogEntry::CallAwaiting { call, name, arguments, digest, request, time });
+            journal.stage(LogEntry::CallAwaiting {
+                call,
+                name,
+                arguments,
+                digest,
+                request,
+                terms,
+                time,
+            });
         }
     }
     Ok(journal.flush().await?)

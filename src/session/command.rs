@@ -31,6 +31,9 @@ pub(crate) enum Command {
     Idle(Ack<()>),
     /// A steer for the sub-agent that works for this call.
     SteerTo(CallId, Box<Input>),
+    /// The deadlines of pending actions up to this time, in milliseconds since 1970, have passed,
+    /// and all decisions that were sent before have been passed on.
+    TakeDefaults(u64),
     /// Asks for the state that the parent of a sub-agent needs.
     Examine(Ack<Examined>),
 }
@@ -43,6 +46,9 @@ pub(crate) struct Input {
     pub(crate) ack: Ack<Result<Receipt, InputError>>,
     /// Set if the caller waits for the outcome of the run that the input starts.
     pub(crate) caller: Option<Caller>,
+    /// When it was sent, in milliseconds since 1970: by the clock of the store if it was posted.
+    /// `None` means now.
+    pub(crate) received: Option<u64>,
 }
 
 /// Waits for the outcome of a run.

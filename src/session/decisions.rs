@@ -1,34 +1,164 @@
-//! The decisions on pending actions: which are accepted.
+//! The decisions on pending actions: which are accepted, and which the session takes itself.
 
 use std::sync::Arc;
 
-use crate::error::InputError;
+use crate::error::{InputError, MemoryError};
 use crate::log::action::ExternalAction;
+use crate::log::entry::LogEntry;
 use crate::log::input::{ActionResult, Decision, Provided};
 use crate::session::config::{Config, WhileAwaiting};
 use crate::session::journal::Journal;
-use crate::tool::Toolbox;
 use crate::tool::question::Question;
+use crate::tool::{DecisionKind, DefaultDecision, Toolbox};
 
-/// Returns the decision as it will be carried out.
+/// Who takes the default decision at a deadline.
+pub(crate) const SYSTEM: &str = "system";
+
+/// Why a call is denied at its deadline.
+const NO_DECISION: &str = "nobody decided before the deadline";
+
+/// Returns the entry of a decision, as it will be carried out. It was `received` at this time, in
+/// milliseconds since 1970.
 pub(crate) fn check(
     journal: &Journal,
     config: &Config,
     tools: &Toolbox,
-    result: &ActionResult,
-) -> Result<Decision, InputError> {
+    result: ActionResult,
+    received: u64,
+) -> Result<LogEntry, InputError> {
     let action = journal.fold.pending().find(|action| action.call == result.call);
-    let Some(action) = action.filter(|_| !journal.fold.abort_requested) else {
-        return Err(InputError::NotPending(result.call.clone()));
+    let Some(action) = action.filter(|_| !is_over(journal, config)) else {
+        return Err(InputError::NotPending(result.call));
     };
-    // The message that replaces the decision came first.
-    if config.while_awaiting == WhileAwaiting::Supersede && journal.fold.run_supersedes() {
-        return Err(InputError::NotPending(result.call.clone()));
-    }
     if action.digest != result.digest {
-        return Err(InputError::DigestDiffers(result.call.clone()));
+        return Err(InputError::DigestDiffers(result.call));
     }
-    check_for(config, tools, &action.path, action, &result.decision)
+    // A sub-agent gets what its root has accepted.
+    let has_terms = journal.is_of_root();
+    if has_terms {
+        check_terms(action, &result, received)?;
+    }
+    let decision = Arc::new(check_for(config, tools, &action.path, action, &result.decision)?);
+    let input = result.id.unwrap_or_else(|| journal.fold.make_input_id());
+    let time = config.environment.now();
+    let ActionResult { call, by, source, .. } = result;
+    let (name, digest) = (action.name.clone(), action.digest.clone());
+    let approvals = action.approvals.len() as u64 + 1;
+    let needs_more = has_terms
+        && decision.kind() == DecisionKind::Approve
+        && approvals < action.terms.quorum.into();
+    Ok(match by {
+        Some(by) if needs_more => {
+            LogEntry::Approved { input, call, name, digest, by, source, time }
+        }
+        by => {
+            let (name, digest) = (Some(name), Some(digest));
+            LogEntry::Decided { input, call, name, digest, decision, by, source, time }
+        }
+    })
+}
+
+/// Returns whether no pending action can be resolved any more: they are aborted, or the message
+/// that replaces their decisions came first.
+fn is_over(journal: &Journal, config: &Config) -> bool {
+    let supersedes = config.while_awaiting == WhileAwaiting::Supersede;
+    journal.fold.abort_requested || supersedes && journal.fold.run_supersedes()
+}
+
+/// Checks a decision against the terms of the action.
+fn check_terms(
+    action: &ExternalAction,
+    result: &ActionResult,
+    received: u64,
+) -> Result<(), InputError> {
+    let terms = &action.terms;
+    let refuse = |why: String| Err(InputError::BadDecision(why));
+    if terms.is_overdue(received) {
+        return Err(InputError::DeadlinePassed(action.call.clone()));
+    }
+    if result.by.as_deref() == Some(SYSTEM) {
+        return refuse(format!(
+            "`{SYSTEM}` is the name of the session itself, which decides at deadlines: name \
+             another principal"
+        ));
+    }
+    let kind = result.decision.kind();
+    let quorum = terms.quorum;
+    if !terms.allows(kind) {
+        let allowed = [DecisionKind::Approve, DecisionKind::ApproveWith, DecisionKind::Provide];
+        let allowed = allowed.into_iter().filter(|kind| terms.allows(*kind));
+        let allowed: Vec<&str> = allowed.chain([DecisionKind::Deny]).map(|k| k.name()).collect();
+        let why = match quorum {
+            0 | 1 => String::new(),
+            _ => format!(", since {quorum} principals must approve it as it is"),
+        };
+        let (kind, allowed) = (kind.name(), allowed.join(", "));
+        return refuse(format!("`{kind}` is not allowed for this call{why}: use {allowed}"));
+    }
+    if kind != DecisionKind::Approve || quorum <= 1 {
+        return Ok(());
+    }
+    let Some(by) = &result.by else {
+        return refuse(format!(
+            "{quorum} different principals must approve this call: the approval must name its \
+             principal"
+        ));
+    };
+    match action.approvals.iter().any(|approval| approval.by.as_ref() == Some(by)) {
+        true => refuse(format!(
+            "`{by}` has approved this call already: {quorum} different principals must"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Takes the default decision on each action whose deadline is at this time or before it. Returns
+/// whether there was one.
+pub(crate) async fn take_defaults(
+    journal: &mut Journal,
+    config: &Config,
+    tools: &Toolbox,
+    now: u64,
+) -> Result<bool, MemoryError> {
+    journal.flush().await?; // ids of inputs are made from what is in the log
+    let mut is_any = false;
+    loop {
+        let fold = &journal.fold;
+        let action = fold.pending().find(|action| action.terms.is_overdue(now));
+        let Some(action) = action.filter(|_| !is_over(journal, config)) else {
+            return Ok(is_any);
+        };
+        tracing::info!(
+            session = &**journal.hub.session(),
+            call = &*action.call,
+            "its deadline has passed"
+        );
+        let entry = LogEntry::Decided {
+            input: fold.make_input_id(),
+            call: action.call.clone(),
+            name: Some(action.name.clone()),
+            digest: Some(action.digest.clone()),
+            decision: Arc::new(default_decision(config, tools, action)),
+            by: Some(SYSTEM.into()),
+            source: None,
+            time: config.environment.now(),
+        };
+        journal.commit(entry).await?;
+        is_any = true;
+    }
+}
+
+/// Returns the default decision. A call that cannot be approved, such as one of a tool that is
+/// gone, is denied.
+fn default_decision(config: &Config, tools: &Toolbox, action: &ExternalAction) -> Decision {
+    let deny = |why: &str| Decision::Deny(why.into());
+    match action.terms.default_decision {
+        DefaultDecision::Deny => deny(NO_DECISION),
+        DefaultDecision::Approve => {
+            let checked = check_for(config, tools, &action.path, action, &Decision::Approve);
+            checked.unwrap_or_else(|why| deny(&format!("{NO_DECISION}, and {why}")))
+        }
+    }
 }
 
 /// Checks the decision on an action of the agent with this configuration, or of one of its

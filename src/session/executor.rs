@@ -18,7 +18,7 @@ use crate::session::journal::Journal;
 use crate::session::layers::HookLayers;
 use crate::session::running_tool::{RunningTool, shortened};
 use crate::tool::toolbox::digest;
-use crate::tool::{Outcome, Report, ToolContext, ToolOutput, Toolbox};
+use crate::tool::{ActionOptions, Outcome, Report, ToolContext, ToolOutput, Toolbox};
 
 /// The result of a call after a hook that handles results panicked.
 pub(crate) const RESULT_LOST: &str =
@@ -32,6 +32,15 @@ pub(crate) struct Ready {
     pub(crate) arguments: Arc<Value>,
     /// Whether it runs without approval.
     pub(crate) auto: bool,
+    /// What an approver is shown and may decide.
+    pub(crate) options: Option<Arc<ActionOptions>>,
+}
+
+impl Ready {
+    /// A call that runs without approval, or has it.
+    pub(crate) fn to_run(arguments: Arc<Value>) -> Self {
+        Ready { arguments, auto: true, options: None }
+    }
 }
 
 /// What happens next to a running tool.
@@ -90,7 +99,7 @@ impl Executor {
             reports: reports.clone(),
             extensions: info.extensions.clone(),
             resolution: call.resolution.clone(),
-            approval: call.approval.clone(),
+            approvals: call.approvals.clone(),
             observer: None,
         };
         let id = info.call.clone();
@@ -146,11 +155,36 @@ impl Executor {
             }
             ToolEvent::Report(Report::End(id, outcome)) => {
                 if let Some(running) = self.running.remove(&id) {
-                    return end(journal, limits, id, running, *outcome, time);
+                    if let Outcome::Suspended(request) = *outcome {
+                        self.suspend(journal, id, request, time);
+                        return Ok(());
+                    }
+                    return end(journal, limits, id, running, *outcome);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Stages the pending action of a tool that suspended.
+    fn suspend(&self, journal: &mut Journal, call: CallId, request: ActionRequest, time: u64) {
+        let Some(open) = journal.fold.call(&call) else { return };
+        let Phase::Started { arguments } = &open.phase else { return };
+        let name = open.call.name.clone();
+        let arguments = arguments.clone();
+        let digest = digest(&name, &arguments, Some(&request));
+        let options = self.tools.spec(&name).and_then(|spec| spec.action_options.as_ref());
+        let terms = options.map(|options| Arc::new(options.terms_of_request(time)));
+        let (request, terms) = (Some(Arc::new(request)), terms.unwrap_or_default());
+        journal.stage(LogEntry::CallAwaiting {
+            call,
+            name,
+            arguments,
+            digest,
+            request,
+            terms,
+            time,
+        });
     }
 
     /// Stages this result for every call that has not started, and for those that await a decision.
@@ -189,7 +223,6 @@ fn end(
     id: CallId,
     running: RunningTool,
     outcome: Outcome,
-    time: u64,
 ) -> Result<(), StepError> {
     match outcome {
         Outcome::Result(status, output) => finish(journal, limits, &id, status, output),
@@ -197,24 +230,13 @@ fn end(
             let (status, output) = running.stopped(output);
             finish(journal, limits, &id, status, output);
         }
-        Outcome::Suspended(request) => suspend(journal, id, request, time),
+        Outcome::Suspended(_) => {} // it has no result
         Outcome::HookPanicked(panic) => {
             finish(journal, limits, &id, ResultStatus::Error, ToolOutput::text(RESULT_LOST));
             return Err(StepError::Panicked(panic));
         }
     }
     Ok(())
-}
-
-/// Stages the pending action of a tool that suspended.
-fn suspend(journal: &mut Journal, call: CallId, request: ActionRequest, time: u64) {
-    let Some(open) = journal.fold.call(&call) else { return };
-    let Phase::Started { arguments } = &open.phase else { return };
-    let name = open.call.name.clone();
-    let arguments = arguments.clone();
-    let digest = digest(&name, &arguments, Some(&request));
-    let request = Some(Arc::new(request));
-    journal.stage(LogEntry::CallAwaiting { call, name, arguments, digest, request, time });
 }
 
 /// Stages the result of a call.

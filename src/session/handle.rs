@@ -180,7 +180,7 @@ impl AgentHandle {
     ) -> Result<InputId, InputError> {
         let (ack, receipt) = oneshot::channel();
         let event = InputEvent::Steer(prompt.into());
-        let input = Box::new(Input { event, id: None, ack, caller: None });
+        let input = Box::new(Input { event, id: None, ack, caller: None, received: None });
         let _ = self.commands.send(Command::SteerTo(call.into(), input));
         Ok(receipt.await.unwrap_or(Err(InputError::Gone))?.id)
     }
@@ -299,7 +299,7 @@ impl AgentHandle {
         caller: Option<Caller>,
     ) -> oneshot::Receiver<Result<Receipt, InputError>> {
         let (ack, receipt) = oneshot::channel();
-        let input = Box::new(Input { event, id, ack, caller });
+        let input = Box::new(Input { event, id, ack, caller, received: None });
         let _ = self.commands.send(Command::Input(input));
         receipt
     }

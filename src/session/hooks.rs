@@ -11,7 +11,7 @@ use crate::extensions::Extensions;
 use crate::log::action::ExternalAction;
 use crate::message::{CallId, Message, ToolResult, UserMessage};
 use crate::principal::Principal;
-use crate::tool::ToolSpec;
+use crate::tool::{ActionOptions, ToolSpec};
 
 pub use crate::log::conversation::Conversation;
 
@@ -250,6 +250,10 @@ pub enum BeforeToolCall {
     Proceed,
     /// It proceeds with these arguments, which are validated again.
     Rewrite(Value),
+    /// It needs approval, whatever the agent's rules say, with these options in place of those of
+    /// its tool. Arguments that an approver has edited pass through the hooks again and need no
+    /// other approval.
+    NeedsApproval(ActionOptions),
     /// It does not run. The text tells the model why.
     Block(String),
 }

@@ -1,5 +1,5 @@
 //! The inbox of a session's task: what handles send, and what other processes have posted to the
-//! mailbox of the session.
+//! mailbox of the session, and the deadlines of pending actions.
 //!
 //! A posted input becomes a command like any other. Before an input of a handle is passed on, the
 //! mailbox is read: what was posted earlier comes first, and an id has one answer. Everything here
@@ -21,6 +21,7 @@ use crate::log::mailbox::{InputReceipt, PostedInput};
 use crate::log::memory::Memory;
 use crate::message::InputId;
 use crate::session::command::{Ack, Command, Input, Receipt};
+use crate::session::deadlines::Deadlines;
 use crate::session::panics::without_panic;
 
 /// When the mailbox is read or written again after a failure.
@@ -36,6 +37,7 @@ pub(crate) struct Inbox {
     /// What comes next.
     ready: VecDeque<Command>,
     mail: Option<Mail>,
+    deadlines: Deadlines,
 }
 
 /// The mailbox of the session. What is read and written there is a task of its own: it may hold a
@@ -58,6 +60,8 @@ struct Mail {
 /// What was read from a mailbox: the inputs without a receipt, and the receipt of the input that is
 /// held.
 struct Read {
+    /// The time by the clock of the store before it was read, if a deadline has passed.
+    now: Option<u64>,
     unread: Vec<PostedInput>,
     receipt: Option<InputReceipt>,
 }
@@ -67,6 +71,7 @@ impl Inbox {
     pub(crate) fn new(
         commands: mpsc::UnboundedReceiver<Command>,
         memory: Option<Arc<dyn Memory>>,
+        deadlines: Deadlines,
     ) -> Self {
         Inbox {
             commands,
@@ -74,6 +79,7 @@ impl Inbox {
             arrived: VecDeque::new(),
             ready: VecDeque::new(),
             mail: memory.map(Mail::new),
+            deadlines,
         }
     }
 
@@ -142,9 +148,7 @@ impl Inbox {
     /// Reads the mailbox. Returns whether there is something to handle.
     pub(crate) async fn read_mailbox(&mut self) -> bool {
         self.finish_reading().await;
-        if let Some(mail) = &mut self.mail {
-            mail.start_reading();
-        }
+        self.start_reading();
         self.finish_reading().await;
         !self.ready.is_empty()
     }
@@ -175,33 +179,54 @@ impl Inbox {
 
     /// Waits until something happens.
     async fn wait(&mut self) {
-        let Some(mail) = &mut self.mail else {
-            match self.commands.recv().await {
-                Some(command) => self.arrived.push_back(command),
-                None if self.is_closed => std::future::pending().await,
-                None => self.is_closed = true,
+        let Inbox { commands, is_closed, arrived, mail, deadlines, .. } = self;
+        let mail_event = async {
+            match mail {
+                Some(mail) => mail.next_event().await,
+                None => std::future::pending().await,
             }
-            return;
         };
-        tokio::select! { biased;
-            command = self.commands.recv(), if !self.is_closed => match command {
-                Some(command) => self.arrived.push_back(command),
-                None => self.is_closed = true,
-            },
-            Some(answered) = mail.answers.join_next() => mail.answer_copies(answered.ok()),
-            () = &mut mail.posted => mail.start_reading(),
+        let starts_reading = tokio::select! { biased;
+            command = commands.recv(), if !*is_closed => {
+                match command {
+                    Some(command) => arrived.push_back(command),
+                    None => *is_closed = true,
+                }
+                false
+            }
+            is_posted = mail_event => is_posted,
+            () = deadlines.wait() => true,
+        };
+        if starts_reading {
+            self.start_reading();
+        }
+    }
+
+    /// Starts to read the mailbox. If a deadline has passed, the defaults are due after what was
+    /// posted before it.
+    fn start_reading(&mut self) {
+        let has_passed = self.deadlines.note_passed();
+        match &mut self.mail {
+            Some(mail) => mail.start_reading(has_passed),
+            None if has_passed => {
+                self.ready.push_back(Command::TakeDefaults(self.deadlines.now()));
+            }
+            None => {}
         }
     }
 
     /// Passes a command on, or holds it until the mailbox is read.
     fn admit(&mut self, command: Command) {
-        match (&mut self.mail, command) {
-            (Some(mail), Command::Input(input)) => {
-                mail.held = Some(input);
-                mail.start_reading();
-            }
-            (_, command) => self.ready.push_back(command),
+        let Command::Input(mut input) = command else { return self.ready.push_back(command) };
+        if matches!(input.event, InputEvent::ExternalActionResult(_)) {
+            input.received.get_or_insert_with(|| self.deadlines.now());
         }
+        if let Some(mail) = &mut self.mail {
+            mail.held = Some(input);
+            return self.start_reading();
+        }
+        self.start_reading();
+        self.ready.push_back(Command::Input(input));
     }
 
     /// Waits for the mailbox if it is being read, and passes on what was read.
@@ -212,8 +237,11 @@ impl Inbox {
         mail.reading = None;
         let held = mail.held.take();
         let receipt = match read {
-            Ok(Read { unread, receipt }) => {
+            Ok(Read { now, unread, receipt }) => {
                 self.ready.extend(unread.into_iter().filter_map(|input| mail.take(input)));
+                if let Some(now) = now.filter(|now| self.deadlines.is_past(*now)) {
+                    self.ready.push_back(Command::TakeDefaults(now));
+                }
                 receipt
             }
             Err(error) => {
@@ -253,19 +281,35 @@ impl Mail {
         }
     }
 
-    /// Starts to read the mailbox, and what came of the input that is held.
-    fn start_reading(&mut self) {
+    /// Waits for an answer, which it passes on, or a posted input, for which it returns true.
+    async fn next_event(&mut self) -> bool {
+        tokio::select! { biased;
+            Some(answered) = self.answers.join_next() => {
+                self.answer_copies(answered.ok());
+                false
+            }
+            () = &mut self.posted => true,
+        }
+    }
+
+    /// Starts to read the mailbox, and what came of the input that is held. `has_passed` says that
+    /// a deadline has passed: then everything is read that was posted before now.
+    fn start_reading(&mut self, has_passed: bool) {
         let memory = self.memory.clone();
         let id = self.held.as_ref().and_then(|input| input.client_id());
         let read = async move {
             let Some(mailbox) = memory.mailbox() else {
-                return Ok(Read { unread: Vec::new(), receipt: None });
+                return Ok(Read { now: None, unread: Vec::new(), receipt: None });
+            };
+            let now = match has_passed {
+                true => Some(mailbox.now().await?),
+                false => None,
             };
             let receipt = match id {
                 Some(id) => mailbox.receipt(&id).await?,
                 None => None,
             };
-            Ok(Read { unread: mailbox.unread().await?, receipt })
+            Ok(Read { now, unread: mailbox.unread().await?, receipt })
         };
         self.reading = Some(tokio::spawn(without_panic(read)));
         self.posted = posted(self.memory.clone());
@@ -273,7 +317,7 @@ impl Mail {
 
     /// Makes a command of a posted input, unless it is being handled.
     fn take(&mut self, input: PostedInput) -> Option<Command> {
-        let PostedInput { id, event } = input;
+        let PostedInput { id, event, time } = input;
         if self.in_progress.contains_key(&id) {
             return None;
         }
@@ -281,7 +325,10 @@ impl Mail {
         self.in_progress.insert(id.clone(), Vec::new());
         let (memory, closing) = (self.memory.clone(), self.closing.clone());
         self.answers.spawn(acknowledge(memory, id.clone(), answer, closing));
-        Some(Command::Input(Box::new(Input { event, id: Some(id), ack, caller: None })))
+        // What has no time was posted before there were deadlines.
+        let received = Some(time.unwrap_or_default());
+        let input = Input { event, id: Some(id), ack, caller: None, received };
+        Some(Command::Input(Box::new(input)))
     }
 
     /// Answers the copies of a posted input that handles have sent.

@@ -108,7 +108,7 @@ impl Intake {
         tools: &Toolbox,
     ) -> Accepted {
         let client_id = input.client_id();
-        let Input { event, id, ack, caller } = input;
+        let Input { event, id, ack, caller, received } = input;
         if let Some(id) = id.as_ref().filter(|id| journal.fold.has_seen(id)) {
             let receipt = Receipt::new(id.clone());
             journal.when_written(move |written| {
@@ -128,7 +128,9 @@ impl Intake {
                 queue(journal, prompt, QueueKind::FollowUp, Urgency::default())
                     .map(|receipt| (receipt, Accepted::Other))
             }
-            InputEvent::ExternalActionResult(result) => resolve(journal, config, tools, result),
+            InputEvent::ExternalActionResult(result) => {
+                resolve(journal, config, tools, result, received)
+            }
             InputEvent::ClearQueues => Ok((clear_queues(journal, id), Accepted::Other)),
             InputEvent::Compact(_) if config.compaction.is_none() => Err(InputError::NoCompaction),
             InputEvent::Compact(instructions) => {
@@ -285,15 +287,19 @@ fn resolve(
     config: &Config,
     tools: &Toolbox,
     result: ActionResult,
+    received: Option<u64>,
 ) -> Result<(Receipt, Accepted), InputError> {
     let input = result.id.clone().unwrap_or_else(|| journal.fold.make_input_id());
     let receipt = Receipt::new(input.clone());
     if journal.fold.has_seen(&input) {
         return Ok((receipt, Accepted::Other));
     }
-    let decision = Arc::new(decisions::check(journal, config, tools, &result)?);
-    let ActionResult { call, by, .. } = result;
-    let time = config.environment.now();
-    journal.stage(LogEntry::Decided { input, call, decision, by, time });
-    Ok((receipt, Accepted::Decision))
+    let received = received.unwrap_or_else(|| config.environment.now());
+    let entry = decisions::check(journal, config, tools, result, received)?;
+    let accepted = match entry {
+        LogEntry::Decided { .. } => Accepted::Decision,
+        _ => Accepted::Other,
+    };
+    journal.stage(entry);
+    Ok((receipt, accepted))
 }

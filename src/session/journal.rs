@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::error::{InputError, MemoryError};
 use crate::log::entry::{LogEntry, StateScope};
@@ -51,6 +52,8 @@ pub(crate) struct Journal {
     values: Vec<LogEntry>,
     callbacks: Vec<WriteCallback>,
     refusals: VecDeque<Refusal>,
+    /// The next deadline of the pending actions, in milliseconds since 1970.
+    deadline: watch::Sender<Option<u64>>,
     /// Another process has taken over the session.
     is_lost: bool,
 }
@@ -67,8 +70,19 @@ impl Journal {
             values: Vec::new(),
             callbacks: Vec::new(),
             refusals: VecDeque::new(),
+            deadline: watch::Sender::new(None),
             is_lost: false,
         }
+    }
+
+    /// Returns whether the session is at a root, where decisions arrive: not that of a sub-agent.
+    pub(crate) fn is_of_root(&self) -> bool {
+        self.hub.parent().is_none_or(|parent| parent.root.is_none())
+    }
+
+    /// Returns the next deadline of the pending actions, which changes with the log.
+    pub(crate) fn deadline(&self) -> watch::Receiver<Option<u64>> {
+        self.deadline.subscribe()
     }
 
     /// Returns whether another process has taken over the session, so that the state is out of
@@ -231,6 +245,10 @@ impl Journal {
         let Some(write) = self.write.take() else { return Ok(()) };
         if result.is_ok() {
             write.entries.iter().for_each(|entry| self.apply(entry));
+            if self.is_of_root() {
+                let next = self.fold.next_deadline();
+                self.deadline.send_if_modified(|known| std::mem::replace(known, next) != next);
+            }
         }
         self.is_lost |= result.as_ref().is_err_and(MemoryError::is_lost);
         write.callbacks.into_iter().for_each(|callback| callback(result.clone()));

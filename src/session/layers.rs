@@ -13,7 +13,7 @@ use crate::session::hooks::{
     ToolCallInfo,
 };
 use crate::session::panics::panic_text;
-use crate::tool::ToolSpec;
+use crate::tool::{ActionOptions, ToolSpec};
 
 /// Hooks in the order in which they were added. Clones share the list; without hooks there is none,
 /// and a clone costs nothing.
@@ -71,10 +71,14 @@ impl HookLayers {
         &self,
         mut call: ToolCallInfo,
         validate: impl Fn(Value) -> Result<Value, String>,
-    ) -> Result<Arc<Value>, CallRefused> {
+    ) -> Result<PassedCall, CallRefused> {
+        let mut needs_approval = None;
         for hook in self.iter() {
             match hook.before_tool_call(&call).await {
                 BeforeToolCall::Proceed => {}
+                BeforeToolCall::NeedsApproval(options) => {
+                    needs_approval = Some(Arc::new(options));
+                }
                 BeforeToolCall::Block(why) => return Err(CallRefused::Blocked(why)),
                 BeforeToolCall::Rewrite(arguments) => match validate(arguments) {
                     Ok(valid) => call.arguments = Arc::new(valid),
@@ -82,7 +86,7 @@ impl HookLayers {
                 },
             }
         }
-        Ok(call.arguments)
+        Ok(PassedCall { arguments: call.arguments, needs_approval })
     }
 
     /// Passes a result through the layers. The error is the text of a panic.
@@ -143,6 +147,13 @@ impl HookLayers {
             }
         }
     }
+}
+
+/// A call that no layer has blocked.
+pub(crate) struct PassedCall {
+    pub(crate) arguments: Arc<Value>,
+    /// Set if a layer requires an approval; the last one sets its options.
+    pub(crate) needs_approval: Option<Arc<ActionOptions>>,
 }
 
 /// Why the layers refuse a call.

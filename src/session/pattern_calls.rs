@@ -171,8 +171,18 @@ pub(crate) async fn ask_user(
     let hidden = !question.is_shown;
     // One append: a question that is in the log waits for its answer.
     session.journal.stage(LogEntry::Called { message, keys, hidden });
-    let request = Some(Arc::new(request));
-    session.journal.stage(LogEntry::CallAwaiting { call, name, arguments, digest, request, time });
+    let options = question.options.as_ref();
+    let terms = options.map(|options| Arc::new(options.terms_of_request(time)));
+    let (request, terms) = (Some(Arc::new(request)), terms.unwrap_or_default());
+    session.journal.stage(LogEntry::CallAwaiting {
+        call,
+        name,
+        arguments,
+        digest,
+        request,
+        terms,
+        time,
+    });
     session.journal.flush().await?;
     batch::announce(session, &[]).await?;
     Ok(Asked::Waiting)

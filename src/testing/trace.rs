@@ -64,6 +64,10 @@ fn describe(event: &AgentEvent) -> String {
         AgentEvent::ExternalAction(action) => {
             format!("external_action {} {} {}", action.call, action.name, action.arguments)
         }
+        AgentEvent::ExternalActionApproval { call, approval } => {
+            let by = approval.by.as_deref().unwrap_or_default();
+            format!("external_action_approval {call} {by}")
+        }
         AgentEvent::ExternalActionEnd { call, decision, .. } => {
             format!("external_action_end {call} {}", decision.name())
         }

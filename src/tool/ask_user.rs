@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::ToolError;
 use crate::tool::question::{ASK_USER, Question};
-use crate::tool::{Approval, Effect, Tool, ToolContext, ToolOutput, ToolSpec};
+use crate::tool::{ActionOptions, Approval, Effect, Tool, ToolContext, ToolOutput, ToolSpec};
 
 const DESCRIPTION: &str = "Asks the user a question and returns the answer. Use it when you cannot \
     decide something that only the user knows and that changes what you do. Do not ask for \
@@ -56,6 +56,12 @@ impl AskUser {
         let spec = ToolSpec::with_schema(ASK_USER, DESCRIPTION, schema());
         let spec = spec.title("Ask the user").effect(Effect::ReadOnly);
         AskUser(Arc::new(spec.needs_approval(Approval::Never)))
+    }
+
+    /// Sets who may answer the questions, and until when. Without an answer at the deadline, a
+    /// question is declined.
+    pub fn options(self, options: ActionOptions) -> Self {
+        AskUser(Arc::new(ToolSpec::clone(&self.0).action_options(options)))
     }
 }
 

@@ -26,17 +26,25 @@ pub struct Resolution {
     /// Who decided, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// When the decision was received, in milliseconds since 1970.
+    #[serde(default)]
+    pub time: u64,
 }
 
-/// Says who allowed a call to run, and when.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Says who approved a call, when, and from where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ApprovalRecord {
     /// Who decided, if known: what the host set with
-    /// [`ActionResult::by`](crate::event::ActionResult::by).
+    /// [`ActionResult::by`](crate::event::ActionResult::by), or `system` for the decision that was
+    /// taken at the deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
     /// When the decision was received, in milliseconds since 1970.
     pub time: u64,
+    /// What it was sent with, such as `http` or `terminal`, if the front end said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Arc<str>>,
 }
 
 /// Represents what a running tool reports to its session. Updates and the end use one channel, so
@@ -98,7 +106,7 @@ pub struct ToolContext {
     pub(crate) reports: mpsc::Sender<Report>,
     pub(crate) extensions: Extensions,
     pub(crate) resolution: Option<Resolution>,
-    pub(crate) approval: Option<Arc<ApprovalRecord>>,
+    pub(crate) approvals: Arc<[ApprovalRecord]>,
     pub(crate) observer: Option<UpdateObserver>,
 }
 
@@ -116,7 +124,7 @@ impl ToolContext {
             reports: mpsc::channel(1).0,
             extensions: Extensions::new(),
             resolution: None,
-            approval: None,
+            approvals: Arc::default(),
             observer: None,
         }
     }
@@ -179,14 +187,23 @@ impl ToolContext {
     }
 
     /// Returns the decision on the action that this call suspended for, when the tool is called
-    /// again.
+    /// again: its data, who decided, and when. [`approval`](ToolContext::approval) says the same of
+    /// the approval of the call.
     pub fn decision(&self) -> Option<&Resolution> {
         self.resolution.as_ref()
     }
 
-    /// Returns who allowed the call to run, and when. `None` if no decision was needed.
+    /// Returns who allowed the call to run, and when: the last one of
+    /// [`approvals`](ToolContext::approvals). `None` if no decision was needed.
     pub fn approval(&self) -> Option<&ApprovalRecord> {
-        self.approval.as_deref()
+        self.approvals.last()
+    }
+
+    /// Returns the approvals of the call, the first one first: as many as its
+    /// [quorum](crate::tool::ActionOptions::quorum) requires. In the session of a sub-agent, only
+    /// the last one is known.
+    pub fn approvals(&self) -> &[ApprovalRecord] {
+        &self.approvals
     }
 
     /// Sends a fragment of output to subscribers. Waits while the session has not received earlier

@@ -4,8 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use std::sync::Arc;
+
 use crate::error::ActionRequest;
 use crate::tool::ToolOutput;
+use crate::tool::action_options::ActionOptions;
 use crate::tool::schema::Schema;
 
 /// The kind of the action request of a question.
@@ -41,6 +44,9 @@ pub struct Question {
     /// Whether the model sees the question and its answer.
     #[serde(skip)]
     pub(crate) is_shown: bool,
+    /// Who may answer, and until when.
+    #[serde(skip)]
+    pub(crate) options: Option<Arc<ActionOptions>>,
 }
 
 /// Says which answers fit a question.
@@ -71,7 +77,7 @@ pub enum AnswerForm {
 
 impl Question {
     fn new(question: impl Into<String>, form: AnswerForm) -> Self {
-        Question { question: question.into(), form, is_shown: false }
+        Question { question: question.into(), form, is_shown: false, options: None }
     }
 
     /// Asks for one of the options. The answer is a string.
@@ -120,6 +126,14 @@ impl Question {
     /// Shows the question and its answer to the model. By default the model sees neither.
     pub fn shown(mut self) -> Self {
         self.is_shown = true;
+        self
+    }
+
+    /// Sets who may answer, until when, and what front ends show besides the question. Without an
+    /// answer at the deadline, the question is declined. A question that the tool
+    /// [`AskUser`](crate::tool::AskUser) asks has the options of the tool.
+    pub fn options(mut self, options: ActionOptions) -> Self {
+        self.options = Some(Arc::new(options));
         self
     }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::extensions::Extensions;
+use crate::tool::action_options::ActionOptions;
 
 /// Says what a call of a tool does outside the process. It decides what happens if a crash cuts off
 /// a call, and whether a call needs approval if no rule says so.
@@ -69,6 +70,10 @@ pub struct ToolSpec {
     pub idle_timeout: Option<Duration>,
     /// When a call needs approval.
     pub needs_approval: Approval,
+    /// What an approver is shown and may decide, and until when; `None` for calls that wait without
+    /// a deadline for any decision. A call that suspends has its description, roles, deadline,
+    /// default decision and data.
+    pub action_options: Option<Arc<ActionOptions>>,
 }
 
 impl ToolSpec {
@@ -99,6 +104,7 @@ impl ToolSpec {
             timeout: None,
             idle_timeout: None,
             needs_approval: Approval::default(),
+            action_options: None,
         }
     }
 
@@ -141,6 +147,12 @@ impl ToolSpec {
     /// Sets when a call needs approval.
     pub fn needs_approval(mut self, approval: Approval) -> Self {
         self.needs_approval = approval;
+        self
+    }
+
+    /// Sets what an approver is shown and may decide, and until when.
+    pub fn action_options(mut self, options: ActionOptions) -> Self {
+        self.action_options = Some(Arc::new(options));
         self
     }
 

@@ -174,7 +174,7 @@ async fn actions_are_decided_after_a_restart() {
         approve(&handle, call).await.unwrap();
         family.close(handle, events).await;
     }
-    let pending = family.store.pending(&PendingFilter::new()).await.unwrap();
+    let pending = family.store.pending(&PendingQuery::all()).await.unwrap().actions;
     assert!(pending.is_empty() && family.log("root").await.starts_with(&log));
     assert_eq!(family.pay.ran(), 3);
     check_log(&family.log("root").await).unwrap();
@@ -237,7 +237,7 @@ async fn the_session_of_a_sub_agent_is_opened_by_its_root_only() {
     assert_eq!(family.log("root/m2.1").await, before);
     let listed = family.store.sessions().await.unwrap();
     assert_eq!(listed.iter().map(|info| &*info.id).collect::<Vec<_>>(), ["root"]);
-    assert_eq!(family.store.pending(&PendingFilter::new()).await.unwrap().len(), 3);
+    assert_eq!(family.store.pending(&PendingQuery::all()).await.unwrap().actions.len(), 3);
     family.store.delete("root").await.unwrap();
     for session in ["root", "root/m2.1", "root/m2.3"] {
         let gone = family.store.read(session, 0).await;

@@ -2,6 +2,7 @@
 //!
 //! The rules are those that a model checker found necessary; each test fails without its rule.
 
+mod deadlines;
 mod kit;
 
 use async_trait::async_trait;

@@ -11,6 +11,7 @@
 
 mod aborts;
 mod answering;
+mod approvals;
 mod ask_all;
 mod ask_user;
 mod bad_memory;

@@ -48,13 +48,18 @@ async fn open_actions_of_all_sessions_are_listed() {
         let agent = agent([calls(&["mutate"]), Script::text("ok")], std::slice::from_ref(&mutate));
         let (handle, events) = open(&agent, &store, session).await;
         handle.prompt("go").await.unwrap();
-        let all = store.pending(&PendingFilter::new()).await.unwrap();
+        let all = store.pending(&PendingQuery::all()).await.unwrap().actions;
         assert_eq!(all.iter().map(|p| &*p.session).collect::<Vec<_>>().last(), Some(&session));
         if session == "b" {
-            let of_b =
-                store.pending(&PendingFilter::new().session("b").tool("mutate")).await.unwrap();
+            let of_b = store
+                .pending(&PendingQuery::all().session("b").tool("mutate"))
+                .await
+                .unwrap()
+                .actions;
             assert_eq!((of_b.len(), &of_b[0].action), (1, &handle.pending().await.unwrap()[0]));
-            assert!(store.pending(&PendingFilter::new().tool("other")).await.unwrap().is_empty());
+            assert!(
+                store.pending(&PendingQuery::all().tool("other")).await.unwrap().actions.is_empty()
+            );
             handle
                 .resolve(
                     of_b[0].action.call.clone(),
@@ -67,7 +72,7 @@ async fn open_actions_of_all_sessions_are_listed() {
         }
         close(handle, events).await;
     }
-    let left = store.pending(&PendingFilter::new()).await.unwrap();
+    let left = store.pending(&PendingQuery::all()).await.unwrap().actions;
     assert_eq!(left.iter().map(|p| &*p.session).collect::<Vec<_>>(), ["a"]);
 }
 

@@ -49,6 +49,29 @@ pub(crate) struct ActionsArgs {
     pub(crate) store: StoreArgs,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    /// The session; all sessions by default.
+    pub(crate) session: Option<String>,
+    /// List only decisions of this person, or of `system`, which decides at deadlines.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+    /// List only decisions from this time on: a date, or a date and time such as 2026-11-24T14:05.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// List only decisions before this time.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+    /// List at most this many.
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// Print each as a line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
 /// Which call is decided, and by whom.
 #[derive(Debug, Args)]
 pub(crate) struct DecisionArgs {

@@ -6,8 +6,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use loopwright_core::SessionStore;
+use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::{ActionResult, Decision, ExternalAction, InputEvent, Provided};
-use loopwright_core::log::{PendingAction, PendingFilter, SessionInfo};
+use loopwright_core::log::{PendingAction, PendingQuery, SessionInfo};
 use loopwright_core::pattern::Question;
 use serde_json::Value;
 
@@ -16,27 +17,28 @@ use crate::args::{ActionsArgs, AnswerArgs, ApproveArgs, DecisionArgs, DenyArgs};
 use crate::config::Config;
 use crate::environment::started_as;
 use crate::error::StartError;
-use crate::exit_code::{ABORTED, EMPTY};
+use crate::exit_code::{ABORTED, AWAITING_ACTION, EMPTY};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::session::{
     Allowed, RunOutput, Sending, Session, build, check_is_root, existing, run_unattended,
 };
 use crate::stdin;
+use crate::terms;
 use crate::wording;
 
 /// Lists the pending actions, and returns the exit code.
 pub(crate) async fn actions(args: &ActionsArgs, config: &Config) -> Result<u8, StartError> {
     let store = config.open_store(&args.store)?;
-    let mut filter = PendingFilter::new();
+    let mut query = PendingQuery::all();
     if let Some(session) = &args.session {
         check_is_root(&existing(&*store, session).await?)?;
-        filter = filter.session(session.as_str());
+        query = query.session(session.as_str());
     }
     if let Some(tool) = &args.tool {
-        filter = filter.tool(tool.as_str());
+        query = query.tool(tool.as_str());
     }
-    let open = store.pending(&filter).await?;
+    let open = store.pending(&query).await?.actions;
     let print = |action: &PendingAction| match args.json {
         true => output::json_line(action),
         false => print_action(action),
@@ -50,7 +52,9 @@ fn print_action(pending: &PendingAction) -> io::Result<()> {
     let age = output::age(*since);
     let digest = output::digest(action);
     let call = output::call(action);
-    output::text(&format!("{session}  {}  {age}  {digest}  {call}", action.call))
+    output::text(&format!("{session}  {}  {age}  {digest}  {call}", action.call))?;
+    let terms = terms::lines(action, SystemEnvironment.now());
+    terms.iter().try_for_each(|line| output::text(&format!("    {line}")))
 }
 
 /// Approves a call, continues its session, and returns the exit code.
@@ -154,6 +158,29 @@ impl Pending {
         ))
     }
 
+    /// Checks that the call allows the decision, and that an approval says whose it is if several
+    /// people must approve.
+    fn check_allowed(&self, args: &DecisionArgs, decision: &Decision) -> Result<(), StartError> {
+        let (call, terms) = (&self.action.call, &self.action.terms);
+        let quorum = terms.quorum;
+        if !terms.allows(decision.kind()) {
+            let why = match (decision, quorum > 1) {
+                (Decision::ApproveWith(_), true) => {
+                    format!("{quorum} people must approve its arguments as they are")
+                }
+                (Decision::ApproveWith(_), false) => "its arguments cannot be edited".into(),
+                _ => format!("`{}` is not allowed for it", decision.name()),
+            };
+            return Err(StartError(format!("The call `{call}` is unchanged, because {why}.")));
+        }
+        if quorum > 1 && args.by.is_none() && *decision == Decision::Approve {
+            return Err(StartError(format!(
+                "{quorum} people must approve the call `{call}`: say with --by NAME who you are."
+            )));
+        }
+        Ok(())
+    }
+
     /// Resolves the call, and continues its session with the options that it was started with.
     async fn decide(
         self,
@@ -161,10 +188,13 @@ impl Pending {
         config: &Config,
         decision: Decision,
     ) -> Result<u8, StartError> {
+        self.check_allowed(args, &decision)?;
         let Pending { store, info, action } = self;
         let session = Session::existing(store, info);
         let verbosity = args.verbosity.verbosity();
-        let mut result = ActionResult::new(action.call, action.digest, decision);
+        let call = action.call.clone();
+        let result = ActionResult::new(action.call, action.digest, decision);
+        let mut result = result.source("command");
         if let Some(by) = &args.by {
             result = result.by(Arc::<str>::from(by.as_str()));
         }
@@ -186,6 +216,14 @@ impl Pending {
         let interrupt = Interrupt::listen()?;
         let sent = sending.send(&handle).await;
         sent.map_err(|why| StartError(format!("The decision was not accepted: {why}.")))?;
+        let pending = handle.pending().await.unwrap_or_default();
+        if let Some(action) = pending.iter().find(|action| action.call == call)
+            && let (Some(approvals), false) =
+                (terms::approvals(action), action.approvals.is_empty())
+        {
+            output::info(&format!("The call waits: {approvals}."));
+            return Ok(AWAITING_ACTION);
+        }
         Ok(run_unattended(handle, events, interrupt, display, Some(&args.session)).await)
     }
 }

@@ -1,5 +1,6 @@
 //! Pending actions, and the commands that resolve them.
 
+use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::ExternalAction;
 use loopwright_core::pattern::{AnswerForm, Question};
 use loopwright_tools::protected_file;
@@ -7,6 +8,7 @@ use loopwright_tools::protected_file;
 use super::format::{call, digest, of_agent, options, quoted};
 use super::streams::{info, notice};
 use crate::environment::started_as;
+use crate::terms;
 
 /// Writes the pending actions, and how to resolve them, to standard error. `session` is the name of
 /// the session if it is stored.
@@ -15,9 +17,11 @@ pub(crate) fn report_pending(actions: &[ExternalAction], session: Option<&str>) 
     for action in actions {
         if let Some(question) = action.question() {
             write_question(&question, &of_agent(action), &format!(" (call {})", action.call));
+            report_terms(action);
             continue;
         }
         notice(&format!("? {} (call {})", call(action), action.call));
+        report_terms(action);
         if let Some(protected) = protected_file(&action.name, &action.arguments) {
             info(&protected);
             is_protected = true;
@@ -56,6 +60,14 @@ pub(crate) fn report_pending(actions: &[ExternalAction], session: Option<&str>) 
 /// Writes the question that an action asks, and its options, to standard error.
 pub(crate) fn report_question(action: &ExternalAction, question: &Question) {
     write_question(question, &of_agent(action), "");
+    report_terms(action);
+}
+
+/// Writes what an approver should know besides the call to standard error.
+pub(crate) fn report_terms(action: &ExternalAction) {
+    for line in terms::lines(action, SystemEnvironment.now()) {
+        info(&format!("  {line}"));
+    }
 }
 
 fn write_question(question: &Question, before: &str, after: &str) {

@@ -17,7 +17,7 @@ use super::agent::Built;
 use super::open::Session;
 use super::unattended::RunOutput;
 use crate::error::StartError;
-use crate::exit_code::{self, ABORTED, FAILED};
+use crate::exit_code::{self, ABORTED, AWAITING_ACTION, FAILED};
 use crate::interrupt::Interrupt;
 use crate::output::{self, EventView, report_pending};
 
@@ -122,6 +122,8 @@ struct OpenLog<'s> {
     view: EventView,
     /// Whether the input is in the log.
     has_input: bool,
+    /// The input is an approval of a call that needs more of them.
+    needs_more: bool,
     /// The outcome of the last run that has ended after it.
     outcome: Option<Arc<RunOutcome>>,
 }
@@ -133,7 +135,15 @@ impl<'s> OpenLog<'s> {
         let mut follower = Follower::new(session.name.clone());
         follower.take(&session.store.read(&session.name, 0).await?);
         let view = display.view();
-        Ok(OpenLog { session, display, follower, view, has_input: false, outcome: None })
+        Ok(OpenLog {
+            session,
+            display,
+            follower,
+            view,
+            has_input: false,
+            needs_more: false,
+            outcome: None,
+        })
     }
 
     /// Shows the events until the session is idle after a run that has ended since the input, and
@@ -158,6 +168,10 @@ impl<'s> OpenLog<'s> {
             let is_idle = info.run.is_none() && info.due.is_none();
             if let Some(outcome) = self.outcome.clone().filter(|_| is_idle && new.is_empty()) {
                 return Ok(self.end(&outcome, &info));
+            }
+            if self.needs_more {
+                self.report_pending(&info);
+                return Ok(AWAITING_ACTION);
             }
             if Instant::now() >= next_check {
                 if !has_owner(self.session).await? {
@@ -185,6 +199,8 @@ impl<'s> OpenLog<'s> {
     fn show(&mut self, entries: &[LogEntry], input: &InputId) -> std::io::Result<()> {
         for entry in entries {
             self.has_input |= entry.input() == Some(input);
+            let is_approval = matches!(entry, LogEntry::Approved { .. });
+            self.needs_more |= is_approval && entry.input() == Some(input);
             for event in self.follower.take(std::slice::from_ref(entry)) {
                 if let (AgentEvent::AgentEnd(outcome), true) = (&event.event, self.has_input) {
                     self.outcome = Some(outcome.clone());
@@ -212,12 +228,17 @@ impl<'s> OpenLog<'s> {
             output::error(&format!("Standard output cannot be written: {why}."));
             return ABORTED;
         }
-        let awaits = outcome.end == RunStatus::AwaitingAction && !info.pending.is_empty();
-        if awaits && !self.display.json && self.display.verbosity.notes() {
+        if outcome.end == RunStatus::AwaitingAction {
+            self.report_pending(info);
+        }
+        exit_code::of(outcome)
+    }
+
+    fn report_pending(&self, info: &SessionInfo) {
+        if !info.pending.is_empty() && !self.display.json && self.display.verbosity.notes() {
             let actions: Vec<_> =
                 info.pending.iter().map(|pending| pending.action.clone()).collect();
             report_pending(&actions, Some(&self.session.name));
         }
-        exit_code::of(outcome)
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use loopwright_core::AgentHandle;
 use loopwright_core::agent::InputError;
-use loopwright_core::event::InputEvent;
+use loopwright_core::event::{ActionResult, InputEvent};
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use self::editor::{Editor, editor};
@@ -187,7 +187,9 @@ pub(crate) async fn send_input(
             failed.map(undelivered(String::new(), false))
         }
         Effect::Decide { call, digest, decision } => {
-            let why = handle.resolve(call.clone(), digest, decision).await.err()?.to_string();
+            let result = ActionResult::new(call.clone(), digest, decision).source("terminal");
+            let event = InputEvent::ExternalActionResult(result);
+            let why = handle.send(event).await.err()?.to_string();
             Some(Outcome::Refused { call, why })
         }
         Effect::Compact(instructions) => {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 mod agents_md;
+mod approvals;
 mod chat;
 mod config;
 mod confirmation;

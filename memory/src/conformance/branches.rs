@@ -2,7 +2,7 @@
 
 use loopwright_core::SessionStore;
 use loopwright_core::event::RunStatus;
-use loopwright_core::log::{Branch, LogEntry, MemoryError, PendingFilter, SessionInfo, SessionLog};
+use loopwright_core::log::{Branch, LogEntry, MemoryError, PendingQuery, SessionInfo, SessionLog};
 
 use super::expect::{
     Checked, append, broken, clear, expect_absent, expect_conflict, expect_eq, expect_eq_entries,
@@ -178,8 +178,12 @@ async fn deleted(store: &dyn SessionStore) -> Checked {
         .await
         .map_err(|e| broken("a session that nobody has open can be deleted", e))?;
     expect_absent(store, "short", "a deleted session is gone").await?;
-    let pending = store.pending(&PendingFilter::new().session("short")).await;
-    expect_eq(&pending, &Ok(vec![]), "a deleted session has no pending actions")?;
+    let pending = store.pending(&PendingQuery::all().session("short")).await;
+    expect_eq(
+        &pending.map(|page| page.actions),
+        &Ok(vec![]),
+        "a deleted session has no pending actions",
+    )?;
     let new = open_session(store, "short").await?;
     expect_eq(
         &load(&*new, 0).await?,

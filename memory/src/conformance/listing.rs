@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loopwright_core::agent::Principal;
 use loopwright_core::event::RunStatus;
-use loopwright_core::log::{LogEntry, PendingAction, PendingFilter, SessionInfo, SessionQuery};
+use loopwright_core::log::{LogEntry, PendingAction, PendingQuery, SessionInfo, SessionQuery};
 use loopwright_core::{Message, SessionStore};
 use serde_json::json;
 
@@ -119,22 +119,22 @@ async fn listed(store: &dyn SessionStore, logs: &[(&str, Vec<LogEntry>)]) -> Che
 
 async fn pending(store: &dyn SessionStore) -> Checked {
     let filters = [
-        ("all", PendingFilter::new(), vec!["waiting/c1", "answered/c2", "waiting/c2"]),
-        ("of a session", PendingFilter::new().session("waiting"), vec!["waiting/c1", "waiting/c2"]),
-        ("of a tool", PendingFilter::new().tool("send"), vec!["waiting/c1", "answered/c2"]),
-        ("before a time", PendingFilter::new().before(3300), vec!["waiting/c1", "answered/c2"]),
+        ("all", PendingQuery::all(), vec!["waiting/c1", "answered/c2", "waiting/c2"]),
+        ("of a session", PendingQuery::all().session("waiting"), vec!["waiting/c1", "waiting/c2"]),
+        ("of a tool", PendingQuery::all().tool("send"), vec!["waiting/c1", "answered/c2"]),
+        ("before a time", PendingQuery::all().before(3300), vec!["waiting/c1", "answered/c2"]),
         (
             "of a session and a tool",
-            PendingFilter::new().session("waiting").tool("erase"),
+            PendingQuery::all().session("waiting").tool("erase"),
             vec!["waiting/c2"],
         ),
-        ("of no session", PendingFilter::new().session("nobody"), vec![]),
+        ("of no session", PendingQuery::all().session("nobody"), vec![]),
     ];
     for (what, filter, expected) in filters {
         let rule = format!(
             "`pending` returns the pending actions that match the filter, the oldest first ({what})"
         );
-        let pending = store.pending(&filter).await.map_err(|e| broken(&rule, e))?;
+        let pending = store.pending(&filter).await.map_err(|e| broken(&rule, e))?.actions;
         let names = |p: &PendingAction| format!("{}/{}", p.session, p.action.call);
         expect_eq(&pending.iter().map(names).collect::<Vec<_>>(), &ids(expected), &rule)?;
         for action in &pending {

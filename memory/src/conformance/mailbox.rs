@@ -62,7 +62,10 @@ async fn expect_post(
 
 async fn expect_unread(memory: &dyn Memory, expected: &[&PostedInput], rule: &str) -> Checked {
     let unread = mailbox(memory)?.unread().await.map_err(|e| broken(rule, e))?;
-    let text = |input: &PostedInput| json!(input).to_string();
+    let text = |input: &PostedInput| json!({ "id": input.id, "event": input.event }).to_string();
+    let times: Vec<Option<u64>> = unread.iter().map(|input| input.time).collect();
+    let is_timed = times.is_sorted() && times.iter().all(Option::is_some);
+    expect_eq(&is_timed, &true, "a posted input has the time of its posting")?;
     let observed: Vec<String> = unread.iter().map(text).collect();
     let expected: Vec<String> = expected.iter().map(|input| text(input)).collect();
     expect_eq(&observed, &expected, rule)
@@ -107,6 +110,11 @@ async fn missing(store: &dyn SessionStore) -> Checked {
 /// Checks that inputs are posted once each, in order and unchanged, and that they are due.
 async fn posted(store: &dyn SessionStore) -> Checked {
     let memory = opened(store, "mail").await?;
+    let now = async || {
+        let now = mailbox(&*memory)?.now().await;
+        now.map_err(|e| broken("the owner reads the clock of the store", e))
+    };
+    let before = now().await?;
     let rule = "a mailbox has the posted inputs in order, once each, and unchanged";
     expect_unread(&*memory, &[], rule).await?;
     let odd = (*samples::odd_json()).clone();
@@ -124,6 +132,11 @@ async fn posted(store: &dyn SessionStore) -> Checked {
         expect_post(store, "mail", input, None, rule).await?;
     }
     expect_unread(&*memory, &all.iter().collect::<Vec<_>>(), rule).await?;
+    let unread = mailbox(&*memory)?.unread().await.map_err(|e| broken(rule, e))?;
+    let (first, after) = (unread.first().and_then(|input| input.time), now().await?);
+    let last = unread.last().and_then(|input| input.time);
+    let rule = "the times of posted inputs are those of the clock of the store";
+    expect_eq(&(Some(before) <= first && last <= Some(after)), &true, rule)?;
     expect_posted(&*memory, "an open session learns of posted inputs").await?;
     let rule = "inputs without a receipt are counted, and due";
     let described = info(store, "mail").await?;

@@ -14,7 +14,7 @@ use loopwright_core::message::{
     RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
 };
 use loopwright_core::model::{ModelErrorKind, OutputSchema};
-use loopwright_core::tool::ActionRequest;
+use loopwright_core::tool::{ActionRequest, ActionTerms, DecisionKind, DefaultDecision};
 use loopwright_core::{Message, ToolOutput};
 use serde_json::{Value, json};
 
@@ -99,15 +99,34 @@ pub(super) fn awaiting(call: &str, tool: &str, time: u64) -> LogEntry {
         arguments,
         digest,
         request: None,
+        terms: Arc::default(),
         time,
     }
 }
 
+/// Returns terms of an action that are hard to store.
+pub(super) fn odd_terms() -> Arc<ActionTerms> {
+    let mut terms = ActionTerms::default();
+    (terms.description, terms.roles) = (Some(ODD.into()), vec![ODD.into()]);
+    (terms.deadline, terms.quorum) = (Some(u64::MAX), u32::MAX);
+    terms.default_decision = DefaultDecision::Approve;
+    terms.decisions = vec![DecisionKind::ApproveWith];
+    terms.data = Some(odd_json());
+    Arc::new(terms)
+}
+
 /// Returns the approval of a call.
 pub(super) fn approved(call: &str) -> LogEntry {
-    let input = format!("approval of {call}").into();
-    let decision = Arc::new(Decision::Approve);
-    LogEntry::Decided { input, call: call.into(), decision, by: None, time: 3 }
+    LogEntry::Decided {
+        input: format!("approval of {call}").into(),
+        call: call.into(),
+        name: None,
+        digest: None,
+        decision: Arc::new(Decision::Approve),
+        by: None,
+        source: None,
+        time: 3,
+    }
 }
 
 /// Returns the result of a call.
@@ -282,6 +301,16 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
             arguments: odd_json(),
             digest: "".into(),
             request: Some(Arc::new(need)),
+            terms: odd_terms(),
+            time: u64::MAX,
+        },
+        LogEntry::Approved {
+            input: ODD.into(),
+            call: ODD.into(),
+            name: ODD.into(),
+            digest: ODD.into(),
+            by: ODD.into(),
+            source: Some(ODD.into()),
             time: u64::MAX,
         },
         LogEntry::CallStarted { call: ODD.into(), arguments: odd_json() },
@@ -310,8 +339,11 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
     entries.extend(decisions.map(|decision| LogEntry::Decided {
         input: "d".into(),
         call: "c".into(),
+        name: Some(ODD.into()),
+        digest: Some(ODD.into()),
         decision: Arc::new(decision),
         by: Some(ODD.into()),
+        source: Some(ODD.into()),
         time: u64::MAX,
     }));
     entries

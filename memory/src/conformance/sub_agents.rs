@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loopwright_core::SessionStore;
 use loopwright_core::agent::Budget;
 use loopwright_core::event::{ExternalAction, Parent, RunStatus};
-use loopwright_core::log::{LogEntry, MemoryError, PendingAction, PendingFilter, SessionInfo};
+use loopwright_core::log::{LogEntry, MemoryError, PendingAction, PendingQuery, SessionInfo};
 use serde_json::json;
 
 use super::expect::{
@@ -115,8 +115,8 @@ async fn listed(store: &dyn SessionStore, logs: &Logs) -> Checked {
         expect_eq(&info, &Ok(SessionInfo::of(*session, entries)), rule)?;
     }
     let rule = "`pending` returns an action of a sub-agent once, as the session at the root has it";
-    for filter in [PendingFilter::new(), PendingFilter::new().tool("send")] {
-        let pending = store.pending(&filter).await.map_err(|e| broken(rule, e))?;
+    for filter in [PendingQuery::all(), PendingQuery::all().tool("send")] {
+        let pending = store.pending(&filter).await.map_err(|e| broken(rule, e))?.actions;
         let names = |p: &PendingAction| format!("{}: {}", p.session, p.action.call);
         let names: Vec<String> = pending.iter().map(names).collect();
         expect_eq(&names, &ids(["root: c~x~p"]), rule)?;
@@ -178,8 +178,12 @@ async fn deleted(store: &dyn SessionStore, logs: &Logs) -> Checked {
     let rule = "a user's session stays when one is deleted whose sub-agent would have its name";
     let (session, entries) = &logs[4];
     expect_reads(store, session, entries, rule).await?;
-    let pending = store.pending(&PendingFilter::new()).await;
-    expect_eq(&pending, &Ok(vec![]), "sub-agents that are deleted have no pending actions")
+    let pending = store.pending(&PendingQuery::all()).await;
+    expect_eq(
+        &pending.map(|page| page.actions),
+        &Ok(vec![]),
+        "sub-agents that are deleted have no pending actions",
+    )
 }
 
 /// Checks that sub-agents belong to the session that started them, not to its branches.

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::log::{InputReceipt, MAX_UNREAD_INPUTS, MemoryError, PostedInput};
 use loopwright_core::message::InputId;
 use serde::{Deserialize, Serialize};
@@ -122,7 +123,9 @@ impl MailFile {
         if unread >= MAX_UNREAD_INPUTS {
             return Err(MemoryError::MailboxFull { session: session.into(), unread });
         }
-        self.add(&MailLine::Posted(input.clone()), true)
+        let mut input = input.clone();
+        input.time = Some(SystemEnvironment.now());
+        self.add(&MailLine::Posted(input), true)
     }
 
     /// Writes a receipt, unless the input has one. Requires the lock for changes, and that the

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use loopwright_core::Memory;
+use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::log::{InputReceipt, LogEntry, Mailbox, MemoryError, PostedInput};
 use loopwright_core::message::InputId;
 use tokio::sync::{Mutex, Notify};
@@ -318,6 +319,12 @@ impl Mailbox for JsonlMemory {
     async fn unread(&self) -> Result<Vec<PostedInput>, MemoryError> {
         let path = self.path.clone();
         blocking(move || Ok(MailFile::read(&path)?.unread().cloned().collect())).await
+    }
+
+    async fn now(&self) -> Result<u64, MemoryError> {
+        // Inputs are posted under the lock.
+        let _changes = self.folder.lock_changes().await?;
+        Ok(SystemEnvironment.now())
     }
 
     async fn receipt(&self, input: &InputId) -> Result<Option<InputReceipt>, MemoryError> {

@@ -4,15 +4,17 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use loopwright_core::log::{LogEntry, MAX_UNREAD_INPUTS, MemoryError, SessionInfo};
+use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::log::{LogEntry, MAX_UNREAD_INPUTS, MemoryError, PostedInput, SessionInfo};
 use rusqlite::{Connection, Statement};
 use tokio::sync::Notify;
 
 use super::error::StoreError;
 use super::job::{Job, Write};
-use super::mailbox;
 use super::owners::Owners;
 use super::rows::{self, Session};
+use super::{decisions, mailbox, pending};
+use crate::codec;
 
 /// Performs jobs.
 pub(super) struct Changes<'c> {
@@ -57,7 +59,7 @@ impl<'c> Changes<'c> {
             Write::Append { owner, at, entries, json } => {
                 self.append(session, owner, *at, (entries, json))
             }
-            Write::Post { input, json } => self.post(session, &job.session, input, json),
+            Write::Post { input } => self.post(session, &job.session, input),
             Write::Acknowledge { owner, input, receipt, is_accepted } => {
                 self.acknowledge(session, owner, input, receipt, *is_accepted)
             }
@@ -65,6 +67,7 @@ impl<'c> Changes<'c> {
                 self.fork(session, &job.session, *parent, (info, json))
             }
             Write::Delete => self.delete(&job.session),
+            Write::Nothing => Ok(()),
             Write::CheckFree => session.map_or(Ok(()), |session| self.ensure_free(&session)),
         }
     }
@@ -126,7 +129,10 @@ impl<'c> Changes<'c> {
         if entries.is_empty() {
             return Ok(());
         }
+        let before = pending::listed(&session.info).to_vec();
         entries.iter().for_each(|entry| session.info.apply(entry));
+        pending::replace(self.connection, &before, pending::listed(&session.info), self.file)?;
+        decisions::add(self.connection, &session.info, at, entries)?;
         session.put(&mut self.put_session)?;
         self.add_entries(session.number, at, json)
     }
@@ -135,15 +141,14 @@ impl<'c> Changes<'c> {
         &mut self,
         session: Option<Session>,
         name: &str,
-        input: &str,
-        json: &str,
+        input: &PostedInput,
     ) -> Result<(), StoreError> {
         let Some(mut session) = session.filter(|session| session.info.entries > 0) else {
             rows::totals(self.connection, self.file)?; // it could be a damaged row
             return Err(MemoryError::NoSession(name.into()).into());
         };
         session.info.require_root()?;
-        if mailbox::find(self.connection, session.number, input, self.file)?.is_some() {
+        if mailbox::find(self.connection, session.number, &input.id, self.file)?.is_some() {
             return Ok(());
         }
         let unread = session.info.unread;
@@ -152,7 +157,10 @@ impl<'c> Changes<'c> {
         }
         session.info.set_unread(unread + 1);
         session.put(&mut self.put_session)?;
-        mailbox::add(self.connection, session.number, input, json, "")?;
+        let mut input = input.clone();
+        input.time = Some(SystemEnvironment.now()); // within the transaction that makes it visible
+        let json = codec::encode(&input)?;
+        mailbox::add(self.connection, session.number, &input.id, &json, "")?;
         self.posted.push(session.number);
         Ok(())
     }
@@ -207,6 +215,7 @@ impl<'c> Changes<'c> {
         if session.is_none() {
             count += 1;
         }
+        pending::replace(self.connection, &[], pending::listed(info), self.file)?;
         Session { number, owner: String::new(), info: info.clone() }.put(&mut self.put_session)?;
         self.add_entries(number, shared, json)?;
         rows::set_totals(self.connection, count, number + 1)
@@ -254,6 +263,8 @@ impl<'c> Changes<'c> {
     ) -> Result<(), StoreError> {
         self.connection.execute("DELETE FROM entry WHERE session = ?1", [session.number])?;
         self.connection.execute("DELETE FROM mailbox WHERE session = ?1", [session.number])?;
+        pending::replace(self.connection, pending::listed(&session.info), &[], self.file)?;
+        decisions::remove(self.connection, &session.info.id)?;
         self.connection.execute("DELETE FROM session WHERE name = ?1", [&*session.info.id])?;
         rows::set_totals(self.connection, count - 1, next_number)
     }

@@ -7,41 +7,18 @@ use std::path::{Path, PathBuf};
 use loopwright_core::error::Failure;
 use loopwright_core::log::MemoryError;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags};
 
 use super::error::{StoreError, damaged, from_sqlite, not_flushed};
+use super::migration::{self, FORMAT, number};
 use super::owners::Owners;
-use super::{rows, wal};
+use super::wal;
 use crate::lock_holder::LOCK_TIMEOUT;
 use crate::private;
 
 /// The application id in the file's header: `lpwr`.
 const APPLICATION_ID: i64 = 0x6c70_7772;
-/// The format that is written, and the newest that is read. Format 1 has no mailboxes, which are
-/// added when the store is opened.
-const FORMAT: i64 = 2;
-
-/// The tables of format 1. `json` and `info` hold a
-/// [`LogEntry`](loopwright_core::log::LogEntry) and a
-/// [`SessionInfo`](loopwright_core::log::SessionInfo); `crc` covers all other columns of its row. A
-/// branch stores only the entries after those that it shares with its parent.
-const SCHEMA: &str = "\
-CREATE TABLE session (name TEXT PRIMARY KEY, number INTEGER NOT NULL, info TEXT NOT NULL, \
-owner TEXT NOT NULL, crc INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE entry (session INTEGER NOT NULL, position INTEGER NOT NULL, json TEXT NOT NULL, \
-crc INTEGER NOT NULL, PRIMARY KEY (session, position)) STRICT, WITHOUT ROWID;
-CREATE TABLE totals (sessions INTEGER NOT NULL, next_number INTEGER NOT NULL, \
-crc INTEGER NOT NULL) STRICT";
-
-/// The table that format 2 adds: the inputs that were posted. `json` holds an
-/// [`InputEvent`](loopwright_core::event::InputEvent) and is empty once it was accepted, `receipt`
-/// an [`InputReceipt`](loopwright_core::log::InputReceipt) and is empty before that.
-const MAILBOX_SCHEMA: &str = "\
-CREATE TABLE mailbox (number INTEGER PRIMARY KEY AUTOINCREMENT, session INTEGER NOT NULL, \
-input TEXT NOT NULL, json TEXT NOT NULL, receipt TEXT NOT NULL, crc INTEGER NOT NULL, \
-UNIQUE (session, input)) STRICT";
-
-/// Reads the definitions of all tables, in the form of [`SCHEMA`].
+/// Reads the definitions of all tables, in the form of [`migration::schema`].
 const READ_SCHEMA: &str = "SELECT group_concat(sql, ';\n' ORDER BY rowid) FROM sqlite_schema \
     WHERE name NOT LIKE 'sqlite_%'";
 
@@ -71,7 +48,7 @@ pub(crate) fn locate(path: &Path) -> Result<PathBuf, MemoryError> {
 pub(super) fn open(path: &Path) -> Result<(Owners, Connection), MemoryError> {
     let existing = if path.exists() { Some(connect(path)?) } else { None };
     if let Some(connection) = &existing {
-        add_mailboxes(connection, path)?;
+        migration::migrate(connection, path)?;
     }
     let mut folder = path.as_os_str().to_owned();
     folder.push("-owners");
@@ -125,10 +102,7 @@ fn build(path: &Path, draft: &Path) -> Result<(), StoreError> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     let tx = connection.unchecked_transaction()?;
     tx.pragma_update(None, "application_id", APPLICATION_ID)?;
-    tx.pragma_update(None, "user_version", FORMAT)?;
-    tx.execute_batch(SCHEMA)?;
-    tx.execute_batch(MAILBOX_SCHEMA)?;
-    rows::set_totals(&tx, 0, 1)?;
+    migration::create(&tx)?;
     tx.commit()?;
     // Closing would move the pages from the write-ahead log too, but not report a failure.
     if !wal::checkpoint(&connection, wal::Checkpoint::Truncate)? {
@@ -168,26 +142,6 @@ fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "trusted_schema", false)
 }
 
-/// Adds the table for posted inputs to a store of format 1.
-fn add_mailboxes(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
-    let add = || {
-        if number(connection, "user_version")? == FORMAT {
-            return Ok(());
-        }
-        let tx = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
-        if number(connection, "user_version")? < FORMAT {
-            tx.execute_batch(MAILBOX_SCHEMA)?;
-            tx.pragma_update(None, "user_version", FORMAT)?;
-        } // else another process was faster
-        tx.commit()
-    };
-    add().map_err(|error| from_sqlite(error, path))
-}
-
-fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
-    connection.pragma_query_value(None, pragma, |row| row.get(0))
-}
-
 /// Checks that the file is a store of a known format.
 fn check(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
     let failed = |error: rusqlite::Error| from_sqlite(error, path);
@@ -208,11 +162,7 @@ fn check(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
     }
     let schema: Option<String> =
         connection.query_row(READ_SCHEMA, (), |row| row.get(0)).map_err(failed)?;
-    let expected = match format {
-        FORMAT => format!("{SCHEMA};\n{MAILBOX_SCHEMA}"),
-        _ => SCHEMA.to_owned(),
-    };
-    if format < 1 || schema.as_deref() != Some(&*expected) {
+    if schema.is_none() || schema != migration::schema(format) {
         return Err(damaged(path, "the list of tables"));
     }
     Ok(())

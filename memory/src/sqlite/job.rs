@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
+use loopwright_core::log::{LogEntry, MemoryError, PostedInput, SessionInfo};
 use loopwright_core::message::InputId;
 use tokio::sync::{Notify, oneshot};
 
@@ -26,7 +26,7 @@ pub(super) enum Write {
     /// Appends entries after the first `at`. `json` has the encoded entries.
     Append { owner: Arc<str>, at: u64, entries: Arc<[LogEntry]>, json: Vec<String> },
     /// Adds an input to the mailbox, unless it has one with this id.
-    Post { input: InputId, json: String },
+    Post { input: PostedInput },
     /// Writes the receipt of an input, unless it has one. Fails unless `owner` is the owner.
     Acknowledge { owner: Arc<str>, input: InputId, receipt: String, is_accepted: bool },
     /// Creates a branch with this information and these own entries. Fails unless the
@@ -37,4 +37,6 @@ pub(super) enum Write {
     /// Changes nothing. Fails if the session has an owner that is alive. It is a job, so that
     /// releases that were sent before it come first.
     CheckFree,
+    /// Changes nothing.
+    Nothing,
 }

@@ -14,9 +14,11 @@ const FIND: &str = "SELECT number, session, input, json, receipt, crc FROM mailb
     WHERE session = ?1 AND input = ?2";
 const UNREAD: &str = "SELECT number, session, input, json, receipt, crc FROM mailbox \
     WHERE session = ?1 AND receipt = '' ORDER BY number";
+const WITH_CONTENT: &str = "SELECT number, session, input, json, receipt, crc FROM mailbox \
+    WHERE json != ''";
 const ADD: &str = "INSERT INTO mailbox (number, session, input, json, receipt, crc) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-const ACKNOWLEDGE: &str = "UPDATE mailbox SET json = ?2, receipt = ?3, crc = ?4 WHERE number = ?1";
+const SET: &str = "UPDATE mailbox SET json = ?2, receipt = ?3, crc = ?4 WHERE number = ?1";
 /// The number of the last row that was ever added.
 const LAST_NUMBER: &str =
     "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'mailbox'";
@@ -68,11 +70,8 @@ impl PostedRow {
     }
 
     fn posted(self, file: &Path) -> Result<PostedInput, StoreError> {
-        let event = codec::decode(self.json.as_bytes())
-            .map_err(|why| not_understood(file, &self.what(), &why))?;
-        let what = self.what();
-        PostedInput::new(self.input, event)
-            .map_err(|why| not_understood(file, &what, &why.to_string()).into())
+        let decoded = codec::decode(self.json.as_bytes());
+        Ok(decoded.map_err(|why| not_understood(file, &self.what(), &why))?)
     }
 
     fn what(&self) -> String {
@@ -91,7 +90,7 @@ impl PostedRow {
         }
         receipt.clone_into(&mut self.receipt);
         let crc = self.crc();
-        connection.execute(ACKNOWLEDGE, (self.number, self.json, self.receipt, crc))?;
+        connection.execute(SET, (self.number, self.json, self.receipt, crc))?;
         Ok(())
     }
 }
@@ -145,6 +144,27 @@ pub(super) fn unread(
         return Err(damaged(file, &format!("the mailbox of session `{name}`")).into());
     }
     Ok(unread)
+}
+
+/// Replaces the content of each input that has one by what `change` returns for its id and content.
+pub(super) fn rewrite(
+    connection: &Connection,
+    file: &Path,
+    change: impl Fn(&InputId, &str) -> Result<String, StoreError>,
+) -> Result<(), StoreError> {
+    let mut statement = connection.prepare(WITH_CONTENT)?;
+    let mut rows = statement.query(())?;
+    let mut changed = Vec::new();
+    while let Some(row) = rows.next()? {
+        let mut row = PostedRow::of(row, file)?;
+        row.json = change(&row.input, &row.json)?;
+        changed.push(row);
+    }
+    for row in changed {
+        let crc = row.crc();
+        connection.execute(SET, (row.number, row.json, row.receipt, crc))?;
+    }
+    Ok(())
 }
 
 /// Looks for inputs that other processes have posted.

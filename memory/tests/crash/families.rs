@@ -231,9 +231,10 @@ impl Family {
         let listed = self.store.sessions().await.map_err(|error| error.to_string())?;
         let hidden = listed.iter().find(|info| info.sub_agent_of.is_some());
         ensure(hidden.is_none(), || format!("a sub-agent is listed: {hidden:?}"))?;
-        let filter = PendingFilter::new().session(&*self.orders.session);
+        let filter = PendingQuery::all().session(&*self.orders.session);
         let pending = self.store.pending(&filter).await.map_err(|error| error.to_string())?;
-        let calls: BTreeSet<_> = pending.iter().map(|pending| &pending.action.call).collect();
+        let calls: BTreeSet<_> =
+            pending.actions.iter().map(|pending| &pending.action.call).collect();
         ensure(calls.len() == pending.len(), || format!("an action is pending twice: {pending:?}"))
     }
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use loopwright_core::log::{
-    InMemoryStore, LogEntry, MemoryError, PendingAction, PendingFilter, SearchHit, SessionInfo,
+    InMemoryStore, LogEntry, MemoryError, PendingPage, PendingQuery, SearchHit, SessionInfo,
     sub_agents,
 };
 use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::Jsonl;
 use loopwright_memory::conformance::{check, check_reopened};
 
-/// C77: one suite checks whether a store is correct.
+/// C77 C308: one suite checks whether a store is correct.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_in_ram_conforms() {
     check(&InMemoryStore::new()).await.unwrap();
@@ -172,9 +172,9 @@ impl SessionStore for FaultyStore {
         }
     }
 
-    async fn pending(&self, filter: &PendingFilter) -> Result<Vec<PendingAction>, MemoryError> {
-        let all = PendingFilter::new();
-        self.0.pending(if self.1 == IgnoresFilters { &all } else { filter }).await
+    async fn pending(&self, query: &PendingQuery) -> Result<PendingPage, MemoryError> {
+        let all = PendingQuery::all();
+        self.0.pending(if self.1 == IgnoresFilters { &all } else { query }).await
     }
 
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {

@@ -8,6 +8,7 @@
 )]
 
 mod conformance;
+mod deadlines;
 mod growth;
 mod jsonl;
 mod kit;

@@ -2,7 +2,7 @@
 //! that needs an approval.
 
 use loopwright_core::event::{AgentEvent, Decision, EventStream, ExternalAction, InputEvent};
-use loopwright_core::log::{InMemoryStore, PendingFilter, SessionLog, SessionStore};
+use loopwright_core::log::{InMemoryStore, PendingQuery, SessionLog, SessionStore};
 use loopwright_core::message::{ResultStatus, Usage};
 use loopwright_core::model::ChatRequest;
 use loopwright_core::testing::{
@@ -121,7 +121,7 @@ pub(crate) async fn run_with_approvals(build: Build, requests: u64) -> Vec<Strin
     drop(handle);
     while events.next().await.is_some() {}
     assert_eq!(family.reserve.ran(), 3);
-    assert!(family.store.pending(&PendingFilter::new()).await.unwrap().is_empty());
+    assert!(family.store.pending(&PendingQuery::all()).await.unwrap().actions.is_empty());
     let spent = SessionLog::of(&family.store.read("root", 0).await.unwrap()).spent();
     assert_eq!((u64::from(spent.turns), spent.tokens), (6 + requests, 110 * (6 + requests)));
     messages.iter().map(|message| message.text()).collect()

@@ -72,7 +72,8 @@ pub trait AccessPolicy: Send + Sync {
 /// - `reader` may read all sessions,
 /// - `approver` may decide the actions of all sessions.
 ///
-/// An action that names roles is decided by callers with one of them, whoever owns the session.
+/// An action that names roles is decided by callers with one of them, whoever owns the session, and
+/// by `admin`.
 /// Sessions without an owner, such as those of the terminal app, are those of `admin` and of the
 /// operator. Everyone may create sessions.
 #[derive(Debug, Clone, Copy, Default)]
@@ -88,7 +89,10 @@ impl AccessPolicy for OwnerPolicy {
                 Access::Create(_) => true,
                 Access::Read(info) => owns(info) || caller.has_role(READER),
                 Access::Change(info) | Access::Delete(info) => owns(info),
-                Access::Decide(info, _) => owns(info) || caller.has_role(APPROVER),
+                Access::Decide(info, action) => match &*action.action.terms.roles {
+                    [] => owns(info) || caller.has_role(APPROVER),
+                    roles => roles.iter().any(|role| caller.has_role(role)),
+                },
             }
     }
 

@@ -36,6 +36,7 @@ impl From<InputError> for ApiError {
             | InputError::Known(_)
             | InputError::AlreadyRefused { .. }
             | InputError::NotPending(_)
+            | InputError::DeadlinePassed(_)
             | InputError::DigestDiffers(_)
             | InputError::NoTool(_)
             | InputError::NoSubAgent(_)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::log::{Due, SessionInfo};
 use tokio::time::Instant;
 
@@ -30,9 +31,10 @@ impl LiveSessions {
         }
     }
 
-    /// Opens the sessions that have work to do, so that their runs start, and waits for the ends of
-    /// the runs. A session that cannot be opened is left alone, and so is one whose log has as many
-    /// entries as in `done`, which has those of all sessions that were opened.
+    /// Opens the sessions that have work to do, or an action whose deadline has passed, so that
+    /// their runs start, and waits for the ends of the runs. A session that cannot be opened is left
+    /// alone, and so is one whose log has as many entries as in `done`, which has those of all
+    /// sessions that were opened, unless it has unread inputs or a deadline.
     pub(crate) async fn run_due(&self, done: &mut HashMap<Arc<str>, u64>) {
         let Parts { store, drain, .. } = &self.0.parts;
         let sessions = match store.sessions().await {
@@ -41,14 +43,15 @@ impl LiveSessions {
                 return tracing::warn!(%error, "no session with work to do can be looked for");
             }
         };
+        let now = SystemEnvironment.now();
         let due: Vec<SessionInfo> = sessions
             .into_iter()
             .filter(|session| {
                 let settings = SessionSettings::from_stored(session.settings.as_deref());
                 self.0.parts.agents.has(&settings)
             })
-            .filter(|session| match session.due {
-                Some(Due::Inbox) => true,
+            .filter(|session| match session.due_at(now) {
+                Some(Due::Inbox | Due::Deadline) => true,
                 Some(Due::Decision | Due::Request | Due::Steer) => {
                     done.get(&session.id) != Some(&session.entries)
                 }
@@ -63,7 +66,8 @@ impl LiveSessions {
             let id = &*session.id;
             match self.lease(id).await {
                 Ok(Some(lease)) => {
-                    tracing::info!(session = id, due = ?session.due, "it is opened to do its work");
+                    let due = session.due_at(now);
+                    tracing::info!(session = id, ?due, "it is opened to do its work");
                     lease.handle.wait_for_idle().await;
                 }
                 Ok(None) => {} // its owner does it

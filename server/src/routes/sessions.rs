@@ -23,7 +23,7 @@ pub(crate) use self::bodies::{
     Messages, PageQuery, SessionStatus, SteerBody,
 };
 use self::bodies::{Queue, Setup, input_id};
-pub(crate) use self::list::{MAX_PAGE_SESSIONS, PAGE_SESSIONS, SessionList};
+pub(crate) use self::list::SessionList;
 pub(crate) use self::path::SessionId;
 use crate::access::{Caller, Change, Delete, Read, SessionFor, check_create};
 use crate::error::{ApiError, ErrorKind};

@@ -5,6 +5,7 @@
 mod access;
 mod agents;
 mod api;
+mod approvals;
 mod event_streams;
 mod history;
 mod http2;

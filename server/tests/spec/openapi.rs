@@ -140,7 +140,7 @@ async fn responses_fit_their_schemas() {
     let id = api.session(json!({ "name": "n" })).await;
     api.say(&id, "Write.").await;
     let mut frames = api.run(&id, None).await;
-    for path in ["/api/sessions", "/api/actions", "/healthz", "/readyz"] {
+    for path in ["/api/sessions", "/api/actions", "/api/audit", "/healthz", "/readyz"] {
         fits(&response("get", path, 200), &api.get(path).await);
     }
     for path in ["/api/sessions/{id}", "/api/sessions/{id}/actions", "/api/sessions/{id}/messages"]
@@ -167,6 +167,7 @@ async fn responses_fit_their_schemas() {
     let (status, decided) = api.post(&path, approve).await;
     assert_eq!(status, 200, "{decided}");
     fits(&response("post", "/api/sessions/{id}/actions/{call}", 200), &decided);
+    fits(&response("get", "/api/audit", 200), &api.get("/api/audit").await);
     let last = frames.iter().rev().find_map(|frame| frame.id);
     frames.extend(api.run(&id, last).await);
     for frame in &frames {

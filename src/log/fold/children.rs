@@ -54,7 +54,9 @@ impl Fold {
         entry: &LogEntry,
         emit: &mut dyn FnMut(AgentEvent),
     ) -> bool {
-        let LogEntry::Decided { input, call, decision, by, .. } = entry else { return false };
+        let LogEntry::Decided { input, call, decision, by, source, .. } = entry else {
+            return false;
+        };
         let mut calls = self.batch.iter_mut().flat_map(|batch| &mut batch.calls);
         let found = calls.find_map(|c| {
             let inner = CallId::from(call_of_child(call, &c.call.id)?);
@@ -64,7 +66,7 @@ impl Fold {
         });
         let Some((inner, action, child)) = found else { return false };
         let mut result = ActionResult::new(inner, action.digest.clone(), (**decision).clone());
-        (result.id, result.by) = (Some(input.clone()), by.clone());
+        (result.id, result.by, result.source) = (Some(input.clone()), by.clone(), source.clone());
         child.decided.push(result);
         self.last_decision = Some((call.clone(), decision.clone()));
         let decision = action.shown(decision);

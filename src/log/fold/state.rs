@@ -201,6 +201,11 @@ impl Fold {
         })
     }
 
+    /// Returns the first deadline of the pending actions, in milliseconds since 1970.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.pending().filter_map(|action| action.terms.deadline).min()
+    }
+
     /// Returns whether a message started the run that replaces the decisions on pending actions,
     /// where messages do.
     pub(crate) fn run_supersedes(&self) -> bool {

@@ -9,9 +9,10 @@ use crate::error::StepError;
 use crate::log::compaction::CompactionCause;
 use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
-use crate::log::input::{AbortRequest, ActionResult, InputEvent, Prompt, QueueKind};
+use crate::log::input::{AbortRequest, ActionResult, Decision, InputEvent, Prompt, QueueKind};
 use crate::log::outcome::{RunCause, RunStatus};
 use crate::message::{MessageId, MessageKind};
+use crate::session::decisions::SYSTEM;
 
 /// The part of a log that one process wrote.
 pub(super) struct Epoch {
@@ -61,11 +62,16 @@ pub(super) struct RequestedCompaction {
 
 /// Returns whether the entry is due to an input, and so can be between any two other entries.
 fn is_from_input(entry: &LogEntry) -> bool {
-    use LogEntry::{AbortRequested, Decided, Queued, Reset, Withdrawn};
+    use LogEntry::{AbortRequested, Approved, Decided, Queued, Reset, Withdrawn};
     is_silent(entry)
         || matches!(
             entry,
-            Queued { .. } | Decided { .. } | Withdrawn { .. } | AbortRequested { .. } | Reset
+            Queued { .. }
+                | Approved { .. }
+                | Decided { .. }
+                | Withdrawn { .. }
+                | AbortRequested { .. }
+                | Reset
         )
 }
 
@@ -287,7 +293,7 @@ impl EpochReader<'_> {
             .any(|at| matches!(self.log[at], LogEntry::AbortRequested { .. }));
         match (&self.log[first], end.map(|end| &self.log[end])) {
             // A new request ends the run, and a decision resumes it.
-            (LogEntry::Decided { .. }, _) => None,
+            (LogEntry::Approved { .. } | LogEntry::Decided { .. }, _) => None,
             (_, Some(LogEntry::RunEnded { error: Some(error), .. }))
                 if **error == *StepError::Interrupted.to_string() =>
             {
@@ -340,7 +346,14 @@ impl EpochReader<'_> {
                 });
                 let digest = digest.unwrap_or_default();
                 let result = ActionResult::new(call.clone(), digest, (**decision).clone());
-                let result = ActionResult { by: by.clone(), ..result.id(input.clone()) };
+                // A replay has no deadlines: their decisions are sent, which `system` cannot do.
+                let by = by.clone().filter(|by| **by != *SYSTEM);
+                let result = ActionResult { by, ..result.id(input.clone()) };
+                (InputEvent::ExternalActionResult(result), false)
+            }
+            LogEntry::Approved { input, call, digest, by, .. } => {
+                let result = ActionResult::new(call.clone(), digest.clone(), Decision::Approve);
+                let result = result.by(by.clone()).id(input.clone());
                 (InputEvent::ExternalActionResult(result), false)
             }
             LogEntry::RunStarted { cause: RunCause::Continue(None), .. } => {

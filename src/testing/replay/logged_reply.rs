@@ -93,6 +93,7 @@ impl LoggedReply {
             matches!(
                 entry,
                 LogEntry::Queued { .. }
+                    | LogEntry::Approved { .. }
                     | LogEntry::Decided { .. }
                     | LogEntry::Withdrawn { .. }
                     | LogEntry::Handled { .. }

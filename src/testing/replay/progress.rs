@@ -342,6 +342,7 @@ fn key(entry: &LogEntry) -> Option<(&'static str, &str)> {
         LogEntry::Detached { .. } => ("detached", ""),
         LogEntry::Compacted { .. } => ("compacted", ""),
         LogEntry::CallAwaiting { call, .. } => ("awaiting", call),
+        LogEntry::Approved { input, .. } => ("approved", input),
         LogEntry::Decided { call, .. } => ("decided", call),
         LogEntry::CallStarted { call, .. } => ("started", call),
         LogEntry::CallFinished { result } => {

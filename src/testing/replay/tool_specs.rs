@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::log::entry::LogEntry;
 use crate::message::{AssistantMessage, CallId, ResultStatus, ToolCall};
-use crate::tool::{Approval, Effect, ToolSpec};
+use crate::tool::{ActionOptions, Approval, Effect, ToolSpec};
 
 /// What a log shows of a tool.
 #[derive(Default)]
@@ -22,6 +22,8 @@ struct ObservedTool {
     unstarted: Vec<Value>,
     /// Whether a call ran a second time after a crash.
     is_repeated: bool,
+    /// How many approvals a call needed.
+    quorum: u32,
     /// Whether it was in a batch whose calls ran in parallel.
     in_parallel: bool,
     /// Whether it was in a batch whose calls ran one after the other.
@@ -50,9 +52,10 @@ pub(super) fn tools(log: &[LogEntry]) -> Vec<ToolSpec> {
                     batch.names.insert(call.name.clone());
                 }
             }
-            LogEntry::CallAwaiting { call, name, arguments, request, .. } => {
+            LogEntry::CallAwaiting { call, name, arguments, request, terms, .. } => {
                 let tool = observed.entry(name.clone()).or_default();
                 tool.exists = true;
+                tool.quorum = tool.quorum.max(terms.quorum);
                 batch.has_waited = true;
                 batch.running = batch.running.saturating_sub(usize::from(request.is_some()));
                 if request.is_none() && !tool.approved.contains(arguments) {
@@ -130,6 +133,10 @@ impl ObservedTool {
         let spec =
             spec.effect(if self.is_repeated { Effect::Idempotent } else { Effect::AtMostOnce });
         let spec = if self.in_sequence && !self.in_parallel { spec.sequential() } else { spec };
+        let spec = match self.quorum {
+            0 | 1 => spec,
+            quorum => spec.action_options(ActionOptions::new().quorum(quorum)),
+        };
         let mut approved = self.approved;
         approved.extend(
             self.unstarted.into_iter().filter(|arguments| !self.unapproved.contains(arguments)),

@@ -9,10 +9,12 @@ use tokio::sync::Notify;
 use crate::kit::*;
 
 /// A log and a mailbox. Only the last owner may write.
-#[derive(Clone, Default)]
-pub(super) struct SharedSession {
+#[derive(Clone)]
+pub(crate) struct SharedSession {
     state: Arc<Mutex<State>>,
     posted: Arc<Notify>,
+    /// When the clock of the store was zero.
+    started: Instant,
 }
 
 #[derive(Default)]
@@ -24,15 +26,23 @@ struct State {
 
 impl SharedSession {
     /// Returns a session with an entry.
-    pub(super) fn opened() -> Self {
-        let shared = SharedSession::default();
+    pub(crate) fn opened() -> Self {
+        let (state, posted) = Default::default();
+        let shared = SharedSession { state, posted, started: Instant::now() };
         let opened = LogEntry::Opened { epoch: 1, time: 1, parent: None, owner: None };
         shared.state.lock().unwrap().entries.push(opened);
         shared
     }
 
+    /// Returns a session with this log.
+    pub(crate) fn with(entries: Vec<LogEntry>) -> Self {
+        let shared = Self::opened();
+        shared.state.lock().unwrap().entries = entries;
+        shared
+    }
+
     /// Opens the session, replacing its owner.
-    pub(super) fn owner(&self) -> Owner {
+    pub(crate) fn owner(&self) -> Owner {
         let mut state = self.state.lock().unwrap();
         state.owners += 1;
         let number = state.owners;
@@ -48,7 +58,13 @@ impl SharedSession {
         }
     }
 
-    pub(super) fn post(&self, input: PostedInput) {
+    /// Returns an environment with the clock of the store.
+    pub(crate) fn clock(&self) -> PausedClock {
+        PausedClock(self.started)
+    }
+
+    pub(crate) fn post(&self, mut input: PostedInput) {
+        input.time = Some(self.clock().now());
         let mut state = self.state.lock().unwrap();
         if state.mail.iter().all(|(id, _, _)| *id != input.id) {
             state.mail.push((input.id.clone(), Some(input), None));
@@ -56,32 +72,32 @@ impl SharedSession {
         self.posted.notify_one();
     }
 
-    pub(super) fn entries(&self) -> Vec<LogEntry> {
+    pub(crate) fn entries(&self) -> Vec<LogEntry> {
         self.state.lock().unwrap().entries.clone()
     }
 
     /// Returns the ids of the inputs in the log that were not generated, in order.
-    pub(super) fn inputs(&self) -> Vec<String> {
+    pub(crate) fn inputs(&self) -> Vec<String> {
         let entries = self.entries();
         let ids = entries.iter().filter_map(|entry| entry.input()).map(|id| id.to_string());
         ids.filter(|id| !id.starts_with("input-")).collect()
     }
 
     /// Returns the receipts of the inputs that were posted, in order.
-    pub(super) fn receipts(&self) -> Vec<Option<InputReceipt>> {
+    pub(crate) fn receipts(&self) -> Vec<Option<InputReceipt>> {
         let state = self.state.lock().unwrap();
         let posted = state.mail.iter().filter(|(_, input, _)| input.is_some());
         posted.map(|(_, _, receipt)| receipt.clone()).collect()
     }
 
-    pub(super) fn receipt(&self, id: &str) -> Option<InputReceipt> {
+    pub(crate) fn receipt(&self, id: &str) -> Option<InputReceipt> {
         let state = self.state.lock().unwrap();
         state.mail.iter().find(|(own, _, _)| **own == *id)?.2.clone()
     }
 }
 
 /// An owner of the session.
-pub(super) struct Owner {
+pub(crate) struct Owner {
     shared: SharedSession,
     number: u64,
     hints: bool,
@@ -94,31 +110,31 @@ pub(super) struct Owner {
 
 impl Owner {
     /// Loses the hints of posted inputs.
-    pub(super) fn without_hints(mut self) -> Self {
+    pub(crate) fn without_hints(mut self) -> Self {
         self.hints = false;
         self
     }
 
     /// Cannot write receipts.
-    pub(super) fn without_receipts(mut self) -> Self {
+    pub(crate) fn without_receipts(mut self) -> Self {
         self.receipts = false;
         self
     }
 
     /// Fails to read the mailbox this often.
-    pub(super) fn failing_reads(self, reads: usize) -> Self {
+    pub(crate) fn failing_reads(self, reads: usize) -> Self {
         self.failing_reads.store(reads, Ordering::Relaxed);
         self
     }
 
     /// Takes this long to write a receipt.
-    pub(super) fn slow(mut self, receipt_time: Duration) -> Self {
+    pub(crate) fn slow(mut self, receipt_time: Duration) -> Self {
         self.receipt_time = receipt_time;
         self
     }
 
     /// Cannot append when the log has this many entries.
-    pub(super) fn failing_after(mut self, entries: u64) -> Self {
+    pub(crate) fn failing_after(mut self, entries: u64) -> Self {
         self.max_entries = entries;
         self
     }
@@ -162,6 +178,10 @@ impl Mailbox for Owner {
         let state = self.shared.state.lock().unwrap();
         let unread = state.mail.iter().filter(|(_, _, receipt)| receipt.is_none());
         Ok(unread.filter_map(|(_, input, _)| input.clone()).collect())
+    }
+
+    async fn now(&self) -> Result<u64, MemoryError> {
+        Ok(self.shared.clock().now())
     }
 
     async fn receipt(&self, input: &InputId) -> Result<Option<InputReceipt>, MemoryError> {

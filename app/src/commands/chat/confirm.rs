@@ -1,7 +1,9 @@
 //! Pending calls: each is shown to the user, and the decision is sent to the agent.
 
 use loopwright_core::agent::InputError;
-use loopwright_core::event::{Decision, ExternalAction, Provided};
+use loopwright_core::event::{
+    ActionResult, Decision, DecisionKind, ExternalAction, InputEvent, Provided,
+};
 use loopwright_tools::protected_file;
 use serde_json::Value;
 
@@ -16,7 +18,8 @@ const DEFAULT_DENIAL: &str = "the user said no";
 
 const DECISIONS: &str = "\
 y             run it
-n [REASON]    do not run it, and send the reason to the agent
+n [REASON]    do not run it, and send the reason to the agent";
+const EDIT: &str = "\
 e [JSON]      run it with these arguments instead";
 const ALWAYS: &str = "\
 a             run it, and this tool without approval from now on";
@@ -33,7 +36,10 @@ impl Chat {
         }
         match action.question() {
             Some(question) => output::report_question(&action, &question),
-            None => output::notice(&format!("? {}", output::call(&action))),
+            None => {
+                output::notice(&format!("? {}", output::call(&action)));
+                output::report_terms(&action);
+            }
         }
         if let Some(protected) = protected {
             output::info(&protected);
@@ -84,7 +90,13 @@ impl Chat {
         word: &str,
         rest: &str,
     ) -> Done {
+        let edits = action.terms.allows(DecisionKind::ApproveWith);
         match (word.to_lowercase().as_str(), rest) {
+            ("e" | "edit", _) if !edits => {
+                output::error("The arguments of this call cannot be edited.");
+                self.repeat_question();
+                Ok(())
+            }
             ("y" | "yes", "") => self.decide(action, Decision::Approve).await,
             ("n" | "no", "") => self.decide(action, Decision::Deny(DEFAULT_DENIAL.into())).await,
             ("n" | "no" | "n," | "no,", why) => {
@@ -102,6 +114,9 @@ impl Chat {
             ("e" | "edit", json) => self.edit(action, json).await,
             _ => {
                 output::info(DECISIONS);
+                if edits {
+                    output::info(EDIT);
+                }
                 if action.path.is_empty() {
                     output::info(ALWAYS);
                 }
@@ -126,8 +141,9 @@ impl Chat {
 
     /// Sends the decision, which starts a run. If it is refused, the question is repeated.
     async fn decide(&mut self, action: ExternalAction, decision: Decision) -> Done {
-        let sent = self.handle.resolve(action.call.clone(), action.digest.clone(), decision).await;
-        match sent {
+        let result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
+        let event = InputEvent::ExternalActionResult(result.source("terminal"));
+        match self.handle.send(event).await {
             Ok(_) => self.state = State::Running,
             Err(why @ (InputError::BadArguments(_) | InputError::BadDecision(_))) => {
                 output::error(&format!("This decision was refused: {why}."));

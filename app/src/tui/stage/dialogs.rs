@@ -1,8 +1,9 @@
 //! What a dialog shows of a call, beyond the snapshots.
 
-use loopwright_core::event::ExternalAction;
+use crossterm::event::{KeyCode, KeyEvent};
+use loopwright_core::event::{ActionTerms, ExternalAction};
 use loopwright_core::message::CallId;
-use loopwright_core::tool::ActionRequest;
+use loopwright_core::tool::{ActionRequest, ApprovalRecord};
 use serde_json::{Value, json};
 
 use super::*;
@@ -83,4 +84,38 @@ async fn a_protected_file_is_named_with_the_reason() {
     let screen = stage.screen();
     assert!(screen.contains("is a protected file: git runs the files in it"), "{screen}");
     assert!(screen.contains("path: a/../.git/hooks/pre-commit"), "{screen}");
+}
+
+/// C313: the dialog shows what the approver needs, offers only what the action allows, and takes no
+/// key for the rest; it shows approvals as they arrive.
+#[tokio::test]
+async fn a_dialog_shows_the_terms_and_offers_what_they_allow() {
+    let mut stage = Stage::new(USUAL, [], |agent| agent).await;
+    let mut terms = ActionTerms::default();
+    terms.description = Some("Pays an invoice.".into());
+    terms.deadline = Some(BEGIN + 9 * 60_000 + 30_000);
+    terms.quorum = 2;
+    let action = ExternalAction::new("c1", "pay", json!({ "euros": 7 }), "d").terms(terms);
+    stage.state.dialog.open(&action, BEGIN, false);
+    stage.wait(Duration::from_secs(1));
+    let screen = stage.screen();
+    for text in [
+        "Pays an invoice.",
+        "denied by default",
+        "(in 9 min)",
+        "needs 2 approvals",
+        "y yes   n no   a always pay   Esc later",
+    ] {
+        assert!(screen.contains(text), "{text}: {screen}");
+    }
+    let approval: ApprovalRecord =
+        serde_json::from_value(json!({ "by": "ann", "time": 1 })).unwrap();
+    stage.state.dialog.approved(&"c1".into(), &approval);
+    stage.wait(Duration::from_secs(9 * 60));
+    let screen = stage.screen();
+    assert!(screen.contains("1 of 2 approvals so far: ann"), "{screen}");
+    assert!(screen.contains("(in 29 s)"), "{screen}");
+    let edit = KeyEvent::from(KeyCode::Char('e'));
+    let now = stage.state.now;
+    assert_eq!(stage.state.dialog.key(edit, now, 80), []);
 }

@@ -6,9 +6,10 @@ mod options;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use loopwright_core::event::ExternalAction;
+use loopwright_core::event::{DecisionKind, ExternalAction};
 use loopwright_core::message::CallId;
 use loopwright_core::pattern::Question;
+use loopwright_core::tool::ApprovalRecord;
 use serde_json::Value;
 
 pub(crate) use self::options::Options;
@@ -78,6 +79,20 @@ impl Dialog {
     /// Iterates over the pending calls.
     pub(crate) fn actions(&self) -> impl Iterator<Item = &ExternalAction> {
         self.actions.iter()
+    }
+
+    /// Returns whether the current call allows this decision.
+    pub(crate) fn allows(&self, kind: DecisionKind) -> bool {
+        self.current().is_some_and(|action| action.terms.allows(kind))
+    }
+
+    /// Adds an approval to a call that needs more of them.
+    pub(crate) fn approved(&mut self, call: &CallId, approval: &ApprovalRecord) {
+        if let Some(action) = self.actions.iter_mut().find(|action| action.call == *call) {
+            action.approvals.push(approval.clone());
+            self.sent = false;
+            self.revision += 1;
+        }
     }
 
     /// Returns the question that the current call asks, or `None` if it is not a question.

@@ -57,6 +57,9 @@ impl State {
             AgentEvent::ExternalAction(action) => {
                 return self.dialog.open(action, self.now, !self.prompt.is_empty());
             }
+            AgentEvent::ExternalActionApproval { call, approval } => {
+                self.dialog.approved(call, approval);
+            }
             AgentEvent::ExternalActionEnd { call, .. } => return self.dialog.close(call, self.now),
             AgentEvent::QueueUpdate { added, removed } => {
                 self.queues.update(added.as_deref(), removed);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use loopwright_core::event::ExternalAction;
+use loopwright_core::event::{DecisionKind, ExternalAction};
 use loopwright_core::message::CallId;
 use loopwright_tools::protected_file;
 use ratatui::Frame;
@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::input::{draw_input, draw_rule};
 use super::question::question_lines;
 use crate::output::sanitized;
+use crate::terms;
 use crate::tui::paint::{self, Theme, arguments, wrap};
 use crate::tui::state::{Dialog, Mode, Prompt, Scroll, State};
 use crate::wording;
@@ -22,8 +23,9 @@ use crate::wording;
 #[derive(Debug, Default)]
 pub(super) struct DialogView {
     call: Option<CallId>,
-    /// What the lines were laid out for: the width, the revision, and the number of languages.
-    laid_out_for: (u16, u64, usize),
+    /// What the lines were laid out for: the width, the revision, the number of languages, and the
+    /// lines about its terms.
+    laid_out_for: (u16, u64, usize, Vec<String>),
     lines: Vec<Line<'static>>,
     top: usize,
     /// The largest value of `top`.
@@ -56,7 +58,7 @@ impl DialogView {
         let Some(action) = state.dialog.current() else {
             return 0;
         };
-        self.lay_out(&state.dialog, action, area.width - 4, theme);
+        self.lay_out(&state.dialog, action, state.now, area.width - 4, theme);
         let body = self.lines.len();
         // A rule, the title, and an empty line below the title and the body.
         let rest = 4 + Below::new(state, action, area.width - 4, theme).height;
@@ -64,16 +66,34 @@ impl DialogView {
         u16::try_from(body).unwrap_or(u16::MAX).saturating_add(rest).min(max_height)
     }
 
-    fn lay_out(&mut self, dialog: &Dialog, action: &ExternalAction, width: u16, theme: &Theme) {
+    fn lay_out(
+        &mut self,
+        dialog: &Dialog,
+        action: &ExternalAction,
+        now: u64,
+        width: u16,
+        theme: &Theme,
+    ) {
         // A diff is not highlighted by language.
         let languages = if let Some(Ok(_)) = dialog.preview() { 0 } else { paint::languages() };
-        let laid_out_for = (width, dialog.revision, languages);
+        let terms = terms::lines(action, now);
+        let laid_out_for = (width, dialog.revision, languages, terms);
         let same = self.call.as_ref() == Some(&action.call);
         if !same || self.laid_out_for != laid_out_for {
+            let terms = laid_out_for.3.iter();
+            let mut above: Vec<_> =
+                terms.flat_map(|line| wrap(&sanitized(line), width, theme.dim)).collect();
+            if !above.is_empty() {
+                above.push(Line::default());
+            }
+            let offset = above.len();
             let (lines, option) = match dialog.question() {
                 Some(question) => question_lines(question, &dialog.mode, width, theme),
                 None => (body(dialog, action, width, theme), None),
             };
+            above.extend(lines);
+            let lines = above;
+            let option = option.map(|lines| lines.start + offset..lines.end + offset);
             // A question is shown from its beginning, until the user moves.
             let (top, follow) = if same { (self.top, option) } else { (0, None) };
             let call = Some(action.call.clone());
@@ -277,9 +297,6 @@ fn answers(
     let always = format!("always {}", action.name);
     let keys: &[(&str, &str)] = match &dialog.mode {
         _ if dialog.sent => &[("…", "")],
-        Mode::Choose if !action.path.is_empty() => {
-            &[("y", "yes"), ("n", "no"), ("e", "edit"), ("Esc", "later")]
-        }
         Mode::Choose => {
             &[("y", "yes"), ("n", "no"), ("e", "edit"), ("a", &always), ("Esc", "later")]
         }
@@ -307,7 +324,13 @@ fn answers(
         !matches!(dialog.mode, Mode::Reason(_) | Mode::Edit(_)) && dialog.ignores_keys(now);
     let mut lines = vec![Line::default()];
     let mut room = usize::from(width);
-    for (key, what) in keys {
+    let is_offered = |key: &str| match (&dialog.mode, key) {
+        (Mode::Choose, "y") => dialog.allows(DecisionKind::Approve),
+        (Mode::Choose, "e") => dialog.allows(DecisionKind::ApproveWith),
+        (Mode::Choose, "a") => action.path.is_empty() && dialog.allows(DecisionKind::Approve),
+        _ => true,
+    };
+    for (key, what) in keys.iter().filter(|(key, _)| is_offered(key)) {
         let is_quiet = ignores_keys && *key != "Esc";
         let spans = [
             Span::styled((*key).to_owned(), if is_quiet { theme.dim } else { theme.accent }),

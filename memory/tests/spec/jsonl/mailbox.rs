@@ -32,7 +32,9 @@ async fn a_torn_mailbox_is_repaired_and_a_damaged_one_is_reported() {
         for id in ["i", "j"] {
             store.post("s", &steer(id)).await.unwrap();
         }
-        assert_eq!(fs::read(&mailbox).unwrap(), whole);
+        assert_eq!(unread(&*memory).await.unwrap(), ["i", "j"]);
+        let repaired = fs::read_to_string(&mailbox).unwrap();
+        assert_eq!((repaired.lines().count(), repaired.ends_with('\n')), (3, true));
     }
     let mut unwritten = whole.clone();
     let end = unwritten.len();

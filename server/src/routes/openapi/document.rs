@@ -5,6 +5,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::error::ErrorBody;
+use crate::routes::page_query::{DEFAULT_LIMIT, MAX_LIMIT};
 
 /// The document while it is written: OpenAPI 3.2, the first version that can describe the events of
 /// a stream.
@@ -147,6 +148,26 @@ impl Operation<'_> {
             parameters.push(parameter);
         }
         self
+    }
+
+    /// Adds the parameters of a page, whose position fits the pattern.
+    pub(super) fn page(self, pattern: &str) -> Self {
+        let limit = json!({
+            "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT,
+        });
+        let after = "The `next` of the page before; the first page by default.";
+        self.optional_parameter(
+            "query",
+            "after",
+            json!({ "type": "string", "pattern": pattern }),
+            after,
+        )
+        .optional_parameter(
+            "query",
+            "limit",
+            limit,
+            "The maximum number of elements of the page.",
+        )
     }
 
     /// Adds a response with JSON of this type.

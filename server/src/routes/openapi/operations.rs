@@ -5,17 +5,16 @@ use serde_json::json;
 
 use super::document::Document;
 use crate::frames::Frame;
-#[cfg(feature = "long-term")]
 use crate::json::MAX_POSITION;
 use crate::routes::agent_chat::ChatRequest;
 use crate::routes::agents::AgentList;
+use crate::routes::audit::Decisions;
 use crate::routes::health::Health;
 #[cfg(feature = "long-term")]
 use crate::routes::memory::{FactList, Forgotten};
 use crate::routes::sessions::{
     AbortBody, AcceptedInput, Actions, CompactBody, Compacted, ContinueBody, CreatedSession,
-    DecisionBody, MAX_PAGE_SESSIONS, MessageBody, Messages, PAGE_SESSIONS, SessionList,
-    SessionStatus, SteerBody,
+    DecisionBody, MessageBody, Messages, SessionList, SessionStatus, SteerBody,
 };
 use crate::settings::SessionSettings;
 
@@ -79,21 +78,7 @@ fn sessions(document: &mut Document) {
             "/api/sessions",
             "Returns a page of the sessions, the last changed first.",
         )
-        .optional_parameter(
-            "query",
-            "after",
-            json!({ "type": "string", "pattern": "^[0-9]{1,15}:" }),
-            "The `next` of the page before; the first page by default.",
-        )
-        .optional_parameter(
-            "query",
-            "limit",
-            json!({
-                "type": "integer", "minimum": 1, "maximum": MAX_PAGE_SESSIONS,
-                "default": PAGE_SESSIONS,
-            }),
-            "The maximum number of sessions.",
-        )
+        .page("^[0-9]{1,15}:")
         .response::<SessionList>(200, "The sessions.")
         .errors(&[(400, "A parameter is invalid.")])
         .add();
@@ -233,17 +218,54 @@ fn compaction(document: &mut Document) {
 }
 
 fn actions(document: &mut Document) {
+    let text = json!({ "type": "string" });
     document
         .operation(
             "get",
             "/api/actions",
-            "Lists the pending actions of all sessions, the oldest first.",
+            "Returns a page of the pending actions of all sessions, the oldest first.",
+        )
+        .page("^[0-9]{1,15}:1:..")
+        .optional_parameter("query", "tool", text.clone(), "Only calls of this tool.")
+        .optional_parameter(
+            "query",
+            "role",
+            text.clone(),
+            "Only actions that the holder of this role may decide: those whose `terms` name it, or \
+             no role.",
         )
         .response::<Actions>(
             200,
             "The actions, with those of sub-agents. If the `kind` of an action's `request` is \
              `question`, its `data` is a `Question`.",
         )
+        .errors(&[(400, "A parameter is invalid.")])
+        .add();
+    let time = json!({ "type": "integer", "minimum": 0, "maximum": MAX_POSITION });
+    document
+        .operation(
+            "get",
+            "/api/audit",
+            "Returns a page of the decisions in all sessions, the latest first: who decided what, \
+             when, and from where.",
+        )
+        .page("^[0-9]{1,15}:[0-9]{1,15}:")
+        .optional_parameter("query", "session", text.clone(), "Only decisions in this session.")
+        .optional_parameter("query", "by", text, "Only decisions of this principal.")
+        .optional_parameter(
+            "query",
+            "since",
+            time.clone(),
+            "Only decisions at this time or later, in milliseconds since 1970.",
+        )
+        .optional_parameter(
+            "query",
+            "until",
+            time,
+            "Only decisions before this time, in milliseconds since 1970.",
+        )
+        .response::<Decisions>(200, "The decisions. Those of deleted sessions are gone.")
+        .errors(&[(400, "A parameter is invalid.")])
         .add();
     document.can_be::<Question>("ActionRequest", "data");
     document

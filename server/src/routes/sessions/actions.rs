@@ -1,12 +1,13 @@
 //! Pending actions, and the decisions that resolve them.
 
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use loopwright_core::ToolOutput;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{ActionResult, Decision, InputEvent, Provided};
-use loopwright_core::log::{LogEntry, PendingAction, PendingFilter};
+use loopwright_core::log::{LogEntry, PendingAction, PendingQuery};
 use loopwright_core::message::Content;
 use schemars::JsonSchema;
 use serde::de::Error;
@@ -20,6 +21,7 @@ use crate::access::{Caller, Read, check_decide, check_session, may_see};
 use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonBody;
 use crate::quota::Client;
+use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
 
 /// The maximum length of a result's beginning in an error, in characters.
@@ -36,6 +38,18 @@ pub(crate) fn routes() -> Router<Server> {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Actions {
     actions: Vec<PendingAction>,
+    /// The `after` of the next page. Missing if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// Which pending actions a client wants.
+#[derive(Deserialize)]
+struct ActionsQuery {
+    after: Option<String>,
+    limit: Option<u32>,
+    tool: Option<String>,
+    role: Option<String>,
 }
 
 /// A decision that resolves a pending action.
@@ -136,7 +150,7 @@ fn requires(decision: &str, fields: &[&str]) -> Value {
 }
 
 impl DecisionBody {
-    fn result(self, call: &str, caller: &Caller) -> Result<ActionResult, ApiError> {
+    fn result(self, call: &str, caller: &Caller, client: Client) -> Result<ActionResult, ApiError> {
         let decision = match self.decision {
             DecisionKind::Approve => Decision::Approve,
             DecisionKind::ApproveWith => {
@@ -156,7 +170,11 @@ impl DecisionBody {
                 }
             }),
         };
-        let mut result = ActionResult::new(call, self.digest, decision);
+        let source = match client.0 {
+            Some(address) => format!("http from {address}"),
+            None => "http".into(),
+        };
+        let mut result = ActionResult::new(call, self.digest, decision).source(source);
         result.id = input_id(self.id)?;
         if let Some(by) = caller.named() {
             result = result.by(by.as_str());
@@ -165,9 +183,21 @@ impl DecisionBody {
     }
 }
 
-async fn all(State(server): State<Server>, caller: Caller) -> Result<Json<Actions>, ApiError> {
+async fn all(
+    State(server): State<Server>,
+    caller: Caller,
+    query: Result<Query<ActionsQuery>, QueryRejection>,
+) -> Result<Json<Actions>, ApiError> {
+    let Query(given) =
+        query.map_err(|why| ApiError::new(ErrorKind::BadRequest, why.body_text()))?;
+    let mut query = PendingQuery::new(limit(given.limit)?);
+    query.after = cursor(given.after)?;
+    query.tool = given.tool.map(Into::into);
+    query.roles = given.role.into_iter().map(Into::into).collect();
     let store = &server.shared().store;
-    let mut actions = store.pending(&PendingFilter::new()).await?;
+    let page = store.pending(&query).await?;
+    let next = page.next.map(|cursor| cursor.to_string());
+    let mut actions = page.actions;
     if caller.named().is_some() {
         let mut seen = Vec::new();
         for action in actions {
@@ -179,7 +209,7 @@ async fn all(State(server): State<Server>, caller: Caller) -> Result<Json<Action
         }
         actions = seen;
     }
-    Ok(Json(Actions { actions }))
+    Ok(Json(Actions { actions, next }))
 }
 
 async fn of_session(
@@ -197,7 +227,7 @@ async fn of_session(
     if actions.is_empty() {
         check_session::<Read>(&server, &caller, &id).await?; // nothing else gives it away
     }
-    Ok(Json(Actions { actions }))
+    Ok(Json(Actions { actions, next: None }))
 }
 
 async fn resolve(
@@ -210,7 +240,7 @@ async fn resolve(
     let shared = server.shared();
     shared.drain.check()?;
     check_decide(&server, &caller, &session, &call).await?;
-    let result = body.result(&call, &caller)?;
+    let result = body.result(&call, &caller, client)?;
     let event = InputEvent::ExternalActionResult(result);
     match shared.live.send(&session, Some(client), None, event).await? {
         Err(InputError::NotPending(_)) => {

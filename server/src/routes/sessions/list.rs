@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use loopwright_core::agent::Principal;
-use loopwright_core::log::{Due, SessionCursor, SessionInfo, SessionQuery};
+use loopwright_core::log::{Due, SessionInfo, SessionQuery};
 use loopwright_core::message::{RunId, Usage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,12 +14,9 @@ use serde::{Deserialize, Serialize};
 use super::bodies::Setup;
 use crate::access::{Caller, may_read};
 use crate::error::{ApiError, ErrorKind};
+use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
 use crate::settings::SessionSettings;
-
-/// How many sessions a page has, if the client does not say.
-pub(crate) const PAGE_SESSIONS: u32 = 100;
-pub(crate) const MAX_PAGE_SESSIONS: u32 = 1_000;
 
 /// Which sessions a client wants.
 #[derive(Deserialize, JsonSchema)]
@@ -104,18 +101,9 @@ pub(super) async fn list(
 
 impl ListQuery {
     fn read(self) -> Result<SessionQuery, ApiError> {
-        let invalid = |why: String| ApiError::new(ErrorKind::BadRequest, why);
-        let limit = self.limit.unwrap_or(PAGE_SESSIONS);
-        if !(1..=MAX_PAGE_SESSIONS).contains(&limit) {
-            let why = format!("`limit` must be a number from 1 to {MAX_PAGE_SESSIONS}.");
-            return Err(invalid(why));
-        }
-        let query = SessionQuery::new(limit as usize);
-        let Some(after) = self.after else { return Ok(query) };
-        let cursor: SessionCursor = after.parse().map_err(|_| {
-            invalid("`after` is no position in the list: send the `next` of a page.".into())
-        })?;
-        Ok(query.after(cursor))
+        let mut query = SessionQuery::new(limit(self.limit)?);
+        query.after = cursor(self.after)?;
+        Ok(query)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use loopwright_core::event::{Decision, ExternalAction, Provided};
+use loopwright_core::event::{Decision, DecisionKind, ExternalAction, Provided};
 use loopwright_core::pattern::Question;
 use loopwright_tools::protected_file;
 use serde_json::Value;
@@ -113,12 +113,14 @@ impl Dialog {
             return Vec::new();
         };
         match key {
-            KeyCode::Char('y' | 'Y') => self.decide(self.approval(action)),
+            KeyCode::Char('y' | 'Y') if self.allows(DecisionKind::Approve) => {
+                self.decide(self.approval(action))
+            }
             KeyCode::Char('n' | 'N') => self.ask_for_reason(),
-            KeyCode::Char('e' | 'E') => {
+            KeyCode::Char('e' | 'E') if self.allows(DecisionKind::ApproveWith) => {
                 vec![Effect::Edit { call: action.call.clone(), json: pretty(&action.arguments) }]
             }
-            KeyCode::Char('a' | 'A') => self.always(),
+            KeyCode::Char('a' | 'A') if self.allows(DecisionKind::Approve) => self.always(),
             code => scroll(code),
         }
     }

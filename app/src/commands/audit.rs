@@ -1,0 +1,80 @@
+//! `loopwright audit`: who decided what, when, and from where.
+
+use std::io;
+
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use loopwright_core::log::{AuditQuery, DecisionRecord};
+
+use crate::args::AuditArgs;
+use crate::config::Config;
+use crate::error::StartError;
+use crate::exit_code::EMPTY;
+use crate::output;
+use crate::terms::date_and_time;
+
+/// Lists decisions, the latest first, and returns the exit code.
+pub(crate) async fn audit(args: &AuditArgs, config: &Config) -> Result<u8, StartError> {
+    let store = config.open_store(&args.store)?;
+    let mut query = AuditQuery::new(args.limit.unwrap_or(usize::MAX));
+    query.session = args.session.as_deref().map(Into::into);
+    query.by = args.by.as_deref().map(Into::into);
+    query.since = args.since.as_deref().map(|text| time("--since", text)).transpose()?;
+    query.until = args.until.as_deref().map(|text| time("--until", text)).transpose()?;
+    let decisions = store.decisions(&query).await?.decisions;
+    let print = |record: &DecisionRecord| match args.json {
+        true => output::json_line(record),
+        false => print_record(record),
+    };
+    output::after_write(decisions.iter().try_for_each(print))?;
+    Ok(if decisions.is_empty() { EMPTY } else { 0 })
+}
+
+fn print_record(record: &DecisionRecord) -> io::Result<()> {
+    let DecisionRecord { session, call, .. } = record;
+    let or_dash = |text: &Option<std::sync::Arc<str>>| text.as_deref().unwrap_or("-").to_owned();
+    let (by, source, tool) = (or_dash(&record.by), or_dash(&record.source), or_dash(&record.tool));
+    let decision = match (record.resolved, &record.reason) {
+        (false, _) => format!("{} (more needed)", record.decision.name()),
+        (true, Some(reason)) if !reason.is_empty() => {
+            format!("{}: {reason}", record.decision.name())
+        }
+        (true, _) => record.decision.name().to_owned(),
+    };
+    let time = date_and_time(record.time);
+    let line = format!("{time}  {by}  {source}  {session}  {call}  {tool}  {decision}");
+    output::text(&line.split('\n').collect::<Vec<_>>().join(" "))
+}
+
+/// Reads a time: a date, or a date and a time, local or with an offset.
+fn time(flag: &str, text: &str) -> Result<u64, StartError> {
+    let local =
+        |time: DateTime| time.to_zoned_datetime(TimeZone::system()).ok().map(|at| at.timestamp());
+    let read = text.parse::<Timestamp>().ok().or_else(|| local(text.parse().ok()?));
+    let milliseconds = read.and_then(|time| u64::try_from(time.as_millisecond()).ok());
+    milliseconds.ok_or_else(|| {
+        StartError(format!(
+            "The value of {flag} is no time: give a date such as 2026-11-24, or a date and time \
+             such as 2026-11-24T14:05."
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_dates_with_or_without_a_time() {
+        for text in ["2026-11-24", "2026-11-24T14:05", "2026-11-24T14:05:30Z"] {
+            assert!(time("--since", text).is_ok_and(|time| time > 1_700_000_000_000), "{text}");
+        }
+        let order = ["2026-11-23", "2026-11-24T14:05", "2026-11-27T14:05Z"];
+        assert!(order.map(|text| time("--since", text).unwrap()).is_sorted());
+        for wrong in ["yesterday", "", "1969-01-01"] {
+            let why = time("--until", wrong).unwrap_err();
+            assert!(why.0.contains("--until is no time"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The rows of decisions, which are a copy of those in the logs, by time.
+
+use std::path::Path;
+
+use loopwright_core::log::{AuditPage, AuditQuery, DecisionRecord, LogEntry, SessionInfo};
+use rusqlite::{Connection, Row};
+
+use super::error::{StoreError, damaged, not_understood};
+use super::pending::key;
+use super::rows::crc;
+use crate::codec;
+
+const ADD: &str = "INSERT INTO decision (time, session, position, principal, json, crc) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const REMOVE: &str = "DELETE FROM decision WHERE session = ?1";
+/// The columns of a page, whose conditions follow.
+const LIST: &str = "SELECT time, session, position, principal, json, crc FROM decision \
+    WHERE (time, session, position) < (?1, ?2, ?3) AND time >= ?4 AND time <= ?5 \
+    AND (?6 IS NULL OR session = ?6) AND (?7 IS NULL OR principal = ?7) \
+    ORDER BY time DESC, session DESC, position DESC";
+
+/// Adds the decisions among the entries that were appended to a session's log at this position. A
+/// sub-agent has none of its own: its root has decided.
+pub(super) fn add(
+    connection: &Connection,
+    info: &SessionInfo,
+    at: u64,
+    entries: &[LogEntry],
+) -> Result<(), StoreError> {
+    if info.sub_agent_of.is_some() {
+        return Ok(());
+    }
+    for (position, entry) in (at..).zip(entries) {
+        let Some(record) = DecisionRecord::of(&info.id, position, entry) else { continue };
+        let (time, position) = (key(record.time), key(position));
+        let by = record.by.as_deref().unwrap_or_default();
+        let json = codec::encode(&record)?;
+        let crc = row_crc(time, &record.session, position, by, &json);
+        let mut add = connection.prepare(ADD)?;
+        add.execute((time, &*record.session, position, by, json, crc))?;
+    }
+    Ok(())
+}
+
+/// Removes the decisions of a session.
+pub(super) fn remove(connection: &Connection, session: &str) -> Result<(), StoreError> {
+    connection.execute(REMOVE, [session])?;
+    Ok(())
+}
+
+/// Returns a page of the decisions.
+pub(super) fn page(
+    connection: &Connection,
+    file: &Path,
+    query: &AuditQuery,
+) -> Result<AuditPage, StoreError> {
+    let after = query.after.as_ref().map(|cursor| cursor.parts());
+    let (time, session, position) = match after {
+        Some((time, session, position)) => (key(time), &**session, key(position)),
+        None => (i64::MAX, "\u{10ffff}", i64::MAX),
+    };
+    let mut statement = connection.prepare(LIST)?;
+    let mut rows = statement.query((
+        time,
+        session,
+        position,
+        query.since.map_or(0, key),
+        query.until.map_or(i64::MAX, |until| key(until.saturating_sub(1))),
+        query.session.as_deref(),
+        query.by.as_deref(),
+    ))?;
+    let mut decisions = Vec::new();
+    while let Some(row) = rows.next()? {
+        let record = read(row, file)?;
+        if query.selects(&record) {
+            decisions.push(record);
+        }
+        // One more than the limit says whether there is another page.
+        if decisions.len() > query.limit {
+            break;
+        }
+    }
+    Ok(query.page(decisions))
+}
+
+fn read(row: &Row<'_>, file: &Path) -> Result<DecisionRecord, StoreError> {
+    let checked = || -> Option<&str> {
+        let text = |n| row.get_ref(n).ok()?.as_str().ok();
+        let (time, position) = (row.get(0).ok()?, row.get(2).ok()?);
+        let json = text(4)?;
+        let crc = row_crc(time, text(1)?, position, text(3)?, json);
+        (row.get::<_, u32>(5).ok()? == crc).then_some(json)
+    };
+    let json = checked().ok_or_else(|| damaged(file, "a decision"))?;
+    let decoded = codec::decode(json.as_bytes());
+    Ok(decoded.map_err(|why| not_understood(file, "a decision", &why))?)
+}
+
+fn row_crc(time: i64, session: &str, position: i64, by: &str, json: &str) -> u32 {
+    let (time, position) = (time.to_le_bytes(), position.to_le_bytes());
+    crc([&time, session.as_bytes(), &position, by.as_bytes(), json.as_bytes()])
+}

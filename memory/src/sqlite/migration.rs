@@ -1,0 +1,118 @@
+//! The formats of the file, and how one of an older version becomes one of the newest.
+
+use std::path::Path;
+
+use loopwright_core::event::InputEvent;
+use loopwright_core::log::{LogEntry, MemoryError, PostedInput};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use super::error::{StoreError, not_understood};
+use super::{decisions, entries, mailbox, pending, rows};
+use crate::codec;
+
+/// The format that is written, and the newest that is read.
+pub(super) const FORMAT: i64 = 3;
+
+/// The tables of each format, which has those of the formats before.
+///
+/// In format 1, `json` and `info` hold a [`LogEntry`] and a
+/// [`SessionInfo`](loopwright_core::log::SessionInfo). `crc` covers all other columns of its row. A
+/// branch stores only the entries after those that it shares with its parent.
+///
+/// Format 2 adds the inputs that were posted. `json` holds a [`PostedInput`], in format 2 its
+/// [`InputEvent`] only, and is empty once the input was accepted; `receipt` holds an
+/// [`InputReceipt`](loopwright_core::log::InputReceipt), and is empty before that.
+///
+/// Format 3 adds the pending actions and the decisions of all sessions that are listed, which are
+/// copies of what the other tables have.
+const SCHEMAS: [&str; FORMAT as usize] = [
+    "\
+CREATE TABLE session (name TEXT PRIMARY KEY, number INTEGER NOT NULL, info TEXT NOT NULL, \
+owner TEXT NOT NULL, crc INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE entry (session INTEGER NOT NULL, position INTEGER NOT NULL, json TEXT NOT NULL, \
+crc INTEGER NOT NULL, PRIMARY KEY (session, position)) STRICT, WITHOUT ROWID;
+CREATE TABLE totals (sessions INTEGER NOT NULL, next_number INTEGER NOT NULL, \
+crc INTEGER NOT NULL) STRICT",
+    "\
+CREATE TABLE mailbox (number INTEGER PRIMARY KEY AUTOINCREMENT, session INTEGER NOT NULL, \
+input TEXT NOT NULL, json TEXT NOT NULL, receipt TEXT NOT NULL, crc INTEGER NOT NULL, \
+UNIQUE (session, input)) STRICT",
+    "\
+CREATE TABLE pending (since INTEGER NOT NULL, session TEXT NOT NULL, call TEXT NOT NULL, \
+tool TEXT NOT NULL, json TEXT NOT NULL, crc INTEGER NOT NULL, \
+PRIMARY KEY (since, session, call)) STRICT, WITHOUT ROWID;
+CREATE TABLE pending_total (pending INTEGER NOT NULL, crc INTEGER NOT NULL) STRICT;
+CREATE TABLE decision (time INTEGER NOT NULL, session TEXT NOT NULL, position INTEGER NOT NULL, \
+principal TEXT NOT NULL, json TEXT NOT NULL, crc INTEGER NOT NULL, \
+PRIMARY KEY (time, session, position)) STRICT, WITHOUT ROWID;
+CREATE INDEX decision_of_session ON decision (session, time);
+CREATE INDEX decision_of_principal ON decision (principal, time)",
+];
+
+/// Returns the definitions of the tables of a format, as the file has them.
+pub(super) fn schema(format: i64) -> Option<String> {
+    let formats = usize::try_from(format).ok().filter(|format| *format >= 1)?;
+    Some(SCHEMAS.get(..formats)?.join(";\n"))
+}
+
+/// Creates the tables of an empty file.
+pub(super) fn create(tx: &Connection) -> Result<(), StoreError> {
+    SCHEMAS.iter().try_for_each(|schema| tx.execute_batch(schema))?;
+    rows::set_totals(tx, 0, 1)?;
+    pending::set_total(tx, 0)?;
+    tx.pragma_update(None, "user_version", FORMAT)?;
+    Ok(())
+}
+
+/// Adds what an older format lacks.
+pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
+    let migrate = || -> Result<(), StoreError> {
+        if number(connection, "user_version")? == FORMAT {
+            return Ok(());
+        }
+        let tx = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+        let format = number(&tx, "user_version")?;
+        if format >= FORMAT {
+            return Ok(()); // another process was faster
+        }
+        if format < 2 {
+            tx.execute_batch(SCHEMAS[1])?;
+        } else {
+            add_times(&tx, path)?;
+        }
+        tx.execute_batch(SCHEMAS[2])?;
+        fill(&tx, path)?;
+        tx.pragma_update(None, "user_version", FORMAT)?;
+        Ok(tx.commit()?)
+    };
+    migrate().map_err(|error| error.into_memory_error(path))
+}
+
+/// Makes [`PostedInput`]s of the events in the mailboxes. When they were posted is not known.
+fn add_times(tx: &Connection, path: &Path) -> Result<(), StoreError> {
+    mailbox::rewrite(tx, path, |id, json| {
+        let event: InputEvent = codec::decode(json.as_bytes())
+            .map_err(|why| not_understood(path, "a posted input", &why))?;
+        let input = PostedInput::new(id.clone(), event);
+        let input =
+            input.map_err(|why| not_understood(path, "a posted input", &why.to_string()))?;
+        Ok(codec::encode(&input)?)
+    })
+}
+
+/// Copies the pending actions and the decisions of all sessions.
+fn fill(tx: &Connection, path: &Path) -> Result<(), StoreError> {
+    pending::set_total(tx, 0)?;
+    for session in rows::all(tx, path)?.0 {
+        let (info, first) = (session.info.clone(), session.first_own());
+        pending::replace(tx, &[], pending::listed(&info), path)?;
+        let own: Vec<LogEntry> = entries::read(tx, session, first, path)?;
+        decisions::add(tx, &info, first, &own)?;
+    }
+    Ok(())
+}
+
+/// Returns a number in the header of the file.
+pub(super) fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, pragma, |row| row.get(0))
+}

@@ -1,0 +1,53 @@
+//! `/api/audit`: who decided what, when, and from where.
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::routing::get;
+use axum::{Json, Router};
+use loopwright_core::log::{AuditQuery, DecisionRecord};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{ApiError, ErrorKind};
+use crate::routes::page_query::{cursor, limit};
+use crate::server::Server;
+
+pub(crate) fn routes() -> Router<Server> {
+    Router::new().route("/api/audit", get(audit))
+}
+
+/// Which decisions a client wants.
+#[derive(Deserialize)]
+struct DecisionsQuery {
+    after: Option<String>,
+    limit: Option<u32>,
+    session: Option<String>,
+    by: Option<String>,
+    since: Option<u64>,
+    until: Option<u64>,
+}
+
+/// A page of the decisions of all sessions, the latest first.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Decisions {
+    decisions: Vec<DecisionRecord>,
+    /// The `after` of the next page. Missing if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+async fn audit(
+    State(server): State<Server>,
+    query: Result<Query<DecisionsQuery>, QueryRejection>,
+) -> Result<Json<Decisions>, ApiError> {
+    let Query(given) =
+        query.map_err(|why| ApiError::new(ErrorKind::BadRequest, why.body_text()))?;
+    let mut query = AuditQuery::new(limit(given.limit)?);
+    query.after = cursor(given.after)?;
+    query.session = given.session.map(Into::into);
+    query.by = given.by.map(Into::into);
+    (query.since, query.until) = (given.since, given.until);
+    let page = server.shared().store.decisions(&query).await?;
+    let next = page.next.map(|cursor| cursor.to_string());
+    Ok(Json(Decisions { decisions: page.decisions, next }))
+}

@@ -1,0 +1,154 @@
+//! What approvers need: pages of pending actions, deadlines, quorums, and who decided what.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopwright_core::event::DecisionKind;
+use loopwright_core::log::{InMemoryStore, LogEntry};
+use loopwright_core::testing::{Script, ScriptedModel, TestTool};
+use loopwright_core::tool::{ActionOptions, Approval};
+use loopwright_core::{AgentBuilder, GenericAgent, SessionStore};
+use loopwright_patterns::PiPattern;
+use loopwright_server::{AgentRejection, AgentSetup, Server};
+use serde_json::{Value, json};
+
+use crate::api::Api;
+
+/// A server of this store, whose sessions call `pay`, with these options.
+fn paying(store: &Arc<dyn SessionStore>, options: ActionOptions) -> Api {
+    let agent = move |_: &AgentSetup| -> Result<AgentBuilder, AgentRejection> {
+        let model = ScriptedModel::new([]).reply_with(|request| match request.messages.len() {
+            1 => Script::calls([("c1", "pay", json!({}))]),
+            _ => Script::text("Done."),
+        });
+        let pay = TestTool::new("pay")
+            .spec(|spec| spec.needs_approval(Approval::Always).action_options(options.clone()));
+        Ok(GenericAgent::builder(model, PiPattern).tool(pay))
+    };
+    let server = Server::builder(store.clone()).agent("paying", agent).build().unwrap();
+    Api::serving(store.clone(), server)
+}
+
+async fn asks(api: &Api) -> (String, Value) {
+    let id = api.session(json!({})).await;
+    api.say(&id, "Pay.").await;
+    api.run(&id, None).await;
+    let action = api.get(&format!("/api/sessions/{id}/actions")).await["actions"][0].clone();
+    (id, action)
+}
+
+fn path(id: &str) -> String {
+    format!("/api/sessions/{id}/actions/c1")
+}
+
+/// C311: pending actions and decisions are listed in pages and by filters over HTTP.
+#[tokio::test(start_paused = true)]
+async fn lists_have_pages_and_filters() {
+    let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
+    let api = paying(&store, ActionOptions::new().role("treasurer").description("Pays."));
+    for _ in 0..3 {
+        asks(&api).await;
+    }
+    let all = api.get("/api/actions").await;
+    assert_eq!(all["next"], Value::Null);
+    let all = all["actions"].as_array().unwrap().clone();
+    assert_eq!((all.len(), &all[0]["terms"]["description"]), (3, &json!("Pays.")));
+    let (mut paged, mut next) = (Vec::new(), Some(String::new()));
+    while let Some(after) = next {
+        let page = api.get(&format!("/api/actions?limit=2{after}")).await;
+        paged.extend(page["actions"].as_array().unwrap().clone());
+        next = page["next"].as_str().map(|next| format!("&after={next}"));
+    }
+    assert_eq!(paged, all);
+    for (filter, count) in
+        [("role=treasurer", 3), ("role=clerk", 0), ("tool=pay", 3), ("tool=other", 0)]
+    {
+        let listed = api.get(&format!("/api/actions?{filter}")).await;
+        assert_eq!(listed["actions"].as_array().unwrap().len(), count, "{filter}");
+    }
+    for wrong in ["/api/actions?limit=0", "/api/actions?after=x", "/api/audit?limit=1001"] {
+        let (status, refused) = api.call("GET", wrong, None).await;
+        assert_eq!((status, &refused["error"]["kind"]), (400, &json!("bad_request")), "{wrong}");
+    }
+
+    for (action, user) in all.iter().zip(["Ann", "Bob", "Ann"]) {
+        let id = action["session"].as_str().unwrap();
+        let body = json!({ "digest": action["digest"], "decision": "deny", "reason": "no" });
+        assert_eq!(api.as_user(user).post(&path(id), body).await.0, 200);
+    }
+    let audit = api.get("/api/audit").await;
+    let audit = audit["decisions"].as_array().unwrap();
+    let record = &audit[0];
+    assert_eq!(audit.len(), 3);
+    assert_eq!((&record["tool"], &record["call"]), (&json!("pay"), &json!("c1")));
+    assert_eq!((&record["decision"], &record["reason"]), (&json!("deny"), &json!("no")));
+    assert_eq!(record["source"], "http from 10.0.0.1");
+    assert_eq!(record["digest"], all[0]["digest"]);
+    let of_ann = api.get("/api/audit?by=Ann").await;
+    assert_eq!(of_ann["decisions"].as_array().unwrap().len(), 2);
+    let time = record["time"].as_u64().unwrap();
+    let earlier = api.get(&format!("/api/audit?until={time}&since=1")).await;
+    assert!(earlier["decisions"].as_array().unwrap().len() < 3);
+    let first = api.get("/api/audit?limit=2").await;
+    let next = first["next"].as_str().unwrap();
+    let second = api.get(&format!("/api/audit?limit=2&after={next}")).await;
+    assert_eq!((second["decisions"].as_array().unwrap().len(), &second["next"]), (1, &Value::Null));
+    let id = record["session"].as_str().unwrap();
+    let of_session = api.get(&format!("/api/audit?session={id}")).await;
+    assert_eq!(of_session["decisions"], json!([record]));
+}
+
+/// C311: a decision that the action does not allow, and one that says too little for its quorum,
+/// are refused with status 400, and one after the deadline with status 409.
+#[tokio::test(start_paused = true)]
+async fn decisions_are_checked_against_the_terms() {
+    let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
+    let options = ActionOptions::new().decisions([DecisionKind::Approve]).quorum(2);
+    let api = paying(&store, options);
+    let (id, action) = asks(&api).await;
+    let digest = &action["digest"];
+    let approve = json!({ "digest": digest, "decision": "approve" });
+    let edit = json!({ "digest": digest, "decision": "approve_with", "arguments": {} });
+    for (client, body) in [(&api.as_user("Ann"), edit), (&api, approve.clone())] {
+        let (status, refused) = client.post(&path(&id), body).await;
+        assert_eq!((status, &refused["error"]["path"]), (400, &json!("/decision")), "{refused}");
+    }
+    let mut events = api.events(&id, None).await;
+    for (user, status) in [("Ann", 200), ("Ann", 400), ("Bob", 200)] {
+        let answer = api.as_user(user).post(&path(&id), approve.clone()).await;
+        assert_eq!(answer.0, status, "{answer:?}");
+    }
+    let frame = events.until("external_action_approval").await.pop().unwrap();
+    assert_eq!(frame.data["approval"]["by"], "Ann");
+    events.until("agent_end").await;
+    let audit = api.get("/api/audit").await["decisions"].clone();
+    let approvals: Vec<_> =
+        audit.as_array().unwrap().iter().map(|r| (&r["by"], &r["resolved"])).collect();
+    assert_eq!(approvals, [(&json!("Bob"), &json!(true)), (&json!("Ann"), &json!(false))]);
+}
+
+/// C312: a server that starts, and one that looks for work once a minute, takes the defaults of
+/// actions whose deadlines passed while no process had their sessions open.
+#[tokio::test]
+async fn a_server_takes_the_defaults_that_are_due() {
+    let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
+    let options = || ActionOptions::new().deadline(Duration::from_secs(3_600));
+    let api = paying(&store, options());
+    let (id, _) = asks(&api).await;
+    let mut entries = store.read(&id, 0).await.unwrap();
+    // The process was killed when the call waited, and the deadline has passed since.
+    for entry in &mut entries {
+        if let LogEntry::CallAwaiting { terms, .. } = entry {
+            Arc::make_mut(terms).deadline = Some(1);
+        }
+    }
+    let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
+    store.open(&id).await.unwrap().append(0, entries.into()).await.unwrap();
+    let next = paying(&store, options());
+    next.run_due().await;
+    let audit = next.get("/api/audit").await["decisions"].clone();
+    assert_eq!((&audit[0]["by"], &audit[0]["decision"]), (&json!("system"), &json!("deny")));
+    let messages = next.get(&format!("/api/sessions/{id}/messages")).await["messages"].clone();
+    let last = messages.as_array().unwrap().last().unwrap().clone();
+    assert_eq!(last["parts"][0]["text"], "Done.", "the run went on");
+}
