@@ -176,6 +176,7 @@ impl Config {
             origin: self.users_list(given.origin, "serve.origin"),
             max_runs: given.max_runs.or_else(|| self.users_value("serve.max_runs")),
             max_connections: given.max_connections,
+            webhook: given.webhook.or_else(|| self.users_value("serve.webhook")),
             max_daily_tokens: given
                 .max_daily_tokens
                 .or_else(|| self.users_value("serve.max_daily_tokens")),

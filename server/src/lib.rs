@@ -34,6 +34,7 @@
 //!   with the coding tools, and `EnvModels`, the models of the known providers. Without it the
 //!   crate needs neither providers nor tools, patterns and memory.
 //! - `jwt` (on by default): `JwtUsers`, callers whom an OpenID Connect provider knows.
+//! - `webhooks` (on by default): `Webhook`, reports of new and resolved actions.
 //! - `long-term` (on by default): facts that outlive sessions. `ServerBuilder::long_term` lets
 //!   clients see and delete those about them, under `/api/memory`; `CodingAgentBuilder::long_term`
 //!   lets agents store and use them.
@@ -51,6 +52,9 @@ mod event_streams;
 mod feed;
 mod frames;
 mod guard;
+#[cfg(feature = "http-client")]
+mod http_client;
+mod inbox;
 mod json;
 mod live;
 mod log_reader;
@@ -76,6 +80,9 @@ pub use agents::{AgentFactory, AgentRejection, AgentSetup, Models};
 #[cfg(feature = "coding-agent")]
 pub use coding_agent::{CodingAgent, CodingAgentBuilder, EnvModels};
 pub use error::ConfigError;
+pub use inbox::ActionChange;
+#[cfg(feature = "webhooks")]
+pub use inbox::Webhook;
 pub use public::{PublicEvents, ToPublic};
 pub use routes::router;
 pub use serve::serve;

@@ -15,7 +15,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use loopwright_core::agent::{Environment, InputError, Principal, SystemEnvironment};
 use loopwright_core::log::{MemoryError, SessionInfo};
-use loopwright_core::{AgentHandle, EventStream, GenericAgent, RunContext, SessionStore};
+use loopwright_core::{
+    AgentEvent, AgentHandle, EventStream, GenericAgent, RunContext, SessionStore,
+};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -24,6 +26,7 @@ use crate::agents::Agents;
 use crate::backlog::SharedBacklog;
 use crate::drain::Drain;
 use crate::error::{ApiError, ErrorKind};
+use crate::inbox::ActionWatch;
 use crate::metrics::{Metrics, Source};
 use crate::observer::Observer;
 use crate::quota::Client;
@@ -44,6 +47,7 @@ pub(crate) struct Parts {
     pub(crate) store: Arc<dyn SessionStore>,
     /// Who the sessions that belong to nobody work for.
     pub(crate) principal: Option<Principal>,
+    pub(crate) actions: ActionWatch,
     pub(crate) runs: RunQuota,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) drain: Drain,
@@ -234,7 +238,8 @@ impl LiveSessions {
         let metrics = self.0.parts.metrics.clone();
         let source = Source { agent: name, model: handle.state().await?.model };
         let observer = Observer::new(metrics, source);
-        let watcher = tokio::spawn(watch(Arc::downgrade(&self.0), id, events, observer));
+        let actions = self.0.parts.actions.clone();
+        let watcher = tokio::spawn(watch(Arc::downgrade(&self.0), id, events, observer, actions));
         Ok(OpenSession {
             handle,
             leases: Arc::new(()),
@@ -441,6 +446,7 @@ async fn watch(
     id: Arc<str>,
     mut events: EventStream,
     mut observer: Observer,
+    actions: ActionWatch,
 ) {
     let mut tick = interval_at(Instant::now() + IDLE_TIMEOUT, IDLE_TIMEOUT);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -449,6 +455,14 @@ async fn watch(
             event = events.next() => {
                 let Some(event) = event else { break };
                 observer.observe(&event);
+                if matches!(
+                    event.event,
+                    AgentEvent::ExternalAction(_)
+                        | AgentEvent::ExternalActionApproval { .. }
+                        | AgentEvent::ExternalActionEnd { .. }
+                ) {
+                    actions.hint();
+                }
             },
             _ = tick.tick() => {
                 let Some(sessions) = sessions.upgrade() else { continue };

@@ -6,6 +6,7 @@ mod audit;
 mod event_streams;
 mod events;
 mod health;
+mod inbox;
 #[cfg(feature = "long-term")]
 mod memory;
 mod metrics;
@@ -82,6 +83,7 @@ pub fn router(server: Server) -> Router {
         .merge(events::routes())
         .merge(event_streams::routes())
         .merge(health::routes())
+        .merge(inbox::routes())
         .merge(metrics::routes())
         .merge(openapi::routes())
         .merge(page::routes())

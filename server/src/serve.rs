@@ -90,7 +90,7 @@ pub async fn serve(
         () = shutdown => {}
         _ = async {
             let due = server.shared().live.keep_running_due();
-            tokio::join!(acceptor.accept_all(&connections, true), due)
+            tokio::join!(acceptor.accept_all(&connections, true), due, server.report_actions())
         } => {}
     }
     // Requests that arrive from here on are refused, until all runs have ended.

@@ -19,6 +19,9 @@ use crate::daily_budget::DailyBudget;
 use crate::drain::Drain;
 use crate::error::ConfigError;
 use crate::event_streams::EventStreams;
+use crate::inbox::{ActionChange, ActionWatch, OnAction, Reporter};
+#[cfg(feature = "webhooks")]
+use crate::inbox::{Webhook, WebhookSender};
 use crate::live::{LiveSessions, Parts};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
@@ -69,6 +72,10 @@ pub(crate) struct Shared {
     pub(crate) bodies: Semaphore,
     pub(crate) runs: RunQuota,
     pub(crate) live: LiveSessions,
+    pub(crate) actions: ActionWatch,
+    on_action: Vec<OnAction>,
+    #[cfg(feature = "webhooks")]
+    webhooks: Vec<WebhookSender>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) event_streams: EventStreams,
     pub(crate) drain: Drain,
@@ -120,6 +127,9 @@ impl Server {
             bad_user: None,
             policy: Arc::new(OwnerPolicy),
             daily_budget: Budget::default(),
+            on_action: Vec::new(),
+            #[cfg(feature = "webhooks")]
+            webhooks: Vec::new(),
             hosts: Vec::new(),
             origins: Vec::new(),
             store: Arc::new(store),
@@ -143,6 +153,25 @@ impl Server {
     /// [`SessionInfo::due`]: loopwright_core::log::SessionInfo::due
     pub async fn run_due(&self) {
         self.shared().live.run_due(&mut HashMap::new()).await
+    }
+
+    /// Reports new and resolved actions to [`on_action`](ServerBuilder::on_action) and to webhooks
+    /// until the server has shut down: first those that are pending, and the decisions of the last
+    /// day, and then what changes. Resolves at once if there is nobody to report to.
+    ///
+    /// [`serve`](crate::serve) does so. An app that mounts [`router`](crate::router) should call it
+    /// in a task. If its future is dropped, deliveries in progress end.
+    pub async fn report_actions(&self) {
+        let shared = self.shared();
+        let reporter = Reporter {
+            on_action: &shared.on_action,
+            #[cfg(feature = "webhooks")]
+            webhooks: &shared.webhooks,
+        };
+        tokio::select! {
+            () = reporter.run(&*shared.store, &shared.actions) => {}
+            () = shared.drain.finished() => {}
+        }
     }
 
     /// Shuts the server down: refuses new runs, and waits up to `grace` for the runs in progress.
@@ -183,6 +212,9 @@ pub struct ServerBuilder {
     bad_user: Option<ConfigError>,
     policy: Arc<dyn AccessPolicy>,
     daily_budget: Budget,
+    on_action: Vec<OnAction>,
+    #[cfg(feature = "webhooks")]
+    webhooks: Vec<Webhook>,
     hosts: Vec<String>,
     origins: Vec<String>,
     store: Arc<dyn SessionStore>,
@@ -346,6 +378,21 @@ impl ServerBuilder {
         self
     }
 
+    /// Calls `report` for each action that becomes pending or is resolved, in this process or in
+    /// another one with the store: at least once if [`Server::report_actions`] runs. It must not
+    /// block.
+    pub fn on_action(mut self, report: impl Fn(&ActionChange) + Send + Sync + 'static) -> Self {
+        self.on_action.push(Arc::new(report));
+        self
+    }
+
+    /// Sends each action that becomes pending or is resolved to an address.
+    #[cfg(feature = "webhooks")]
+    pub fn webhook(mut self, webhook: Webhook) -> Self {
+        self.webhooks.push(webhook);
+        self
+    }
+
     /// Sets the tokens and the cost that the sessions of a principal may use per day, in UTC; turns
     /// and time of the budget are not counted. Unlimited by default. When they are used up, the
     /// principal's sessions accept no more prompts, steers, follow-ups, continuations and
@@ -375,7 +422,7 @@ impl ServerBuilder {
     /// # Errors
     /// Returns a [`ConfigError`] if there is no agent, if two have the same name, if a token has
     /// fewer than 16 characters or belongs to two callers, if the digest of one has another form,
-    /// if the address of an issuer has no https, if an origin is none, or if there are origins and
+    /// if the address of an issuer has no https, if a webhook has no valid address or secret, if an origin is none, or if there are origins and
     /// no token.
     pub fn build(self) -> Result<Server, ConfigError> {
         if let Some(name) = self.duplicate {
@@ -396,10 +443,14 @@ impl ServerBuilder {
             let why = "Pages of other origins need a token: give one besides the origins.";
             return Err(ConfigError(why.into()));
         }
+        #[cfg(feature = "webhooks")]
+        let webhooks = self.webhooks.iter().map(WebhookSender::new).collect::<Result<_, _>>()?;
         let metrics = Arc::<Metrics>::default();
         let runs = RunQuota::new(self.limits.runs_per_client, self.limits.runs);
         let drain = Drain::default();
+        let actions = ActionWatch::new(self.store.clone(), drain.clone());
         let parts = Parts {
+            actions: actions.clone(),
             agents: self.agents.clone(),
             store: self.store.clone(),
             principal: self.principal.clone(),
@@ -418,6 +469,10 @@ impl ServerBuilder {
             principal: self.principal,
             #[cfg(feature = "long-term")]
             long_term: self.long_term,
+            actions,
+            on_action: self.on_action,
+            #[cfg(feature = "webhooks")]
+            webhooks,
             live: LiveSessions::new(parts, self.limits.open_sessions),
             runs,
             metrics,

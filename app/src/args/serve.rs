@@ -195,6 +195,10 @@ pub(crate) struct ServeArgs {
     /// default.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: Option<u32>,
+    /// An address that is sent each action that becomes pending or is resolved, signed with the
+    /// secret in LOOPWRIGHT_WEBHOOK_SECRET (`whsec_` and 24 to 64 bytes in Base64).
+    #[arg(long, value_name = "URL")]
+    pub(crate) webhook: Option<String>,
     #[command(flatten)]
     pub(crate) run_budget: RunBudget,
     /// The maximum number of tokens of each user per day, in UTC; unlimited by default. It does not

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use loopwright_core::agent::{Budget, Principal};
-use loopwright_server::{Caller, EnvModels, Server, ServerBuilder};
+use loopwright_server::{Caller, EnvModels, Server, ServerBuilder, Webhook};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -106,6 +106,16 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
         let caller = Caller::new(Principal::new(user.name.as_str()));
         let caller = user.roles.iter().fold(caller, |caller, role| caller.role(role.as_str()));
         builder = builder.user_digest(&user.digest, caller);
+    }
+    if let Some(url) = &args.webhook {
+        let variable = names.variable("WEBHOOK_SECRET");
+        let secret = env::var(&variable).map_err(|_| {
+            let why = "The webhook needs a secret, which its receiver knows too: set";
+            StartError(format!(
+                "{why} {variable} to one that `echo whsec_$(openssl rand -base64 32)` makes."
+            ))
+        })?;
+        builder = builder.webhook(Webhook::new(url, secret));
     }
     if let Some(users) = args.jwt.users()? {
         builder = builder.jwt(users);

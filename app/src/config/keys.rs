@@ -93,6 +93,7 @@ pub(crate) const KEYS: &[Key] = &[
     own("serve.jwt_audience", Kind::Text, SERVER_RISK),
     own("serve.jwt_keys", Kind::Text, SERVER_RISK),
     own("serve.jwt_roles", Kind::Text, SERVER_RISK),
+    own("serve.webhook", Kind::Text, SERVER_RISK),
     own("serve.max_runs", Kind::Count, SERVER_RISK),
     own("serve.max_daily_tokens", Kind::Count, SERVER_RISK),
     own("serve.max_daily_cost", Kind::Dollars, SERVER_RISK),

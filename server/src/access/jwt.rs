@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::caller::Caller;
 use crate::error::{ApiError, ConfigError, ErrorKind};
+use crate::http_client::install_crypto_provider;
 
 /// The algorithms of signatures. Those with a shared secret are not among them.
 const ALGORITHMS: [Algorithm; 9] = [
@@ -110,10 +111,7 @@ impl JwtVerifier {
         for url in [Some(&users.issuer), users.keys_url.as_ref()].into_iter().flatten() {
             check_url(url)?;
         }
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // An error means that another thread was faster.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        }
+        install_crypto_provider();
         let client = reqwest::Client::builder().redirect(Policy::none()).timeout(FETCH_TIMEOUT);
         let client = client.build().map_err(|why| {
             ConfigError(format!("The keys of `{}` cannot be fetched: {why}.", users.issuer).into())

@@ -9,6 +9,7 @@ mod approvals;
 mod event_streams;
 mod history;
 mod http2;
+mod inbox;
 mod jwt;
 mod limits;
 mod memory;

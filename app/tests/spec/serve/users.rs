@@ -81,7 +81,8 @@ fn mistakes_in_users_are_reported() {
         assert!(exit.code == 2 && exit.err.contains(why), "{exit:?}");
     }
     for (jwt, why) in [
-        (&["--jwt-issuer", "https://id.example.org"][..], "belong together"),
+        (&["--webhook", "https://example.org"][..], "LOOPWRIGHT_WEBHOOK_SECRET"),
+        (&["--jwt-issuer", "https://id.example.org"], "belong together"),
         (&["--jwt-roles", "groups"], "belong together"),
         (
             &["--jwt-issuer", "http://id.example.org", "--jwt-audience", "a"],

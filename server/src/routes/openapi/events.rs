@@ -9,12 +9,27 @@ use crate::event_streams::Change;
 use crate::json::MAX_POSITION;
 use crate::routes::event_streams::StreamFrame;
 use crate::routes::events::{History, MAX_PAGE_EVENTS, PAGE_EVENTS};
+use crate::routes::inbox::InboxFrame;
 
 /// Describes them.
 pub(super) fn describe(document: &mut Document) {
     session_events(document);
     history(document);
     event_streams(document);
+    document
+        .operation(
+            "get",
+            "/api/inbox/events",
+            "Streams the pending actions of all sessions that the caller may see: first those that \
+             are pending, then `ready`, and then each change. The stream does not end.",
+        )
+        .event_stream::<InboxFrame>(
+            "Frames, `pending`, `ready` and `resolved`. An action is `pending` again when it has \
+             one more approval. `draining`, whose data is `{}`, means that the server shuts down.",
+            &[json!({ "type": "object", "maxProperties": 0 })],
+        )
+        .errors(&[DRAINING])
+        .add();
 }
 
 fn session_events(document: &mut Document) {

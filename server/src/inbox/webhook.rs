@@ -1,0 +1,168 @@
+//! [`Webhook`]: new and resolved actions, sent to an address.
+//!
+//! The headers and the signature are those of the Standard Webhooks specification, version 1.0.0
+//! (<https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use loopwright_core::agent::{Environment, SystemEnvironment};
+use reqwest::redirect::Policy;
+use sha2::Sha256;
+use tokio::sync::Semaphore;
+
+use super::change::ActionChange;
+use crate::error::ConfigError;
+use crate::http_client::install_crypto_provider;
+
+/// What the text of a secret begins with.
+const SECRET_PREFIX: &str = "whsec_";
+/// The length of a secret, in bytes.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+/// How long a delivery may take.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// The delays before a delivery is tried again.
+const RETRY_DELAYS: [Duration; 8] = [
+    Duration::from_secs(5),
+    Duration::from_secs(30),
+    Duration::from_secs(2 * 60),
+    Duration::from_secs(10 * 60),
+    Duration::from_secs(60 * 60),
+    Duration::from_secs(4 * 60 * 60),
+    Duration::from_secs(10 * 60 * 60),
+    Duration::from_secs(24 * 60 * 60),
+];
+/// How many deliveries are in progress at a time.
+const MAX_DELIVERIES: usize = 16;
+
+/// Sends each [`ActionChange`] to an address, as JSON, signed by the Standard Webhooks
+/// specification: `webhook-id`, `webhook-timestamp`, `webhook-signature`.
+///
+/// A delivery that is not answered with a status from 200 to 299 is sent again, eight times within
+/// two days; status 410 ends that. When a server starts, it reports all pending actions, and the
+/// decisions of the last day, so each change is sent at least once if the server is not down for
+/// longer. The receiver knows repetitions by their `webhook-id`.
+///
+/// ```
+/// use loopwright_server::Webhook;
+///
+/// let hook = Webhook::new(
+///     "https://example.org/actions",
+///     "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYqr",
+/// );
+/// # let _ = hook;
+/// ```
+#[derive(Clone)]
+pub struct Webhook {
+    url: String,
+    secret: String,
+}
+
+impl Webhook {
+    /// Sends changes to `url`, signed with a secret: `whsec_`, and 24 to 64 random bytes in Base64,
+    /// such as `echo whsec_$(openssl rand -base64 32)` makes.
+    pub fn new(url: impl Into<String>, secret: impl Into<String>) -> Self {
+        Webhook { url: url.into(), secret: secret.into() }
+    }
+}
+
+/// Sends changes.
+#[derive(Clone)]
+pub(crate) struct WebhookSender {
+    url: Arc<str>,
+    secret: Arc<[u8]>,
+    client: reqwest::Client,
+    capacity: Arc<Semaphore>,
+}
+
+impl WebhookSender {
+    pub(crate) fn new(webhook: &Webhook) -> Result<Self, ConfigError> {
+        let fail = |why: String| Err(ConfigError(why.into()));
+        let encoded = webhook.secret.strip_prefix(SECRET_PREFIX).unwrap_or_default();
+        let secret = BASE64_STANDARD.decode(encoded).unwrap_or_default();
+        if !SECRET_BYTES.contains(&secret.len()) {
+            let why = "The secret of the webhook must be `whsec_` and 24 to 64 bytes in Base64, as \
+                       `echo whsec_$(openssl rand -base64 32)` makes one.";
+            return fail(why.into());
+        }
+        let url = reqwest::Url::parse(&webhook.url);
+        if !url.is_ok_and(|url| matches!(url.scheme(), "http" | "https")) {
+            return fail(format!("`{}` is no address of a webhook.", webhook.url));
+        }
+        install_crypto_provider();
+        let client = reqwest::Client::builder().redirect(Policy::none()).timeout(TIMEOUT).build();
+        match client {
+            Ok(client) => Ok(WebhookSender {
+                url: webhook.url.as_str().into(),
+                secret: secret.into(),
+                client,
+                capacity: Arc::new(Semaphore::new(MAX_DELIVERIES)),
+            }),
+            Err(why) => fail(format!("The webhook cannot be used: {why}.")),
+        }
+    }
+
+    /// Sends a change until it is accepted, or given up.
+    pub(crate) async fn deliver(&self, change: &ActionChange) {
+        let (id, url) = (change.id(), &*self.url);
+        let Ok(body) = serde_json::to_string(change) else { return }; // strings and numbers only
+        let mut delays = RETRY_DELAYS.iter();
+        loop {
+            let permit = self.capacity.acquire().await;
+            let sent = self.send(&id, &body).await;
+            drop(permit);
+            let why = match sent {
+                Ok(status) if status.is_success() => return,
+                Ok(status) if status == reqwest::StatusCode::GONE => {
+                    return tracing::warn!(url, id, "the receiver of a webhook is gone");
+                }
+                Ok(status) => status.to_string(),
+                Err(error) => error.without_url().to_string(),
+            };
+            let Some(delay) = delays.next() else {
+                return tracing::error!(url, id, why, "a webhook is given up");
+            };
+            tracing::warn!(url, id, why, ?delay, "a webhook is sent again after a delay");
+            tokio::time::sleep(*delay).await;
+        }
+    }
+
+    async fn send(&self, id: &str, body: &str) -> reqwest::Result<reqwest::StatusCode> {
+        let time = (SystemEnvironment.now() / 1000).to_string();
+        let signature = signature(&self.secret, id, &time, body);
+        let request = self.client.post(&*self.url).header("content-type", "application/json");
+        let request = request.header("webhook-id", id).header("webhook-timestamp", time);
+        let request = request.header("webhook-signature", signature).body(body.to_owned());
+        Ok(request.send().await?.status())
+    }
+}
+
+/// Signs a delivery: HMAC-SHA256 over its id, its time and its body.
+fn signature(secret: &[u8], id: &str, time: &str, body: &str) -> String {
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret) else {
+        return String::new(); // it takes keys of any length
+    };
+    mac.update(format!("{id}.{time}.{body}").as_bytes());
+    format!("v1,{}", BASE64_STANDARD.encode(mac.finalize().into_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of the specification's libraries.
+    #[test]
+    fn a_signature_is_that_of_the_specification() {
+        let secret = BASE64_STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let signed = signature(
+            &secret,
+            "msg_p5jXN8AQM9LWM0D4loKWxJek",
+            "1614265330",
+            r#"{"test": 2432232314}"#,
+        );
+        assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+}

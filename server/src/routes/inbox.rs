@@ -1,0 +1,120 @@
+//! `/api/inbox/events`: the pending actions that the caller may see, and their changes.
+
+use std::collections::HashSet;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::response::sse::Event;
+use axum::routing::get;
+use futures::stream;
+use loopwright_core::message::CallId;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::sync::broadcast;
+
+use crate::access::{Caller, may_see};
+use crate::error::ApiError;
+use crate::inbox::{ActionChange, Subscription};
+use crate::server::Server;
+use crate::sse::{DrainedFrames, json_frame};
+
+pub(crate) fn routes() -> Router<Server> {
+    Router::new().route("/api/inbox/events", get(events))
+}
+
+/// The data of a frame.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum InboxFrame {
+    /// What happened to an action.
+    Change(Arc<ActionChange>),
+    /// All actions that were pending have been sent; what follows are changes.
+    Ready(Ready),
+}
+
+/// The actions that were pending have been sent.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename = "ready")]
+pub(crate) struct Ready {}
+
+/// What one reader has been sent.
+struct Reader {
+    server: Server,
+    caller: Caller,
+    /// Frames that come before further changes.
+    first: VecDeque<InboxFrame>,
+    changes: broadcast::Receiver<Arc<ActionChange>>,
+    /// The actions that were sent as pending.
+    seen: HashSet<(Arc<str>, CallId)>,
+}
+
+async fn events(State(server): State<Server>, caller: Caller) -> Result<Response, ApiError> {
+    let shared = server.shared();
+    shared.drain.check()?;
+    let Subscription { pending, changes } = shared.actions.subscribe().await?;
+    let pending = pending.into_iter();
+    let first = pending.map(|action| InboxFrame::Change(ActionChange::Pending { action }.into()));
+    let first = first.chain([InboxFrame::Ready(Ready {})]).collect();
+    let reader = Reader { server: server.clone(), caller, first, changes, seen: HashSet::new() };
+    let next = async |mut reader: Reader| {
+        let frame = reader.next().await?;
+        Some((frame.encoded(), reader))
+    };
+    let notice = Event::default().event("draining").data("{}");
+    Ok(DrainedFrames::new(shared, Box::pin(stream::unfold(reader, next)), notice).response())
+}
+
+impl Reader {
+    /// Returns the next frame for this reader, or `None` if it has read too slowly.
+    async fn next(&mut self) -> Option<InboxFrame> {
+        loop {
+            let frame = match self.first.pop_front() {
+                Some(frame) => frame,
+                None => InboxFrame::Change(self.changes.recv().await.ok()?),
+            };
+            if self.may_have(&frame).await {
+                return Some(frame);
+            }
+        }
+    }
+
+    /// Returns whether the caller may see a frame, and records that it was sent.
+    async fn may_have(&mut self, frame: &InboxFrame) -> bool {
+        let InboxFrame::Change(change) = frame else { return true };
+        match &**change {
+            ActionChange::Pending { action } => {
+                let is_seen = self.caller.named().is_none() || {
+                    // The session may have been deleted.
+                    let session = self.server.shared().store.session(&action.session).await;
+                    match session {
+                        Ok(session) => may_see(&self.server, &self.caller, &session, action).await,
+                        Err(_) => false,
+                    }
+                };
+                if is_seen {
+                    self.seen.insert((action.session.clone(), action.action.call.clone()));
+                }
+                is_seen
+            }
+            ActionChange::Resolved { session, call, .. } => {
+                self.seen.remove(&(session.clone(), call.clone()))
+            }
+        }
+    }
+}
+
+impl InboxFrame {
+    fn encoded(&self) -> Event {
+        let name = match self {
+            InboxFrame::Ready(_) => "ready",
+            InboxFrame::Change(change) => match &**change {
+                ActionChange::Pending { .. } => "pending",
+                ActionChange::Resolved { .. } => "resolved",
+            },
+        };
+        json_frame(name, self)
+    }
+}
