@@ -211,6 +211,7 @@ impl Bench {
                             epoch: 1,
                             time: 1,
                             parent: None,
+                            owner: None,
                         }]);
                         assert!(floor.borrow().select() > count);
                     })

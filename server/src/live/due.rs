@@ -32,8 +32,8 @@ impl LiveSessions {
     }
 
     /// Opens the sessions that have work to do, or an action whose deadline has passed, so that
-    /// their runs start, and waits for the ends of the runs. A session that cannot be opened is left
-    /// alone, and so is one whose log has as many entries as in `done`, which has those of all
+    /// their runs start, and waits for the ends of the runs. A session that cannot be opened is
+    /// left alone, and so is one whose log has as many entries as in `done`, which has those of all
     /// sessions that were opened, unless it has unread inputs or a deadline.
     pub(crate) async fn run_due(&self, done: &mut HashMap<Arc<str>, u64>) {
         let Parts { store, drain, .. } = &self.0.parts;

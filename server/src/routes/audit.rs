@@ -8,6 +8,7 @@ use loopwright_core::log::{AuditQuery, DecisionRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::access::{Caller, may_read};
 use crate::error::{ApiError, ErrorKind};
 use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
@@ -27,7 +28,8 @@ struct DecisionsQuery {
     until: Option<u64>,
 }
 
-/// A page of the decisions of all sessions, the latest first.
+/// A page of the decisions in the sessions that the caller may read, the latest first. It can have
+/// fewer than the limit, although more pages follow.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Decisions {
     decisions: Vec<DecisionRecord>,
@@ -38,6 +40,7 @@ pub(crate) struct Decisions {
 
 async fn audit(
     State(server): State<Server>,
+    caller: Caller,
     query: Result<Query<DecisionsQuery>, QueryRejection>,
 ) -> Result<Json<Decisions>, ApiError> {
     let Query(given) =
@@ -47,7 +50,20 @@ async fn audit(
     query.session = given.session.map(Into::into);
     query.by = given.by.map(Into::into);
     (query.since, query.until) = (given.since, given.until);
-    let page = server.shared().store.decisions(&query).await?;
+    let store = &server.shared().store;
+    let page = store.decisions(&query).await?;
     let next = page.next.map(|cursor| cursor.to_string());
-    Ok(Json(Decisions { decisions: page.decisions, next }))
+    let mut decisions = page.decisions;
+    if caller.named().is_some() {
+        let mut seen = Vec::new();
+        for record in decisions {
+            // It may have been deleted in the meantime.
+            let Ok(session) = store.session(&record.session).await else { continue };
+            if may_read(&server, &caller, &session).await {
+                seen.push(record);
+            }
+        }
+        decisions = seen;
+    }
+    Ok(Json(Decisions { decisions, next }))
 }

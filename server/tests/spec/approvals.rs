@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use loopwright_core::agent::Principal;
 use loopwright_core::event::DecisionKind;
 use loopwright_core::log::{InMemoryStore, LogEntry};
 use loopwright_core::testing::{Script, ScriptedModel, TestTool};
 use loopwright_core::tool::{ActionOptions, Approval};
 use loopwright_core::{AgentBuilder, GenericAgent, SessionStore};
 use loopwright_patterns::PiPattern;
-use loopwright_server::{AgentRejection, AgentSetup, Server};
+use loopwright_server::{AgentRejection, AgentSetup, Caller, Server};
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -35,6 +36,11 @@ async fn asks(api: &Api) -> (String, Value) {
     api.run(&id, None).await;
     let action = api.get(&format!("/api/sessions/{id}/actions")).await["actions"][0].clone();
     (id, action)
+}
+
+/// Returns a client who may decide the actions of all sessions.
+fn approver(api: &Api, name: &str) -> Api {
+    api.as_caller(Caller::new(Principal::new(name)).role("approver"))
 }
 
 fn path(id: &str) -> String {
@@ -74,7 +80,7 @@ async fn lists_have_pages_and_filters() {
     for (action, user) in all.iter().zip(["Ann", "Bob", "Ann"]) {
         let id = action["session"].as_str().unwrap();
         let body = json!({ "digest": action["digest"], "decision": "deny", "reason": "no" });
-        assert_eq!(api.as_user(user).post(&path(id), body).await.0, 200);
+        assert_eq!(approver(&api, user).post(&path(id), body).await.0, 200);
     }
     let audit = api.get("/api/audit").await;
     let audit = audit["decisions"].as_array().unwrap();
@@ -84,6 +90,9 @@ async fn lists_have_pages_and_filters() {
     assert_eq!((&record["decision"], &record["reason"]), (&json!("deny"), &json!("no")));
     assert_eq!(record["source"], "http from 10.0.0.1");
     assert_eq!(record["digest"], all[0]["digest"]);
+    for client in [api.as_user("Ann"), approver(&api, "Ann")] {
+        assert_eq!(client.get("/api/audit").await["decisions"], json!([]), "they may not read");
+    }
     let of_ann = api.get("/api/audit?by=Ann").await;
     assert_eq!(of_ann["decisions"].as_array().unwrap().len(), 2);
     let time = record["time"].as_u64().unwrap();
@@ -109,13 +118,13 @@ async fn decisions_are_checked_against_the_terms() {
     let digest = &action["digest"];
     let approve = json!({ "digest": digest, "decision": "approve" });
     let edit = json!({ "digest": digest, "decision": "approve_with", "arguments": {} });
-    for (client, body) in [(&api.as_user("Ann"), edit), (&api, approve.clone())] {
+    for (client, body) in [(&approver(&api, "Ann"), edit), (&api, approve.clone())] {
         let (status, refused) = client.post(&path(&id), body).await;
         assert_eq!((status, &refused["error"]["path"]), (400, &json!("/decision")), "{refused}");
     }
     let mut events = api.events(&id, None).await;
     for (user, status) in [("Ann", 200), ("Ann", 400), ("Bob", 200)] {
-        let answer = api.as_user(user).post(&path(&id), approve.clone()).await;
+        let answer = approver(&api, user).post(&path(&id), approve.clone()).await;
         assert_eq!(answer.0, status, "{answer:?}");
     }
     let frame = events.until("external_action_approval").await.pop().unwrap();
