@@ -40,7 +40,7 @@ async fn asks(api: &Api) -> (String, Value) {
 
 /// Returns a client who may decide the actions of all sessions.
 fn approver(api: &Api, name: &str) -> Api {
-    api.as_caller(Caller::new(Principal::new(name)).role("approver"))
+    api.as_caller(Caller::new(Principal::new(name)).role("approver").role("treasurer"))
 }
 
 fn path(id: &str) -> String {
