@@ -10,6 +10,7 @@ mod memory;
 mod metrics;
 mod openapi;
 mod page;
+mod search;
 mod sessions;
 
 use axum::Router;
@@ -82,6 +83,7 @@ pub fn router(server: Server) -> Router {
         .merge(metrics::routes())
         .merge(openapi::routes())
         .merge(page::routes())
+        .merge(search::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(server.clone(), limit_bodies))
