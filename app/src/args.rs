@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use self::serve::name_without_separators;
-pub(crate) use self::serve::{DEFAULT_ADDR, LogFormat, ServeArgs, UserArg};
+pub(crate) use self::serve::{
+    DEFAULT_ADDR, DEFAULT_GRACE, LogFormat, RunBudget, ServeArgs, UserArg,
+};
 pub(crate) use self::sessions::{
     ActionsArgs, AnswerArgs, ApproveArgs, DecisionArgs, DenyArgs, Format, SessionArgs, Sessions,
     StoreArgs,
