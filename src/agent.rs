@@ -34,7 +34,7 @@ use crate::session::hub::{EventStream, Hub, Scope, Subscriber};
 #[cfg(feature = "testing")]
 use crate::session::parts::Parts;
 use crate::session::tree::Tree;
-use crate::tool::ToolSpec;
+use crate::tool::{NeedsApproval, ToolSpec};
 
 /// Combines a model, a behaviour pattern, tools and rules. One agent serves any number of sessions.
 /// Clones are cheap and share the agent.
@@ -107,6 +107,12 @@ impl GenericAgent {
     /// Returns the descriptions of the agent's tools, without those of sources.
     pub fn tool_specs(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
         self.config.tools.tools().map(|tool| tool.spec())
+    }
+
+    /// Returns whether calls of a tool need the user's approval, for front ends that list tools.
+    /// Whether a certain call does, also depends on its arguments and on hooks.
+    pub fn needs_approval(&self, tool: &ToolSpec) -> NeedsApproval {
+        self.config.auto.needs_approval(tool)
     }
 
     /// Returns the same agent with other models and tools, as its sub-agents.

@@ -21,7 +21,7 @@ pub(crate) use context::{Outcome, Report};
 pub use function::{FnTool, tool_fn, tool_with};
 pub use list::ToolList;
 pub use output::ToolOutput;
-pub use spec::{Approval, ApprovalPredicate, Effect, ToolSpec};
+pub use spec::{Approval, ApprovalPredicate, Effect, NeedsApproval, ToolSpec};
 pub use toolbox::Toolbox;
 
 pub use tokio_util::sync::CancellationToken;

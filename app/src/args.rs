@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use self::serve::name_without_separators;
-pub(crate) use self::serve::{DEFAULT_ADDR, JwtArgs, LogFormat, ServeArgs, UserArg};
+pub(crate) use self::serve::{
+    DEFAULT_ADDR, DEFAULT_GRACE, JwtArgs, LogFormat, RunBudget, ServeArgs, UserArg,
+};
 pub(crate) use self::sessions::{
     ActionsArgs, AnswerArgs, ApproveArgs, AuditArgs, DecisionArgs, DenyArgs, Format, SessionArgs,
     Sessions, StoreArgs,

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use self::file::Owner;
 pub(crate) use self::keys::KEYS;
 pub(crate) use self::layer::{Layer, Origin};
-use crate::args::{JwtArgs, ServeArgs, StoreArgs};
+use crate::args::{JwtArgs, RunBudget, ServeArgs, StoreArgs};
 use crate::environment::Names;
 use crate::error::StartError;
 use crate::options::{Options, WorkspaceOptions};
@@ -175,7 +175,9 @@ impl Config {
             host: self.users_list(given.host, "serve.host"),
             origin: self.users_list(given.origin, "serve.origin"),
             max_runs: given.max_runs.or_else(|| self.users_value("serve.max_runs")),
-            max_connections: given.max_connections,
+            max_connections: given
+                .max_connections
+                .or_else(|| self.users_value("serve.max_connections")),
             webhook: given.webhook.or_else(|| self.users_value("serve.webhook")),
             max_daily_tokens: given
                 .max_daily_tokens
@@ -183,9 +185,14 @@ impl Config {
             max_daily_cost: given
                 .max_daily_cost
                 .or_else(|| self.users_value("serve.max_daily_cost")),
-            run_budget: given.run_budget,
-            grace: given.grace,
-            log_format: given.log_format,
+            run_budget: given.run_budget.over(RunBudget {
+                max_turns: self.users_value("serve.max_turns"),
+                max_tokens: self.users_value("serve.max_tokens"),
+                max_cost: self.users_value("serve.max_cost"),
+                max_time: self.users_value("serve.max_time"),
+            }),
+            grace: given.grace.or_else(|| self.users_value("serve.grace")),
+            log_format: given.log_format.or_else(|| self.users_value("serve.log_format")),
             model,
             base_url,
             models: self.models(given.models.as_ref()),
@@ -223,10 +230,40 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use clap::Parser;
 
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::{Cli, Command, LogFormat};
+
+    fn serve(config: &Config, flags: &[&str]) -> ServeArgs {
+        let line = ["loopwright", "serve"].iter().chain(flags);
+        let Some(Command::Serve(args)) = Cli::try_parse_from(line).unwrap().command else {
+            panic!()
+        };
+        config.serve(args).unwrap()
+    }
+
+    /// C348: the limits, the log and the end of a server are settings too, which its flags override.
+    #[test]
+    fn the_limits_of_a_server_are_settings() {
+        let path = Path::new("/p/loopwright.toml");
+        let text = "[serve]\nmax_turns = 5\nmax_tokens = 6\nmax_cost = 0.5\nmax_time = 7\n\
+                    max_connections = 8\ngrace = 9\nlog_format = \"json\"";
+        let user = file::read(text, path, Owner::User).unwrap();
+        let config = Config { user, ..Config::default() };
+        let args = serve(&config, &[]);
+        let budget = args.run_budget.budget();
+        assert_eq!((budget.turns, budget.tokens, budget.cost), (Some(5), Some(6), Some(0.5)));
+        assert_eq!(budget.time, Some(Duration::from_secs(7)));
+        assert_eq!((args.max_connections, args.grace), (Some(8), Some(9)));
+        assert_eq!(args.log_format, Some(LogFormat::Json));
+        let args = serve(&config, &["--max-turns", "50", "--log-format", "text", "--grace", "0"]);
+        let budget = args.run_budget.budget();
+        assert_eq!((budget.turns, budget.tokens), (Some(50), Some(6)));
+        assert_eq!((args.grace, args.log_format), (Some(0), Some(LogFormat::Text)));
+    }
 
     #[test]
     fn a_flag_of_serve_overrides_the_file() {
@@ -236,11 +273,7 @@ mod tests {
         for (flag, expected) in
             [(None, true), (Some("--no-agents-md=false"), false), (Some("--no-agents-md"), true)]
         {
-            let line = ["loopwright", "serve"].into_iter().chain(flag);
-            let Some(Command::Serve(args)) = Cli::try_parse_from(line).unwrap().command else {
-                panic!()
-            };
-            let args = config.serve(args).unwrap();
+            let args = serve(&config, flag.as_slice());
             assert_eq!(args.no_agents_md, Some(expected), "{flag:?}");
         }
     }

@@ -17,6 +17,6 @@ pub(crate) use self::follow::{FollowError, Live, Operator, follow};
 pub(crate) use self::open::Session;
 pub(crate) use self::sending::Sending;
 pub(crate) use self::store::{
-    SessionSetup, check_is_root, existing, find, log_position, name_or_random, stored_options,
+    SessionSetup, check_is_root, existing, find, name_or_random, stored_options,
 };
 pub(crate) use self::unattended::{RunOutput, run_unattended};

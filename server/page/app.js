@@ -3,7 +3,9 @@
 import { ApiError, call, newId, onToken, send, storeToken } from './api.js';
 import { arrange, byId, debounced, el, short } from './dom.js';
 import { PAGE_EVENTS, follow } from './events.js';
+import { acceptImages, putBack, takeImages } from './images.js';
 import { showMemory } from './memory.js';
+import { editSettings } from './settings.js';
 import { Conversation } from './view.js';
 
 const [log, scroll, prompt, problem] = ['log', 'scroll', 'prompt', 'problem'].map(byId);
@@ -24,6 +26,7 @@ let stopping = false; // this tab has asked to abort the run
 let following = true; // the view follows the end
 let announced = ''; // the last reply, for screen readers
 let focusedCard = null; // the card that had the keyboard last
+let draft = {}; // settings of the next session
 
 const path = (rest = '') => `sessions/${encodeURIComponent(session)}${rest}`;
 
@@ -63,6 +66,7 @@ function open(id) {
     ended,
     replied: (text) => (announced = text),
     decide: (action, body) => call('POST', path(`/actions/${encodeURIComponent(action)}`), body),
+    preview: (action) => call('GET', path(`/actions/${encodeURIComponent(action)}/preview`)),
     continue: reporting(() => call('POST', path('/continue'), {})),
   });
   const mine = conversation;
@@ -112,9 +116,10 @@ const refreshSession = reading(async () => {
   if (!one || id !== session) return;
   info = one.session;
   conversation.interrupted(one.interrupted ? info.run : null);
-  const { title, run, changed, pending = [] } = info;
+  const { title, run, changed, pending = [], settings } = info;
   const known = listed.find((other) => other.id === id);
-  if (known) Object.assign(known, { title, run, changed, pending_actions: pending.length, interrupted: one.interrupted });
+  const { model } = one;
+  if (known) Object.assign(known, { name: settings?.name, model, title, run, changed, pending_actions: pending.length, interrupted: one.interrupted });
 });
 
 let listed = []; // the sessions in the list, the last changed first
@@ -159,7 +164,7 @@ function list() {
   rows = new Map(listed.map((one) => {
     const run = one.interrupted || (one.id === session && conversation.interruption) ? 'interrupted' : 'working';
     const shown = {
-      id: one.id, title: one.title || one.name || 'New session',
+      id: one.id, title: one.name || one.title || 'New session',
       state: one.pending_actions ? 'waits for you' : one.run ? run : ago(one.changed),
       setup: [one.model, one.directory].filter(Boolean).join(' · '),
       current: one.id === session, confirm: one.id === confirming,
@@ -219,7 +224,7 @@ function show() {
   const [kind, words] = status();
   if (byId('status').textContent !== words) byId('status').textContent = words;
   byId('status').dataset.state = kind;
-  const title = info?.title || (session ? 'Session' : 'New session');
+  const title = info?.settings?.name || info?.title || (session ? 'Session' : 'New session');
   byId('title').textContent = title;
   document.title = `${actions.size ? '(?) ' : running ? '• ' : ''}${title} — loopwright`;
   byId('spent').textContent = spent();
@@ -263,38 +268,75 @@ function spent() {
 
 const submit = reporting(async (later) => {
   const message = prompt.value.trim();
-  if (!message) return;
+  const images = takeImages();
+  if (!message && !images.length) return;
   const command = /^\/(compact|memory)(?:\s+(.*))?$/s.exec(message);
   if (command) {
+    putBack(images);
     prompt.value = '';
     grow();
     return command[1] === 'memory' ? memory(command[2]?.trim() ?? '') : compact(command[2]);
   }
   if (!session) {
-    const [workDir, model] = [byId('dir').value.trim(), byId('model').value.trim()];
-    const created = await call('POST', 'sessions', { ...(workDir && { workDir }), ...(model && { model }) });
+    const created = await create().catch((error) => (putBack(images), Promise.reject(error)));
     history.pushState(null, '', `#s=${encodeURIComponent(created.id)}`);
     open(created.id);
   }
   const [mine, at] = [conversation, path()];
-  if (mine.running && /^\/plan(\s|$)/.test(message)) return report('A plan can be asked for when the run is done.');
+  if (mine.running && /^\/plan(\s|$)/.test(message)) {
+    putBack(images);
+    return report('A plan can be asked for when the run is done.');
+  }
   const route = !mine.running ? '/prompt' : later ? '/follow-up' : '/steer';
   const id = newId();
   prompt.value = '';
   grow();
   following = true;
-  if (route === '/prompt') mine.requests.set(id, message);
+  if (route === '/prompt') mine.requests.set(id, message || 'An image.');
   show();
   try {
-    await send(at + route, { id, message });
+    await send(at + route, { id, ...(message && { message }), ...(images.length && { images }) });
   } catch (error) {
     mine.requests.delete(id);
+    putBack(images);
     if (!prompt.value) prompt.value = message;
     grow();
     show();
     throw error;
   }
   if (route !== '/prompt') await deliver(at);
+});
+
+/** Creates a session with the settings that the user has chosen. */
+async function create() {
+  const [workDir, agent] = [byId('dir').value.trim(), byId('agent').value];
+  const created = await call('POST', 'sessions', { ...draft, ...(workDir && { workDir }), ...(agent && { agent }) });
+  draft = {};
+  return created;
+}
+
+/** Shows the agents to choose from, if there are several. */
+const showAgents = reporting(async () => {
+  const { agents } = await call('GET', 'agents');
+  byId('agents').hidden = agents.length < 2;
+  byId('agent').replaceChildren(...agents.map(({ name }) => el('option', {}, name)));
+});
+
+const showSettings = reporting(async () => {
+  const id = session;
+  if (!id) {
+    const agent = byId('agent').value;
+    return agent && editSettings(draft, `agents/${encodeURIComponent(agent)}`, async (change) => {
+      const kept = Object.entries({ ...draft, ...change }).filter(([, value]) => value !== null);
+      draft = Object.fromEntries(kept);
+    });
+  }
+  const at = path();
+  const { session: { settings } } = await call('GET', at);
+  return editSettings(settings ?? {}, `${at}/agent`, async (change) => {
+    if (Object.keys(change).length) await call('PATCH', at, change);
+    if (id === session) refresh();
+  });
 });
 
 /** Starts a run for a message to a run that had just ended, which would otherwise wait for the next one. */
@@ -397,6 +439,8 @@ byId('composer').addEventListener('submit', (event) => (event.preventDefault(), 
 byId('stop').addEventListener('click', stop);
 document.querySelector('.skip').addEventListener('click', (event) => (event.preventDefault(), prompt.focus()));
 byId('compact').addEventListener('click', () => compact());
+byId('show-settings').addEventListener('click', showSettings);
+acceptImages(reporting);
 byId('menu').addEventListener('click', () => nav(true));
 byId('hide').addEventListener('click', () => nav(false));
 byId('earlier').addEventListener('click', showEarlier);
@@ -444,3 +488,4 @@ addEventListener('hashchange', address);
 addEventListener('popstate', address);
 document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && refresh());
 address();
+showAgents();

@@ -6,6 +6,8 @@ import { questionCard, questionOf } from './question.js';
 
 /** Characters and lines that are drawn of one text. */
 const MAX_CHARS = 100_000, MAX_LINES = 2_000;
+/** Milliseconds after which it is asked what a pending call would change. */
+const PREVIEW_DELAY = 100;
 const IMAGES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 const STATES = {
   writing: 'writing…', ready: 'ready', waiting: 'waits for you', running: 'running…', ok: 'done', error: 'failed',
@@ -44,9 +46,9 @@ function coloured(lines) {
 }
 
 function diff(text) {
-  const kind = (line) =>
-    /^(---|\+\+\+|@@)/.test(line) ? 'hunk' : { '+': 'add', '-': 'del' }[line[0]] ?? 'same';
-  return coloured(text.replace(/\n$/, '').split('\n').map((line) => [kind(line), line]));
+  const kind = (line, at) => (line.startsWith('@@') || (at < 2 && /^(---|\+\+\+) /.test(line))
+    ? 'hunk' : { '+': 'add', '-': 'del' }[line[0]] ?? 'same');
+  return coloured(text.replace(/\n$/, '').split('\n').map((line, at) => [kind(line, at), line]));
 }
 
 /** Draws arguments as a list of names and values; a replacement as a diff. */
@@ -162,14 +164,14 @@ export class ToolCall {
     if (typeof details?.exit_code === 'number' && details.exit_code) this.state.textContent += ` · exit ${details.exit_code}`;
   }
 
-  /** Asks for a decision, which `decide(body)` sends. */
-  ask(action, decide) {
+  /** Asks for a decision, which `decide(body)` sends; `preview()` reads what the call would change. */
+  ask(action, decide, preview) {
     this.setStatus('waiting');
     this.setArguments(action.arguments);
     const question = questionOf(action);
     this.args.hidden = !requestOf(action) || Boolean(question); // the card shows them
     this.asks = Boolean(question);
-    this.card = cardOf(action, decide);
+    this.card = cardOf(action, decide, preview);
     this.node.append(this.card);
   }
 
@@ -225,25 +227,27 @@ function wordsFor(kind, more, who, asks) {
   return words[kind] ?? kind;
 }
 
-function image({ media_type: type, data }) {
+/** Draws an image of a message. */
+export function image({ media_type: type, data }) {
   if (!IMAGES.includes(type)) return pre(`An image of type ${type}.`);
   return el('img', { src: `data:${type};base64,${data}`, alt: 'Image', loading: 'lazy' });
 }
 
 /** Creates the card of an action: a question, or a call. */
-function cardOf(action, decide) {
+function cardOf(action, decide, preview) {
   const question = questionOf(action);
-  return question ? questionCard(question, action, decide, drawArguments, visible) : card(action, decide);
+  return question ? questionCard(question, action, decide, drawArguments, visible) : card(action, decide, preview);
 }
 
-function card(action, decide) {
+function card(action, decide, preview) {
   const request = requestOf(action);
   const name = visible(action.name);
   const agent = agentOf(action) && `${visible(agentOf(action))}: `;
   const text = agent + (request ? `${name} asks: ${request.kind}` : `Run ${name}?`);
   const { node, title, face, showProblem, resolve } = emptyCard(text, action, decide);
   const back = () => button('Back', () => (showProblem(''), showChoices(), title.focus()));
-  const content = () => el('div', { class: 'args' }, ...drawArguments(request?.data ?? action.arguments));
+  let change = null; // what is shown in place of the arguments, or below them
+  const content = () => el('div', { class: 'args' }, ...(change ?? drawArguments(request?.data ?? action.arguments)));
   // The JSON that may be sent besides yes and no: the input that a tool asks for, or other arguments.
   const json = request
     ? { open: 'Provide…', label: 'Input as JSON', start: '', go: 'Provide', body: (data) => ({ decision: 'provide', data }) }
@@ -282,7 +286,21 @@ function card(action, decide) {
     reason.focus();
   }
 
+  /** Shows what the call would change, unless it was decided on meanwhile. */
+  async function showPreview() {
+    const { digest, diff: text, problem } = (node.isConnected && (await preview())) || {};
+    if (digest !== action.digest || (text === undefined && !problem)) return;
+    const note = problem ?? (text ? '' : 'The call would change no line.');
+    change = text ? [diff(visible(text))] : [...drawArguments(action.arguments), el('p', { class: 'note' }, visible(note))];
+    const [shown, next] = [face.querySelector(':scope > .args'), content()];
+    const focused = shown?.contains(document.activeElement);
+    shown?.replaceWith(next);
+    if (focused) next.querySelector('[tabindex]')?.focus();
+  }
+
   showChoices();
+  // The events of earlier decisions follow at once; without a preview the arguments are shown.
+  if (!request && preview) setTimeout(() => showPreview().catch(() => {}), PREVIEW_DELAY);
   return node;
 }
 

@@ -2,7 +2,7 @@
 
 import { debounced, el, short } from './dom.js';
 import { Markdown } from './markdown.js';
-import { ToolCall } from './tool.js';
+import { ToolCall, image } from './tool.js';
 
 /** Milliseconds for which deltas are gathered before they are drawn. */
 const DRAW_DELAY = 30;
@@ -126,7 +126,8 @@ class Retry {
 
 /**
  * Folds events into `root`. `on.changed(event)`: the state around it has changed; `on.replied(text)`: the model has just completed
- * this reply; `on.ended(outcome)`: a run has ended; `on.decide(call, body)` sends a decision; `on.continue()` continues a run.
+ * this reply; `on.ended(outcome)`: a run has ended; `on.decide(call, body)` sends a decision; `on.preview(call)` reads what a
+ * pending call would change; `on.continue()` continues a run.
  */
 export class Conversation {
   constructor(root, on) {
@@ -243,7 +244,7 @@ export class Conversation {
 
   user(message) {
     const article = el('article', { class: 'user', 'aria-label': 'You' });
-    for (const part of message.content) article.append(el('div', {}, part.type === 'text' ? part.text : 'An image.'));
+    for (const part of message.content) article.append(part.type === 'image' ? image(part) : el('div', {}, part.text));
     this.add(article);
   }
 
@@ -281,7 +282,7 @@ export class Conversation {
     const decide = (body) => this.on.decide(action.call, body);
     const outer = this.outer(action.call);
     if (outer) outer.askForAgent(action, decide);
-    else this.call(action.call, action.name).ask(action, decide);
+    else this.call(action.call, action.name).ask(action, decide, () => this.on.preview?.(action.call));
   }
 
   external_action_end({ call, decision, by }) {

@@ -14,7 +14,8 @@ use loopwright_core::tool::{AskUser, Toolbox, ToolboxError};
 use loopwright_memory::SummaryCompaction;
 #[cfg(feature = "long-term")]
 use loopwright_memory::long_term::LongTerm;
-use loopwright_tools::{Commands, Workspace, agents_md, coding_tools_with};
+use loopwright_tools::{Commands, Workspace, agents_md, coding_tools_with, preview};
+use serde_json::Value;
 
 pub use self::env_models::EnvModels;
 use self::roots::Roots;
@@ -158,6 +159,20 @@ impl AgentFactory for CodingAgent {
             settings.work_dir = roots.absolute(settings.work_dir.as_deref());
         }
         settings
+    }
+
+    async fn preview(
+        &self,
+        setup: &AgentSetup,
+        tool: &str,
+        arguments: &Value,
+    ) -> Result<Option<String>, AgentRejection> {
+        let workspace = self.workspace(setup.settings()).await?;
+        let (tool, arguments) = (tool.to_owned(), arguments.clone());
+        let computed =
+            tokio::task::spawn_blocking(move || preview(&workspace, &tool, &arguments)).await;
+        let failed = |_| AgentRejection::internal("The change cannot be previewed.");
+        computed.map_err(failed)?.map_err(|why| AgentRejection::bad_request("", why))
     }
 }
 

@@ -89,6 +89,11 @@ impl ApiError {
         self.kind == ErrorKind::UnknownAgent
     }
 
+    /// Returns whether the request is wrong.
+    pub(crate) fn is_bad_request(&self) -> bool {
+        self.kind == ErrorKind::BadRequest
+    }
+
     pub(crate) fn path(&self) -> Option<&str> {
         self.path.as_deref()
     }

@@ -33,7 +33,7 @@ pub(crate) struct Feed {
 /// Where the events of a session come from.
 enum Source {
     /// The session, which is open here.
-    Live { missed: Missed, live: EventStream, _lease: LeaseGuard },
+    Live { missed: Missed, live: EventStream, lease: LeaseGuard },
     /// Its log.
     Log(Box<LogReader>),
 }
@@ -103,18 +103,18 @@ impl Source {
             false => lease.handle.join().await?,
         };
         let (missed, after) = lease.backlog.missed(&*shared.store, id, length, start).await?;
-        Ok((Source::Live { missed, live, _lease: lease.guard }, after))
+        Ok((Source::Live { missed, live, lease: lease.guard }, after))
     }
 
     async fn next(&mut self, server: &Server, session: &str) -> Next {
         match self {
-            Source::Live { missed, live, .. } => {
+            Source::Live { missed, live, lease } => {
                 if let Some(event) = missed.next().await {
                     return Next::Event(event);
                 }
                 match live.next().await {
                     Some(event) => Next::Event(event),
-                    None if live.moved() => Next::Reopen,
+                    None if live.moved() || lease.reopens() => Next::Reopen,
                     None => Next::End,
                 }
             }

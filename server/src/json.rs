@@ -76,14 +76,18 @@ fn pointer(path: &Path) -> String {
         match segment {
             Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
             Segment::Map { key } | Segment::Enum { variant: key } => {
-                let escaped = key.replace('~', "~0").replace('/', "~1");
-                pointer.push('/');
-                pointer.extend(escaped.chars().take(MAX_KEY_CHARS));
+                pointer.push_str(&pointer_to(key));
             }
             Segment::Unknown => {}
         }
     }
     pointer
+}
+
+/// Returns the JSON pointer to a key of an object. A long key is cut.
+pub(crate) fn pointer_to(key: &str) -> String {
+    let escaped = key.replace('~', "~0").replace('/', "~1");
+    std::iter::once('/').chain(escaped.chars().take(MAX_KEY_CHARS)).collect()
 }
 
 /// Returns serde's message without the value that it is about, which may be a secret.

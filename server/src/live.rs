@@ -5,10 +5,12 @@
 //! events is open, and for [`IDLE_TIMEOUT`] after that; then another process can open it. Inputs
 //! for a session that another process has open go through the mailbox of the store.
 
+mod changing;
 mod due;
 mod sending;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -75,7 +77,7 @@ struct SlotGuard {
 struct OpenSession {
     handle: AgentHandle,
     /// Cloned by each [`Lease`].
-    leases: Arc<()>,
+    leases: Arc<Leases>,
     last_used: Instant,
     run: CurrentRun,
     backlog: SharedBacklog,
@@ -96,7 +98,21 @@ pub(crate) struct Lease {
 }
 
 /// Keeps a session open, without a handle that would keep it from being deleted.
-pub(crate) struct LeaseGuard(#[expect(dead_code, reason = "it is counted")] Arc<()>);
+pub(crate) struct LeaseGuard(Arc<Leases>);
+
+/// Counts the leases of a session by its references.
+#[derive(Default)]
+struct Leases {
+    /// Whether the session is closed only to be opened again.
+    reopens: AtomicBool,
+}
+
+impl LeaseGuard {
+    /// Returns whether the session was closed only to be opened again, with other settings.
+    pub(crate) fn reopens(&self) -> bool {
+        self.0.reopens.load(Ordering::Relaxed)
+    }
+}
 
 impl LiveSessions {
     /// Creates an empty set that may have `max_open` sessions open at a time.
@@ -122,7 +138,7 @@ impl LiveSessions {
         agents.settle(&mut settings)?;
         let agent = agents.for_session(settings.clone(), principal).await?;
         let name = agents.name_of(&settings);
-        let id: Arc<str> = format!("s{:016x}", SystemEnvironment.random()).into();
+        let id = new_id();
         let mut slot = self.0.lock(&id).await;
         let capacity = self.0.acquire_capacity().await?;
         let settings = serde_json::to_value(settings).unwrap_or_default();
@@ -193,25 +209,35 @@ impl LiveSessions {
 
     /// Opens a session. Returns `None` if another process has it open.
     async fn open(&self, id: &str) -> Result<Option<OpenSession>, ApiError> {
-        let Parts { agents, store, principal, runs, .. } = &self.0.parts;
+        let Parts { agents, store, principal, .. } = &self.0.parts;
         let info = store.session(id).await?;
         check_is_root(&info)?;
         let settings = SessionSettings::from_stored(info.settings.as_deref());
         let name = agents.name_of(&settings);
         let principal = info.owner.as_ref().or(principal.as_ref());
         let agent = agents.for_session(settings, principal).await?;
-        let cx = match self.context(info.id.clone(), principal).await {
-            Err(MemoryError::InUse(_)) => return Ok(None),
-            cx => cx?,
-        };
+        match self.context(info.id.clone(), principal).await {
+            Err(MemoryError::InUse(_)) => Ok(None),
+            cx => self.resume(info.id, (name, &agent), cx?).await.map(Some),
+        }
+    }
+
+    /// Starts the session of a log that has entries.
+    async fn resume(
+        &self,
+        id: Arc<str>,
+        agent: (Arc<str>, &GenericAgent),
+        cx: RunContext,
+    ) -> Result<OpenSession, ApiError> {
         let capacity = self.0.acquire_capacity().await?;
-        let mut session = self.start(info.id, (name, &agent), cx, capacity).await?;
+        let mut session = self.start(id, agent, cx, capacity).await?;
         if session.is_running().await {
             // Opening it has started a run, for input that was queued.
-            let permit = RunPermit::new(session.handle.clone(), runs.acquire_unchecked());
+            let permit = self.0.parts.runs.acquire_unchecked();
+            let permit = RunPermit::new(session.handle.clone(), permit);
             session.run = CurrentRun::new(permit.downgrade().into());
         }
-        Ok(Some(session))
+        Ok(session)
     }
 
     /// Opens the log of a session that works for this principal, or creates it.
@@ -242,7 +268,7 @@ impl LiveSessions {
         let watcher = tokio::spawn(watch(Arc::downgrade(&self.0), id, events, observer, actions));
         Ok(OpenSession {
             handle,
-            leases: Arc::new(()),
+            leases: Arc::default(),
             last_used: Instant::now(),
             run: CurrentRun::default(),
             backlog: SharedBacklog::default(),
@@ -306,6 +332,11 @@ impl LiveSessions {
     pub(crate) fn count(&self) -> usize {
         self.0.slots().len()
     }
+}
+
+/// Returns an id for a new session.
+fn new_id() -> Arc<str> {
+    format!("s{:016x}", SystemEnvironment.random()).into()
 }
 
 /// Returns whether a session has ended here, or belongs to another process.

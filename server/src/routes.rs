@@ -13,6 +13,7 @@ mod metrics;
 mod openapi;
 mod page;
 mod page_query;
+mod search;
 mod sessions;
 
 use axum::Router;
@@ -87,6 +88,7 @@ pub fn router(server: Server) -> Router {
         .merge(metrics::routes())
         .merge(openapi::routes())
         .merge(page::routes())
+        .merge(search::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(server.clone(), limit_bodies))

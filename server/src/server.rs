@@ -106,7 +106,7 @@ impl Default for Limits {
         Limits {
             body: 4 * 1024 * 1024,
             bodies: 256 * 1024 * 1024,
-            connections_per_client: 1024,
+            connections_per_client: ServerBuilder::CONNECTIONS_PER_CLIENT,
             runs_per_client: ServerBuilder::RUNS_PER_CLIENT,
             runs: ServerBuilder::RUNS,
             open_sessions: 4096,
@@ -229,6 +229,9 @@ impl ServerBuilder {
     pub const RUNS_PER_CLIENT: usize = 32;
     /// Sets the default maximum of runs of all clients; see [`ServerBuilder::max_runs`].
     pub const RUNS: usize = 4096;
+    /// Sets the default maximum of connections of one client; see
+    /// [`ServerBuilder::max_connections`].
+    pub const CONNECTIONS_PER_CLIENT: usize = 1024;
     /// Sets the default maximum of a run's time, a day; see [`ServerBuilder::run_budget`].
     pub const RUN_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -354,8 +357,9 @@ impl ServerBuilder {
     }
 
     /// Sets the maximum number of connections of one client's address to a [served](crate::serve)
-    /// server. Defaults to 1,024; all clients together may have 16,384. Each stream of events is a
-    /// connection. Over HTTP/2 each request in progress counts like one more connection.
+    /// server. Defaults to [`Self::CONNECTIONS_PER_CLIENT`]; all clients together may have 16,384.
+    /// Each stream of events is a connection. Over HTTP/2 each request in progress counts like one
+    /// more connection.
     pub fn max_connections(mut self, per_client: usize) -> Self {
         self.limits.connections_per_client = per_client;
         self

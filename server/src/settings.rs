@@ -1,6 +1,7 @@
 //! What an agent is built from: the settings of a session, or those of one chat request.
 
 mod address;
+mod change;
 mod session;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(crate) use self::address::without_credentials;
+pub(crate) use self::change::SettingsChange;
 pub use self::session::SessionSettings;
 use crate::json::{or_default, whole_number};
 

@@ -18,7 +18,7 @@ use crate::log::follower::Follower;
 use crate::log::input::QueueKind;
 use crate::log::outcome::RunStatus;
 use crate::log::turn::Used;
-use crate::message::{History, InputId, Message, RunId};
+use crate::message::{History, InputId, Message, MessageId, RunId};
 use crate::model::Update;
 
 /// Reads a session's log without opening the session.
@@ -182,6 +182,21 @@ impl SessionLog {
     /// Returns a value that the pattern has set under this key.
     pub fn state<T: DeserializeOwned>(&self, scope: StateScope, key: &str) -> Option<T> {
         T::deserialize(&**self.fold.state.get(&(scope, key.into()))?).ok()
+    }
+
+    /// Returns the number of entries of a log up to the one that adds this message to the
+    /// conversation, which is included, or `None` if no entry does. A fork at a message shares
+    /// about so many ([`SessionStore::fork`](crate::SessionStore::fork)).
+    pub fn entries_up_to(entries: &[LogEntry], message: MessageId) -> Option<u64> {
+        let has_it = |entry: &LogEntry| entry.message().is_some_and(|one| one.id == message);
+        let index = entries.iter().position(has_it)?;
+        let index = match &entries[index] {
+            LogEntry::Queued { input, .. } => entries.iter().position(
+                |entry| matches!(entry, LogEntry::Delivered { input: other } if other == input),
+            )?,
+            _ => index,
+        };
+        Some(index as u64 + 1)
     }
 
     /// Returns the start of a fork after the first `at` entries, or at the last end of a turn

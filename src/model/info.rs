@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::message::Usage;
 
 /// Describes a model. `None` means that a value is not known.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ModelInfo {
     /// `provider/name`.
@@ -68,7 +69,7 @@ impl ModelInfo {
 }
 
 /// Holds the prices of a model, in US dollars per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Prices {
     /// The price of input.
@@ -93,7 +94,7 @@ pub struct Prices {
 /// The [`Usage`] of the reply decides. If a provider paused the turn, so that several requests
 /// produced one reply, that is their sum, although the provider compares each request. The cost of
 /// such a reply can be too high, but never too low.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct LongPrices {
     /// The prices apply to the whole request if its input, including cached tokens, is longer.

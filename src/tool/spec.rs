@@ -12,7 +12,7 @@ use crate::tool::action_options::ActionOptions;
 
 /// Says what a call of a tool does outside the process. It decides what happens if a crash cuts off
 /// a call, and whether a call needs approval if no rule says so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// It changes nothing. By default it runs without approval; after a crash it runs again.
@@ -40,6 +40,20 @@ pub enum Approval {
     /// Always, regardless of the agent's rules, if the predicate returns `true` for the arguments,
     /// or panics. Otherwise the agent's rules decide.
     AlwaysIf(ApprovalPredicate),
+}
+
+/// Says whether the calls of a tool need the user's approval, by the tool's own rule and those of
+/// an agent; see [`GenericAgent::needs_approval`](crate::GenericAgent::needs_approval).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NeedsApproval {
+    /// All calls run without approval.
+    Never,
+    /// It depends on the arguments, or on the values of the host.
+    Sometimes,
+    /// Every call needs approval.
+    Always,
 }
 
 /// Returns whether a call with these validated arguments needs approval.

@@ -11,7 +11,7 @@ use crate::error::ToolboxError;
 use crate::extensions::Extensions;
 use crate::tool::ToolList;
 use crate::tool::schema::Schema;
-use crate::tool::{Approval, Effect, Tool, ToolSpec};
+use crate::tool::{Approval, Effect, NeedsApproval, Tool, ToolSpec};
 
 /// Holds tools with unique, valid names and compiled schemas. Cheap to clone.
 ///
@@ -272,6 +272,23 @@ pub(crate) struct AutoRules {
 pub(crate) type AutoPredicate = Arc<dyn Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync>;
 
 impl AutoRules {
+    /// Returns whether the calls of a tool need approval, as far as that does not depend on them.
+    pub(crate) fn needs_approval(&self, spec: &ToolSpec) -> NeedsApproval {
+        let is_auto =
+            spec.effect == Effect::ReadOnly || self.all || self.names.contains(&*spec.name);
+        match &spec.needs_approval {
+            Approval::Never => NeedsApproval::Never,
+            Approval::Always => NeedsApproval::Always,
+            Approval::When(_) => NeedsApproval::Sometimes,
+            Approval::ByEffect if is_auto => NeedsApproval::Never,
+            Approval::AlwaysIf(_) if is_auto => NeedsApproval::Sometimes,
+            Approval::ByEffect | Approval::AlwaysIf(_) if self.predicates.is_empty() => {
+                NeedsApproval::Always
+            }
+            Approval::ByEffect | Approval::AlwaysIf(_) => NeedsApproval::Sometimes,
+        }
+    }
+
     /// Returns whether a call runs without approval. The tool's own rule applies first; without
     /// one, read-only tools and those that these rules list do. A predicate that panics requires
     /// approval.

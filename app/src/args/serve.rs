@@ -17,8 +17,12 @@ use crate::options::{CommandOptions, MODELS_HELP, RetryOptions, dollars, protect
 /// The default of `--addr`.
 pub(crate) const DEFAULT_ADDR: &str = "127.0.0.1:7777";
 
+/// The default of `--grace`, in seconds.
+pub(crate) const DEFAULT_GRACE: u32 = 10;
+
 /// The form of the log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
     /// Lines for people.
     #[default]
@@ -33,18 +37,18 @@ pub(crate) struct RunBudget {
     /// The maximum number of turns of a run, whatever its session says; by default that of the
     /// session, which is 50 unless it says otherwise.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    max_turns: Option<u32>,
+    pub(crate) max_turns: Option<u32>,
     /// The maximum number of tokens of a run, input and output; unlimited by default.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    max_tokens: Option<u64>,
+    pub(crate) max_tokens: Option<u64>,
     /// The maximum cost of a run in US dollars; unlimited by default.
     ///
     /// With it, a model whose prices are not known is refused.
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
-    max_cost: Option<f64>,
+    pub(crate) max_cost: Option<f64>,
     /// The maximum time of a run, in seconds; a day by default.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
-    max_time: Option<u32>,
+    pub(crate) max_time: Option<u32>,
 }
 
 /// The issuer of further tokens.
@@ -150,6 +154,16 @@ pub(super) fn name_without_separators(text: &str) -> Result<String, String> {
 }
 
 impl RunBudget {
+    /// Returns these bounds, with those of `lower` where there are none.
+    pub(crate) fn over(self, lower: RunBudget) -> RunBudget {
+        RunBudget {
+            max_turns: self.max_turns.or(lower.max_turns),
+            max_tokens: self.max_tokens.or(lower.max_tokens),
+            max_cost: self.max_cost.or(lower.max_cost),
+            max_time: self.max_time.or(lower.max_time),
+        }
+    }
+
     /// Returns the budget.
     pub(crate) fn budget(&self) -> Budget {
         let time = |seconds: u32| Duration::from_secs(seconds.into());
@@ -209,12 +223,13 @@ pub(crate) struct ServeArgs {
     /// the operator.
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
     pub(crate) max_daily_cost: Option<f64>,
-    /// The time that runs have to finish when the server shuts down, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    pub(crate) grace: u32,
-    /// The form of the log on standard error: lines for people, or a JSON object in each line.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
-    pub(crate) log_format: LogFormat,
+    /// The time that runs have to finish when the server shuts down, in seconds; 10 by default.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) grace: Option<u32>,
+    /// The form of the log on standard error: lines for people, as by default, or a JSON object in
+    /// each line.
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) log_format: Option<LogFormat>,
     /// The default model of sessions, such as openai/gpt-4o-mini; `offline` for rules that need no
     /// model.
     ///

@@ -8,7 +8,7 @@ use loopwright_core::model::ThinkingLevel;
 use loopwright_server::{ServerBuilder, SessionSettings};
 use serde_json::{Value, json};
 
-use crate::args::{ConfigArgs, DEFAULT_ADDR};
+use crate::args::{ConfigArgs, DEFAULT_ADDR, DEFAULT_GRACE};
 use crate::config::{Config, KEYS, Layer, Origin};
 use crate::error::StartError;
 use crate::options::{Options, Pattern, RetryOptions, Thinking};
@@ -102,12 +102,16 @@ fn default_value(name: &str, program: &Program) -> Value {
         "max_attempts" => json!(RetryOptions::default().attempts()),
         "max_retry_delay" => json!(RetryOptions::default().delay().as_secs()),
         "approve" => json!(["read-only"]),
-        "readable" | "writable" | "unprotected" | "serve.host" => json!([]),
+        "readable" | "writable" | "unprotected" | "serve.host" | "serve.origin" => json!([]),
         "models" => json!(default_models_file(&program.names)),
         "store" => json!(program.default_store()),
         "serve.addr" => json!(DEFAULT_ADDR),
         "serve.root" => json!(["."]),
         "serve.max_runs" => json!(ServerBuilder::RUNS_PER_CLIENT),
+        "serve.max_connections" => json!(ServerBuilder::CONNECTIONS_PER_CLIENT),
+        "serve.max_time" => json!(ServerBuilder::RUN_TIME.as_secs()),
+        "serve.grace" => json!(DEFAULT_GRACE),
+        "serve.log_format" => json!("text"),
         _ => Value::Null,
     }
 }

@@ -12,7 +12,7 @@ use loopwright_server::{Caller, EnvModels, Server, ServerBuilder, Webhook};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use crate::args::{DEFAULT_ADDR, ServeArgs};
+use crate::args::{DEFAULT_ADDR, DEFAULT_GRACE, ServeArgs};
 use crate::config::Config;
 use crate::error::StartError;
 use crate::exit_code::ABORTED;
@@ -25,7 +25,8 @@ use crate::{log, output};
 /// Serves until the process is asked to stop, and returns the exit code.
 pub(crate) async fn serve(args: ServeArgs, config: &Config) -> Result<u8, StartError> {
     let names = &config.program.names;
-    log::start(names, args.log_format)?;
+    log::start(names, args.log_format.unwrap_or_default())?;
+    let grace = args.grace.unwrap_or(DEFAULT_GRACE);
     let server = server(&args, config)?;
     let mut interrupt = Interrupt::listen()?;
     let mut terminate = Interrupt::terminate()?;
@@ -43,7 +44,7 @@ pub(crate) async fn serve(args: ServeArgs, config: &Config) -> Result<u8, StartE
         let second = Interrupt::listen(); // counts from now on
         output::info(&format!(
             "Stopping: current runs have {} seconds to finish. Press Ctrl-C again to stop at once.",
-            args.grace
+            grace
         ));
         let _ = shutdown_started.send(second);
     };
@@ -90,7 +91,7 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
         .defaults(options.to_session())
         .principal(facts::user())
         .run_budget(args.run_budget.budget())
-        .grace(Duration::from_secs(args.grace.into()));
+        .grace(Duration::from_secs(args.grace.unwrap_or(DEFAULT_GRACE).into()));
     for (name, kind) in &config.program.agents {
         builder = builder.agent(name.clone(), kind.served(&args.root, memory.clone())?);
     }

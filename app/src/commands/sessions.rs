@@ -6,7 +6,7 @@ use std::path::Path;
 
 use loopwright_core::SessionStore;
 use loopwright_core::event::Role;
-use loopwright_core::log::{Due, SearchHit, SessionInfo};
+use loopwright_core::log::{Due, SearchHit, SessionInfo, SessionLog};
 use loopwright_core::message::MessageId;
 use loopwright_memory::{import, to_jsonl, to_markdown};
 
@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::exit_code::EMPTY;
 use crate::output::{self, after_write, age, write_new_file};
-use crate::session::{SessionSetup, check_is_root, existing, log_position, name_or_random};
+use crate::session::{SessionSetup, check_is_root, existing, name_or_random};
 use crate::wording;
 
 /// The number of characters of a message that a line shows.
@@ -111,7 +111,7 @@ async fn fork(
     let position = match message {
         None => None,
         Some(id) => {
-            let position = log_position(id, &store.read(session, 0).await?);
+            let position = SessionLog::entries_up_to(&store.read(session, 0).await?, id);
             let position = position.ok_or_else(|| {
                 StartError(format!(
                     "Session {session} has no message {id}; `sessions show {session}` lists its \

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::args::UserArg;
+use crate::args::{LogFormat, UserArg};
 use crate::environment::Names;
 use crate::options::{Approve, Pattern, Thinking, is_sum, protected_path};
 
@@ -97,6 +97,13 @@ pub(crate) const KEYS: &[Key] = &[
     own("serve.max_runs", Kind::Count, SERVER_RISK),
     own("serve.max_daily_tokens", Kind::Count, SERVER_RISK),
     own("serve.max_daily_cost", Kind::Dollars, SERVER_RISK),
+    own("serve.max_connections", Kind::Count, SERVER_RISK),
+    own("serve.max_turns", Kind::Count, SERVER_RISK),
+    own("serve.max_tokens", Kind::Count, SERVER_RISK),
+    own("serve.max_cost", Kind::Dollars, SERVER_RISK),
+    own("serve.max_time", Kind::Count, SERVER_RISK),
+    own("serve.grace", Kind::Count, SERVER_RISK),
+    own("serve.log_format", Kind::Word(words::<LogFormat>), SERVER_RISK),
 ];
 
 impl Key {

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use loopwright_core::SessionStore;
 use loopwright_core::agent::{Environment, SystemEnvironment};
-use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
-use loopwright_core::message::MessageId;
+use loopwright_core::log::{MemoryError, SessionInfo};
 use loopwright_server::SessionSettings;
 use serde::Deserialize;
 
@@ -121,18 +120,4 @@ pub(crate) async fn name_or_random(
             return Ok(name);
         }
     }
-}
-
-/// Returns the length of the log up to and including this message, or `None` if the log does not
-/// contain it.
-pub(crate) fn log_position(id: MessageId, entries: &[LogEntry]) -> Option<u64> {
-    let contains = |entry: &LogEntry| entry.message().is_some_and(|message| message.id == id);
-    let index = entries.iter().position(contains)?;
-    let index = match &entries[index] {
-        LogEntry::Queued { input, .. } => entries.iter().position(
-            |entry| matches!(entry, LogEntry::Delivered { input: other } if other == input),
-        )?,
-        _ => index,
-    };
-    Some(index as u64 + 1)
 }

@@ -49,7 +49,7 @@ fn everything_can_be_done_with_the_keys() {
     tab.until_text("#status", "Ready");
     tab.until_text("#list", "No more sheep.");
     tab.eval("document.querySelector('.skip').focus()");
-    for next in ["#new", "#list a", "#list button", "#compact", ".call summary"] {
+    for next in ["#new", "#list a", "#list button", "#show-settings", "#compact", ".call summary"] {
         tab.press("Tab", false);
         tab.until(&format!("document.activeElement.matches('{next}')"));
         assert_eq!(tab.eval("document.activeElement.matches(':focus-visible')"), true, "{next}");

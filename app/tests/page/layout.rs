@@ -119,7 +119,7 @@ fn everything_has_a_name_and_is_in_the_order_of_keys() {
         "[...document.querySelectorAll('button, input, textarea, a, summary')]
             .filter((one) => {
                 const name = one.innerText || one.textContent || one.ariaLabel;
-                return !(name || one.labels?.length).toString().trim();
+                return !String(name || one.labels?.length || '').trim();
             })
             .map((one) => one.outerHTML)",
     );
@@ -135,7 +135,7 @@ fn everything_has_a_name_and_is_in_the_order_of_keys() {
     }
     // From the message, backwards: nothing but the card's buttons lies between.
     tab.eval("document.querySelector('.card .approve').focus()");
-    for next in [".card .edit", ".card .deny", "#prompt", "#send"] {
+    for next in [".card .edit", ".card .deny", "#prompt", "#attach", "#send"] {
         tab.press("Tab", false);
         tab.until(&format!("document.activeElement.matches('{next}')"));
     }

@@ -10,10 +10,12 @@ mod access;
 mod breaks;
 mod browser;
 mod fixture;
+mod images;
 mod layout;
 mod markdown;
 mod memory;
 mod origins;
+mod previews;
 #[path = "../spec/process.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod process;
@@ -21,6 +23,7 @@ mod questions;
 #[path = "../spec/server.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod server;
+mod settings;
 mod stored_sessions;
 mod sub_agents;
 mod tabs;

@@ -53,7 +53,8 @@ fn an_edit_is_approved_with_other_arguments_than_the_model_gave() {
     fixture.request().call(&[("edit_file", edit("goats"))]);
     tab.until_text(".card h3", "Run edit_file?");
     tab.until_text("#status", "Waits for you");
-    assert!(tab.text(".card .diff").contains("-sheep\n+goats"), "{}", tab.text(".card"));
+    tab.until_text(".card .diff .add", "Counts goats for");
+    assert!(tab.text(".card .diff .del").contains("Counts sheep for"), "{}", tab.text(".card"));
     tab.until("document.activeElement.matches('.card h3')");
     tab.screenshot("confirmation");
 

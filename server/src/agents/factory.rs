@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use loopwright_core::{AgentBuilder, GenericAgent};
+use serde_json::Value;
 
 use super::rejection::AgentRejection;
 use super::setup::AgentSetup;
@@ -52,6 +53,22 @@ pub trait AgentFactory: Send + Sync {
     fn with_defaults(&self, settings: SessionSettings) -> SessionSettings {
         settings
     }
+
+    /// Returns the change that a call would make to a file, as a unified diff, for the user who
+    /// decides on it; `None` if there is nothing to show besides the arguments, as by default. It
+    /// must not change anything.
+    ///
+    /// # Errors
+    /// Returns an [`AgentRejection`] whose message tells the user why there is no preview: the call
+    /// would fail, for example.
+    async fn preview(
+        &self,
+        _setup: &AgentSetup,
+        _tool: &str,
+        _arguments: &Value,
+    ) -> Result<Option<String>, AgentRejection> {
+        Ok(None)
+    }
 }
 
 #[async_trait]
@@ -69,6 +86,15 @@ impl<A: AgentFactory + ?Sized> AgentFactory for Arc<A> {
 
     fn with_defaults(&self, settings: SessionSettings) -> SessionSettings {
         (**self).with_defaults(settings)
+    }
+
+    async fn preview(
+        &self,
+        setup: &AgentSetup,
+        tool: &str,
+        arguments: &Value,
+    ) -> Result<Option<String>, AgentRejection> {
+        (**self).preview(setup, tool, arguments).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! [`Models`]: where agents get their models from.
 
 use loopwright_core::ChatModel;
-use loopwright_core::model::ModelError;
+use loopwright_core::model::{ModelError, ModelInfo};
 
 use super::rejection::AgentRejection;
 use crate::settings::{LlmConfig, SessionSettings};
@@ -27,6 +27,12 @@ pub trait Models: Send + Sync {
     /// with a new session, which is then sent nowhere else. By default there is none.
     fn address(&self, _settings: &SessionSettings) -> Option<String> {
         None
+    }
+
+    /// Returns the models that sessions can name, for `GET /api/models`. It is not complete:
+    /// [`named`](Models::named) may know others. By default there are none.
+    fn list(&self) -> Vec<ModelInfo> {
+        Vec::new()
     }
 
     /// Returns the model that a request to `/api/agent-chat` describes. It must use the client's

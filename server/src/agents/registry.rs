@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use loopwright_core::GenericAgent;
 use loopwright_core::agent::{Budget, Principal};
+use loopwright_core::model::ModelInfo;
+use serde_json::Value;
 
 use super::factory::AgentFactory;
 use super::models::Models;
@@ -70,6 +72,12 @@ impl Agents {
         }
     }
 
+    /// Returns the models that sessions can name, and the name of the default one.
+    pub(crate) fn models(&self) -> (Vec<ModelInfo>, Option<String>) {
+        let models = self.models.as_ref().map(|models| models.list()).unwrap_or_default();
+        (models, self.defaults.model.clone())
+    }
+
     /// Fills in what a new session is stored with: the name of its agent, its model, and the
     /// address of that, without credentials, so that the conversation is sent nowhere else later;
     /// and the absolute path of a directory that it names.
@@ -113,11 +121,21 @@ impl Agents {
         settings: SessionSettings,
         principal: Option<&Principal>,
     ) -> Result<GenericAgent, ApiError> {
-        let Some((_, factory)) = self.named(settings.agent.as_deref()) else {
-            return Err(self.unknown(&settings));
-        };
+        let factory = self.factory(&settings)?;
         let setup = self.setup(settings, principal);
         Ok(factory.build(&setup).await?.with_run_budget(&self.run_budget))
+    }
+
+    /// Returns the change that a call in a session would make, as a unified diff, if it is one that
+    /// has a preview.
+    pub(crate) async fn preview(
+        &self,
+        settings: SessionSettings,
+        principal: Option<&Principal>,
+        (tool, arguments): (&str, &Value),
+    ) -> Result<Option<String>, ApiError> {
+        let factory = self.factory(&settings)?;
+        Ok(factory.preview(&self.setup(settings, principal), tool, arguments).await?)
     }
 
     /// Builds the agent that answers one request.
@@ -128,9 +146,7 @@ impl Agents {
         principal: Option<&Principal>,
     ) -> Result<GenericAgent, ApiError> {
         self.choose(&mut settings)?;
-        let Some((_, factory)) = self.named(settings.agent.as_deref()) else {
-            return Err(self.unknown(&settings));
-        };
+        let factory = self.factory(&settings)?;
         let setup = self.setup(settings, principal).for_request(options);
         Ok(factory.build(&setup).await?.with_run_budget(&self.run_budget))
     }
@@ -152,6 +168,18 @@ impl Agents {
             return settings; // the defaults are those of other agents
         };
         factory.with_defaults(settings.over(self.defaults.clone()))
+    }
+
+    /// Checks that the agent of a session is one of these.
+    pub(crate) fn check(&self, settings: &SessionSettings) -> Result<(), ApiError> {
+        self.factory(settings).map(|_| ())
+    }
+
+    fn factory(&self, settings: &SessionSettings) -> Result<&Arc<dyn AgentFactory>, ApiError> {
+        match self.named(settings.agent.as_deref()) {
+            Some((_, factory)) => Ok(factory),
+            None => Err(self.unknown(settings)),
+        }
     }
 
     /// Returns the error for a session whose agent is not one of these.

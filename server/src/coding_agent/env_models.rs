@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use loopwright_core::ChatModel;
-use loopwright_core::model::{ModelError, ModelErrorKind};
+use loopwright_core::model::{ModelError, ModelErrorKind, ModelInfo};
 use loopwright_providers::anthropic::Messages;
 use loopwright_providers::gemini::GenerateContent;
 use loopwright_providers::openai_chat::ChatCompletions;
 use loopwright_providers::openai_responses::Responses;
 use loopwright_providers::{
-    Catalogue, Http, MAX_ATTEMPTS, MAX_RETRY_DELAY, Model, Offline, Provider, Resolved, Retry,
-    RetryMalformedCalls, Wire, WireFormat, resolve_with,
+    Catalogue, Http, MAX_ATTEMPTS, MAX_RETRY_DELAY, Model, ModelFacts, Offline, Provider, Resolved,
+    Retry, RetryMalformedCalls, Wire, WireFormat, resolve_with,
 };
 
 use crate::agents::{AgentRejection, Models};
@@ -122,6 +122,16 @@ impl Models for EnvModels {
         provider.address(set)
     }
 
+    /// Returns those of the catalogue for which the environment has what they need, such as a key,
+    /// and the offline model.
+    fn list(&self) -> Vec<ModelInfo> {
+        let var = |name: &str| std::env::var(name).ok();
+        let usable =
+            self.catalogue.search("").filter(|(id, _)| self.resolve(id, None, var).is_ok());
+        let offline = Offline::new().info().clone();
+        usable.map(|(id, facts)| info_of(id, facts)).chain([offline]).collect()
+    }
+
     fn configured(&self, config: &LlmConfig) -> Result<Box<dyn ChatModel>, AgentRejection> {
         check(config)?;
         self.of_client(config).map_err(|error| match error.kind {
@@ -159,6 +169,16 @@ impl EnvModels {
             _ => self.with_headers::<ChatCompletions>(resolved, config),
         }
     }
+}
+
+fn info_of(id: &str, facts: &ModelFacts) -> ModelInfo {
+    let mut info = ModelInfo::new(id);
+    info.prices = facts.prices;
+    info.context_window = facts.context_window;
+    info.max_output = facts.max_output;
+    info.thinking = facts.thinking;
+    info.images = facts.images;
+    info
 }
 
 /// Rejects a configuration without a model, or without a key where the provider needs one.

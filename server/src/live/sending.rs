@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::{LiveSessions, Parts, is_end};
 use crate::error::{ApiError, ErrorKind};
 use crate::quota::Client;
+use crate::settings::SessionSettings;
 
 /// How often the receipt of a posted input is looked for.
 const RECEIPT_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -58,6 +59,26 @@ impl LiveSessions {
         match PostedInput::new(input, event) {
             Ok(input) => self.post(id, input).await,
             Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Checks that the model of a session takes images, as far as that is known.
+    pub(crate) async fn check_takes_images(&self, id: &str) -> Result<(), ApiError> {
+        let Parts { agents, store, principal, .. } = &self.0.parts;
+        let info = store.session(id).await?;
+        let settings = SessionSettings::from_stored(info.settings.as_deref());
+        let principal = info.owner.as_ref().or(principal.as_ref());
+        let agent = agents.for_session(settings, principal).await?;
+        match agent.model().images {
+            Some(false) => {
+                let why = format!(
+                    "The model of this session, `{}`, takes no images: choose another model, or \
+                     send the text alone.",
+                    agent.model().id
+                );
+                Err(ApiError::at("/images", why))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod document;
 mod events;
+mod lookups;
 mod operations;
 
 use axum::routing::get;
@@ -20,6 +21,7 @@ pub(crate) fn routes() -> Router<Server> {
 fn document() -> Value {
     let mut document = Document::new();
     operations::describe(&mut document);
+    lookups::describe(&mut document);
     events::describe(&mut document);
     document.finish()
 }

@@ -3,6 +3,7 @@
 
 mod actions;
 mod bodies;
+mod images;
 mod list;
 mod path;
 
@@ -15,12 +16,13 @@ use loopwright_core::AgentHandle;
 use loopwright_core::agent::Principal;
 use loopwright_core::event::{InputEvent, Prompt, QueueKind, QueuedText};
 use loopwright_core::log::SessionLog;
+use loopwright_core::message::Content;
 
-pub(crate) use self::actions::{Actions, DecisionBody};
+pub(crate) use self::actions::{ActionPreview, Actions, DecisionBody};
 
 pub(crate) use self::bodies::{
-    AbortBody, AcceptedInput, CompactBody, Compacted, ContinueBody, CreatedSession, MessageBody,
-    Messages, PageQuery, SessionStatus, SteerBody,
+    AbortBody, AcceptedInput, CompactBody, Compacted, ContinueBody, CreatedSession, ForkBody,
+    MessageBody, Messages, PageQuery, SessionStatus, SteerBody,
 };
 use self::bodies::{Queue, Setup, input_id};
 pub(crate) use self::list::SessionList;
@@ -30,14 +32,15 @@ use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonBody;
 use crate::quota::Client;
 use crate::server::Server;
-use crate::settings::SessionSettings;
+use crate::settings::{SessionSettings, SettingsChange};
 
 type Accepted = Result<(StatusCode, Json<AcceptedInput>), ApiError>;
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new()
         .route("/api/sessions", get(list::list).post(create))
-        .route("/api/sessions/{id}", get(status).delete(delete))
+        .route("/api/sessions/{id}", get(status).patch(change).delete(delete))
+        .route("/api/sessions/{id}/fork", post(fork))
         .route("/api/sessions/{id}/messages", get(messages))
         .route("/api/sessions/{id}/prompt", post(prompt))
         .route("/api/sessions/{id}/steer", post(steer))
@@ -64,13 +67,17 @@ async fn status(
     State(server): State<Server>,
     SessionFor { id, .. }: SessionFor<Read>,
 ) -> Result<Json<SessionStatus>, ApiError> {
+    status_of(&server, &id).await.map(Json)
+}
+
+async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError> {
     let shared = server.shared();
-    let session = shared.store.session(&id).await?;
+    let session = shared.store.session(id).await?;
     let setup = Setup::of(&shared.agents, &session);
-    if let Some(handle) = shared.live.peek(&id).await {
+    if let Some(handle) = shared.live.peek(id).await {
         let state = handle.state().await?;
         let texts = |queue: Vec<QueuedText>| queue.into_iter().map(|queued| queued.text).collect();
-        return Ok(Json(SessionStatus {
+        return Ok(SessionStatus {
             session,
             setup,
             running: state.is_running,
@@ -79,18 +86,43 @@ async fn status(
                 steering: texts(state.steering_queue),
                 follow_up: texts(state.follow_up_queue),
             },
-        }));
+        });
     }
-    let log = SessionLog::of(&shared.store.read(&id, 0).await?);
+    let log = SessionLog::of(&shared.store.read(id, 0).await?);
     let texts = |kind| {
         let queued = log.waiting().into_iter().filter(|(queue, _)| *queue == kind);
         queued.map(|(_, message)| message.text()).collect()
     };
     let queue =
         Queue { steering: texts(QueueKind::Steering), follow_up: texts(QueueKind::FollowUp) };
-    let running = log.run().is_some() && shared.live.is_running(&id).await?;
+    let running = log.run().is_some() && shared.live.is_running(id).await?;
     let interrupted = log.run().is_some() && !running;
-    Ok(Json(SessionStatus { session, setup, running, interrupted, queue }))
+    Ok(SessionStatus { session, setup, running, interrupted, queue })
+}
+
+async fn change(
+    State(server): State<Server>,
+    SessionFor { id, caller, .. }: SessionFor<Change>,
+    JsonBody(change): JsonBody<SettingsChange>,
+) -> Result<Json<SessionStatus>, ApiError> {
+    let shared = server.shared();
+    shared.drain.check()?;
+    let check = async |new: &SessionSettings| check_create(&server, &caller, new).await;
+    shared.live.change(&id, change, check).await?;
+    status_of(&server, &id).await.map(Json)
+}
+
+async fn fork(
+    State(server): State<Server>,
+    SessionFor { id, caller, .. }: SessionFor<Change>,
+    JsonBody(body): JsonBody<ForkBody>,
+) -> Result<(StatusCode, Json<CreatedSession>), ApiError> {
+    let shared = server.shared();
+    shared.drain.check()?;
+    let change = body.name.map(SettingsChange::name).unwrap_or_default();
+    let check = async |new: &SessionSettings| check_create(&server, &caller, new).await;
+    let id = shared.live.fork(&id, body.message, change, check).await?;
+    Ok((StatusCode::CREATED, Json(CreatedSession { id })))
 }
 
 async fn delete(
@@ -121,7 +153,7 @@ async fn prompt(
 ) -> Accepted {
     check_budget(&server, owner.as_ref()).await?;
     server.shared().drain.check()?;
-    let prompt = caller.sends(body.prompt()?);
+    let prompt = caller.sends(checked(&server, &id, body.prompt()?).await?);
     send(&server, &id, Some(client), InputEvent::UserRequest(prompt)).await
 }
 
@@ -139,7 +171,8 @@ async fn steer(
         return Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input: sent })));
     }
     // It may start a run: if actions are pending, it denies them.
-    send(&server, &id, Some(client), InputEvent::Steer(body.prompt()?)).await
+    let prompt = checked(&server, &id, body.prompt()?).await?;
+    send(&server, &id, Some(client), InputEvent::Steer(prompt)).await
 }
 
 async fn follow_up(
@@ -148,7 +181,8 @@ async fn follow_up(
     JsonBody(body): JsonBody<MessageBody>,
 ) -> Accepted {
     check_budget(&server, owner.as_ref()).await?;
-    send(&server, &id, None, InputEvent::FollowUp(body.prompt()?)).await
+    let prompt = checked(&server, &id, body.prompt()?).await?;
+    send(&server, &id, None, InputEvent::FollowUp(prompt)).await
 }
 
 async fn continue_run(
@@ -194,6 +228,15 @@ async fn check_budget(server: &Server, owner: Option<&Principal>) -> Result<(), 
         Some(owner) => server.shared().daily_budget.check(owner).await,
         None => Ok(()),
     }
+}
+
+/// Checks that the model of a session takes what a message contains.
+async fn checked(server: &Server, id: &str, prompt: Prompt) -> Result<Prompt, ApiError> {
+    let is_image = |content: &Content| matches!(content, Content::Image { .. });
+    if prompt.message.content.iter().any(is_image) {
+        server.shared().live.check_takes_images(id).await?;
+    }
+    Ok(prompt)
 }
 
 /// Sends an input to a session, wherever it is open. It is in the session's log when this returns.

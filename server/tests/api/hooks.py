@@ -17,6 +17,10 @@ SERVER = os.environ["LOOPWRIGHT_API"]
 CHOICE = random.Random(int(os.environ["LOOPWRIGHT_SEED"]))
 ROLES = ("user", "assistant", "tool")
 PATTERNS = ("generic", "pi", "plan-first", "plan-execute", "reflect", "self-consistency", "clarify", "react")
+PIXEL = {
+    "media_type": "image/png",
+    "data": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+}
 TOOLS = ("read_file", "write_file", "edit_file", "list_directory", "all")
 
 
@@ -70,13 +74,18 @@ def before_call(context, case, kwargs):
             fit(body, action)
     elif "id" in names and CHOICE.random() < 0.8:
         names["id"] = a_session()
-    if not isinstance(body, dict) or method != "POST":
+    if "name" in names and CHOICE.random() < 0.8:
+        names["name"] = "coding"
+    if not isinstance(body, dict) or method not in ("POST", "PATCH"):
         return
     if isinstance(body.get("workDir"), str) and body["workDir"] != "":
         body["workDir"] = "."
+    if valid(case) and isinstance(body.get("images"), list):
+        for image in body["images"]:
+            image.update(PIXEL)
     if isinstance(body.get("agent"), str):
         body["agent"] = "coding"
-    if path == "/api/sessions" and named(body.get("model")):
+    if path in ("/api/sessions", "/api/sessions/{id}") and named(body.get("model")):
         body["model"] = "offline"
     if path == "/api/sessions":
         for name, values in (("pattern", PATTERNS), ("toolChoice", ("required", "read_file"))):

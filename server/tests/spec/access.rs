@@ -34,7 +34,7 @@ async fn waiting(api: &Api) -> (String, Value) {
 /// Sends a request of each kind and returns their statuses. None of them changes the session: what
 /// is allowed is refused as wrong.
 async fn statuses(api: &Api, id: &str) -> [u16; 3] {
-    let reads = ["", "/messages", "/history?before=3", "/events?after=999999"];
+    let reads = ["", "/messages", "/agent", "/history?before=3", "/events?after=999999"];
     let mut read = Vec::new();
     for route in reads {
         read.push(api.call("GET", &format!("/api/sessions/{id}{route}"), None).await.0);
@@ -42,12 +42,14 @@ async fn statuses(api: &Api, id: &str) -> [u16; 3] {
     let read_events = read.pop().unwrap();
     assert!([404, 409].contains(&read_events), "{read_events}"); // after the end, if it may be read
     read.push(if read_events == 409 { 200 } else { read_events });
-    let changes = ["prompt", "steer", "follow-up", "continue", "abort", "compact"];
+    let changes = ["prompt", "steer", "follow-up", "continue", "abort", "compact", "fork"];
     let mut changed = Vec::new();
     for route in changes {
         let body = json!({ "message": " ", "id": "", "instructions": 1 });
         changed.push(api.post(&format!("/api/sessions/{id}/{route}"), body).await.0);
     }
+    let path = format!("/api/sessions/{id}");
+    changed.push(api.call("PATCH", &path, Some(json!({ "agent": "x" }))).await.0);
     let decision = json!({ "digest": "other", "decision": "approve" });
     let decided = api.post(&format!("/api/sessions/{id}/actions/w"), decision).await.0;
     for all in [&read, &changed] {
@@ -78,6 +80,11 @@ async fn a_session_is_its_owners() {
         assert_eq!(pending["actions"].as_array().unwrap().len(), actions, "{pending}");
         let of_session = client.call("GET", &format!("/api/sessions/{id}/actions"), None).await;
         assert_eq!(of_session.0, if actions == 0 { 404 } else { 200 });
+        let found = client.get("/api/search?q=write").await;
+        assert_eq!(found["hits"].as_array().unwrap().len(), listed.min(1), "{found}");
+        let preview = format!("/api/sessions/{id}/actions/w/preview");
+        let preview = client.call("GET", &preview, None).await;
+        assert_eq!(preview.0, if actions == 0 { 404 } else { 200 });
         let follow = json!({ "follow": [{ "feed": "f", "session": id }] });
         let mut stream = client.stream("/api/events", follow).await;
         assert_eq!(stream.next().await.unwrap().event, "stream");

@@ -94,7 +94,7 @@ async fn every_route_is_listed_and_served() {
         for route in text.split(".route(\"").skip(1) {
             let (path, rest) = route.split_once('"').unwrap();
             let line = rest.lines().next().unwrap();
-            let methods: Vec<&str> = ["get", "post", "delete"]
+            let methods: Vec<&str> = ["get", "post", "patch", "delete"]
                 .into_iter()
                 .filter(|method| line.contains(&format!("{method}(")))
                 .collect();

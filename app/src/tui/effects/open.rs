@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use loopwright_core::agent::AgentState;
+use loopwright_core::log::SessionLog;
 use loopwright_core::message::MessageId;
 use loopwright_core::model::ModelInfo;
 use loopwright_core::{AgentHandle, EventStream, GenericAgent};
@@ -19,9 +20,7 @@ use crate::environment::{Names, started_as};
 use crate::error::StartError;
 use crate::options::Options;
 use crate::output::{self, Verbosity};
-use crate::session::{
-    Allowed, Built, Session, build, check_is_root, find, log_position, name_or_random,
-};
+use crate::session::{Allowed, Built, Session, build, check_is_root, find, name_or_random};
 use crate::settings::Settings;
 use crate::tui::state::{Opened, Outcome, Tone};
 
@@ -355,7 +354,8 @@ impl Host {
         let entry = match at {
             None => None,
             Some(id) => {
-                Some(log_position(id, &store.read(&session.name, 0).await?).ok_or_else(|| {
+                let entries = store.read(&session.name, 0).await?;
+                Some(SessionLog::entries_up_to(&entries, id).ok_or_else(|| {
                     StartError(format!(
                         "There is no message {id} in this conversation: `/fork` lists the messages."
                     ))

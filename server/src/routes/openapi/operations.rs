@@ -7,16 +7,16 @@ use super::document::Document;
 use crate::frames::Frame;
 use crate::json::MAX_POSITION;
 use crate::routes::agent_chat::ChatRequest;
-use crate::routes::agents::AgentList;
 use crate::routes::audit::Decisions;
 use crate::routes::health::Health;
 #[cfg(feature = "long-term")]
 use crate::routes::memory::{FactList, Forgotten};
 use crate::routes::sessions::{
-    AbortBody, AcceptedInput, Actions, CompactBody, Compacted, ContinueBody, CreatedSession,
-    DecisionBody, MessageBody, Messages, SessionList, SessionStatus, SteerBody,
+    AbortBody, AcceptedInput, ActionPreview, Actions, CompactBody, Compacted, ContinueBody,
+    CreatedSession, DecisionBody, ForkBody, MessageBody, Messages, SessionList, SessionStatus,
+    SteerBody,
 };
-use crate::settings::SessionSettings;
+use crate::settings::{SessionSettings, SettingsChange};
 
 pub(super) const BAD_BODY: (u16, &str) = (400, "The body is not valid; `path` says where.");
 pub(super) const NO_SESSION: (u16, &str) = (404, "There is no such session.");
@@ -69,10 +69,6 @@ fn chat(document: &mut Document) {
 
 fn sessions(document: &mut Document) {
     document
-        .operation("get", "/api/agents", "Lists the agents of the server, the default one first.")
-        .response::<AgentList>(200, "The agents.")
-        .add();
-    document
         .operation(
             "get",
             "/api/sessions",
@@ -96,6 +92,36 @@ fn sessions(document: &mut Document) {
         )
         .response::<SessionStatus>(200, "The session.")
         .errors(&[NO_SESSION])
+        .add();
+    document
+        .operation(
+            "patch",
+            "/api/sessions/{id}",
+            "Changes settings of a session, which its next run uses.",
+        )
+        .request::<SettingsChange>()
+        .response::<SessionStatus>(200, "The session, with the change in its log.")
+        .errors(&[
+            BAD_BODY,
+            NO_SESSION,
+            (
+                409,
+                "A run is in progress, another process has the session open, its agent is not one \
+                 of this server's, or it belongs to a sub-agent.",
+            ),
+            BUSY,
+            DRAINING,
+        ])
+        .add();
+    document
+        .operation(
+            "post",
+            "/api/sessions/{id}/fork",
+            "Creates a session that begins with the conversation of this one, up to a message.",
+        )
+        .request::<ForkBody>()
+        .response::<CreatedSession>(201, "The new session, with the same settings.")
+        .errors(&[BAD_BODY, NO_SESSION, OF_SUB_AGENT, BUSY, DRAINING])
         .add();
     document
         .operation("delete", "/api/sessions/{id}", "Deletes a session.")
@@ -272,6 +298,15 @@ fn actions(document: &mut Document) {
         .operation("get", "/api/sessions/{id}/actions", "Lists the pending actions of a session.")
         .response::<Actions>(200, "The actions.")
         .errors(&[NO_SESSION])
+        .add();
+    document
+        .operation(
+            "get",
+            "/api/sessions/{id}/actions/{call}/preview",
+            "Returns the change that a pending call would make to a file, for who decides on it.",
+        )
+        .response::<ActionPreview>(200, "The change, if the call is one that has a preview.")
+        .errors(&[(404, "There is no such session, or no such pending call."), OF_SUB_AGENT])
         .add();
     let not_pending =
         (409, "It is not pending any more, or its arguments are not those that were shown.");

@@ -1,5 +1,7 @@
 //! Pending actions, and the decisions that resolve them.
 
+use std::sync::Arc;
+
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::routing::{get, post};
@@ -23,6 +25,7 @@ use crate::json::JsonBody;
 use crate::quota::Client;
 use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
+use crate::settings::SessionSettings;
 
 /// The maximum length of a result's beginning in an error, in characters.
 const MAX_RESULT_CHARS: usize = 200;
@@ -32,6 +35,7 @@ pub(crate) fn routes() -> Router<Server> {
         .route("/api/actions", get(all))
         .route("/api/sessions/{id}/actions", get(of_session))
         .route("/api/sessions/{id}/actions/{call}", post(resolve))
+        .route("/api/sessions/{id}/actions/{call}/preview", get(preview))
 }
 
 /// Pending actions, the oldest first.
@@ -50,6 +54,21 @@ struct ActionsQuery {
     limit: Option<u32>,
     tool: Option<String>,
     role: Option<String>,
+}
+
+/// What a pending call would change.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ActionPreview {
+    /// The digest of the action that it belongs to.
+    digest: Arc<str>,
+    /// The change to a file, as a unified diff; empty if no line would change. Missing if the call
+    /// changes no file, or if there is a problem.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diff: Option<String>,
+    /// A sentence that says why there is no diff: the call would fail, or the diff is longer than
+    /// 1 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
 }
 
 /// A decision that resolves a pending action.
@@ -228,6 +247,39 @@ async fn of_session(
         check_session::<Read>(&server, &caller, &id).await?; // nothing else gives it away
     }
     Ok(Json(Actions { actions, next: None }))
+}
+
+async fn preview(
+    State(server): State<Server>,
+    CallPath { session, call }: CallPath,
+    caller: Caller,
+) -> Result<Json<ActionPreview>, ApiError> {
+    let shared = server.shared();
+    let info = shared.store.session(&session).await?;
+    let pending = info.pending.iter().find(|pending| *pending.action.call == *call);
+    let seen = match pending {
+        Some(pending) if may_see(&server, &caller, &info, pending).await => Some(&pending.action),
+        _ => None,
+    };
+    let Some(action) = seen.cloned() else {
+        check_session::<Read>(&server, &caller, &session).await?;
+        let why = format!("The session has no pending call `{call}`.");
+        return Err(ApiError::new(ErrorKind::NotFound, why));
+    };
+    let mut preview = ActionPreview { digest: action.digest, diff: None, problem: None };
+    // What asks for something else than an approval has not been called so, and sub-agents may
+    // work in other directories.
+    if action.request.is_none() && action.path.is_empty() {
+        let settings = SessionSettings::from_stored(info.settings.as_deref());
+        let call = (&*action.name, &*action.arguments);
+        let principal = info.owner.as_ref().or(shared.principal.as_ref());
+        match shared.agents.preview(settings, principal, call).await {
+            Ok(diff) => preview.diff = diff,
+            Err(error) if error.is_bad_request() => preview.problem = Some(error.message().into()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Json(preview))
 }
 
 async fn resolve(

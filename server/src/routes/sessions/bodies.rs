@@ -6,10 +6,11 @@ use loopwright_core::Message;
 use loopwright_core::compaction::Compaction;
 use loopwright_core::event::{AbortRequest, Prompt, Urgency};
 use loopwright_core::log::SessionInfo;
-use loopwright_core::message::{CallId, InputId, MessageId, RunId};
+use loopwright_core::message::{CallId, Content, InputId, MessageId, RunId, UserMessage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::images::{self, ImageBody};
 use crate::agents::Agents;
 use crate::error::{ApiError, ErrorKind};
 use crate::settings::SessionSettings;
@@ -21,6 +22,18 @@ const MAX_INPUT_ID_CHARS: usize = 200;
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CreatedSession {
     pub(crate) id: Arc<str>,
+}
+
+/// Where a session is forked.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct ForkBody {
+    /// The last message of the fork; it has fewer if the turn of this one ends later. The last one
+    /// of all by default.
+    #[serde(default)]
+    pub(crate) message: Option<MessageId>,
+    /// A name for people; defaults to that of the session.
+    #[serde(default)]
+    pub(crate) name: Option<String>,
 }
 
 /// Where a session works, and with which model.
@@ -123,10 +136,20 @@ impl PageQuery {
 
 /// A message of the user.
 #[derive(Deserialize, JsonSchema)]
+#[schemars(extend("anyOf" = [
+    { "required": ["message"], "properties": { "message": { "type": "string" } } },
+    { "required": ["images"], "properties": { "images": { "minItems": 1 } } },
+]))]
 pub(crate) struct MessageBody {
-    /// The text.
+    /// The text. It can be missing if there are images.
+    #[serde(default)]
     #[schemars(regex(pattern = r"\S"))]
-    message: String,
+    message: Option<String>,
+    /// Images, which follow the text. A model that takes none, as far as that is known, is not sent
+    /// any: the message is refused with status 400.
+    #[serde(default)]
+    #[schemars(length(max = 10))]
+    images: Vec<ImageBody>,
     /// The client's id of this input. Input with an id that the session knows is accepted and
     /// changes nothing.
     #[serde(default)]
@@ -173,14 +196,17 @@ impl AbortBody {
 
 impl MessageBody {
     pub(crate) fn prompt(self) -> Result<Prompt, ApiError> {
+        let images = images::contents(self.images)?;
         // As the schema's `\S` says: U+0085 is no white space there.
-        if self.message.chars().all(|c| c.is_whitespace() && c != '\u{85}') {
+        let is_empty = |text: &String| text.chars().all(|c| c.is_whitespace() && c != '\u{85}');
+        if self.message.as_ref().map_or(images.is_empty(), is_empty) {
             return Err(ApiError::at(
                 "/message",
                 "The message is empty: write what is to be done.",
             ));
         }
-        let prompt = Prompt::from(self.message);
+        let text = self.message.map(Content::text);
+        let prompt = Prompt::from(UserMessage::new(text.into_iter().chain(images).collect()));
         Ok(match input_id(self.id)? {
             Some(id) => prompt.id(id),
             None => prompt,

@@ -1,0 +1,35 @@
+//! The change that a call would make, on the card that asks for a decision.
+
+use serde_json::json;
+
+use crate::fixture::{Fixture, edit};
+
+/// C346: The card of `write_file` and `edit_file` shows the change as a diff, as text, also after a
+/// reload; and it says why there is none.
+#[test]
+fn the_change_is_shown_before_the_decision() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
+    tab.say("Rewrite it.");
+    let written = json!({ "path": "Cargo.toml", "content": "<img src=x>\n\u{202e}hidden\n++ x\n" });
+    fixture.request().call(&[("write_file", written)]);
+    tab.until_text(".card .diff .add", "+<img src=x>");
+    tab.until_text(".card .diff .add", "+⟨U+202e⟩hidden");
+    tab.until_text(".card .diff .add", "+++ x"); // not a head
+    tab.until_text(".card .diff .del", "-description = \"Counts sheep for engineers\"");
+    tab.screenshot("preview");
+    tab.reload();
+    tab.until_text(".card .diff .del", "Counts sheep");
+    tab.click(".card .deny");
+    tab.until_text(".card .diff .del", "Counts sheep");
+    tab.press("Enter", false);
+
+    let mut missing = edit("goats");
+    missing["old_string"] = json!("llamas");
+    fixture.request().call(&[("edit_file", missing)]);
+    tab.until_text(".card .note", "The change cannot be previewed");
+    tab.until_text(".card .diff .del", "llamas");
+    assert_eq!(tab.count(".card img"), 0);
+    assert!(fixture.read("Cargo.toml").contains("sheep"));
+    assert_eq!(tab.console_errors(), Vec::<String>::new());
+}

@@ -1,0 +1,128 @@
+//! Changes of the settings of sessions, and forks.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use loopwright_core::log::{MemoryError, SessionLog};
+use loopwright_core::message::MessageId;
+
+use super::{LiveSessions, OpenSession, Parts, check_is_root, new_id};
+use crate::error::{ApiError, ErrorKind};
+use crate::settings::{SessionSettings, SettingsChange};
+
+/// How long an idle session may take to close. It takes longer if a run has started meanwhile.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl LiveSessions {
+    /// Changes the settings of a session, if `check` allows the new ones: closes it, and opens it with an agent that is built from
+    /// the new ones, which the opening writes to the log. Its readers do not notice.
+    ///
+    /// # Errors
+    /// Fails if a setting is invalid, during a run, and while another process has the session open:
+    /// the agent of its owner would not change.
+    pub(crate) async fn change(
+        &self,
+        id: &str,
+        change: SettingsChange,
+        check: impl AsyncFnOnce(&SessionSettings) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let Parts { agents, store, principal, .. } = &self.0.parts;
+        let mut slot = self.0.lock(id).await;
+        let info = store.session(id).await?;
+        check_is_root(&info)?;
+        let old = SessionSettings::from_stored(info.settings.as_deref());
+        agents.check(&old)?;
+        let mut new = change.apply(&old)?;
+        if new == old {
+            return Ok(());
+        }
+        check(&new).await?;
+        agents.settle(&mut new)?;
+        let principal = info.owner.as_ref().or(principal.as_ref());
+        let agent = agents.for_session(new.clone(), principal).await?;
+        if let Some(session) = slot.session()
+            && session.is_running().await
+        {
+            return Err(during_a_run());
+        }
+        if let Some(session) = slot.take() {
+            session.close_to_reopen().await?;
+        }
+        let name = agents.name_of(&new);
+        let settings = serde_json::to_value(new).unwrap_or_default();
+        let cx = match self.context(info.id.clone(), principal).await {
+            Err(MemoryError::InUse(_)) => return Err(has_another_owner()),
+            cx => cx?.settings(settings),
+        };
+        slot.put(self.resume(info.id, (name, &agent), cx).await?);
+        Ok(())
+    }
+
+    /// Forks a session, which any process may have open, at the last end of a turn up to this
+    /// message, or at the last one of all. Returns the new session, which has the same owner and
+    /// settings, except for the changed ones; `check` must allow them.
+    ///
+    /// # Errors
+    /// Fails if there is no such message, and if a setting is invalid.
+    pub(crate) async fn fork(
+        &self,
+        id: &str,
+        message: Option<MessageId>,
+        change: SettingsChange,
+        check: impl AsyncFnOnce(&SessionSettings) -> Result<(), ApiError>,
+    ) -> Result<Arc<str>, ApiError> {
+        let Parts { agents, store, principal, .. } = &self.0.parts;
+        let info = store.session(id).await?;
+        check_is_root(&info)?;
+        let settings = SessionSettings::from_stored(info.settings.as_deref());
+        agents.check(&settings)?;
+        let mut settings = change.apply(&settings)?;
+        check(&settings).await?;
+        agents.settle(&mut settings)?;
+        let principal = info.owner.as_ref().or(principal.as_ref());
+        let agent = agents.for_session(settings.clone(), principal).await?;
+        let at = match message {
+            None => None,
+            Some(message) => {
+                let entries = store.read(id, 0).await?;
+                let no_message = || {
+                    let why = "The conversation of this session has no such message: \
+                               `GET /api/sessions/{id}/messages` lists them.";
+                    ApiError::new(ErrorKind::NotFound, why).with_path("/message")
+                };
+                Some(SessionLog::entries_up_to(&entries, message).ok_or_else(no_message)?)
+            }
+        };
+        let new = new_id();
+        let mut slot = self.0.lock(&new).await;
+        store.fork(id, at, &new).await?;
+        let name = agents.name_of(&settings);
+        let settings = serde_json::to_value(settings).unwrap_or_default();
+        let cx = self.context(new.clone(), principal).await?.settings(settings);
+        slot.put(self.resume(new.clone(), (name, &agent), cx).await?);
+        Ok(new)
+    }
+}
+
+impl OpenSession {
+    /// Closes the session, whose readers then wait until it is open again.
+    async fn close_to_reopen(self) -> Result<(), ApiError> {
+        let leases = Arc::clone(&self.leases);
+        leases.reopens.store(true, Ordering::Relaxed);
+        let closed = tokio::time::timeout(CLOSE_TIMEOUT, self.close()).await;
+        closed.map_err(|_| during_a_run())
+    }
+}
+
+fn during_a_run() -> ApiError {
+    let why = "A run is in progress in this session: wait for its end or abort it, and then change \
+               the settings.";
+    ApiError::new(ErrorKind::Conflict, why)
+}
+
+fn has_another_owner() -> ApiError {
+    let why = "Another process has the session open with its settings: change them there, or when \
+               it has closed the session.";
+    ApiError::new(ErrorKind::Conflict, why)
+}

@@ -1,0 +1,88 @@
+//! Images in messages of the user.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use loopwright_core::message::Content;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::error::ApiError;
+
+/// The maximum number of images of a message.
+const MAX_IMAGES: usize = 10;
+/// The maximum size of an image. The size of bodies limits all images of a message together.
+const MAX_IMAGE_BYTES: usize = 5 * 1024 * 1024;
+
+/// An image of a message.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct ImageBody {
+    media_type: ImageType,
+    /// The bytes in base64, at most 5 MiB.
+    #[schemars(length(min = 1), extend("contentEncoding" = "base64"))]
+    data: String,
+}
+
+/// The types of images that models take.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+enum ImageType {
+    #[serde(rename = "image/png")]
+    Png,
+    #[serde(rename = "image/jpeg")]
+    Jpeg,
+    #[serde(rename = "image/gif")]
+    Gif,
+    #[serde(rename = "image/webp")]
+    Webp,
+}
+
+impl ImageType {
+    fn name(self) -> &'static str {
+        match self {
+            ImageType::Png => "image/png",
+            ImageType::Jpeg => "image/jpeg",
+            ImageType::Gif => "image/gif",
+            ImageType::Webp => "image/webp",
+        }
+    }
+
+    /// Returns the type that the first bytes of an image say.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(ImageType::Png),
+            [0xff, 0xd8, 0xff, ..] => Some(ImageType::Jpeg),
+            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(ImageType::Gif),
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => {
+                Some(ImageType::Webp)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Checks the images of a message, and returns them as its content.
+pub(super) fn contents(images: Vec<ImageBody>) -> Result<Vec<Content>, ApiError> {
+    if images.len() > MAX_IMAGES {
+        let why = format!("A message has at most {MAX_IMAGES} images: send several messages.");
+        return Err(ApiError::at("/images", why));
+    }
+    images.into_iter().enumerate().map(|(index, image)| image.content(index)).collect()
+}
+
+impl ImageBody {
+    fn content(self, index: usize) -> Result<Content, ApiError> {
+        let at = |field: &str, why: &str| ApiError::at(format!("/images/{index}/{field}"), why);
+        let bytes = BASE64_STANDARD.decode(&self.data).map_err(|_| {
+            at("data", "This is not base64, in its standard alphabet with padding.")
+        })?;
+        if bytes.len() > MAX_IMAGE_BYTES {
+            return Err(at("data", "The image is larger than 5 MiB: make it smaller."));
+        }
+        match ImageType::of(&bytes) {
+            Some(kind) if kind == self.media_type => {
+                Ok(Content::image(self.media_type.name(), self.data))
+            }
+            Some(_) => Err(at("media_type", "The image is of another type than this.")),
+            None => Err(at("data", "This is no image of the types that models take.")),
+        }
+    }
+}

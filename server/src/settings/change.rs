@@ -1,0 +1,121 @@
+//! [`SettingsChange`]: what clients change in the settings of a session.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::SessionSettings;
+use crate::error::ApiError;
+use crate::json::{json_at, pointer_to};
+
+/// The settings that can change, by their names in JSON. The others make a session what it is: its
+/// agent, its directory, its loop.
+const CHANGEABLE: [&str; 8] = [
+    "name",
+    "model",
+    "thinking",
+    "maxTurns",
+    "maxSessionTurns",
+    "maxSessionTokens",
+    "maxSessionCost",
+    "autoApprove",
+];
+
+/// Holds new values for settings of a session. Values have the types of [`SessionSettings`].
+#[derive(Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct SettingsChange(Map<String, Value>);
+
+impl SettingsChange {
+    /// Returns a change of the name.
+    pub(crate) fn name(name: String) -> Self {
+        SettingsChange(Map::from_iter([("name".to_owned(), name.into())]))
+    }
+
+    /// Returns changed settings. An address belongs to its model, and is removed with it.
+    pub(crate) fn apply(self, settings: &SessionSettings) -> Result<SessionSettings, ApiError> {
+        let fixed = self.0.keys().find(|name| !CHANGEABLE.contains(&name.as_str()));
+        if let Some(name) = fixed {
+            let why =
+                format!("It cannot be changed. These settings can: {}.", CHANGEABLE.join(", "));
+            return Err(ApiError::at(pointer_to(name), why));
+        }
+        let mut changed = serde_json::to_value(settings).unwrap_or_default();
+        if let Some(changed) = changed.as_object_mut() {
+            changed.extend(self.0);
+        }
+        let mut changed: SessionSettings = json_at(&changed.to_string(), "")?;
+        if changed.model != settings.model {
+            changed.base_url = None;
+        }
+        Ok(changed)
+    }
+}
+
+impl JsonSchema for SettingsChange {
+    fn schema_name() -> Cow<'static, str> {
+        "SettingsChange".into()
+    }
+
+    /// Returns those of [`SessionSettings`].
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = SessionSettings::json_schema(generator);
+        if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.retain(|name, _| CHANGEABLE.contains(&name.as_str()));
+        }
+        schema.insert("additionalProperties".into(), false.into());
+        let description = "New values of settings: `null` leaves a setting to the agent, and what \
+                           is missing stays as it is.";
+        schema.insert("description".into(), description.into());
+        schema
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn change(change: Value, settings: Value) -> Result<Value, ApiError> {
+        let change: SettingsChange = serde_json::from_value(change).unwrap();
+        let changed = change.apply(&SessionSettings::from_stored(Some(&settings)));
+        changed.map(|changed| serde_json::to_value(changed).unwrap())
+    }
+
+    #[test]
+    fn what_is_missing_stays_and_null_removes() {
+        let settings = json!({ "name": "Sheep", "maxTurns": 3, "workDir": "/w", "guard": true });
+        assert_eq!(
+            change(json!({ "maxTurns": null, "thinking": "low" }), settings).unwrap(),
+            json!({ "name": "Sheep", "workDir": "/w", "guard": true, "thinking": "low" })
+        );
+    }
+
+    #[test]
+    fn an_address_stays_with_its_model_only() {
+        let settings = json!({ "model": "a/b", "baseUrl": "http://x/v1" });
+        let same = change(json!({ "model": "a/b" }), settings.clone()).unwrap();
+        assert_eq!(same, settings);
+        let other = change(json!({ "model": "a/c" }), settings).unwrap();
+        assert_eq!(other, json!({ "model": "a/c" }));
+    }
+
+    #[test]
+    fn errors_name_the_setting() {
+        for (name, value) in [
+            ("workDir", json!("/")),
+            ("baseUrl", json!("http://x")),
+            ("agent", json!("a")),
+            ("maxTurns", json!(0)),
+            ("thinking", json!("hard")),
+            ("autoApprove", json!("all")),
+            ("max_turns", json!(1)),
+        ] {
+            let error = change(json!({ name: value }), json!({})).unwrap_err();
+            assert_eq!(error.path(), Some(&*format!("/{name}")), "{error}");
+        }
+    }
+}
