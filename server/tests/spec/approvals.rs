@@ -38,7 +38,7 @@ async fn asks(api: &Api) -> (String, Value) {
     (id, action)
 }
 
-/// Returns a client who may decide the actions of all sessions.
+/// Returns a client who may decide the actions of all sessions, and those for treasurers.
 fn approver(api: &Api, name: &str) -> Api {
     api.as_caller(Caller::new(Principal::new(name)).role("approver").role("treasurer"))
 }
