@@ -18,10 +18,10 @@ use serde::de::DeserializeOwned;
 use self::file::Owner;
 pub(crate) use self::keys::KEYS;
 pub(crate) use self::layer::{Layer, Origin};
-use crate::args::{JwtArgs, ServeArgs, StoreArgs};
+use crate::args::{JwtArgs, RuleOptions, ServeArgs, StoreArgs};
 use crate::environment::Names;
 use crate::error::StartError;
-use crate::options::{Options, WorkspaceOptions};
+use crate::options::{BudgetOptions, Options, WorkspaceOptions};
 use crate::output;
 use crate::program::Program;
 use crate::settings::Settings;
@@ -176,6 +176,11 @@ impl Config {
             origin: self.users_list(given.origin, "serve.origin"),
             max_runs: given.max_runs.or_else(|| self.users_value("serve.max_runs")),
             max_connections: given.max_connections,
+            max_open_sessions: given
+                .max_open_sessions
+                .or_else(|| self.users_value("serve.max_open_sessions")),
+            max_body: given.max_body.or_else(|| self.users_value("serve.max_body")),
+            rules: self.rules(given.rules),
             run_budget: given.run_budget,
             grace: given.grace,
             log_format: given.log_format,
@@ -190,6 +195,21 @@ impl Config {
             unprotected: self.users_list(given.unprotected, "unprotected"),
             commands: given.commands.over(own.workspace.commands),
         })
+    }
+
+    /// Resolves what clients of `serve` may ask for.
+    fn rules(&self, given: RuleOptions) -> RuleOptions {
+        RuleOptions {
+            allow_model: self.users_list(given.allow_model, "serve.allow_model"),
+            allow_address: self.users_list(given.allow_address, "serve.allow_address"),
+            allow_approve: self.users_list(given.allow_approve, "serve.allow_approve"),
+            trusted_proxy: self.users_list(given.trusted_proxy, "serve.trusted_proxy"),
+            budget: given.budget.over(BudgetOptions {
+                max_session_turns: self.users_value("serve.max_session_turns"),
+                max_session_tokens: self.users_value("serve.max_session_tokens"),
+                max_session_cost: self.users_value("serve.max_session_cost"),
+            }),
+        }
     }
 
     /// Returns the options that the user has set, in the environment and in the user's file.

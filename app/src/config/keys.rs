@@ -94,6 +94,15 @@ pub(crate) const KEYS: &[Key] = &[
     own("serve.jwt_keys", Kind::Text, SERVER_RISK),
     own("serve.jwt_roles", Kind::Text, SERVER_RISK),
     own("serve.max_runs", Kind::Count, SERVER_RISK),
+    own("serve.max_open_sessions", Kind::Count, SERVER_RISK),
+    own("serve.max_body", Kind::Count, SERVER_RISK),
+    own("serve.allow_model", Kind::Names, SERVER_RISK),
+    own("serve.allow_address", Kind::Names, SERVER_RISK),
+    own("serve.allow_approve", Kind::Names, SERVER_RISK),
+    own("serve.trusted_proxy", Kind::Names, SERVER_RISK),
+    own("serve.max_session_turns", Kind::Count, SERVER_RISK),
+    own("serve.max_session_tokens", Kind::Count, SERVER_RISK),
+    own("serve.max_session_cost", Kind::Dollars, SERVER_RISK),
 ];
 
 impl Key {

@@ -8,6 +8,7 @@ mod jail;
 mod memory;
 mod origins;
 mod route;
+mod rules;
 pub(crate) mod sessions;
 mod shared;
 mod shutdown;

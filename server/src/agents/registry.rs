@@ -9,15 +9,29 @@ use super::factory::AgentFactory;
 use super::models::Models;
 use super::setup::{AgentSetup, ChatOptions};
 use crate::error::{ApiError, ErrorKind};
+use crate::rules::OperatorRules;
 use crate::settings::{SessionSettings, without_credentials};
 
 /// The agents of a server, the default one first.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Agents {
     by_name: Vec<(Arc<str>, Arc<dyn AgentFactory>)>,
     models: Option<Arc<dyn Models>>,
     defaults: SessionSettings,
     run_budget: Budget,
+    rules: Arc<OperatorRules>,
+}
+
+impl Default for Agents {
+    fn default() -> Self {
+        Agents {
+            by_name: Vec::new(),
+            models: None,
+            defaults: SessionSettings::default(),
+            run_budget: Budget::default(),
+            rules: Arc::new(OperatorRules::open()),
+        }
+    }
 }
 
 impl Agents {
@@ -43,6 +57,16 @@ impl Agents {
         self.run_budget = budget;
     }
 
+    /// Sets what clients may ask for.
+    pub(crate) fn set_rules(&mut self, rules: OperatorRules) {
+        self.rules = Arc::new(rules);
+    }
+
+    /// Returns what clients may ask for.
+    pub(crate) fn rules(&self) -> &Arc<OperatorRules> {
+        &self.rules
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
@@ -55,6 +79,26 @@ impl Agents {
     /// Returns whether the agent of these settings is one of these.
     pub(crate) fn has(&self, settings: &SessionSettings) -> bool {
         self.named(settings.agent.as_deref()).is_some()
+    }
+
+    /// Returns whether a session with these settings can be opened here: its agent is one of these,
+    /// and its model is allowed.
+    pub(crate) fn can_open(&self, settings: &SessionSettings) -> bool {
+        self.has(settings) && self.check_model(settings).is_ok()
+    }
+
+    /// Checks what a client has set of a session against the rules of the operator.
+    pub(crate) fn check(&self, settings: &SessionSettings) -> Result<(), ApiError> {
+        self.check_model(settings)?;
+        self.rules.check_approvals(settings.auto_approve.as_deref())
+    }
+
+    fn check_model(&self, settings: &SessionSettings) -> Result<(), ApiError> {
+        let own = self.defaults.model.as_deref();
+        match settings.model.as_deref() {
+            Some(model) => self.rules.check_model(model, own, "/model"),
+            None => Ok(()),
+        }
     }
 
     /// Returns the name of the agent of these settings, or an empty one if it is not one of these.
@@ -116,8 +160,10 @@ impl Agents {
         let Some((_, factory)) = self.named(settings.agent.as_deref()) else {
             return Err(self.unknown(&settings));
         };
+        self.check_model(&settings)?;
         let setup = self.setup(settings, principal);
-        Ok(factory.build(&setup).await?.with_run_budget(&self.run_budget))
+        let agent = factory.build(&setup).await?.with_run_budget(&self.run_budget);
+        Ok(agent.with_session_budget(self.rules.of_session()))
     }
 
     /// Builds the agent that answers one request.
@@ -128,6 +174,7 @@ impl Agents {
         principal: Option<&Principal>,
     ) -> Result<GenericAgent, ApiError> {
         self.choose(&mut settings)?;
+        self.rules.check_approvals(settings.auto_approve.as_deref())?;
         let Some((_, factory)) = self.named(settings.agent.as_deref()) else {
             return Err(self.unknown(&settings));
         };
@@ -136,7 +183,8 @@ impl Agents {
     }
 
     fn setup(&self, settings: SessionSettings, principal: Option<&Principal>) -> AgentSetup {
-        let mut setup = AgentSetup::new(settings).defaults(self.defaults.clone());
+        let mut setup =
+            AgentSetup::new(settings).defaults(self.defaults.clone()).rules(self.rules.clone());
         if let Some(models) = &self.models {
             setup = setup.models(models.clone());
         }

@@ -5,6 +5,7 @@
 mod access;
 mod agents;
 mod api;
+mod client_addresses;
 mod event_streams;
 mod history;
 mod http2;
@@ -13,8 +14,10 @@ mod limits;
 mod memory;
 mod mount;
 mod openapi;
+mod proxies;
 mod questions;
 mod resume;
+mod rules;
 mod sessions;
 mod sub_agents;
 mod traces;
