@@ -4,6 +4,7 @@
 mod attacks;
 mod errors;
 mod faults;
+mod hostile_models;
 mod jail;
 mod memory;
 mod origins;
