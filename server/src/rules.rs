@@ -209,8 +209,7 @@ impl OperatorRules {
             return Ok(());
         };
         let why = format!(
-            "Calls of `{name}` do not run without approval on this server: leave it out. Allowed \
-             here: {}.",
+            "`{name}` may not run without approval on this server: leave it out. Allowed are: {}.",
             list(self.approvals.iter().flatten().cloned(), "none")
         );
         Err(ApiError::new(ErrorKind::NotAllowed, why).with_path(format!("/autoApprove/{index}")))
