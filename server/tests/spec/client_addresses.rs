@@ -14,6 +14,9 @@ use crate::api::Api;
 /// What only those who reach the inner server read.
 const SECRET: &str = "the inner server's secret";
 
+/// How long a request may take to come.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
 /// A server that only this machine should reach. It answers every request with an error.
 struct Inner {
     port: u16,
@@ -28,7 +31,8 @@ impl Inner {
 
     /// Answers one request, and returns its head.
     async fn answer(&self) -> String {
-        let (mut stream, _) = self.listener.accept().await.unwrap();
+        let accepted = tokio::time::timeout(TIMEOUT, self.listener.accept()).await;
+        let (mut stream, _) = accepted.unwrap().unwrap();
         let mut head = Vec::new();
         while !head.windows(4).any(|end| end == b"\r\n\r\n") {
             assert!(stream.read_buf(&mut head).await.unwrap() > 0);
