@@ -77,6 +77,15 @@ impl GenericAgent {
         GenericAgent { config, pattern: self.pattern.clone() }
     }
 
+    /// Returns the same agent, with sessions that may use at most this much in all, and not more
+    /// than their own [limits](AgentBuilder::session_limits) allow. What a session has used before
+    /// counts. The budget's time is ignored.
+    pub fn with_session_budget(&self, budget: &Budget) -> GenericAgent {
+        let session_limits = self.config.session_limits.min(budget);
+        let config = Arc::new(Config { session_limits, ..(*self.config).clone() });
+        GenericAgent { config, pattern: self.pattern.clone() }
+    }
+
     /// Opens a session and starts its task, which runs the input/output event loop. Returns a
     /// handle for inputs and a stream with all events.
     ///

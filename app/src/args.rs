@@ -1,5 +1,6 @@
 //! The command line.
 
+mod rules;
 mod serve;
 mod sessions;
 mod verbosity;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use self::rules::RuleOptions;
 use self::serve::name_without_separators;
 pub(crate) use self::serve::{
     DEFAULT_ADDR, DEFAULT_GRACE, JwtArgs, LogFormat, RunBudget, ServeArgs, UserArg,

@@ -18,10 +18,10 @@ use serde::de::DeserializeOwned;
 use self::file::Owner;
 pub(crate) use self::keys::KEYS;
 pub(crate) use self::layer::{Layer, Origin};
-use crate::args::{JwtArgs, RunBudget, ServeArgs, StoreArgs};
+use crate::args::{JwtArgs, RuleOptions, RunBudget, ServeArgs, StoreArgs};
 use crate::environment::Names;
 use crate::error::StartError;
-use crate::options::{Options, WorkspaceOptions};
+use crate::options::{BudgetOptions, Options, WorkspaceOptions};
 use crate::output;
 use crate::program::Program;
 use crate::settings::Settings;
@@ -178,6 +178,11 @@ impl Config {
             max_connections: given
                 .max_connections
                 .or_else(|| self.users_value("serve.max_connections")),
+            max_open_sessions: given
+                .max_open_sessions
+                .or_else(|| self.users_value("serve.max_open_sessions")),
+            max_body: given.max_body.or_else(|| self.users_value("serve.max_body")),
+            rules: self.rules(given.rules),
             webhook: given.webhook.or_else(|| self.users_value("serve.webhook")),
             max_daily_tokens: given
                 .max_daily_tokens
@@ -204,6 +209,21 @@ impl Config {
             unprotected: self.users_list(given.unprotected, "unprotected"),
             commands: given.commands.over(own.workspace.commands),
         })
+    }
+
+    /// Resolves what clients of `serve` may ask for.
+    fn rules(&self, given: RuleOptions) -> RuleOptions {
+        RuleOptions {
+            allow_model: self.users_list(given.allow_model, "serve.allow_model"),
+            allow_address: self.users_list(given.allow_address, "serve.allow_address"),
+            allow_approve: self.users_list(given.allow_approve, "serve.allow_approve"),
+            trusted_proxy: self.users_list(given.trusted_proxy, "serve.trusted_proxy"),
+            budget: given.budget.over(BudgetOptions {
+                max_session_turns: self.users_value("serve.max_session_turns"),
+                max_session_tokens: self.users_value("serve.max_session_tokens"),
+                max_session_cost: self.users_value("serve.max_session_cost"),
+            }),
+        }
     }
 
     /// Returns the options that the user has set, in the environment and in the user's file.
@@ -245,7 +265,7 @@ mod tests {
         config.serve(args).unwrap()
     }
 
-    /// C348: the limits, the log and the end of a server are settings too, which its flags override.
+    /// C254: the limits, the log and the end of a server are settings too, which its flags override.
     #[test]
     fn the_limits_of_a_server_are_settings() {
         let path = Path::new("/p/loopwright.toml");

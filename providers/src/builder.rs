@@ -326,7 +326,7 @@ impl<F: WireFormat> ModelBuilder<F> {
         }
         let mut given = HeaderMap::new();
         for (name, text) in &self.headers {
-            if OF_THE_CONNECTION.contains(&name.to_ascii_lowercase().as_str()) {
+            if is_connection_header(name) {
                 let why = format!(
                     "The header `{name}` for {} cannot be set: it belongs to the connection, and \
                      another value would change where the request ends or goes. Leave it out.",
@@ -358,19 +358,32 @@ impl<F: WireFormat> ModelBuilder<F> {
 
 /// Headers that frame a request or belong to its connection (RFC 9110 section 7.6.1, RFC 9112), and
 /// that the HTTP client sets.
-const OF_THE_CONNECTION: [&str; 11] = [
+const OF_THE_CONNECTION: [&str; 10] = [
     "connection",
     "content-length",
     "expect",
     "host",
     "http2-settings",
     "keep-alive",
-    "proxy-connection",
     "te",
     "trailer",
     "transfer-encoding",
     "upgrade",
 ];
+
+/// Returns whether a header of this name frames a request, or belongs to its connection or to a
+/// proxy: such a header cannot be [added](ModelBuilder::header).
+///
+/// ```
+/// use loopwright_providers::is_connection_header;
+///
+/// assert!(is_connection_header("Content-Length") && is_connection_header("proxy-authorization"));
+/// assert!(!is_connection_header("x-tenant"));
+/// ```
+pub fn is_connection_header(name: &str) -> bool {
+    let name = name.trim().to_ascii_lowercase();
+    OF_THE_CONNECTION.contains(&&*name) || name.starts_with("proxy-")
+}
 
 impl<F: WireFormat> fmt::Debug for ModelBuilder<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -388,7 +401,14 @@ mod tests {
     /// A header that frames the request would let its body be read as another request.
     #[test]
     fn headers_of_the_connection_are_refused() {
-        for name in ["Content-Length", "transfer-encoding", "Host", "EXPECT", "upgrade"] {
+        for name in [
+            "Content-Length",
+            "transfer-encoding",
+            "Host",
+            "EXPECT",
+            "upgrade",
+            "Proxy-Authorization",
+        ] {
             let why = OpenAiChat::builder("m").header(name, "5").build().unwrap_err();
             assert!(why.message.contains(&format!("`{name}`")), "{why}");
         }

@@ -126,6 +126,11 @@ pub struct Resolved {
 }
 
 impl Resolved {
+    /// Returns the address that requests are sent to, up to but without what the format adds.
+    pub fn base_url(&self) -> &str {
+        &self.address
+    }
+
     /// Returns the wire format.
     pub fn wire(&self) -> Wire {
         self.wire

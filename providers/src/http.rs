@@ -1,6 +1,7 @@
 //! HTTP for models: a POST with a key, answered by an event stream or an error.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -11,6 +12,7 @@ use hyper::{Method, Response, StatusCode};
 use loopwright_core::model::{ModelError, ModelErrorKind};
 use reqwest::{NoProxy, Proxy, Url};
 
+use crate::address_filter::AddressFilter;
 use crate::endpoint::Endpoint;
 use crate::key::{KeySource, Secret, hide};
 use crate::transport::{Address, ResponseBody, Transport, TransportError, TransportErrorKind};
@@ -104,6 +106,23 @@ impl Http {
             .map_err(invalid)?
             .no_proxy(NoProxy::from_string("localhost,127.0.0.0/8,::1"));
         Ok(Http { transport: self.transport.with_proxy(proxy), ..self })
+    }
+
+    /// Sends requests only to IP addresses that `allows` accepts, over new connections: for
+    /// addresses that others choose. It is asked about the address in a URL, in any notation, and
+    /// about each address that a name has when a connection is made. An IPv4 address in the form of
+    /// an IPv6 address is passed as an IPv4 address.
+    ///
+    /// A request to another address fails with [`ModelErrorKind::InvalidRequest`] and sends
+    /// nothing. Proxies are not used, since they resolve names themselves.
+    ///
+    /// ```
+    /// use loopwright_providers::Http;
+    ///
+    /// let http = Http::new().only_to(|ip| !ip.is_loopback());
+    /// ```
+    pub fn only_to(self, allows: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        Http { transport: self.transport.with_filter(AddressFilter::new(allows)), ..self }
     }
 
     /// Returns the timeouts.
@@ -241,6 +260,9 @@ impl Target {
                 "cannot be reached",
                 "Check that the server runs and that the base URL is right.",
             ),
+            TransportErrorKind::Refused => {
+                (InvalidRequest, "may not be reached", "Use another address.")
+            }
             TransportErrorKind::Timeout => {
                 (Timeout, "did not answer in time", "Check the connection, or try again later.")
             }

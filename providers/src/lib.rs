@@ -23,6 +23,7 @@
 //! # Ok::<(), loopwright_core::model::ModelError>(())
 //! ```
 
+mod address_filter;
 mod answer_tool;
 pub mod anthropic;
 mod attachment;
@@ -70,6 +71,7 @@ mod unexpected_body;
 
 pub use builder::{
     AnthropicBuilder, GeminiBuilder, ModelBuilder, OpenAiChatBuilder, OpenAiResponsesBuilder,
+    is_connection_header,
 };
 pub use call_id::CallIds;
 pub use catalogue::{Catalogue, ModelFacts, Wire};

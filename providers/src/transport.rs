@@ -21,6 +21,8 @@ use hyper_util::client::legacy::{Client as HyperClient, Error as HyperError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use reqwest::{Proxy, Url, redirect};
 
+use crate::address_filter::{AddressFilter, AddressRefused};
+
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 /// How long an idle connection stays open.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
@@ -80,17 +82,24 @@ impl Route {
 pub(crate) struct Transport {
     connect_timeout: Duration,
     proxy: Option<Proxy>,
+    filter: Option<AddressFilter>,
     clients: Arc<[OnceLock<Client>; 3]>,
 }
 
 impl Transport {
     pub(crate) fn new(connect_timeout: Duration) -> Self {
-        Transport { connect_timeout, proxy: None, clients: Arc::default() }
+        Transport { connect_timeout, proxy: None, filter: None, clients: Arc::default() }
     }
 
     /// Returns the same transport with new connections through `proxy`.
     pub(crate) fn with_proxy(self, proxy: Proxy) -> Self {
         Transport { proxy: Some(proxy), clients: Arc::default(), ..self }
+    }
+
+    /// Returns the same transport with new connections, to addresses that `filter` allows and
+    /// without a proxy.
+    pub(crate) fn with_filter(self, filter: AddressFilter) -> Self {
+        Transport { proxy: None, filter: Some(filter), clients: Arc::default(), ..self }
     }
 
     pub(crate) fn has_proxy(&self) -> bool {
@@ -105,6 +114,9 @@ impl Transport {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response<ResponseBody>, TransportError> {
+        if let Some(filter) = &self.filter {
+            filter.check(&address.url)?;
+        }
         match self.client(address.route)? {
             Client::Hyper(client) => {
                 let mut request = Request::new(Full::new(body));
@@ -128,7 +140,10 @@ impl Transport {
         match slot.get() {
             Some(client) => Ok(client),
             None => {
-                let client = Client::new(route, self.connect_timeout, self.proxy.clone())?;
+                let client = match &self.filter {
+                    None => Client::new(route, self.connect_timeout, self.proxy.clone()),
+                    Some(filter) => Client::filtered(route, self.connect_timeout, filter),
+                }?;
                 Ok(slot.get_or_init(|| client))
             }
         }
@@ -156,6 +171,21 @@ impl Client {
             Route::Tls if !HAS_TLS => Err(TransportError::no_tls()),
             Route::Tls => Client::reqwest(builder(connect_timeout), proxy),
         }
+    }
+
+    /// Builds a client that connects to addresses that `filter` allows. A proxy would resolve names
+    /// itself, so there is none.
+    fn filtered(
+        route: Route,
+        connect_timeout: Duration,
+        filter: &AddressFilter,
+    ) -> Result<Client, TransportError> {
+        let builder = match route {
+            Route::Tls if !HAS_TLS => return Err(TransportError::no_tls()),
+            Route::Tls => builder(connect_timeout),
+            Route::Local | Route::Plain => without_certificates(builder(connect_timeout)),
+        };
+        Client::reqwest(builder.no_proxy().dns_resolver(Arc::new(filter.clone())), None)
     }
 
     fn hyper(connect_timeout: Duration) -> Client {
@@ -273,6 +303,8 @@ pub(crate) enum TransportErrorKind {
     Timeout,
     /// The request cannot be sent as it is.
     Request,
+    /// The IP address is not allowed.
+    Refused,
     /// There is no TLS back end, or it has no crypto provider.
     NoTls,
     /// The connection broke.
@@ -290,6 +322,9 @@ impl TransportError {
             {
                 kind = TransportErrorKind::Timeout;
             }
+            if cause.is::<AddressRefused>() {
+                kind = TransportErrorKind::Refused;
+            }
             match cause.source() {
                 Some(deeper) => cause = deeper,
                 None => return TransportError { kind, root: cause.to_string() },
@@ -300,6 +335,12 @@ impl TransportError {
     fn no_tls() -> TransportError {
         let root = "this program was built without TLS";
         TransportError { kind: TransportErrorKind::NoTls, root: root.to_owned() }
+    }
+}
+
+impl From<AddressRefused> for TransportError {
+    fn from(error: AddressRefused) -> TransportError {
+        TransportError::new(TransportErrorKind::Refused, &error)
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) enum ErrorKind {
     BadRequest,
     Unauthorized,
     Forbidden,
+    /// The operator's rules do not allow it.
+    NotAllowed,
     /// The server's token is missing or wrong.
     Token,
     NotFound,
@@ -59,7 +61,9 @@ impl ErrorKind {
         match self {
             ErrorKind::BadRequest => StatusCode::BAD_REQUEST,
             ErrorKind::Unauthorized => StatusCode::UNAUTHORIZED,
-            ErrorKind::Forbidden | ErrorKind::Token => StatusCode::FORBIDDEN,
+            ErrorKind::Forbidden | ErrorKind::NotAllowed | ErrorKind::Token => {
+                StatusCode::FORBIDDEN
+            }
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::Conflict | ErrorKind::UnknownAgent | ErrorKind::AfterTheEnd => {
                 StatusCode::CONFLICT
@@ -84,9 +88,14 @@ impl ApiError {
         ApiError::new(ErrorKind::BadRequest, message).with_path(path)
     }
 
-    /// Returns whether the session's agent is not one of this server's.
-    pub(crate) fn is_unknown_agent(&self) -> bool {
-        self.kind == ErrorKind::UnknownAgent
+    /// Returns whether the session can only be read here: its agent is not one of this server's, or
+    /// its model is not allowed.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self.kind, ErrorKind::UnknownAgent | ErrorKind::NotAllowed)
+    }
+
+    pub(crate) fn kind(&self) -> ErrorKind {
+        self.kind
     }
 
     /// Returns whether the request is wrong.
@@ -125,10 +134,10 @@ impl fmt::Display for ApiError {
 }
 
 impl IntoResponse for ApiError {
-    /// The response has its [`ErrorKind`] as an extension.
+    /// The response has the error as an extension.
     fn into_response(self) -> Response {
-        let (status, kind) = (self.status.unwrap_or(self.kind.status()), self.kind);
-        (status, Extension(kind), Json(ErrorBody { error: self })).into_response()
+        let (status, error) = (self.status.unwrap_or(self.kind.status()), self.clone());
+        (status, Extension(error), Json(ErrorBody { error: self })).into_response()
     }
 }
 

@@ -6,7 +6,8 @@
 //! read takes no memory.
 //!
 //! The log alone gives the events of a session that another process has open, without deltas, and
-//! of one whose agent this server does not have. When the session is opened here, or taken over by
+//! of one that this server cannot open, because of its agent or
+//! its model. When the session is opened here, or taken over by
 //! another process, the reader goes on without a gap.
 
 use std::sync::Arc;
@@ -90,7 +91,7 @@ impl Source {
     ) -> Result<(Self, u64), ApiError> {
         let shared = server.shared();
         let lease = match shared.live.lease(id).await {
-            Err(error) if error.is_unknown_agent() => None,
+            Err(error) if error.is_read_only() => None,
             lease => lease?,
         };
         let Some(lease) = lease else {

@@ -55,7 +55,7 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// Returns an error if the listener has no local address, or if other machines can reach it and the
-/// server has no token.
+/// server has no token or no [rules](crate::ServerBuilder::rules).
 pub async fn serve(
     listener: TcpListener,
     server: Server,
@@ -71,6 +71,13 @@ pub async fn serve(
             ),
         ));
     };
+    if !address.ip().to_canonical().is_loopback() && !server.shared().has_rules {
+        let why = format!(
+            "Other machines can reach {address}: say what their users may do, with \
+             `ServerBuilder::rules`."
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
     let mut routes = router(server.clone()).layer(from_fn_with_state(guard, guard::check));
     if !server.shared().origins.is_empty() {
         routes = routes.layer(cors(server.shared().origins.clone()));
@@ -119,7 +126,7 @@ fn cors(origins: Vec<HeaderValue>) -> CorsLayer {
             }
             is_allowed
         }))
-        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        .allow_methods([Method::GET, Method::POST, Method::PATCH, Method::DELETE])
         .allow_headers([
             header::AUTHORIZATION,
             header::CONTENT_TYPE,
@@ -143,9 +150,14 @@ impl Acceptor {
         while let Ok(capacity) = self.capacity.clone().acquire_owned().await {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
-                    let Some(permit) = self.quota.try_acquire(Client::of(peer.ip())) else {
+                    let shared = self.server.shared();
+                    let client = match shared.agents.rules().is_proxy(peer.ip()) {
+                        true => Client(None), // its requests count for the clients behind it
+                        false => Client::of(peer.ip()),
+                    };
+                    let Some(permit) = self.quota.try_acquire(client) else {
                         refuse(&stream);
-                        self.server.shared().metrics.refusal("too_many");
+                        shared.metrics.refusal("too_many");
                         continue;
                     };
                     let _ = stream.set_nodelay(true); // without it, the connection is only slower
@@ -153,8 +165,9 @@ impl Acceptor {
                         peer,
                         routes: self.routes.clone(),
                         quota: self.quota.clone(),
-                        drain: self.server.shared().drain.clone(),
-                        metrics: self.server.shared().metrics.clone(),
+                        rules: shared.agents.rules().clone(),
+                        drain: shared.drain.clone(),
+                        metrics: shared.metrics.clone(),
                         keep_alive,
                     };
                     connections.spawn(async move {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderValue, Uri};
+use axum::http::HeaderValue;
 use loopwright_core::SessionStore;
 use loopwright_core::agent::{Budget, Principal};
 #[cfg(feature = "long-term")]
@@ -24,7 +24,9 @@ use crate::inbox::{ActionChange, ActionWatch, OnAction, Reporter};
 use crate::inbox::{Webhook, WebhookSender};
 use crate::live::{LiveSessions, Parts};
 use crate::metrics::Metrics;
+use crate::origin::read_origin;
 use crate::readiness::Readiness;
+use crate::rules::OperatorRules;
 use crate::run_quota::RunQuota;
 use crate::settings::SessionSettings;
 
@@ -68,6 +70,8 @@ pub(crate) struct Shared {
     #[cfg(feature = "long-term")]
     pub(crate) long_term: Option<LongTerm>,
     pub(crate) limits: Limits,
+    /// Whether the operator has chosen rules.
+    pub(crate) has_rules: bool,
     /// One permit for each byte of all bodies.
     pub(crate) bodies: Semaphore,
     pub(crate) runs: RunQuota,
@@ -104,12 +108,12 @@ pub(crate) struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            body: 4 * 1024 * 1024,
+            body: ServerBuilder::BODY_BYTES,
             bodies: 256 * 1024 * 1024,
             connections_per_client: ServerBuilder::CONNECTIONS_PER_CLIENT,
             runs_per_client: ServerBuilder::RUNS_PER_CLIENT,
             runs: ServerBuilder::RUNS,
-            open_sessions: 4096,
+            open_sessions: ServerBuilder::OPEN_SESSIONS,
             grace: Duration::from_secs(10),
         }
     }
@@ -137,6 +141,7 @@ impl Server {
             #[cfg(feature = "long-term")]
             long_term: None,
             limits: Limits::default(),
+            has_rules: false,
         }
     }
 
@@ -222,6 +227,7 @@ pub struct ServerBuilder {
     #[cfg(feature = "long-term")]
     long_term: Option<LongTerm>,
     limits: Limits,
+    has_rules: bool,
 }
 
 impl ServerBuilder {
@@ -232,6 +238,10 @@ impl ServerBuilder {
     /// Sets the default maximum of connections of one client; see
     /// [`ServerBuilder::max_connections`].
     pub const CONNECTIONS_PER_CLIENT: usize = 1024;
+    /// Sets the default maximum of a body's size, 4 MiB; see [`ServerBuilder::max_body`].
+    pub const BODY_BYTES: usize = 4 * 1024 * 1024;
+    /// Sets the default maximum of open sessions; see [`ServerBuilder::max_open_sessions`].
+    pub const OPEN_SESSIONS: usize = 4096;
     /// Sets the default maximum of a run's time, a day; see [`ServerBuilder::run_budget`].
     pub const RUN_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -343,9 +353,11 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the maximum size of a request's body, in bytes. Defaults to 4 MiB.
+    /// Sets the maximum size of a request's body, in bytes. Defaults to [`Self::BODY_BYTES`]. All
+    /// [together](Self::max_bodies) may have at least as many.
     pub fn max_body(mut self, bytes: usize) -> Self {
         self.limits.body = bytes;
+        self.limits.bodies = self.limits.bodies.max(bytes);
         self
     }
 
@@ -407,8 +419,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the maximum number of live sessions that are open at a time. Defaults to 4,096. An
-    /// unused session is closed to open another; if all are in use, requests are refused.
+    /// Sets the maximum number of live sessions that are open at a time. Defaults to
+    /// [`Self::OPEN_SESSIONS`]. An unused session is closed to open another; if all are in use,
+    /// requests are refused.
     pub fn max_open_sessions(mut self, sessions: usize) -> Self {
         self.limits.open_sessions = sessions;
         self
@@ -418,6 +431,15 @@ impl ServerBuilder {
     /// down. Defaults to ten seconds.
     pub fn grace(mut self, time: Duration) -> Self {
         self.limits.grace = time;
+        self
+    }
+
+    /// Sets what clients may ask for: models, addresses, approvals, budgets of sessions.
+    /// Defaults to [`OperatorRules::open`]: an app with other users than its operator should choose
+    /// [`OperatorRules::strict`], and one that [`serve`](crate::serve)s other machines must choose.
+    pub fn rules(mut self, rules: OperatorRules) -> Self {
+        self.agents.set_rules(rules);
+        self.has_rules = true;
         self
     }
 
@@ -464,6 +486,7 @@ impl ServerBuilder {
         };
         Ok(Server(Arc::new(Shared {
             agents: self.agents,
+            has_rules: self.has_rules,
             users: self.users,
             policy: self.policy,
             daily_budget: DailyBudget::new(self.daily_budget, self.store.clone()),
@@ -487,24 +510,4 @@ impl ServerBuilder {
             limits: self.limits,
         })))
     }
-}
-
-/// Reads an origin as browsers send it: a scheme, a host in lower case, and a port unless it is the
-/// default one.
-fn read_origin(text: &str) -> Result<HeaderValue, ConfigError> {
-    let of_parts = |uri: Uri| {
-        let (scheme, authority) = (uri.scheme_str()?.to_owned(), uri.authority()?.to_string());
-        let is_default = |port: &str| matches!((&*scheme, port), ("http", "80") | ("https", "443"));
-        let has_default = authority.rsplit_once(':').is_some_and(|(_, port)| is_default(port));
-        (!authority.contains('@') && !has_default).then(|| format!("{scheme}://{authority}"))
-    };
-    let origin = text.parse::<Uri>().ok().and_then(of_parts);
-    let is_origin = origin.is_some_and(|origin| origin.to_lowercase() == text);
-    HeaderValue::from_str(text).ok().filter(|_| is_origin).ok_or_else(|| {
-        let why = format!(
-            "`{text}` is no origin: write scheme, host and port as browsers send them, without a \
-             path, such as `https://app.example.org` or `http://localhost:3000`."
-        );
-        ConfigError(why.into())
-    })
 }

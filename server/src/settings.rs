@@ -42,6 +42,24 @@ pub struct LlmConfig {
     pub headers: BTreeMap<String, String>,
 }
 
+impl LlmConfig {
+    /// Returns the id of the model, `PROVIDER/NAME`. The provider of a server at an address of the
+    /// client's is `custom`, unless the client says otherwise: it may use any names for its models,
+    /// also with a `/`.
+    pub(crate) fn model_id(&self) -> String {
+        let provider = non_empty(&self.provider);
+        match provider.or_else(|| non_empty(&self.base_url).map(|_| "custom")) {
+            Some(provider) => format!("{provider}/{}", self.model),
+            None => self.model.clone(),
+        }
+    }
+}
+
+/// Returns a text without the blanks around it, or `None` if nothing is left.
+pub(crate) fn non_empty(text: &Option<String>) -> Option<&str> {
+    text.as_deref().map(str::trim).filter(|text| !text.is_empty())
+}
+
 impl fmt::Debug for LlmConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LlmConfig")

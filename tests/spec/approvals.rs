@@ -37,7 +37,7 @@ async fn approve(harness: &Harness, by: Option<&str>) -> Result<InputId, InputEr
     harness.handle.send(InputEvent::ExternalActionResult(result)).await
 }
 
-/// C301: an action carries what its approver needs, from the tool: in the log, in its event, in the
+/// C233: an action carries what its approver needs, from the tool: in the log, in its event, in the
 /// pending actions of a session and of a store, and after a restart.
 #[tokio::test(start_paused = true)]
 async fn an_action_carries_what_its_approver_needs() {
@@ -67,7 +67,7 @@ async fn an_action_carries_what_its_approver_needs() {
     assert_eq!(terms(&harness.pending().await[0]), expected);
 }
 
-/// C301: an action for which nothing was set is stored as it was before there were terms, and is
+/// C233: an action for which nothing was set is stored as it was before there were terms, and is
 /// read from older logs.
 #[tokio::test(start_paused = true)]
 async fn older_logs_have_actions_without_terms() {
@@ -85,7 +85,7 @@ async fn older_logs_have_actions_without_terms() {
     assert!(SessionLog::of(&entries).pending().is_empty());
 }
 
-/// C301: a hook requires an approval for one call, with options in place of the tool's. Questions
+/// C233: a hook requires an approval for one call, with options in place of the tool's. Questions
 /// of a pattern, those of a model, and calls that suspend have options too.
 #[tokio::test(start_paused = true)]
 async fn hooks_questions_and_suspended_calls_have_options() {
@@ -143,7 +143,7 @@ async fn hooks_questions_and_suspended_calls_have_options() {
     }
 }
 
-/// C302: a decision that an action does not allow is refused and changes nothing; denying always is
+/// C234: a decision that an action does not allow is refused and changes nothing; denying always is
 /// allowed. Nobody decides under the name of the session itself.
 #[tokio::test(start_paused = true)]
 async fn a_decision_that_is_not_allowed_is_refused() {
@@ -168,7 +168,7 @@ async fn a_decision_that_is_not_allowed_is_refused() {
     assert_eq!(statuses(&harness).await, [ResultStatus::Denied]);
 }
 
-/// C306: a call with a quorum runs when as many different principals have approved it. Each
+/// C238: a call with a quorum runs when as many different principals have approved it. Each
 /// approval is durable and shown; one without a principal does not count, nor does a second one of
 /// the same.
 #[tokio::test(start_paused = true)]
@@ -209,7 +209,7 @@ async fn a_quorum_of_different_principals_approves_a_call() {
     harness.check().await;
 }
 
-/// C306: one denial denies, whoever has approved before, and also without a principal.
+/// C238: one denial denies, whoever has approved before, and also without a principal.
 #[tokio::test(start_paused = true)]
 async fn one_denial_denies_a_call_with_a_quorum() {
     let (harness, pay) = asking(ActionOptions::new().quorum(2)).await;
@@ -219,7 +219,7 @@ async fn one_denial_denies_a_call_with_a_quorum() {
     assert_eq!((pay.ran(), statuses(&harness).await), (0, vec![ResultStatus::Denied]));
 }
 
-/// C306: the same input twice is one approval.
+/// C238: the same input twice is one approval.
 #[tokio::test(start_paused = true)]
 async fn an_approval_that_arrives_twice_counts_once() {
     let (harness, pay) = asking(ActionOptions::new().quorum(2)).await;
@@ -261,7 +261,7 @@ impl Tool for Witness {
     }
 }
 
-/// C307: a tool sees who approved its call, from where and when, and who gave it what it asked for.
+/// C239: a tool sees who approved its call, from where and when, and who gave it what it asked for.
 #[tokio::test(start_paused = true)]
 async fn a_tool_sees_who_decided_and_when() {
     let seen = Arc::default();

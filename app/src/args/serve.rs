@@ -1,6 +1,6 @@
 //! The command line of `serve`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,12 +10,13 @@ use loopwright_core::agent::Budget;
 use loopwright_server::{JwtUsers, ServerBuilder};
 use serde::{Deserialize, Serialize};
 
+use super::rules::RuleOptions;
 use super::sessions::StoreArgs;
 use crate::error::StartError;
 use crate::options::{CommandOptions, MODELS_HELP, RetryOptions, dollars, protected_path};
 
 /// The default of `--addr`.
-pub(crate) const DEFAULT_ADDR: &str = "127.0.0.1:7777";
+pub(crate) const DEFAULT_ADDR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7777);
 
 /// The default of `--grace`, in seconds.
 pub(crate) const DEFAULT_GRACE: u32 = 10;
@@ -213,6 +214,14 @@ pub(crate) struct ServeArgs {
     /// secret in LOOPWRIGHT_WEBHOOK_SECRET (`whsec_` and 24 to 64 bytes in Base64).
     #[arg(long, value_name = "URL")]
     pub(crate) webhook: Option<String>,
+    /// The maximum number of sessions that are open at a time; 4096 by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_open_sessions: Option<u32>,
+    /// The maximum size of a request's body, in bytes; 4 MiB by default.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_body: Option<u32>,
+    #[command(flatten)]
+    pub(crate) rules: RuleOptions,
     #[command(flatten)]
     pub(crate) run_budget: RunBudget,
     /// The maximum number of tokens of each user per day, in UTC; unlimited by default. It does not

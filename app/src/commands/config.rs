@@ -102,11 +102,18 @@ fn default_value(name: &str, program: &Program) -> Value {
         "max_attempts" => json!(RetryOptions::default().attempts()),
         "max_retry_delay" => json!(RetryOptions::default().delay().as_secs()),
         "approve" => json!(["read-only"]),
-        "readable" | "writable" | "unprotected" | "serve.host" | "serve.origin" => json!([]),
+        "readable"
+        | "writable"
+        | "unprotected"
+        | "serve.host"
+        | "serve.origin"
+        | "serve.trusted_proxy" => json!([]),
         "models" => json!(default_models_file(&program.names)),
         "store" => json!(program.default_store()),
         "serve.addr" => json!(DEFAULT_ADDR),
         "serve.root" => json!(["."]),
+        "serve.max_open_sessions" => json!(ServerBuilder::OPEN_SESSIONS),
+        "serve.max_body" => json!(ServerBuilder::BODY_BYTES),
         "serve.max_runs" => json!(ServerBuilder::RUNS_PER_CLIENT),
         "serve.max_connections" => json!(ServerBuilder::CONNECTIONS_PER_CLIENT),
         "serve.max_time" => json!(ServerBuilder::RUN_TIME.as_secs()),
@@ -145,6 +152,10 @@ impl Row {
     fn value(&self) -> String {
         match (&self.value, self.name) {
             (Value::Null, "model") => "(chosen by the keys and servers on this machine)".into(),
+            (Value::Null, "serve.allow_model") => "(all)".into(),
+            (Value::Null, "serve.allow_address" | "serve.allow_approve") => {
+                "(depends on who can reach the server)".into()
+            }
             (Value::Null, "system") => "(built in)".into(),
             (Value::Null, _) => "(none)".into(),
             (value, _) => value.to_string(),

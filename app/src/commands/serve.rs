@@ -1,9 +1,8 @@
 //! `loopwright serve`: the agent over HTTP, until Ctrl-C or SIGTERM.
 
 use std::env;
-use std::fmt::Display;
 use std::future::pending;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -127,6 +126,14 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
     if let Some(connections) = args.max_connections {
         builder = builder.max_connections(connections as usize);
     }
+    if let Some(sessions) = args.max_open_sessions {
+        builder = builder.max_open_sessions(sessions as usize);
+    }
+    if let Some(bytes) = args.max_body {
+        builder = builder.max_body(bytes as usize);
+    }
+    let rules = args.rules.rules(args.addr.unwrap_or(DEFAULT_ADDR));
+    builder = builder.rules(rules.map_err(|why| StartError(why.to_string()))?);
     let from_environment =
         || env::var(names.token_variable()).ok().filter(|token| !token.is_empty());
     if let Some(token) = args.token.clone().or_else(from_environment) {
@@ -136,11 +143,7 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
 }
 
 async fn listen(addr: Option<SocketAddr>) -> Result<TcpListener, StartError> {
-    let error = |addr: &dyn Display, why: io::Error| {
-        StartError(format!("The server cannot listen on {addr}: {why}."))
-    };
-    match addr {
-        Some(addr) => TcpListener::bind(addr).await.map_err(|why| error(&addr, why)),
-        None => TcpListener::bind(DEFAULT_ADDR).await.map_err(|why| error(&DEFAULT_ADDR, why)),
-    }
+    let addr = addr.unwrap_or(DEFAULT_ADDR);
+    let error = |why| StartError(format!("The server cannot listen on {addr}: {why}."));
+    TcpListener::bind(addr).await.map_err(error)
 }

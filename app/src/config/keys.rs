@@ -104,6 +104,15 @@ pub(crate) const KEYS: &[Key] = &[
     own("serve.max_time", Kind::Count, SERVER_RISK),
     own("serve.grace", Kind::Count, SERVER_RISK),
     own("serve.log_format", Kind::Word(words::<LogFormat>), SERVER_RISK),
+    own("serve.max_open_sessions", Kind::Count, SERVER_RISK),
+    own("serve.max_body", Kind::Count, SERVER_RISK),
+    own("serve.allow_model", Kind::Names, SERVER_RISK),
+    own("serve.allow_address", Kind::Names, SERVER_RISK),
+    own("serve.allow_approve", Kind::Names, SERVER_RISK),
+    own("serve.trusted_proxy", Kind::Names, SERVER_RISK),
+    own("serve.max_session_turns", Kind::Count, SERVER_RISK),
+    own("serve.max_session_tokens", Kind::Count, SERVER_RISK),
+    own("serve.max_session_cost", Kind::Dollars, SERVER_RISK),
 ];
 
 impl Key {

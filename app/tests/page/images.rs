@@ -33,7 +33,7 @@ fn give(tab: &Tab, how: &str, side: u32, kind: &str) {
     ));
 }
 
-/// C345: The page takes images in three ways, shows them before and after they are sent, and makes
+/// C251: The page takes images in three ways, shows them before and after they are sent, and makes
 /// large ones smaller.
 #[test]
 fn images_are_pasted_dropped_and_chosen() {

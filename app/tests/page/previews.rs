@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::fixture::{Fixture, edit};
 
-/// C346: The card of `write_file` and `edit_file` shows the change as a diff, as text, also after a
+/// C252: The card of `write_file` and `edit_file` shows the change as a diff, as text, also after a
 /// reload; and it says why there is none.
 #[test]
 fn the_change_is_shown_before_the_decision() {

@@ -19,7 +19,7 @@ fn open(tab: &Tab) {
     tab.until("document.querySelector('#settings').open");
 }
 
-/// C347: The settings of the next session are chosen before its first message, and those of the
+/// C253: The settings of the next session are chosen before its first message, and those of the
 /// open one are changed between runs.
 #[test]
 fn settings_are_chosen_and_changed() {
@@ -81,7 +81,7 @@ fn settings_are_chosen_and_changed() {
     assert_eq!(tab.console_errors(), Vec::<String>::new());
 }
 
-/// C347: The user chooses among the agents of a server that has several.
+/// C253: The user chooses among the agents of a server that has several.
 #[test]
 fn an_agent_is_chosen() {
     let agent = |reply| {

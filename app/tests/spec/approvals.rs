@@ -34,7 +34,7 @@ fn last_line(exit: &Exit) -> &str {
     exit.err.lines().last().unwrap_or_default()
 }
 
-/// C313: `actions` shows what an approver needs, in words; a decision that is not allowed, or does
+/// C245: `actions` shows what an approver needs, in words; a decision that is not allowed, or does
 /// not say whose it is, is refused; `audit` lists who decided what.
 #[tokio::test]
 async fn a_call_with_a_quorum_is_approved_by_two_people() {
@@ -96,7 +96,7 @@ async fn a_call_with_a_quorum_is_approved_by_two_people() {
     assert!(wrong.code == 2 && wrong.err.contains("--since is no time"), "{wrong:?}");
 }
 
-/// C314: commands that open a session whose deadline has passed take the default first: a late
+/// C246: commands that open a session whose deadline has passed take the default first: a late
 /// approval is refused, and a request comes after it.
 #[tokio::test]
 async fn a_session_that_is_overdue_takes_the_default_when_a_command_opens_it() {

@@ -4,10 +4,12 @@
 mod attacks;
 mod errors;
 mod faults;
+mod hostile_models;
 mod jail;
 mod memory;
 mod origins;
 mod route;
+mod rules;
 pub(crate) mod sessions;
 mod shared;
 mod shutdown;

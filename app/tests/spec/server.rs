@@ -39,6 +39,11 @@ impl Server {
         Server { url, requests }
     }
 
+    /// Returns whether no request has arrived.
+    pub(crate) fn is_unasked(&self) -> bool {
+        self.requests.try_recv().is_err()
+    }
+
     /// Waits for the next request.
     pub(crate) fn request(&self) -> Exchange {
         self.requests.recv_timeout(TEST_TIMEOUT).unwrap()
@@ -87,6 +92,11 @@ impl Exchange {
     /// Sends bytes that are not a valid event, and hangs up.
     pub(crate) fn garbage(mut self) {
         self.stream.write_all(b"data: {\"choices\": [{\x00\xff\n\n<html>\r\n\r\n").unwrap();
+    }
+
+    /// Sends these bytes. Returns whether the client may still read them.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
     }
 
     /// Waits until the client closes the connection.

@@ -11,7 +11,7 @@ use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::Jsonl;
 use loopwright_memory::conformance::{check, check_reopened};
 
-/// C77 C308: one suite checks whether a store is correct.
+/// C77 C240: one suite checks whether a store is correct.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_in_ram_conforms() {
     check(&InMemoryStore::new()).await.unwrap();

@@ -21,7 +21,7 @@ fn agent(deadline: Duration) -> AgentBuilder {
     GenericAgent::builder(ScriptedModel::new(replies), PiPattern).tool(pay)
 }
 
-/// C304 C305: with a store on disk, an owner at rest takes the default after the deadline, and
+/// C236 C237: with a store on disk, an owner at rest takes the default after the deadline, and
 /// whoever decides later, through another opening of the store, is told so.
 async fn the_default_is_taken<S: SessionStore + Clone + 'static>(store: &S, other: &S) {
     let agent = agent(Duration::from_millis(100)).build().unwrap();

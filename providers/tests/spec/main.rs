@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod addresses;
 mod anthropic;
 mod cassette;
 mod choice;

@@ -28,9 +28,14 @@ impl Server {
         format!("http://{}/v1/", self.0.local_addr().unwrap())
     }
 
+    /// Accepts a connection and reads nothing.
+    pub(crate) async fn accept_stream(&self) -> TcpStream {
+        self.0.accept().await.unwrap().0
+    }
+
     /// Accepts a connection and reads the head of its first request.
     pub(crate) async fn accept_head(&self) -> (String, TcpStream) {
-        let (mut stream, mut bytes) = (self.0.accept().await.unwrap().0, Vec::new());
+        let (mut stream, mut bytes) = (self.accept_stream().await, Vec::new());
         while !bytes.ends_with(b"\r\n\r\n") {
             assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "the client hung up");
         }
@@ -39,7 +44,7 @@ impl Server {
 
     /// Accepts a connection and reads its first request.
     pub(crate) async fn accept(&self) -> Exchange {
-        Exchange::read(self.0.accept().await.unwrap().0).await
+        Exchange::read(self.accept_stream().await).await
     }
 }
 

@@ -14,7 +14,8 @@ impl AgentSetup {
     ///
     /// While a request to `/api/agent-chat` streams, nobody can approve a call. Its calls run, and
     /// those that would need an approval whatever is allowed are denied; so are those that the
-    /// request does not list, if it has a list.
+    /// request does not list, if it has a list, and those that the operator does not let run
+    /// without approval.
     ///
     /// # Errors
     /// Rejects the name of a tool that the builder does not have, among those to approve.
@@ -33,7 +34,7 @@ impl AgentSetup {
         }
         let approved = settings.auto_approve.as_deref();
         let Some(request) = &self.request else {
-            return auto_approve(builder, approved.unwrap_or_default());
+            return self.auto_approve(builder, approved.unwrap_or_default());
         };
         builder = deny_unapprovable(builder.auto_all());
         if let Some(temperature) = request.llm_config.temperature {
@@ -42,10 +43,42 @@ impl AgentSetup {
         if let Some(tokens) = request.llm_config.max_tokens {
             builder = builder.max_tokens(tokens);
         }
+        if let Some(allowed) = self.rules.approvable() {
+            builder = deny_unlisted(builder, allowed, not_allowed);
+        }
         if request.confirm || approved.is_some() {
-            builder = deny_unlisted(builder, approved.unwrap_or_default());
+            builder = deny_unlisted(builder, approved.unwrap_or_default(), not_listed);
         }
         Ok(builder)
+    }
+
+    /// Lets the listed tools run without approval, but for those of a client that the operator does
+    /// not allow.
+    fn auto_approve(
+        &self,
+        builder: AgentBuilder,
+        approved: &[String],
+    ) -> Result<AgentBuilder, AgentRejection> {
+        let tools: Vec<&str> = builder.tool_specs().map(|tool| &*tool.name).collect();
+        let is_known = |name: &str| {
+            matches!(name, "all" | "read-only")
+                || tools.contains(&name)
+                || builder.has_tool_sources()
+        };
+        if let Some((index, name)) = approved.iter().enumerate().find(|(_, name)| !is_known(name)) {
+            let path = format!("/autoApprove/{index}");
+            let why =
+                format!("There is no tool `{name}`. Write `all`, or one of: {}.", tools.join(", "));
+            return Err(AgentRejection::bad_request(path, why));
+        }
+        let approved = match self.given.auto_approve.is_some() {
+            true => self.rules.approvable_of(approved),
+            false => approved.iter().map(String::as_str).collect(), // the operator's own
+        };
+        Ok(match approved.contains(&"all") {
+            true => builder.auto_all(),
+            false => builder.auto_tools(approved.into_iter().map(str::to_owned)),
+        })
     }
 
     /// Rejects settings that only some agents have, such as coding agents.
@@ -75,29 +108,13 @@ impl AgentSetup {
     }
 }
 
-/// Lets the listed tools run without approval.
-fn auto_approve(
+/// Denies calls that change something, unless their tool is listed. `why` returns what the model
+/// reads of a call of a tool.
+fn deny_unlisted(
     builder: AgentBuilder,
     approved: &[String],
-) -> Result<AgentBuilder, AgentRejection> {
-    if approved.iter().any(|name| name == "all") {
-        return Ok(builder.auto_all());
-    }
-    let tools: Vec<&str> = builder.tool_specs().map(|tool| &*tool.name).collect();
-    let is_known =
-        |name: &str| name == "read-only" || tools.contains(&name) || builder.has_tool_sources();
-    let unknown = approved.iter().enumerate().find(|(_, name)| !is_known(name));
-    match unknown {
-        Some((index, name)) => Err(AgentRejection::bad_request(
-            format!("/autoApprove/{index}"),
-            format!("There is no tool `{name}`. Write `all`, or one of: {}.", tools.join(", ")),
-        )),
-        None => Ok(builder.auto_tools(approved.iter().cloned())),
-    }
-}
-
-/// Denies calls that change something, unless their tool is listed.
-fn deny_unlisted(builder: AgentBuilder, approved: &[String]) -> AgentBuilder {
+    why: fn(&str) -> String,
+) -> AgentBuilder {
     let approved: Arc<[String]> = approved.into();
     builder.before_tool_call(move |call| {
         let name = &call.tool.name;
@@ -105,7 +122,7 @@ fn deny_unlisted(builder: AgentBuilder, approved: &[String]) -> AgentBuilder {
             || approved.iter().any(|approved| **approved == **name);
         std::future::ready(match allowed {
             true => BeforeToolCall::Proceed,
-            false => BeforeToolCall::Block(denial(name)),
+            false => BeforeToolCall::Block(why(name)),
         })
     })
 }
@@ -133,9 +150,17 @@ fn deny_unapprovable(builder: AgentBuilder) -> AgentBuilder {
 
 /// Returns what the model reads of a call that needs an approval, which nobody can give while the
 /// request streams.
-fn denial(tool: &str) -> String {
+fn not_listed(tool: &str) -> String {
     format!(
         "`{tool}` needs the user's approval, and was not run. Say what you want to do with it and \
          why; the user can allow it with the next message."
+    )
+}
+
+/// Returns what the model reads of a call that the operator does not let run without approval.
+fn not_allowed(tool: &str) -> String {
+    format!(
+        "`{tool}` was not run: this server runs it only after a user's approval, and nobody can \
+         give it here. Say what you want to do with it and why."
     )
 }

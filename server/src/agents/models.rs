@@ -4,6 +4,7 @@ use loopwright_core::ChatModel;
 use loopwright_core::model::{ModelError, ModelInfo};
 
 use super::rejection::AgentRejection;
+use crate::rules::OperatorRules;
 use crate::settings::{LlmConfig, SessionSettings};
 
 /// Provides the models that settings name.
@@ -38,8 +39,18 @@ pub trait Models: Send + Sync {
     /// Returns the model that a request to `/api/agent-chat` describes. It must use the client's
     /// key only: the client chooses the address, and no key of the host may be sent to it.
     ///
+    /// If there is a [`LlmConfig::base_url`], requests must be sent only where `rules` allows it:
+    /// [`OperatorRules::allows_host`], and otherwise [`OperatorRules::allows_ip`] for the address
+    /// that is connected to, also when a name has resolved to it. The name of the model is checked
+    /// by the server.
+    ///
     /// # Errors
     /// Rejects a configuration without a key, with
-    /// [`unauthorized`](AgentRejection::unauthorized), and one that no model fits.
-    fn configured(&self, config: &LlmConfig) -> Result<Box<dyn ChatModel>, AgentRejection>;
+    /// [`unauthorized`](AgentRejection::unauthorized), an address that is not allowed, with
+    /// [`not_allowed`](AgentRejection::not_allowed), and one that no model fits.
+    fn configured(
+        &self,
+        config: &LlmConfig,
+        rules: &OperatorRules,
+    ) -> Result<Box<dyn ChatModel>, AgentRejection>;
 }

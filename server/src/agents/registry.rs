@@ -11,15 +11,29 @@ use super::factory::AgentFactory;
 use super::models::Models;
 use super::setup::{AgentSetup, ChatOptions};
 use crate::error::{ApiError, ErrorKind};
+use crate::rules::OperatorRules;
 use crate::settings::{SessionSettings, without_credentials};
 
 /// The agents of a server, the default one first.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Agents {
     by_name: Vec<(Arc<str>, Arc<dyn AgentFactory>)>,
     models: Option<Arc<dyn Models>>,
     defaults: SessionSettings,
     run_budget: Budget,
+    rules: Arc<OperatorRules>,
+}
+
+impl Default for Agents {
+    fn default() -> Self {
+        Agents {
+            by_name: Vec::new(),
+            models: None,
+            defaults: SessionSettings::default(),
+            run_budget: Budget::default(),
+            rules: Arc::new(OperatorRules::open()),
+        }
+    }
 }
 
 impl Agents {
@@ -45,6 +59,16 @@ impl Agents {
         self.run_budget = budget;
     }
 
+    /// Sets what clients may ask for.
+    pub(crate) fn set_rules(&mut self, rules: OperatorRules) {
+        self.rules = Arc::new(rules);
+    }
+
+    /// Returns what clients may ask for.
+    pub(crate) fn rules(&self) -> &Arc<OperatorRules> {
+        &self.rules
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
@@ -57,6 +81,38 @@ impl Agents {
     /// Returns whether the agent of these settings is one of these.
     pub(crate) fn has(&self, settings: &SessionSettings) -> bool {
         self.named(settings.agent.as_deref()).is_some()
+    }
+
+    /// Returns whether a session with these settings can be opened here: its agent is one of these,
+    /// and its model is allowed.
+    pub(crate) fn can_open(&self, settings: &SessionSettings) -> bool {
+        self.has(settings) && self.check_model(settings).is_ok()
+    }
+
+    /// Checks what a client has set of a session against the rules of the operator.
+    pub(crate) fn check(&self, settings: &SessionSettings) -> Result<(), ApiError> {
+        self.check_model(settings)?;
+        self.rules.check_approvals(settings.auto_approve.as_deref())
+    }
+
+    /// Checks what a client has changed of a session's settings against the rules of the operator.
+    pub(crate) fn check_change(
+        &self,
+        old: &SessionSettings,
+        new: &SessionSettings,
+    ) -> Result<(), ApiError> {
+        if new.auto_approve != old.auto_approve {
+            self.rules.check_approvals(new.auto_approve.as_deref())?;
+        }
+        self.check_model(new)
+    }
+
+    fn check_model(&self, settings: &SessionSettings) -> Result<(), ApiError> {
+        let own = self.defaults.model.as_deref();
+        match settings.model.as_deref() {
+            Some(model) => self.rules.check_model(model, own, "/model"),
+            None => Ok(()),
+        }
     }
 
     /// Returns the name of the agent of these settings, or an empty one if it is not one of these.
@@ -122,8 +178,10 @@ impl Agents {
         principal: Option<&Principal>,
     ) -> Result<GenericAgent, ApiError> {
         let factory = self.factory(&settings)?;
+        self.check_model(&settings)?;
         let setup = self.setup(settings, principal);
-        Ok(factory.build(&setup).await?.with_run_budget(&self.run_budget))
+        let agent = factory.build(&setup).await?.with_run_budget(&self.run_budget);
+        Ok(agent.with_session_budget(self.rules.of_session()))
     }
 
     /// Returns the change that a call in a session would make, as a unified diff, if it is one that
@@ -146,13 +204,15 @@ impl Agents {
         principal: Option<&Principal>,
     ) -> Result<GenericAgent, ApiError> {
         self.choose(&mut settings)?;
+        self.rules.check_approvals(settings.auto_approve.as_deref())?;
         let factory = self.factory(&settings)?;
         let setup = self.setup(settings, principal).for_request(options);
         Ok(factory.build(&setup).await?.with_run_budget(&self.run_budget))
     }
 
     fn setup(&self, settings: SessionSettings, principal: Option<&Principal>) -> AgentSetup {
-        let mut setup = AgentSetup::new(settings).defaults(self.defaults.clone());
+        let mut setup =
+            AgentSetup::new(settings).defaults(self.defaults.clone()).rules(self.rules.clone());
         if let Some(models) = &self.models {
             setup = setup.models(models.clone());
         }
@@ -171,7 +231,7 @@ impl Agents {
     }
 
     /// Checks that the agent of a session is one of these.
-    pub(crate) fn check(&self, settings: &SessionSettings) -> Result<(), ApiError> {
+    pub(crate) fn check_known(&self, settings: &SessionSettings) -> Result<(), ApiError> {
         self.factory(settings).map(|_| ())
     }
 

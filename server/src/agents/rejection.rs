@@ -23,6 +23,11 @@ impl AgentRejection {
         AgentRejection(ApiError::new(ErrorKind::Unauthorized, message).with_path(path))
     }
 
+    /// Rejects with status 403 what the operator of the server does not allow.
+    pub fn not_allowed(path: impl Into<String>, message: impl Into<String>) -> Self {
+        AgentRejection(ApiError::new(ErrorKind::NotAllowed, message).with_path(path))
+    }
+
     /// Returns the JSON pointer to the setting that was rejected, if there is one.
     pub fn path(&self) -> Option<&str> {
         self.0.path()
@@ -57,6 +62,12 @@ impl From<AgentError> for AgentRejection {
 impl From<ModelError> for AgentRejection {
     fn from(error: ModelError) -> Self {
         AgentRejection::internal(error.message)
+    }
+}
+
+impl From<ApiError> for AgentRejection {
+    fn from(error: ApiError) -> Self {
+        AgentRejection(error)
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::models::Models;
 use super::rejection::AgentRejection;
+use crate::rules::OperatorRules;
 use crate::settings::{LlmConfig, SessionSettings};
 
 /// Returns whether a call runs without approval.
@@ -27,6 +28,9 @@ pub struct AgentSetup {
     pub(super) settings: SessionSettings,
     principal: Option<Principal>,
     models: Option<Arc<dyn Models>>,
+    pub(super) rules: Arc<OperatorRules>,
+    /// The model that the operator has chosen.
+    own_model: Option<String>,
     pub(super) request: Option<ChatOptions>,
     pub(super) auto: Vec<AutoRule>,
     warn: Box<dyn Fn(&str) + Send + Sync>,
@@ -48,6 +52,8 @@ impl AgentSetup {
             settings,
             principal: None,
             models: None,
+            rules: Arc::new(OperatorRules::open()),
+            own_model: None,
             request: None,
             auto: Vec::new(),
             warn: Box::new(|text| tracing::warn!("{text}")),
@@ -57,6 +63,7 @@ impl AgentSetup {
     /// Sets the settings that hold where those of the session say nothing. Agents ignore defaults
     /// that they do not have.
     pub fn defaults(mut self, defaults: SessionSettings) -> Self {
+        self.own_model.clone_from(&defaults.model);
         self.settings = self.settings.over(defaults);
         self
     }
@@ -95,6 +102,12 @@ impl AgentSetup {
         (self.warn)(text);
     }
 
+    /// Sets what the operator allows.
+    pub(crate) fn rules(mut self, rules: Arc<OperatorRules>) -> Self {
+        self.rules = rules;
+        self
+    }
+
     /// Makes it the setup of one request.
     pub(crate) fn for_request(mut self, options: ChatOptions) -> Self {
         self.request = Some(options);
@@ -121,7 +134,8 @@ impl AgentSetup {
     /// Builds the model that the settings or the request name.
     ///
     /// # Errors
-    /// Rejects a name that no model has, a missing name if there is no default, and a missing key.
+    /// Rejects a name that no model has or that the operator does not allow, a missing name if
+    /// there is no default, and a missing key.
     pub fn model(&self) -> Result<Box<dyn ChatModel>, AgentRejection> {
         let Some(models) = &self.models else {
             let why = "This server has no models by name: set them with `ServerBuilder::models`, \
@@ -129,7 +143,9 @@ impl AgentSetup {
             return Err(AgentRejection::internal(why));
         };
         if let Some(request) = &self.request {
-            return models.configured(&request.llm_config);
+            let (config, own) = (&request.llm_config, self.own_model.as_deref());
+            self.rules.check_model(&config.model_id(), own, "/llmConfig/model")?;
+            return models.configured(config, &self.rules);
         }
         if self.settings.model.is_none() {
             let why = "The session names no model, and there is no default model: give `model`, \

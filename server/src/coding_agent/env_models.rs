@@ -1,5 +1,7 @@
 //! [`EnvModels`]: the models of the known providers, with the keys of the environment.
 
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use loopwright_core::ChatModel;
@@ -10,11 +12,13 @@ use loopwright_providers::openai_chat::ChatCompletions;
 use loopwright_providers::openai_responses::Responses;
 use loopwright_providers::{
     Catalogue, Http, MAX_ATTEMPTS, MAX_RETRY_DELAY, Model, ModelFacts, Offline, Provider, Resolved,
-    Retry, RetryMalformedCalls, Wire, WireFormat, resolve_with,
+    Retry, RetryMalformedCalls, Wire, WireFormat, is_connection_header, resolve_with,
 };
+use url::{Host, Url};
 
 use crate::agents::{AgentRejection, Models};
-use crate::settings::{LlmConfig, SessionSettings};
+use crate::rules::{Addresses, OperatorRules};
+use crate::settings::{LlmConfig, SessionSettings, non_empty};
 
 /// Headers that carry a key.
 const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
@@ -27,6 +31,9 @@ pub struct EnvModels {
     http: Http,
     max_attempts: u32,
     max_retry_delay: Duration,
+    /// Connections to addresses that clients name, with the addresses that they may have. Rules
+    /// differ only between servers, so one set of connections is usually enough.
+    client_http: Arc<OnceLock<(Addresses, Http)>>,
 }
 
 impl Default for EnvModels {
@@ -36,6 +43,7 @@ impl Default for EnvModels {
             http: Http::new(),
             max_attempts: MAX_ATTEMPTS,
             max_retry_delay: MAX_RETRY_DELAY,
+            client_http: Arc::default(),
         }
     }
 }
@@ -132,42 +140,31 @@ impl Models for EnvModels {
         usable.map(|(id, facts)| info_of(id, facts)).chain([offline]).collect()
     }
 
-    fn configured(&self, config: &LlmConfig) -> Result<Box<dyn ChatModel>, AgentRejection> {
+    fn configured(
+        &self,
+        config: &LlmConfig,
+        rules: &OperatorRules,
+    ) -> Result<Box<dyn ChatModel>, AgentRejection> {
         check(config)?;
-        self.of_client(config).map_err(|error| match error.kind {
-            ModelErrorKind::Auth => AgentRejection::unauthorized("/llmConfig", error.message),
-            _ => AgentRejection::bad_request("/llmConfig", error.message),
-        })
-    }
-}
-
-impl EnvModels {
-    /// Returns the model that a client describes, with the client's key.
-    fn of_client(&self, config: &LlmConfig) -> Result<Box<dyn ChatModel>, ModelError> {
-        let non_empty = |text: &Option<String>| {
-            text.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
-        };
-        let key = non_empty(&config.api_key);
-        let base_url = non_empty(&config.base_url);
-        // A server at another address may use any names for its models, also with a `/`.
-        let provider =
-            non_empty(&config.provider).or_else(|| base_url.is_some().then(|| "custom".to_owned()));
-        let id = provider.map_or_else(
-            || config.model.clone(),
-            |provider| format!("{provider}/{}", config.model),
-        );
-        if id.starts_with("offline/") {
+        if config.model_id().starts_with("offline/") {
             return Ok(Box::new(Offline::new()));
         }
-        // Not from the server's environment: its keys and addresses are not the client's.
-        let var = |name: &str| key.clone().filter(|_| name.ends_with("_KEY"));
-        let resolved = self.resolve(&id, base_url.as_deref(), var)?;
-        match resolved.wire() {
+        let reject = |error: ModelError| match error.kind {
+            ModelErrorKind::Auth => AgentRejection::unauthorized("/llmConfig", error.message),
+            _ => AgentRejection::bad_request("/llmConfig", error.message),
+        };
+        let mut resolved = self.resolve_client(config).map_err(reject)?;
+        if non_empty(&config.base_url).is_some() {
+            let http = self.client_http(resolved.base_url(), rules.client_addresses())?;
+            resolved = resolved.http(http);
+        }
+        let model = match resolved.wire() {
             Wire::Anthropic => self.with_headers::<Messages>(resolved, config),
             Wire::Gemini => self.with_headers::<GenerateContent>(resolved, config),
             Wire::OpenAiResponses => self.with_headers::<Responses>(resolved, config),
             _ => self.with_headers::<ChatCompletions>(resolved, config),
-        }
+        };
+        model.map_err(reject)
     }
 }
 
@@ -181,7 +178,51 @@ fn info_of(id: &str, facts: &ModelFacts) -> ModelInfo {
     info
 }
 
-/// Rejects a configuration without a model, or without a key where the provider needs one.
+impl EnvModels {
+    /// Finds the model that a client describes, with the client's key.
+    fn resolve_client(&self, config: &LlmConfig) -> Result<Resolved, ModelError> {
+        let key = non_empty(&config.api_key);
+        // Not from the server's environment: its keys and addresses are not the client's.
+        let var = |name: &str| key.filter(|_| name.ends_with("_KEY")).map(str::to_owned);
+        self.resolve(&config.model_id(), non_empty(&config.base_url), var)
+    }
+
+    /// Returns the connections for an address that a client names, rejecting an IP address that is
+    /// not allowed. What a name resolves to is checked when a connection is made.
+    fn client_http(&self, base_url: &str, allowed: &Addresses) -> Result<Http, AgentRejection> {
+        let build = || {
+            let allowed = allowed.clone();
+            self.http.clone().only_to(move |ip| allowed.allows_ip(ip))
+        };
+        let shared = || match self.client_http.get_or_init(|| (allowed.clone(), build())) {
+            (same, http) if same == allowed => http.clone(),
+            _ => build(),
+        };
+        let Ok(url) = Url::parse(base_url) else {
+            return Ok(shared()); // the model says that the address is not valid
+        };
+        let host = url.host_str().unwrap_or_default();
+        if allowed.allows_host(host, url.port_or_known_default().unwrap_or_default()) {
+            return Ok(self.http.clone());
+        }
+        let ip = match url.host() {
+            Some(Host::Ipv4(ip)) => Some(IpAddr::from(ip)),
+            Some(Host::Ipv6(ip)) => Some(IpAddr::from(ip)),
+            _ => None,
+        };
+        if ip.is_some_and(|ip| !allowed.allows_ip(ip)) {
+            let why = format!(
+                "This server does not send requests to `{host}`: use a public address, or one that \
+                 the server allows (see its `--allow-address`)."
+            );
+            return Err(AgentRejection::not_allowed("/llmConfig/baseUrl", why));
+        }
+        Ok(shared())
+    }
+}
+
+/// Rejects a configuration without a model, with a header of the connection, or without a key where
+/// the provider needs one.
 fn check(config: &LlmConfig) -> Result<(), AgentRejection> {
     let has_key = config.api_key.as_deref().is_some_and(|key| !key.trim().is_empty());
     let has_key_header =
@@ -194,6 +235,11 @@ fn check(config: &LlmConfig) -> Result<(), AgentRejection> {
             "/llmConfig/apiKey",
             "There is no API key: give the key of your model's provider in `llmConfig.apiKey`.",
         ));
+    }
+    if let Some(name) = config.headers.keys().find(|name| is_connection_header(name)) {
+        let path = format!("/llmConfig/headers/{}", name.replace('~', "~0").replace('/', "~1"));
+        let why = "This header belongs to the connection: leave it out.";
+        return Err(AgentRejection::bad_request(path, why));
     }
     if config.model.trim().is_empty() {
         return Err(AgentRejection::bad_request(

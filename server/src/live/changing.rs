@@ -15,8 +15,9 @@ use crate::settings::{SessionSettings, SettingsChange};
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl LiveSessions {
-    /// Changes the settings of a session, if `check` allows the new ones: closes it, and opens it with an agent that is built from
-    /// the new ones, which the opening writes to the log. Its readers do not notice.
+    /// Changes the settings of a session, if `check` allows the new ones: closes it, and opens it
+    /// with an agent that is built from the new ones, which the opening writes to the log. Its
+    /// readers do not notice.
     ///
     /// # Errors
     /// Fails if a setting is invalid, during a run, and while another process has the session open:
@@ -32,8 +33,9 @@ impl LiveSessions {
         let info = store.session(id).await?;
         check_is_root(&info)?;
         let old = SessionSettings::from_stored(info.settings.as_deref());
-        agents.check(&old)?;
+        agents.check_known(&old)?;
         let mut new = change.apply(&old)?;
+        agents.check_change(&old, &new)?;
         if new == old {
             return Ok(());
         }
@@ -76,7 +78,7 @@ impl LiveSessions {
         let info = store.session(id).await?;
         check_is_root(&info)?;
         let settings = SessionSettings::from_stored(info.settings.as_deref());
-        agents.check(&settings)?;
+        agents.check_known(&settings)?;
         let mut settings = change.apply(&settings)?;
         check(&settings).await?;
         agents.settle(&mut settings)?;

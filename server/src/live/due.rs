@@ -48,7 +48,7 @@ impl LiveSessions {
             .into_iter()
             .filter(|session| {
                 let settings = SessionSettings::from_stored(session.settings.as_deref());
-                self.0.parts.agents.has(&settings)
+                self.0.parts.agents.can_open(&settings)
             })
             .filter(|session| match session.due_at(now) {
                 Some(Due::Inbox | Due::Deadline) => true,

@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use tokio::time::Instant;
 
-use crate::error::ErrorKind;
+use crate::error::{ApiError, ErrorKind};
 use crate::observer::enum_name;
 use crate::server::Server;
 
@@ -19,11 +19,15 @@ pub(super) async fn log(State(server): State<Server>, request: Request, next: Ne
     let client = client.map(|ConnectInfo(address)| address.ip());
     let response = next.run(request).await;
     let status = response.status().as_u16();
-    let kind = response.extensions().get::<ErrorKind>().map(enum_name);
+    let error = response.extensions().get::<ApiError>();
+    let kind = error.map(|error| enum_name(&error.kind()));
     let metrics = &server.shared().metrics;
     metrics.response(status);
     if let Some(kind) = &kind {
         metrics.refusal(kind);
+    }
+    if let Some(error) = error.filter(|error| error.kind() == ErrorKind::NotAllowed) {
+        tracing::warn!(?client, %method, path, %error, "a request was refused");
     }
     let milliseconds = start.elapsed().as_millis();
     tracing::debug!(?client, %method, path, status, kind, milliseconds, "a request was answered");

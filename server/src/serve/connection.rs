@@ -25,6 +25,7 @@ use crate::drain::Drain;
 use crate::error::{ApiError, ErrorKind};
 use crate::metrics::Metrics;
 use crate::quota::{Client, Permit, Quota};
+use crate::rules::OperatorRules;
 
 /// How long a client may take to send the head of a request, and how long a connection may have no
 /// request in progress.
@@ -44,8 +45,9 @@ const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
 pub(super) struct Connection {
     pub(super) peer: SocketAddr,
     pub(super) routes: Router,
-    /// Requests over HTTP/2 count like connections.
+    /// Requests over HTTP/2 and of trusted proxies count like connections.
     pub(super) quota: Quota,
+    pub(super) rules: Arc<OperatorRules>,
     pub(super) drain: Drain,
     pub(super) metrics: Arc<Metrics>,
     /// Whether it may have more than one request.
@@ -58,15 +60,21 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
-        let Connection { peer, routes, quota, drain, metrics, keep_alive } = self;
+        let Connection { peer, routes, quota, rules, drain, metrics, keep_alive } = self;
+        let is_proxy = rules.is_proxy(peer.ip());
         let requests = Requests::default();
         let (routes, counter) = (TowerToHyperService::new(routes), requests.clone());
         // Not a layer, which would build all routes again for each connection.
         let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(ConnectInfo(peer));
+            let client = match is_proxy {
+                // Its port is not known.
+                true => SocketAddr::new(rules.client_address(peer.ip(), request.headers()), 0),
+                false => peer,
+            };
+            request.extensions_mut().insert(ConnectInfo(client));
             let is_http2 = request.version() == Version::HTTP_2;
-            let permit = match is_http2 {
-                true => check(&request, &quota, peer).map(Some),
+            let permit = match is_http2 || is_proxy {
+                true => check(&request, &quota, client).map(Some),
                 false => Ok(None),
             };
             if permit.is_err() {
@@ -134,14 +142,14 @@ fn builder(keep_alive: bool) -> Builder<StreamExecutor> {
     http
 }
 
-/// Checks what hyper does not check of requests over HTTP/2, and takes a permit for one.
-fn check<B>(request: &Request<B>, quota: &Quota, peer: SocketAddr) -> Result<Permit, ApiError> {
+/// Checks what hyper does not check of requests over HTTP/2, and takes a permit for a request.
+fn check<B>(request: &Request<B>, quota: &Quota, client: SocketAddr) -> Result<Permit, ApiError> {
     if request.headers().len() > MAX_HEADERS {
         let why = format!("The request has more than {MAX_HEADERS} headers.");
         return Err(ApiError::new(ErrorKind::BadRequest, why)
             .with_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
     }
-    quota.try_acquire(Client::of(peer.ip())).ok_or_else(|| {
+    quota.try_acquire(Client::of(client.ip())).ok_or_else(|| {
         let why = "Too many connections and requests of this address are open: close one.";
         ApiError::new(ErrorKind::TooMany, why)
     })

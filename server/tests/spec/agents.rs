@@ -9,7 +9,8 @@ use loopwright_core::tool::Effect;
 use loopwright_core::{AgentBuilder, ChatModel, GenericAgent, SessionStore};
 use loopwright_patterns::PiPattern;
 use loopwright_server::{
-    AgentRejection, AgentSetup, LlmConfig, Models, Server, ServerBuilder, SessionSettings,
+    AgentRejection, AgentSetup, LlmConfig, Models, OperatorRules, Server, ServerBuilder,
+    SessionSettings,
 };
 use serde_json::{Value, json};
 
@@ -31,7 +32,11 @@ impl Models for Recording {
         )))
     }
 
-    fn configured(&self, _: &LlmConfig) -> Result<Box<dyn ChatModel>, AgentRejection> {
+    fn configured(
+        &self,
+        _: &LlmConfig,
+        _: &OperatorRules,
+    ) -> Result<Box<dyn ChatModel>, AgentRejection> {
         let pay = Script::calls([("c1", "pay", json!({}))]);
         Ok(Box::new(ScriptedModel::new([pay, Script::text("Not paid.")])))
     }

@@ -22,8 +22,8 @@ use loopwright_core::testing::{FaultyMemory, Script, ScriptedModel};
 use loopwright_core::{ChatModel, Memory, SessionStore};
 use loopwright_memory::long_term::LongTerm;
 use loopwright_server::{
-    AgentFactory, AgentRejection, Caller, CodingAgent, LlmConfig, Models, Server, ServerBuilder,
-    SessionSettings, router,
+    AgentFactory, AgentRejection, Caller, CodingAgent, LlmConfig, Models, OperatorRules, Server,
+    ServerBuilder, SessionSettings, router,
 };
 use serde_json::{Value, json};
 
@@ -46,7 +46,11 @@ impl Models for Scripted {
         Ok(Box::new(self.0.clone()))
     }
 
-    fn configured(&self, _: &LlmConfig) -> Result<Box<dyn ChatModel>, AgentRejection> {
+    fn configured(
+        &self,
+        _: &LlmConfig,
+        _: &OperatorRules,
+    ) -> Result<Box<dyn ChatModel>, AgentRejection> {
         Ok(Box::new(self.0.clone()))
     }
 }

@@ -47,7 +47,7 @@ fn path(id: &str) -> String {
     format!("/api/sessions/{id}/actions/c1")
 }
 
-/// C311: pending actions and decisions are listed in pages and by filters over HTTP.
+/// C243: pending actions and decisions are listed in pages and by filters over HTTP.
 #[tokio::test(start_paused = true)]
 async fn lists_have_pages_and_filters() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
@@ -107,7 +107,7 @@ async fn lists_have_pages_and_filters() {
     assert_eq!(of_session["decisions"], json!([record]));
 }
 
-/// C311: a decision that the action does not allow, and one that says too little for its quorum,
+/// C243: a decision that the action does not allow, and one that says too little for its quorum,
 /// are refused with status 400, and one after the deadline with status 409.
 #[tokio::test(start_paused = true)]
 async fn decisions_are_checked_against_the_terms() {
@@ -136,7 +136,7 @@ async fn decisions_are_checked_against_the_terms() {
     assert_eq!(approvals, [(&json!("Bob"), &json!(true)), (&json!("Ann"), &json!(false))]);
 }
 
-/// C312: a server that starts, and one that looks for work once a minute, takes the defaults of
+/// C244: a server that starts, and one that looks for work once a minute, takes the defaults of
 /// actions whose deadlines passed while no process had their sessions open.
 #[tokio::test]
 async fn a_server_takes_the_defaults_that_are_due() {

@@ -7,7 +7,9 @@ use loopwright_core::message::Content;
 use loopwright_core::model::{ModelError, ModelInfo};
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{ChatModel, SessionStore};
-use loopwright_server::{AgentRejection, CodingAgent, LlmConfig, Models, Server, SessionSettings};
+use loopwright_server::{
+    AgentRejection, CodingAgent, LlmConfig, Models, OperatorRules, Server, SessionSettings,
+};
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -23,7 +25,11 @@ impl Models for Seeing {
         Ok(Box::new(self.0.clone().info(info)))
     }
 
-    fn configured(&self, _: &LlmConfig) -> Result<Box<dyn ChatModel>, AgentRejection> {
+    fn configured(
+        &self,
+        _: &LlmConfig,
+        _: &OperatorRules,
+    ) -> Result<Box<dyn ChatModel>, AgentRejection> {
         Err(AgentRejection::bad_request("", "None."))
     }
 }
@@ -32,7 +38,7 @@ async fn prompt(api: &Api, session: &str, body: Value) -> (u16, Value) {
     api.post(&format!("/api/sessions/{session}/prompt"), body).await
 }
 
-/// C345: images of a message are checked, stored, returned, and sent to the model. A model that
+/// C251: images of a message are checked, stored, returned, and sent to the model. A model that
 /// takes none is not sent any.
 #[tokio::test(start_paused = true)]
 async fn images_reach_the_model() {
@@ -83,7 +89,7 @@ async fn images_reach_the_model() {
     }
 }
 
-/// C346: the change that a pending call would make can be seen before the decision; why there is
+/// C252: the change that a pending call would make can be seen before the decision; why there is
 /// none is said.
 #[tokio::test(start_paused = true)]
 async fn a_pending_change_has_a_preview() {

@@ -13,7 +13,8 @@ use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_core::{ChatModel, GenericAgent, RunContext};
 use loopwright_patterns::PiPattern;
 use loopwright_server::{
-    AgentRejection, CodingAgent, LlmConfig, Models, Server, SessionSettings, ToPublic, router, sse,
+    AgentRejection, CodingAgent, LlmConfig, Models, OperatorRules, Server, SessionSettings,
+    ToPublic, router, sse,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,7 +27,11 @@ impl Models for OneReply {
         Ok(Box::new(ScriptedModel::new([Script::text(self.0)])))
     }
 
-    fn configured(&self, _: &LlmConfig) -> Result<Box<dyn ChatModel>, AgentRejection> {
+    fn configured(
+        &self,
+        _: &LlmConfig,
+        _: &OperatorRules,
+    ) -> Result<Box<dyn ChatModel>, AgentRejection> {
         Ok(Box::new(ScriptedModel::new([Script::text(self.0)])))
     }
 }

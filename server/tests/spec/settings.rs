@@ -9,8 +9,8 @@ use loopwright_core::testing::{Gate, Script, ScriptedModel};
 use loopwright_core::{ChatModel, SessionStore};
 use loopwright_memory::Sqlite;
 use loopwright_server::{
-    Access, AccessPolicy, AgentRejection, Caller, CodingAgent, LlmConfig, Models, OwnerPolicy,
-    Server, ServerBuilder, SessionSettings,
+    Access, AccessPolicy, AgentRejection, Caller, CodingAgent, LlmConfig, Models, OperatorRules,
+    OwnerPolicy, Server, ServerBuilder, SessionSettings,
 };
 use serde_json::{Value, json};
 
@@ -26,7 +26,11 @@ impl Models for Named {
         Ok(Box::new(model.info(ModelInfo::new(name))))
     }
 
-    fn configured(&self, _: &LlmConfig) -> Result<Box<dyn ChatModel>, AgentRejection> {
+    fn configured(
+        &self,
+        _: &LlmConfig,
+        _: &OperatorRules,
+    ) -> Result<Box<dyn ChatModel>, AgentRejection> {
         Err(AgentRejection::bad_request("", "None."))
     }
 
@@ -58,7 +62,7 @@ async fn patch(api: &Api, session: &str, body: Value) -> (u16, Value) {
     api.call("PATCH", &format!("/api/sessions/{session}"), Some(body)).await
 }
 
-/// C341: the next run uses changed settings, also after a restart; readers do not notice.
+/// C247: the next run uses changed settings, also after a restart; readers do not notice.
 #[tokio::test(start_paused = true)]
 async fn the_next_run_uses_the_changed_settings() {
     let dir = tempfile::tempdir().unwrap();
@@ -93,7 +97,7 @@ async fn the_next_run_uses_the_changed_settings() {
     }
 }
 
-/// C341: what is wrong with a change is refused with the name of the setting, and changes nothing.
+/// C247: what is wrong with a change is refused with the name of the setting, and changes nothing.
 #[tokio::test(start_paused = true)]
 async fn an_invalid_change_changes_nothing() {
     let api = Api::new([Script::text("Nine.")]);
@@ -118,7 +122,7 @@ async fn an_invalid_change_changes_nothing() {
     assert_eq!(patch(&api, "none", json!({})).await.0, 404);
 }
 
-/// C341: the settings of a session do not change during a run; its pending actions survive.
+/// C247: the settings of a session do not change during a run; its pending actions survive.
 #[tokio::test(start_paused = true)]
 async fn settings_change_between_runs_only() {
     let gate = Gate::new();
@@ -141,7 +145,7 @@ async fn settings_change_between_runs_only() {
     assert_eq!(reader.until("agent_end").await.last().unwrap().data["text"], "Done.");
 }
 
-/// C341: a session that another server has open keeps its settings until it is closed there.
+/// C247: a session that another server has open keeps its settings until it is closed there.
 #[tokio::test]
 async fn settings_are_changed_by_the_process_that_has_the_session_open() {
     let folder = tempfile::tempdir().unwrap();
@@ -157,7 +161,7 @@ async fn settings_are_changed_by_the_process_that_has_the_session_open() {
     assert_eq!(patch(&one, &id, json!({ "name": "Goats" })).await.0, 200);
 }
 
-/// C341, C342: the policy is asked about changed settings as about those of a new session, and a fork
+/// C247, C248: the policy is asked about changed settings as about those of a new session, and a fork
 /// belongs to the owner of its session.
 #[tokio::test(start_paused = true)]
 async fn the_policy_decides_about_changes_and_forks() {
@@ -192,7 +196,7 @@ async fn the_policy_decides_about_changes_and_forks() {
     assert_eq!(bob.call("GET", &fork, None).await.0, 404);
 }
 
-/// C342: a fork begins with the conversation up to a message, and has the settings and the agent of
+/// C248: a fork begins with the conversation up to a message, and has the settings and the agent of
 /// its session as they are now.
 #[tokio::test(start_paused = true)]
 async fn a_fork_has_the_conversation_the_settings_and_the_agent() {
@@ -238,7 +242,7 @@ async fn a_fork_has_the_conversation_the_settings_and_the_agent() {
     assert_eq!((status, &refused["error"]["path"]), (404, &json!("/message")));
 }
 
-/// C343: a search finds the messages of all sessions with excerpts of them, page by page.
+/// C249: a search finds the messages of all sessions with excerpts of them, page by page.
 #[tokio::test(start_paused = true)]
 async fn messages_are_found_page_by_page() {
     let long = format!("{} The SHEEP are {}", "before ".repeat(200), "after ".repeat(200));
@@ -282,7 +286,7 @@ async fn messages_are_found_page_by_page() {
     }
 }
 
-/// C344: clients can look up the models, and the model and the tools of each agent, with which of
+/// C250: clients can look up the models, and the model and the tools of each agent, with which of
 /// them need approval.
 #[tokio::test(start_paused = true)]
 async fn agents_and_models_are_described() {

@@ -59,7 +59,7 @@ async fn waiting(
     (handle, events, action)
 }
 
-/// C303: an owner at rest takes the default decision at the deadline, once, as `system`; the tool
+/// C235: an owner at rest takes the default decision at the deadline, once, as `system`; the tool
 /// and the model see it.
 #[tokio::test(start_paused = true)]
 async fn an_owner_at_rest_takes_the_default_at_the_deadline() {
@@ -86,7 +86,7 @@ async fn an_owner_at_rest_takes_the_default_at_the_deadline() {
     }
 }
 
-/// C303: the default is an append that requires the call to be pending: an owner that was replaced
+/// C235: the default is an append that requires the call to be pending: an owner that was replaced
 /// takes none.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_was_replaced_takes_no_default() {
@@ -101,7 +101,7 @@ async fn an_owner_that_was_replaced_takes_no_default() {
     end(handle, events).await;
 }
 
-/// C304: a decision is in time if it was posted before the deadline, whenever it is read, and the
+/// C236: a decision is in time if it was posted before the deadline, whenever it is read, and the
 /// owner reads its mailbox before it takes the default.
 #[tokio::test(start_paused = true)]
 async fn a_decision_that_was_posted_in_time_wins() {
@@ -129,7 +129,7 @@ async fn a_decision_that_was_posted_in_time_wins() {
     }
 }
 
-/// C304: a decision that was posted at the deadline or after it is refused, whoever sends it and
+/// C236: a decision that was posted at the deadline or after it is refused, whoever sends it and
 /// although the default was not taken yet.
 #[tokio::test(start_paused = true)]
 async fn a_decision_after_the_deadline_is_refused() {
@@ -148,7 +148,7 @@ async fn a_decision_after_the_deadline_is_refused() {
     end(handle, events).await;
 }
 
-/// C304: nobody may decide after the deadline, also while the default cannot be written; it is
+/// C236: nobody may decide after the deadline, also while the default cannot be written; it is
 /// written when that is possible again.
 #[tokio::test(start_paused = true)]
 async fn while_the_default_cannot_be_written_no_late_decision_is_accepted() {
@@ -169,7 +169,7 @@ async fn while_the_default_cannot_be_written_no_late_decision_is_accepted() {
     end(handle, events).await;
 }
 
-/// C305: a deadline that passed while no process ran is due, and the next opening takes the
+/// C237: a deadline that passed while no process ran is due, and the next opening takes the
 /// default.
 #[tokio::test(start_paused = true)]
 async fn a_deadline_that_passed_without_a_process_is_due() {
@@ -187,7 +187,7 @@ async fn a_deadline_that_passed_without_a_process_is_due() {
     end(handle, events).await;
 }
 
-/// C303: a session without a mailbox takes defaults too.
+/// C235: a session without a mailbox takes defaults too.
 #[tokio::test(start_paused = true)]
 async fn a_session_without_a_mailbox_has_deadlines() {
     let clock = PausedClock(Instant::now());
@@ -214,7 +214,7 @@ async fn a_session_without_a_mailbox_has_deadlines() {
     assert_eq!((statuses(&harness).await, pay.ran()), (vec![ResultStatus::Denied], 0));
 }
 
-/// C303: a deadline fires during a run too, while other calls run.
+/// C235: a deadline fires during a run too, while other calls run.
 #[tokio::test(start_paused = true)]
 async fn a_deadline_fires_while_other_calls_run() {
     let shared = SharedSession::opened();
@@ -241,7 +241,7 @@ async fn a_deadline_fires_while_other_calls_run() {
     end(handle, events).await;
 }
 
-/// C305: wherever a process is killed, the default is taken exactly once, and the tool runs once at
+/// C237: wherever a process is killed, the default is taken exactly once, and the tool runs once at
 /// most: the log is cut after every entry, and continued by a process that starts after the
 /// deadline.
 #[tokio::test(start_paused = true)]
@@ -308,7 +308,7 @@ async fn approve(handle: &AgentHandle, action: &ExternalAction, by: &str) {
     handle.send(InputEvent::ExternalActionResult(approval)).await.unwrap();
 }
 
-/// C305: a sub-agent's call has the deadline of its tool, and the session at the root takes the
+/// C237: a sub-agent's call has the deadline of its tool, and the session at the root takes the
 /// default, once.
 #[tokio::test(start_paused = true)]
 async fn the_root_takes_the_default_for_a_sub_agent() {
@@ -331,7 +331,7 @@ async fn the_root_takes_the_default_for_a_sub_agent() {
     }
 }
 
-/// C306: the root counts the approvals of a sub-agent's call; the sub-agent gets one decision.
+/// C238: the root counts the approvals of a sub-agent's call; the sub-agent gets one decision.
 #[tokio::test(start_paused = true)]
 async fn the_root_counts_the_approvals_for_a_sub_agent() {
     let (store, pay) = (InMemoryStore::new(), TestTool::new("pay"));

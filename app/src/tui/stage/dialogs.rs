@@ -86,7 +86,7 @@ async fn a_protected_file_is_named_with_the_reason() {
     assert!(screen.contains("path: a/../.git/hooks/pre-commit"), "{screen}");
 }
 
-/// C313: the dialog shows what the approver needs, offers only what the action allows, and takes no
+/// C245: the dialog shows what the approver needs, offers only what the action allows, and takes no
 /// key for the rest; it shows approvals as they arrive.
 #[tokio::test]
 async fn a_dialog_shows_the_terms_and_offers_what_they_allow() {

@@ -71,7 +71,7 @@ async fn a_former_owner_writes_no_receipt() {
     assert_eq!(store.post("s", &steer("i")).await, Ok(None));
 }
 
-/// C309: a file of the format before gets times of posting, pending actions and decisions when it
+/// C241: a file of the format before gets times of posting, pending actions and decisions when it
 /// is opened: what it has is listed as if this version had written it.
 #[tokio::test]
 async fn a_file_of_the_second_format_gets_pending_actions_and_decisions() {
@@ -127,7 +127,7 @@ async fn a_file_of_the_second_format_gets_pending_actions_and_decisions() {
     assert_eq!(unread, [("old", None)]);
 }
 
-/// C310: a pending action that was changed in the file, or can no longer be reached, is damage, and
+/// C242: a pending action that was changed in the file, or can no longer be reached, is damage, and
 /// so is a decision that was changed.
 #[tokio::test]
 async fn damaged_lists_are_reported() {
@@ -151,7 +151,7 @@ async fn damaged_lists_are_reported() {
     }
 }
 
-/// C304: the clock of the store waits for a process that is posting: what was posted before the
+/// C236: the clock of the store waits for a process that is posting: what was posted before the
 /// time that it returns can be read.
 #[tokio::test]
 async fn the_clock_waits_for_inputs_that_are_being_posted() {

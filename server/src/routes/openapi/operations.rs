@@ -25,6 +25,8 @@ const OF_SUB_AGENT: (u16, &str) = (
     "The session's agent is not one of this server's, or it belongs to a sub-agent: the message \
      names the session at the root, which opens it.",
 );
+const NOT_ALLOWED: (u16, &str) =
+    (403, "The operator does not allow the session's model: here it can only be read.");
 const UNANSWERED: (u16, &str) = (
     504,
     "The process that has the session open does not answer. The input waits for it: sent again \
@@ -60,7 +62,11 @@ fn chat(document: &mut Document) {
         .errors(&[
             BAD_BODY,
             (401, "There is no API key."),
-            (403, "The token is missing or wrong."),
+            (
+                403,
+                "The token is missing or wrong, or the operator does not allow the model, its \
+                 address, or a tool to run without approval.",
+            ),
             BUSY,
             DRAINING,
         ])
@@ -82,7 +88,12 @@ fn sessions(document: &mut Document) {
         .operation("post", "/api/sessions", "Creates a session.")
         .request::<SessionSettings>()
         .response::<CreatedSession>(201, "The session.")
-        .errors(&[BAD_BODY, BUSY, DRAINING])
+        .errors(&[
+            BAD_BODY,
+            (403, "The operator does not allow the model, or a tool to run without approval."),
+            BUSY,
+            DRAINING,
+        ])
         .add();
     document
         .operation(
@@ -167,7 +178,7 @@ fn inputs(document: &mut Document) {
         )
         .request::<MessageBody>()
         .response::<AcceptedInput>(202, "It is in the session's log.")
-        .errors(&[BAD_BODY, NO_SESSION, OF_SUB_AGENT, BUSY, DRAINING, UNANSWERED])
+        .errors(&[BAD_BODY, NOT_ALLOWED, NO_SESSION, OF_SUB_AGENT, BUSY, DRAINING, UNANSWERED])
         .add();
     document
         .operation(
@@ -179,6 +190,7 @@ fn inputs(document: &mut Document) {
         .response::<AcceptedInput>(202, "It is in the session's log.")
         .errors(&[
             BAD_BODY,
+            NOT_ALLOWED,
             NO_SESSION,
             (409, "No sub-agent works for the call, or another process has its session open."),
             BUSY,
@@ -194,7 +206,7 @@ fn inputs(document: &mut Document) {
         )
         .request::<MessageBody>()
         .response::<AcceptedInput>(202, "It is in the session's log.")
-        .errors(&[BAD_BODY, NO_SESSION, OF_SUB_AGENT, BUSY, UNANSWERED])
+        .errors(&[BAD_BODY, NOT_ALLOWED, NO_SESSION, OF_SUB_AGENT, BUSY, UNANSWERED])
         .add();
     document
         .operation(
@@ -205,6 +217,7 @@ fn inputs(document: &mut Document) {
         .request::<ContinueBody>()
         .response::<AcceptedInput>(202, "The run continues.")
         .errors(&[
+            NOT_ALLOWED,
             NO_SESSION,
             (409, "There is nothing to continue, or a run is in progress."),
             BUSY,
@@ -216,7 +229,7 @@ fn inputs(document: &mut Document) {
         .operation("post", "/api/sessions/{id}/abort", "Aborts the run in progress.")
         .request::<AbortBody>()
         .response::<AcceptedInput>(202, "The run is being aborted.")
-        .errors(&[BAD_BODY, NO_SESSION, (409, "The run has ended."), BUSY, UNANSWERED])
+        .errors(&[BAD_BODY, NOT_ALLOWED, NO_SESSION, (409, "The run has ended."), BUSY, UNANSWERED])
         .add();
 }
 
@@ -231,6 +244,7 @@ fn compaction(document: &mut Document) {
         .response::<Compacted>(200, "The compactions.")
         .errors(&[
             BAD_BODY,
+            NOT_ALLOWED,
             NO_SESSION,
             (
                 409,
@@ -320,6 +334,7 @@ fn actions(document: &mut Document) {
         .response::<AcceptedInput>(200, "The decision is in the session's log.")
         .errors(&[
             BAD_BODY,
+            NOT_ALLOWED,
             (404, "There is no such session, or no such call."),
             not_pending,
             BUSY,

@@ -48,7 +48,8 @@ pub(crate) struct Setup {
     /// The agent, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) agent: Option<String>,
-    /// Whether the session can only be read here: the server does not have its agent.
+    /// Whether the session can only be read here: the server does not have its agent, or does not
+    /// allow its model.
     #[serde(rename = "readOnly")]
     pub(crate) read_only: bool,
 }
@@ -57,7 +58,7 @@ impl Setup {
     /// Returns where a session works, and with which agent and model.
     pub(crate) fn of(agents: &Agents, session: &SessionInfo) -> Self {
         let settings = SessionSettings::from_stored(session.settings.as_deref());
-        let read_only = !agents.has(&settings);
+        let read_only = !agents.can_open(&settings);
         let settings = agents.with_defaults(settings);
         let SessionSettings { agent, work_dir, model, .. } = settings;
         Setup { directory: work_dir, model, agent, read_only }

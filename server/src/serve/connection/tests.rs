@@ -45,6 +45,7 @@ fn connect(quota: &Quota, drain: &Drain, keep_alive: bool) -> (DuplexStream, Joi
         peer: ([127, 0, 0, 1], 1).into(),
         routes: routes(),
         quota: quota.clone(),
+        rules: Arc::new(OperatorRules::open()),
         drain: drain.clone(),
         metrics: Arc::default(),
         keep_alive,

@@ -1,0 +1,65 @@
+//! What the clients of `serve` may ask for.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+use loopwright_core::agent::Budget;
+use loopwright_server::{ConfigError, OperatorRules};
+
+use crate::options::BudgetOptions;
+
+/// Says what clients may ask for.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct RuleOptions {
+    /// A model that clients may use besides that of --model: `PROVIDER/NAME`, or the start of such
+    /// names and `*`. May be repeated; without it all models are allowed.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) allow_model: Vec<String>,
+    /// An address that clients may give for a model, besides public ones: a host, with a port or
+    /// without, an IP address, a network such as 10.1.0.0/16, or `all`. May be repeated.
+    ///
+    /// By default all addresses are allowed if only this machine can reach the server, else only
+    /// public ones. It holds for `llmConfig.baseUrl` of /api/agent-chat; the addresses of your own
+    /// models are always allowed.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) allow_address: Vec<String>,
+    /// A tool whose calls clients may let run without approval, `all` for all tools, or `none`. May
+    /// be repeated.
+    ///
+    /// By default all if only this machine can reach the server, else none. Tools that only read
+    /// need no approval.
+    #[arg(long, value_name = "TOOL|all|none")]
+    pub(crate) allow_approve: Vec<String>,
+    /// A proxy in front of the server, by its IP address or its network. May be repeated.
+    ///
+    /// The addresses of clients are taken from the header X-Forwarded-For of its requests. With it,
+    /// other machines can reach the server, whatever --addr is.
+    #[arg(long, value_name = "IP|NETWORK")]
+    pub(crate) trusted_proxy: Vec<String>,
+    #[command(flatten)]
+    pub(crate) budget: BudgetOptions,
+}
+
+impl RuleOptions {
+    /// Returns the rules of a server that listens on this address.
+    pub(crate) fn rules(&self, address: SocketAddr) -> Result<OperatorRules, ConfigError> {
+        let is_local = address.ip().to_canonical().is_loopback() && self.trusted_proxy.is_empty();
+        let mut rules = if is_local { OperatorRules::open() } else { OperatorRules::strict() };
+        if !self.allow_model.is_empty() {
+            rules = rules.models(&self.allow_model)?;
+        }
+        if !self.allow_address.is_empty() {
+            rules = rules.addresses(&self.allow_address)?;
+        }
+        if !self.allow_approve.is_empty() {
+            let tools = self.allow_approve.iter().filter(|tool| *tool != "none");
+            rules = rules.approvals(tools);
+        }
+        let BudgetOptions { max_session_turns, max_session_tokens, max_session_cost } = self.budget;
+        let mut budget = Budget::default();
+        budget.turns = max_session_turns;
+        budget.tokens = max_session_tokens.map(u64::from);
+        budget.cost = max_session_cost;
+        rules.session_budget(budget).trusted_proxies(&self.trusted_proxy)
+    }
+}
