@@ -265,7 +265,8 @@ mod tests {
         config.serve(args).unwrap()
     }
 
-    /// C254: the limits, the log and the end of a server are settings too, which its flags override.
+    /// C254: the limits, the log and the end of a server are settings too, which its flags
+    /// override.
     #[test]
     fn the_limits_of_a_server_are_settings() {
         let path = Path::new("/p/loopwright.toml");

@@ -8,6 +8,7 @@
 mod changing;
 mod due;
 mod sending;
+mod watch;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,13 +18,12 @@ use std::time::Duration;
 use futures::future::join_all;
 use loopwright_core::agent::{Environment, InputError, Principal, SystemEnvironment};
 use loopwright_core::log::{MemoryError, SessionInfo};
-use loopwright_core::{
-    AgentEvent, AgentHandle, EventStream, GenericAgent, RunContext, SessionStore,
-};
+use loopwright_core::{AgentHandle, GenericAgent, RunContext, SessionStore};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::Instant;
 
+use self::watch::watch;
 use crate::agents::Agents;
 use crate::backlog::SharedBacklog;
 use crate::drain::Drain;
@@ -469,39 +469,5 @@ impl OpenSession {
         let OpenSession { handle, watcher, _capacity, .. } = self;
         drop(handle);
         let _ = watcher.await; // it neither panics nor is cancelled
-    }
-}
-
-/// Observes all events of a session until it ends, and closes the session when it is unused.
-async fn watch(
-    sessions: Weak<Inner>,
-    id: Arc<str>,
-    mut events: EventStream,
-    mut observer: Observer,
-    actions: ActionWatch,
-) {
-    let mut tick = interval_at(Instant::now() + IDLE_TIMEOUT, IDLE_TIMEOUT);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            event = events.next() => {
-                let Some(event) = event else { break };
-                observer.observe(&event);
-                if matches!(
-                    event.event,
-                    AgentEvent::ExternalAction(_)
-                        | AgentEvent::ExternalActionApproval { .. }
-                        | AgentEvent::ExternalActionEnd { .. }
-                ) {
-                    actions.hint();
-                }
-            },
-            _ = tick.tick() => {
-                let Some(sessions) = sessions.upgrade() else { continue };
-                let id = id.clone();
-                // In a separate task, since closing waits for this one.
-                tokio::spawn(async move { sessions.close_unused(&id, IDLE_TIMEOUT).await });
-            },
-        }
     }
 }

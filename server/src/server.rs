@@ -1,4 +1,6 @@
-//! [`Server`]: what all routes share, and how it is configured.
+//! [`Server`]: what all routes share.
+
+mod builder;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,29 +8,25 @@ use std::time::Duration;
 
 use axum::http::HeaderValue;
 use loopwright_core::SessionStore;
-use loopwright_core::agent::{Budget, Principal};
+use loopwright_core::agent::Principal;
 #[cfg(feature = "long-term")]
 use loopwright_memory::long_term::LongTerm;
 use tokio::sync::Semaphore;
 
-#[cfg(feature = "jwt")]
-use crate::access::JwtUsers;
-use crate::access::{AccessPolicy, Caller, OwnerPolicy, TokenDigest, Users};
-use crate::agents::{AgentFactory, Agents, Models};
+use crate::access::{AccessPolicy, Users};
+use crate::agents::Agents;
 use crate::daily_budget::DailyBudget;
 use crate::drain::Drain;
-use crate::error::ConfigError;
 use crate::event_streams::EventStreams;
-use crate::inbox::{ActionChange, ActionWatch, OnAction, Reporter};
 #[cfg(feature = "webhooks")]
-use crate::inbox::{Webhook, WebhookSender};
-use crate::live::{LiveSessions, Parts};
+use crate::inbox::WebhookSender;
+use crate::inbox::{ActionWatch, OnAction, Reporter};
+use crate::live::LiveSessions;
 use crate::metrics::Metrics;
-use crate::origin::read_origin;
 use crate::readiness::Readiness;
-use crate::rules::OperatorRules;
 use crate::run_quota::RunQuota;
-use crate::settings::SessionSettings;
+
+pub use self::builder::ServerBuilder;
 
 /// Holds what all routes share: agents, sessions, limits and metrics. Clones are the same server.
 ///
@@ -122,27 +120,7 @@ impl Default for Limits {
 impl Server {
     /// Starts to configure a server whose live sessions are in this store.
     pub fn builder(store: impl SessionStore + 'static) -> ServerBuilder {
-        let mut agents = Agents::default();
-        agents.set_run_budget(Budget::default().time(ServerBuilder::RUN_TIME));
-        ServerBuilder {
-            agents,
-            duplicate: None,
-            users: Users::default(),
-            bad_user: None,
-            policy: Arc::new(OwnerPolicy),
-            daily_budget: Budget::default(),
-            on_action: Vec::new(),
-            #[cfg(feature = "webhooks")]
-            webhooks: Vec::new(),
-            hosts: Vec::new(),
-            origins: Vec::new(),
-            store: Arc::new(store),
-            principal: None,
-            #[cfg(feature = "long-term")]
-            long_term: None,
-            limits: Limits::default(),
-            has_rules: false,
-        }
+        ServerBuilder::new(Arc::new(store))
     }
 
     /// Does what sessions have to do ([`SessionInfo::due`]): answers requests that were
@@ -203,311 +181,5 @@ impl Server {
     /// Returns the parts of the server.
     pub(crate) fn shared(&self) -> &Shared {
         &self.0
-    }
-}
-
-/// Configures a [`Server`].
-#[must_use = "call build()"]
-pub struct ServerBuilder {
-    agents: Agents,
-    /// A name that two agents have.
-    duplicate: Option<String>,
-    users: Users,
-    /// The first mistake in the tokens.
-    bad_user: Option<ConfigError>,
-    policy: Arc<dyn AccessPolicy>,
-    daily_budget: Budget,
-    on_action: Vec<OnAction>,
-    #[cfg(feature = "webhooks")]
-    webhooks: Vec<Webhook>,
-    hosts: Vec<String>,
-    origins: Vec<String>,
-    store: Arc<dyn SessionStore>,
-    principal: Option<Principal>,
-    #[cfg(feature = "long-term")]
-    long_term: Option<LongTerm>,
-    limits: Limits,
-    has_rules: bool,
-}
-
-impl ServerBuilder {
-    /// Sets the default maximum of runs of one client; see [`ServerBuilder::max_runs`].
-    pub const RUNS_PER_CLIENT: usize = 32;
-    /// Sets the default maximum of runs of all clients; see [`ServerBuilder::max_runs`].
-    pub const RUNS: usize = 4096;
-    /// Sets the default maximum of connections of one client; see
-    /// [`ServerBuilder::max_connections`].
-    pub const CONNECTIONS_PER_CLIENT: usize = 1024;
-    /// Sets the default maximum of a body's size, 4 MiB; see [`ServerBuilder::max_body`].
-    pub const BODY_BYTES: usize = 4 * 1024 * 1024;
-    /// Sets the default maximum of open sessions; see [`ServerBuilder::max_open_sessions`].
-    pub const OPEN_SESSIONS: usize = 4096;
-    /// Sets the default maximum of a run's time, a day; see [`ServerBuilder::run_budget`].
-    pub const RUN_TIME: Duration = Duration::from_secs(24 * 60 * 60);
-
-    /// Sets the operator's token, which clients send as `Authorization: Bearer TOKEN` to a
-    /// [served](crate::serve) server. Whoever has it may do everything.
-    pub fn token(self, token: impl AsRef<str>) -> Self {
-        self.user(token, Caller::operator())
-    }
-
-    /// Adds a caller with a token, which a client sends as `Authorization: Bearer TOKEN` to a
-    /// [served](crate::serve) server. What the caller may do is for the
-    /// [policy](ServerBuilder::policy) to say.
-    pub fn user(mut self, token: impl AsRef<str>, caller: Caller) -> Self {
-        let added = self.users.add(token.as_ref(), caller);
-        self.bad_user = self.bad_user.or(added.err());
-        self
-    }
-
-    /// Adds a caller by the SHA-256 digest of the token, in hexadecimal digits, so that a settings
-    /// file need not contain the token.
-    pub fn user_digest(mut self, digest: &str, caller: Caller) -> Self {
-        let added = match TokenDigest::from_hex(digest) {
-            Some(digest) => self.users.add_digest(digest, caller),
-            None => Err(ConfigError(
-                format!(
-                    "The digest of the token of `{caller}` does not have 64 hexadecimal digits."
-                )
-                .into(),
-            )),
-        };
-        self.bad_user = self.bad_user.or(added.err());
-        self
-    }
-
-    /// Accepts the tokens of an OpenID Connect provider too, on a [served](crate::serve) server.
-    #[cfg(feature = "jwt")]
-    pub fn jwt(mut self, users: JwtUsers) -> Self {
-        let set = self.users.set_jwt(users);
-        self.bad_user = self.bad_user.or(set.err());
-        self
-    }
-
-    /// Sets what callers may do. Defaults to [`OwnerPolicy`].
-    pub fn policy(mut self, policy: impl AccessPolicy + 'static) -> Self {
-        self.policy = Arc::new(policy);
-        self
-    }
-
-    /// Adds a name, without a port, that clients may call a [served](crate::serve) server by,
-    /// besides its address and `localhost`: the name of a proxy in front of it, for example.
-    pub fn host(mut self, name: impl Into<String>) -> Self {
-        self.hosts.push(name.into());
-        self
-    }
-
-    /// Lets pages of another origin use a [served](crate::serve) server, such as
-    /// `https://app.example.org`: their requests are accepted, and answered as CORS demands,
-    /// preflights included. Such a page has to send the [token](ServerBuilder::token), which is
-    /// therefore required.
-    pub fn origin(mut self, origin: impl Into<String>) -> Self {
-        self.origins.push(origin.into());
-        self
-    }
-
-    /// Adds an agent, by the name that sessions are stored with. The first one is that of sessions
-    /// and requests that name none. At least one is required.
-    ///
-    /// A session whose agent this server does not have can only be read here.
-    pub fn agent(
-        mut self,
-        name: impl Into<Arc<str>>,
-        factory: impl AgentFactory + 'static,
-    ) -> Self {
-        let name = name.into();
-        if !self.agents.add(name.clone(), Arc::new(factory)) {
-            self.duplicate = Some(name.to_string());
-        }
-        self
-    }
-
-    /// Sets where agents get the models from that sessions and requests name; see
-    /// [`AgentSetup::model`](crate::AgentSetup::model).
-    pub fn models(mut self, models: impl Models + 'static) -> Self {
-        self.agents.set_models(Arc::new(models));
-        self
-    }
-
-    /// Sets the settings of sessions that leave them out, such as the model and its address. They
-    /// are not stored with the sessions.
-    pub fn defaults(mut self, settings: SessionSettings) -> Self {
-        self.agents.set_defaults(settings);
-        self
-    }
-
-    /// Sets the principal of the operator: the [`Principal`] of requests that no token and no layer
-    /// of the host names, and of the sessions that belong to nobody, for tools and hooks. By
-    /// default there is none. Decisions of the operator do not name it.
-    pub fn principal(mut self, principal: Principal) -> Self {
-        self.principal = Some(principal);
-        self
-    }
-
-    /// Lets clients see and delete the facts about their [principal](ServerBuilder::principal),
-    /// under `/api/memory`. It does not give the facts to agents: `CodingAgentBuilder::long_term`
-    /// does.
-    #[cfg(feature = "long-term")]
-    pub fn long_term(mut self, memory: LongTerm) -> Self {
-        self.long_term = Some(memory);
-        self
-    }
-
-    /// Sets the maximum size of a request's body, in bytes. Defaults to [`Self::BODY_BYTES`]. All
-    /// [together](Self::max_bodies) may have at least as many.
-    pub fn max_body(mut self, bytes: usize) -> Self {
-        self.limits.body = bytes;
-        self.limits.bodies = self.limits.bodies.max(bytes);
-        self
-    }
-
-    /// Sets the maximum size of all bodies together that are in memory while requests arrive and
-    /// are handled, in bytes. Defaults to 256 MiB.
-    pub fn max_bodies(mut self, bytes: usize) -> Self {
-        self.limits.bodies = bytes;
-        self
-    }
-
-    /// Sets the maximum number of connections of one client's address to a [served](crate::serve)
-    /// server. Defaults to [`Self::CONNECTIONS_PER_CLIENT`]; all clients together may have 16,384.
-    /// Each stream of events is a connection. Over HTTP/2 each request in progress counts like one
-    /// more connection.
-    pub fn max_connections(mut self, per_client: usize) -> Self {
-        self.limits.connections_per_client = per_client;
-        self
-    }
-
-    /// Sets the maximum number of runs in progress, of requests and of live sessions: those of one
-    /// client's address (default: [`Self::RUNS_PER_CLIENT`]), and those of all clients
-    /// ([`Self::RUNS`]). A session that waits for a decision has no run in progress.
-    pub fn max_runs(mut self, per_client: usize, total: usize) -> Self {
-        self.limits.runs_per_client = per_client;
-        self.limits.runs = total;
-        self
-    }
-
-    /// Sets what each run may use at most, whatever the agent, the session or the request allows.
-    /// Defaults to [`Self::RUN_TIME`] and no bound of turns, tokens and cost besides those of the
-    /// agent. With a cost, requests to models without prices fail.
-    pub fn run_budget(mut self, budget: Budget) -> Self {
-        self.agents.set_run_budget(budget);
-        self
-    }
-
-    /// Calls `report` for each action that becomes pending or is resolved, in this process or in
-    /// another one with the store: at least once if [`Server::report_actions`] runs. It must not
-    /// block.
-    pub fn on_action(mut self, report: impl Fn(&ActionChange) + Send + Sync + 'static) -> Self {
-        self.on_action.push(Arc::new(report));
-        self
-    }
-
-    /// Sends each action that becomes pending or is resolved to an address.
-    #[cfg(feature = "webhooks")]
-    pub fn webhook(mut self, webhook: Webhook) -> Self {
-        self.webhooks.push(webhook);
-        self
-    }
-
-    /// Sets the tokens and the cost that the sessions of a principal may use per day, in UTC; turns
-    /// and time of the budget are not counted. Unlimited by default. When they are used up, the
-    /// principal's sessions accept no more prompts, steers, follow-ups, continuations and
-    /// compactions. Runs in progress end by their own budget, and decisions are still accepted. The
-    /// operator is not limited.
-    pub fn daily_budget(mut self, budget: Budget) -> Self {
-        self.daily_budget = budget;
-        self
-    }
-
-    /// Sets the maximum number of live sessions that are open at a time. Defaults to
-    /// [`Self::OPEN_SESSIONS`]. An unused session is closed to open another; if all are in use,
-    /// requests are refused.
-    pub fn max_open_sessions(mut self, sessions: usize) -> Self {
-        self.limits.open_sessions = sessions;
-        self
-    }
-
-    /// Sets how long runs in progress may take to end when a [served](crate::serve) server shuts
-    /// down. Defaults to ten seconds.
-    pub fn grace(mut self, time: Duration) -> Self {
-        self.limits.grace = time;
-        self
-    }
-
-    /// Sets what clients may ask for: models, addresses, approvals, budgets of sessions.
-    /// Defaults to [`OperatorRules::open`]: an app with other users than its operator should choose
-    /// [`OperatorRules::strict`], and one that [`serve`](crate::serve)s other machines must choose.
-    pub fn rules(mut self, rules: OperatorRules) -> Self {
-        self.agents.set_rules(rules);
-        self.has_rules = true;
-        self
-    }
-
-    /// Builds the server. It does not listen yet.
-    ///
-    /// # Errors
-    /// Returns a [`ConfigError`] if there is no agent, if two have the same name, if a token has
-    /// fewer than 16 characters or belongs to two callers, if the digest of one has another form,
-    /// if the address of an issuer has no https, if a webhook has no valid address or secret, if an origin is none, or if there are origins and
-    /// no token.
-    pub fn build(self) -> Result<Server, ConfigError> {
-        if let Some(name) = self.duplicate {
-            let why = format!("Two agents are called `{name}`: give each a name of its own.");
-            return Err(ConfigError(why.into()));
-        }
-        if self.agents.is_empty() {
-            let why = "There is no agent: give one with `ServerBuilder::agent`.";
-            return Err(ConfigError(why.into()));
-        }
-        if let Some(error) = self.bad_user {
-            return Err(error);
-        }
-        let origins: Vec<HeaderValue> =
-            self.origins.iter().map(|origin| read_origin(origin)).collect::<Result<_, _>>()?;
-        if !origins.is_empty() && self.users.is_empty() {
-            // Otherwise any script of that page, from wherever it was loaded, could run commands.
-            let why = "Pages of other origins need a token: give one besides the origins.";
-            return Err(ConfigError(why.into()));
-        }
-        #[cfg(feature = "webhooks")]
-        let webhooks = self.webhooks.iter().map(WebhookSender::new).collect::<Result<_, _>>()?;
-        let metrics = Arc::<Metrics>::default();
-        let runs = RunQuota::new(self.limits.runs_per_client, self.limits.runs);
-        let drain = Drain::default();
-        let actions = ActionWatch::new(self.store.clone(), drain.clone());
-        let parts = Parts {
-            actions: actions.clone(),
-            agents: self.agents.clone(),
-            store: self.store.clone(),
-            principal: self.principal.clone(),
-            runs: runs.clone(),
-            metrics: metrics.clone(),
-            drain: drain.clone(),
-        };
-        Ok(Server(Arc::new(Shared {
-            agents: self.agents,
-            has_rules: self.has_rules,
-            users: self.users,
-            policy: self.policy,
-            daily_budget: DailyBudget::new(self.daily_budget, self.store.clone()),
-            hosts: self.hosts,
-            origins,
-            store: self.store,
-            principal: self.principal,
-            #[cfg(feature = "long-term")]
-            long_term: self.long_term,
-            actions,
-            on_action: self.on_action,
-            #[cfg(feature = "webhooks")]
-            webhooks,
-            live: LiveSessions::new(parts, self.limits.open_sessions),
-            runs,
-            metrics,
-            event_streams: EventStreams::default(),
-            bodies: Semaphore::new(self.limits.bodies.min(Semaphore::MAX_PERMITS)),
-            drain,
-            readiness: Readiness::default(),
-            limits: self.limits,
-        })))
     }
 }

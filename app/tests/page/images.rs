@@ -20,7 +20,8 @@ fn give(tab: &Tab, how: &str, side: u32, kind: &str) {
             const more = {{ bubbles: true, cancelable: true }};
             const prompt = document.querySelector('#prompt');
             if ({how} === 'paste') {{
-                prompt.dispatchEvent(new ClipboardEvent('paste', {{ ...more, clipboardData: files }}));
+                const event = new ClipboardEvent('paste', {{ ...more, clipboardData: files }});
+                prompt.dispatchEvent(event);
             }} else if ({how} === 'drop') {{
                 prompt.dispatchEvent(new DragEvent('drop', {{ ...more, dataTransfer: files }}));
             }} else {{

@@ -1,4 +1,5 @@
-//! New and resolved actions of all sessions: the stream of the inbox, the host's function, webhooks.
+//! New and resolved actions of all sessions: the stream of the inbox, the host's function, and
+//! webhooks.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -187,12 +188,12 @@ async fn webhooks_report_actions_at_least_once() {
     reports.await.unwrap();
 
     let (_restarted, _reports) = start();
-    let mut again = Vec::new();
+    let mut reported = Vec::new();
     for _ in 0..2 {
-        again.push(checked(&received.recv().await.unwrap()).0);
+        reported.push(checked(&received.recv().await.unwrap()).0);
     }
-    again.sort();
-    assert_eq!(again, [pending_other, resolved]);
+    reported.sort();
+    assert_eq!(reported, [pending_other, resolved]);
     let deleted = api.call("DELETE", &format!("/api/sessions/{other}"), None).await;
     assert_eq!(deleted.0, 204, "{deleted:?}");
     let (_, gone) = checked(&received.recv().await.unwrap());

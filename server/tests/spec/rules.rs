@@ -212,6 +212,9 @@ async fn a_change_of_settings_follows_the_rules() {
     let older = older_session(&store, json!({ "autoApprove": ["write_file"] })).await;
     let rules = OperatorRules::open().models(["openai/*"]).unwrap().approvals(["edit_file"]);
     let api = with_rules(rules, &store, []);
+    while store.in_use(&older).await.unwrap() == Some(true) {
+        tokio::task::yield_now().await; // the server before closes it
+    }
     let path = format!("/api/sessions/{older}");
     let change = async |settings: Value| api.call("PATCH", &path, Some(settings)).await;
     refused(change(json!({ "model": "anthropic/claude" })).await, "/model", "`openai/*`");

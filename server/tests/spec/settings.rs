@@ -161,8 +161,8 @@ async fn settings_are_changed_by_the_process_that_has_the_session_open() {
     assert_eq!(patch(&one, &id, json!({ "name": "Goats" })).await.0, 200);
 }
 
-/// C247, C248: the policy is asked about changed settings as about those of a new session, and a fork
-/// belongs to the owner of its session.
+/// C247, C248: the policy is asked about changed settings as about those of a new session, and a
+/// fork belongs to the owner of its session.
 #[tokio::test(start_paused = true)]
 async fn the_policy_decides_about_changes_and_forks() {
     struct SmallOnly;
