@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use loopwright_core::SessionStore;
 use loopwright_core::event::{AgentEvent, Envelope, Update};
-use loopwright_core::log::{Follower, MemoryError};
+use loopwright_core::log::{Follower, LogEntry, MemoryError};
 use loopwright_core::message::RunId;
 
 use crate::error::{ApiError, ErrorKind};
@@ -19,7 +19,7 @@ pub(crate) struct SharedBacklog(Arc<Mutex<Weak<Backlog>>>);
 #[derive(Default)]
 struct Backlog(tokio::sync::Mutex<Option<Events>>);
 
-struct Events {
+pub(crate) struct Events {
     follower: Follower,
     numbered: Vec<Arc<Envelope>>,
     /// The number of the last event after each entry.
@@ -27,6 +27,8 @@ struct Events {
     open: OpenWork,
     /// The numbers of the events after which a reader can start, in their order.
     starts: Vec<u64>,
+    /// The last entry that was taken.
+    last: Option<LogEntry>,
 }
 
 /// Which events a reader wants.
@@ -102,22 +104,6 @@ impl SharedBacklog {
     }
 }
 
-/// Returns about `count` events of a session before number `before`, whole turns, and the number of
-/// the last event before them.
-pub(crate) async fn earlier_events(
-    store: &dyn SessionStore,
-    session: &str,
-    before: u64,
-    count: u64,
-) -> Result<(Vec<Arc<Envelope>>, u64), ApiError> {
-    let mut events = Events::new(session);
-    events.read_to(u64::MAX, store, session).await?;
-    let last = before.saturating_sub(1).min(events.numbered.len() as u64);
-    let after = events.start_of(last, count);
-    let earlier = events.numbered.drain(after as usize..last as usize).collect();
-    Ok((earlier, after))
-}
-
 /// Returns the number of the last event before those that a reader wants.
 ///
 /// # Errors
@@ -148,14 +134,40 @@ pub(crate) fn after_the_end(last: u64, after: u64) -> ApiError {
 }
 
 impl Events {
-    fn new(session: &str) -> Self {
+    pub(crate) fn new(session: &str) -> Self {
         Events {
             follower: Follower::new(session),
             numbered: Vec::new(),
             ends: Vec::new(),
             open: OpenWork::default(),
             starts: Vec::new(),
+            last: None,
         }
+    }
+
+    /// Takes the entries that the log has gained, or all of them if it is another log by now.
+    pub(crate) async fn refresh(
+        &mut self,
+        store: &dyn SessionStore,
+        session: &str,
+    ) -> Result<(), MemoryError> {
+        if let Some(last) = &self.last {
+            let new = store.read(session, self.follower.entries() - 1).await?;
+            if new.first() == Some(last) {
+                self.take(&new[1..]);
+                return Ok(());
+            }
+        }
+        *self = Events::new(session);
+        self.read_to(u64::MAX, store, session).await
+    }
+
+    /// Returns about `count` events before number `before`, whole turns, and the number of the last
+    /// event before them.
+    pub(crate) fn before(&self, before: u64, count: u64) -> (Vec<Arc<Envelope>>, u64) {
+        let last = before.saturating_sub(1).min(self.numbered.len() as u64);
+        let after = self.start_of(last, count);
+        (self.numbered[after as usize..last as usize].to_vec(), after)
     }
 
     /// Returns the number of the event after which a reader of about the last `count` events up to
@@ -183,7 +195,13 @@ impl Events {
             return Ok(());
         }
         let entries = store.read(session, from).await?;
-        for entry in entries.iter().take(usize::try_from(length - from).unwrap_or(usize::MAX)) {
+        let count = usize::try_from(length - from).unwrap_or(usize::MAX).min(entries.len());
+        self.take(&entries[..count]);
+        Ok(())
+    }
+
+    fn take(&mut self, entries: &[LogEntry]) {
+        for entry in entries {
             for event in self.follower.take(std::slice::from_ref(entry)) {
                 if self.open.can_start_at(&event.event) {
                     self.starts.push(event.seq - 1);
@@ -193,7 +211,7 @@ impl Events {
             }
             self.ends.push(self.follower.last_seq());
         }
-        Ok(())
+        self.last = entries.last().cloned().or(self.last.take());
     }
 
     /// Returns the event of this number.

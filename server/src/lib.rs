@@ -52,6 +52,7 @@ mod event_streams;
 mod feed;
 mod frames;
 mod guard;
+mod histories;
 #[cfg(feature = "http-client")]
 mod http_client;
 mod inbox;

@@ -18,6 +18,7 @@ use crate::agents::Agents;
 use crate::daily_budget::DailyBudget;
 use crate::drain::Drain;
 use crate::event_streams::EventStreams;
+use crate::histories::Histories;
 #[cfg(feature = "webhooks")]
 use crate::inbox::WebhookSender;
 use crate::inbox::{ActionWatch, OnAction, Reporter};
@@ -80,6 +81,7 @@ pub(crate) struct Shared {
     webhooks: Vec<WebhookSender>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) event_streams: EventStreams,
+    pub(crate) histories: Histories,
     pub(crate) drain: Drain,
     pub(crate) readiness: Readiness,
 }

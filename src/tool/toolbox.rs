@@ -341,6 +341,7 @@ pub(crate) fn hex_digest(text: &str) -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tool::ApprovalPredicate;
     use crate::tool::function::tool_fn;
 
     #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -422,5 +423,40 @@ mod tests {
             &Value::Null,
             &Extensions::new()
         ));
+    }
+
+    /// C344: what is said of all calls of a tool agrees with what is decided about each.
+    #[test]
+    fn a_tool_never_or_always_needs_approval_as_its_calls_do() {
+        let large: ApprovalPredicate = Arc::new(|arguments: &Value, _: &Extensions| arguments == 9);
+        let own = [
+            Approval::ByEffect,
+            Approval::Never,
+            Approval::Always,
+            Approval::When(large.clone()),
+            Approval::AlwaysIf(large),
+        ];
+        let small: AutoPredicate = Arc::new(|_: &ToolSpec, arguments: &Value, _| arguments == 1);
+        let rules = [
+            AutoRules::default(),
+            AutoRules { all: true, ..AutoRules::default() },
+            AutoRules { names: ["t".into()].into(), ..AutoRules::default() },
+            AutoRules { predicates: vec![small], ..AutoRules::default() },
+        ];
+        for (approval, rules) in own.iter().flat_map(|one| rules.iter().map(move |r| (one, r))) {
+            for effect in [Effect::ReadOnly, Effect::AtMostOnce] {
+                let spec = tool("t").spec().as_ref().clone().effect(effect);
+                let spec = spec.needs_approval(approval.clone());
+                let asks = [1, 5, 9].map(|number| {
+                    !rules.can_auto_call(&spec, &number.into(), &Extensions::default())
+                });
+                let expected = match asks {
+                    [false, false, false] => NeedsApproval::Never,
+                    [true, true, true] => NeedsApproval::Always,
+                    _ => NeedsApproval::Sometimes,
+                };
+                assert_eq!(rules.needs_approval(&spec), expected, "{asks:?}");
+            }
+        }
     }
 }

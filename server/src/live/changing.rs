@@ -16,8 +16,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl LiveSessions {
     /// Changes the settings of a session, if `check` allows the new ones: closes it, and opens it
-    /// with an agent that is built from the new ones, which the opening writes to the log. Its
-    /// readers do not notice.
+    /// with an agent that is built from them. The opening writes them to the log. Its readers do
+    /// not notice.
     ///
     /// # Errors
     /// Fails if a setting is invalid, during a run, and while another process has the session open:

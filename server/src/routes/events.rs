@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Read, SessionFor};
-use crate::backlog::{Start, earlier_events};
+use crate::backlog::Start;
 use crate::error::{ApiError, ErrorKind};
 use crate::feed::Feed;
 use crate::json::MAX_POSITION;
@@ -83,8 +83,9 @@ async fn history(
         let why = format!("`before` must be a number from 0 to {MAX_POSITION}.");
         return Err(bad_request(why));
     }
-    let store = &*server.shared().store;
-    let (events, after) = earlier_events(store, &id, query.before, limit).await?;
+    let shared = server.shared();
+    let page = shared.histories.page(&*shared.store, &id, query.before, limit);
+    let (events, after) = page.await?;
     Ok(Json(History { events, before: (after > 0).then_some(after + 1) }))
 }
 

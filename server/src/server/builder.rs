@@ -18,6 +18,7 @@ use crate::daily_budget::DailyBudget;
 use crate::drain::Drain;
 use crate::error::ConfigError;
 use crate::event_streams::EventStreams;
+use crate::histories::Histories;
 use crate::inbox::{ActionChange, ActionWatch, OnAction};
 #[cfg(feature = "webhooks")]
 use crate::inbox::{Webhook, WebhookSender};
@@ -353,6 +354,7 @@ impl ServerBuilder {
             runs,
             metrics,
             event_streams: EventStreams::default(),
+            histories: Histories::default(),
             bodies: Semaphore::new(self.limits.bodies.min(Semaphore::MAX_PERMITS)),
             drain,
             readiness: Readiness::default(),
