@@ -91,7 +91,7 @@ mod tests {
         vec![LogEntry::Reset; count].into()
     }
 
-    /// C349: what is kept grows with the log, and is not shown of another log by the same name.
+    /// C255: what is kept grows with the log, and is not shown of another log by the same name.
     #[tokio::test(start_paused = true)]
     async fn what_is_kept_is_what_the_log_has() {
         let (store, histories) = (InMemoryStore::new(), Histories::default());
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(count().await, Ok(5));
     }
 
-    /// C349: no more than two sessions are kept, and none for longer than half a minute.
+    /// C255: no more than two sessions are kept, and none for longer than half a minute.
     #[tokio::test(start_paused = true)]
     async fn what_is_kept_is_bounded() {
         let (store, histories) = (InMemoryStore::new(), Histories::default());

@@ -29,7 +29,7 @@ async fn is_unasked(server: &Server) {
     assert_eq!(first.peer_addr().unwrap(), own.local_addr().unwrap(), "a connection was made");
 }
 
-/// C256: an address that is not allowed is not connected to, however it is written, and neither is
+/// C257: an address that is not allowed is not connected to, however it is written, and neither is
 /// one that a name resolves to.
 #[tokio::test]
 async fn only_allowed_addresses_are_connected_to() {
@@ -66,7 +66,7 @@ async fn only_allowed_addresses_are_connected_to() {
     }
 }
 
-/// C256: what is allowed is reached, by its address and by its name, at each attempt.
+/// C257: what is allowed is reached, by its address and by its name, at each attempt.
 #[tokio::test]
 async fn allowed_addresses_are_reached() {
     let server = Server::start().await;
@@ -79,7 +79,7 @@ async fn allowed_addresses_are_reached() {
     }
 }
 
-/// C256: an answer that points elsewhere is not followed.
+/// C257: an answer that points elsewhere is not followed.
 #[tokio::test]
 async fn redirects_are_not_followed() {
     let (server, inner) = (Server::start().await, Server::start().await);

@@ -130,7 +130,9 @@ impl Agents {
 
     /// Returns the models that sessions can name, and the name of the default one.
     pub(crate) fn models(&self) -> (Vec<ModelInfo>, Option<String>) {
-        let models = self.models.as_ref().map(|models| models.list()).unwrap_or_default();
+        let mut models = self.models.as_ref().map(|models| models.list()).unwrap_or_default();
+        let own = self.defaults.model.as_deref();
+        models.retain(|model| self.rules.check_model(&model.id, own, "").is_ok());
         (models, self.defaults.model.clone())
     }
 

@@ -74,7 +74,7 @@ fn at(url: &str) -> Value {
     json!({ "apiKey": "k", "model": "m", "baseUrl": url })
 }
 
-/// C256: an address of this machine, of a private network or of a cloud's metadata is refused,
+/// C257: an address of this machine, of a private network or of a cloud's metadata is refused,
 /// however it is written, and so is a name that resolves to one. Nothing is sent there.
 #[tokio::test]
 async fn clients_do_not_reach_inner_addresses() {
@@ -121,7 +121,7 @@ async fn clients_do_not_reach_inner_addresses() {
     }
 }
 
-/// C256: what the operator allows is reached, by its network or as it is named; on a server without
+/// C257: what the operator allows is reached, by its network or as it is named; on a server without
 /// such rules every address is.
 #[tokio::test]
 async fn clients_reach_what_the_operator_allows() {
@@ -153,7 +153,7 @@ async fn clients_reach_what_the_operator_allows() {
     }
 }
 
-/// C256: the address that the operator has given to the server's own model is always allowed, and a
+/// C257: the address that the operator has given to the server's own model is always allowed, and a
 /// client cannot give one to a session.
 #[tokio::test]
 async fn the_operator_s_own_model_is_anywhere() {
@@ -171,7 +171,7 @@ async fn the_operator_s_own_model_is_anywhere() {
     assert_eq!((status, &body["error"]["path"]), (400, &json!("/baseUrl")), "{body}");
 }
 
-/// C261: headers that frame a request or belong to its connection are refused, in any case; others
+/// C262: headers that frame a request or belong to its connection are refused, in any case; others
 /// are sent, and a header with a key replaces that of `apiKey`.
 #[tokio::test]
 async fn headers_of_the_connection_are_refused() {

@@ -65,7 +65,7 @@ async fn session(address: SocketAddr) -> String {
     serde_json::from_slice::<Value>(&body).unwrap()["id"].as_str().unwrap().to_owned()
 }
 
-/// C260: behind a trusted proxy the requests in progress of each client are bounded, and not the
+/// C261: behind a trusted proxy the requests in progress of each client are bounded, and not the
 /// connections of the proxy; a full client affects no other, nor the health check.
 #[tokio::test]
 async fn each_client_behind_a_proxy_has_its_own_bounds() {
@@ -101,7 +101,7 @@ async fn each_client_behind_a_proxy_has_its_own_bounds() {
     }
 }
 
-/// C260: runs, too, count for the client behind the proxy.
+/// C261: runs, too, count for the client behind the proxy.
 #[tokio::test]
 async fn runs_count_for_the_client_behind_a_proxy() {
     let rules = OperatorRules::open().trusted_proxies(["127.0.0.1"]).unwrap();
@@ -117,7 +117,7 @@ async fn runs_count_for_the_client_behind_a_proxy() {
     assert_eq!(statuses, [202, 429, 202]);
 }
 
-/// C260: without a trusted proxy, or from another address than its, the header says nothing.
+/// C261: without a trusted proxy, or from another address than its, the header says nothing.
 #[tokio::test]
 async fn the_header_of_others_is_ignored() {
     for proxies in [vec![], vec!["10.0.0.0/8"]] {

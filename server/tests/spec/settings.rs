@@ -298,6 +298,10 @@ async fn agents_and_models_are_described() {
             "models": [{ "id": "a/small" }, { "id": "a/large", "context_window": 1000 }],
         })
     );
+    let rules = OperatorRules::open().models(["b/*"]).unwrap();
+    let ruled = named_with(Arc::new(InMemoryStore::new()), |server| server.rules(rules));
+    let listed = ruled.get("/api/models").await["models"].clone();
+    assert_eq!(listed, json!([{ "id": "a/small" }]), "others are not allowed");
     let tool = |agent: &Value, name: &str| {
         let tools = agent["tools"].as_array().unwrap();
         tools.iter().find(|tool| tool["name"] == name).unwrap().clone()

@@ -29,7 +29,7 @@ fn send_without_end(request: &mut Exchange, part: &[u8]) {
     }
 }
 
-/// C262: a line, a reply and calls without end, and compressed data, end the run with an error. The
+/// C263: a line, a reply and calls without end, and compressed data, end the run with an error. The
 /// server does not keep them, and answers the next request.
 #[test]
 fn a_model_server_cannot_fill_the_memory() {
@@ -108,7 +108,7 @@ fn peak_kib(served: &Served) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// C262: a model's server cannot send the server elsewhere.
+/// C263: a model's server cannot send the server elsewhere.
 #[test]
 fn a_redirect_is_not_followed() {
     let served = Served::start(&["--max-attempts", "1"]);

@@ -46,7 +46,7 @@ impl Ruled {
     }
 }
 
-/// C255–C258: beyond this machine clients may name public addresses only and approve nothing for
+/// C256–C259: beyond this machine clients may name public addresses only and approve nothing for
 /// good, unless flags or settings allow it; on this machine both are allowed, unless a proxy lets
 /// others reach it.
 #[test]
@@ -80,7 +80,7 @@ fn rules_are_strict_where_others_reach_the_server() {
     }
 }
 
-/// C255, C258, C259: models, what a session uses, bodies and open sessions are bounded by flags and
+/// C256, C259, C260: models, what a session uses, bodies and open sessions are bounded by flags and
 /// by settings.
 #[test]
 fn flags_and_settings_bound_what_clients_use() {
@@ -148,7 +148,7 @@ fn invalid_rules_are_errors() {
     }
 }
 
-/// C260: the log names the client behind a trusted proxy, and says what was not allowed.
+/// C261: the log names the client behind a trusted proxy, and says what was not allowed.
 #[test]
 fn a_refusal_is_logged_with_the_client_behind_the_proxy() {
     for (proxy, client) in [("127.0.0.1", "203.0.113.9"), ("10.0.0.1", "127.0.0.1")] {
