@@ -146,7 +146,7 @@ fn dispatch(cli: Cli, program: Arc<Program>) -> Result<u8, StartError> {
         Command::Sessions(args) => start(sessions::sessions(&args, &config()?)),
         Command::Serve(args) => {
             let config = config()?;
-            start(serve::serve(config.serve(args)?, &config))
+            start(serve::serve(config.serve(*args)?, &config))
         }
         Command::Config(args) => start(config_command::config(&args, &config()?)),
         Command::Models(args) => models::models(&args, &config()?),

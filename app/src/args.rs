@@ -71,7 +71,7 @@ pub(crate) enum Command {
     /// `POST /api/agent-chat` answers one request with the events of its run; `/api/sessions`
     /// stores conversations; `/` is a web page for them. Clients can run commands on this machine,
     /// so other machines need a token.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Show the settings in force, and where each of them is set.
     ///
     /// From weakest to strongest: built in, your loopwright.toml ($XDG_CONFIG_HOME/loopwright or

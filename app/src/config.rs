@@ -262,7 +262,7 @@ mod tests {
         let Some(Command::Serve(args)) = Cli::try_parse_from(line).unwrap().command else {
             panic!()
         };
-        config.serve(args).unwrap()
+        config.serve(*args).unwrap()
     }
 
     /// C254: the limits, the log and the end of a server are settings too, which its flags

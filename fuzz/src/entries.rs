@@ -356,6 +356,7 @@ impl Source<'_> {
                 epoch: self.number(),
                 time: self.number(),
                 parent: self.maybe(|source| Parent::new("parent", source.call()).into()),
+                owner: self.maybe(|source| Principal::new(source.one_of(&TEXTS))),
             },
             1 => LogEntry::Settings { settings: self.value().into() },
             2 => LogEntry::RunStarted {

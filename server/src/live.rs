@@ -266,7 +266,15 @@ impl LiveSessions {
         let source = Source { agent: name, model: handle.state().await?.model };
         let observer = Observer::new(metrics, source);
         let actions = self.0.parts.actions.clone();
-        let watcher = tokio::spawn(watch(Arc::downgrade(&self.0), id, events, observer, actions));
+        let sessions = Arc::downgrade(&self.0);
+        let close_unused = move || {
+            let Some(sessions) = sessions.upgrade() else { return };
+            let id = id.clone();
+            // In a separate task, since closing waits for the watcher.
+            tokio::spawn(async move { sessions.close_unused(&id, IDLE_TIMEOUT).await });
+        };
+        let watched = watch(events, observer, actions, IDLE_TIMEOUT, close_unused);
+        let watcher = tokio::spawn(watched);
         Ok(OpenSession {
             handle,
             leases: Arc::default(),

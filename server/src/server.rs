@@ -1,7 +1,5 @@
 //! [`Server`]: what all routes share.
 
-mod builder;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,12 +20,11 @@ use crate::histories::Histories;
 #[cfg(feature = "webhooks")]
 use crate::inbox::WebhookSender;
 use crate::inbox::{ActionWatch, OnAction, Reporter};
+use crate::limits::Limits;
 use crate::live::LiveSessions;
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::run_quota::RunQuota;
-
-pub use self::builder::ServerBuilder;
 
 /// Holds what all routes share: agents, sessions, limits and metrics. Clones are the same server.
 ///
@@ -48,7 +45,7 @@ pub use self::builder::ServerBuilder;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct Server(Arc<Shared>);
+pub struct Server(pub(crate) Arc<Shared>);
 
 /// The parts of a [`Server`].
 pub(crate) struct Shared {
@@ -76,9 +73,9 @@ pub(crate) struct Shared {
     pub(crate) runs: RunQuota,
     pub(crate) live: LiveSessions,
     pub(crate) actions: ActionWatch,
-    on_action: Vec<OnAction>,
+    pub(crate) on_action: Vec<OnAction>,
     #[cfg(feature = "webhooks")]
-    webhooks: Vec<WebhookSender>,
+    pub(crate) webhooks: Vec<WebhookSender>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) event_streams: EventStreams,
     pub(crate) histories: Histories,
@@ -86,45 +83,7 @@ pub(crate) struct Shared {
     pub(crate) readiness: Readiness,
 }
 
-/// How much clients may use.
-#[derive(Debug, Clone)]
-pub(crate) struct Limits {
-    /// Bytes of a request's body.
-    pub(crate) body: usize,
-    /// Bytes of all bodies that are read or handled at a time.
-    pub(crate) bodies: usize,
-    /// Connections of one address.
-    pub(crate) connections_per_client: usize,
-    /// Runs of one address.
-    pub(crate) runs_per_client: usize,
-    /// Runs of all addresses.
-    pub(crate) runs: usize,
-    /// Sessions that are open.
-    pub(crate) open_sessions: usize,
-    /// How long runs in progress may take to end at a shutdown.
-    pub(crate) grace: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            body: ServerBuilder::BODY_BYTES,
-            bodies: 256 * 1024 * 1024,
-            connections_per_client: ServerBuilder::CONNECTIONS_PER_CLIENT,
-            runs_per_client: ServerBuilder::RUNS_PER_CLIENT,
-            runs: ServerBuilder::RUNS,
-            open_sessions: ServerBuilder::OPEN_SESSIONS,
-            grace: Duration::from_secs(10),
-        }
-    }
-}
-
 impl Server {
-    /// Starts to configure a server whose live sessions are in this store.
-    pub fn builder(store: impl SessionStore + 'static) -> ServerBuilder {
-        ServerBuilder::new(Arc::new(store))
-    }
-
     /// Does what sessions have to do ([`SessionInfo::due`]): answers requests that were
     /// acknowledged, carries out decisions, and takes inputs that other processes have posted, if
     /// the process that did so was killed.
@@ -140,9 +99,9 @@ impl Server {
         self.shared().live.run_due(&mut HashMap::new()).await
     }
 
-    /// Reports new and resolved actions to [`on_action`](ServerBuilder::on_action) and to webhooks
-    /// until the server has shut down: first those that are pending, and the decisions of the last
-    /// day, and then what changes. Resolves at once if there is nobody to report to.
+    /// Reports new and resolved actions to [`on_action`](crate::ServerBuilder::on_action) and to
+    /// webhooks until the server has shut down: first those that are pending, and the decisions of
+    /// the last day, and then what changes. Resolves at once if there is nobody to report to.
     ///
     /// [`serve`](crate::serve) does so. An app that mounts [`router`](crate::router) should call it
     /// in a task. If its future is dropped, deliveries in progress end.

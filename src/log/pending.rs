@@ -170,7 +170,7 @@ impl PendingCursor {
 impl fmt::Display for PendingCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PendingCursor { since, session, call } = self;
-        write!(f, "{since}:{}:{session}{call}", session.len())
+        write!(f, "{since}:{}:{session}{call}", session.chars().count())
     }
 }
 
@@ -181,9 +181,11 @@ impl FromStr for PendingCursor {
         let read = || {
             let (since, rest) = text.split_once(':')?;
             let (length, names) = rest.split_once(':')?;
-            let (session, call) = names.split_at_checked(length.parse().ok()?)?;
-            let (session, call) = (session.into(), call.into());
-            Some(PendingCursor { since: since.parse().ok()?, session, call })
+            let (length, mut rest) = (length.parse().ok()?, names.chars());
+            let session: String = rest.by_ref().take(length).collect();
+            let (since, call) = (since.parse().ok()?, rest.as_str().into());
+            let is_whole = session.chars().count() == length;
+            is_whole.then(|| PendingCursor { since, session: session.into(), call })
         };
         read().ok_or(InvalidCursor)
     }
@@ -199,7 +201,7 @@ mod tests {
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
         for text in ["", "17", "17:2", "17:2:ü", "17:1:ü", "17:9:ab", "x:1:ab"] {
             let read = text.parse::<PendingCursor>();
-            assert_eq!(read.is_ok(), text == "17:2:ü", "{text}"); // a session without a call
+            assert_eq!(read.is_ok(), text == "17:1:ü", "{text}"); // a session without a call
         }
     }
 }

@@ -425,7 +425,7 @@ mod tests {
         ));
     }
 
-    /// C344: what is said of all calls of a tool agrees with what is decided about each.
+    /// C250: what is said of all calls of a tool agrees with what is decided about each.
     #[test]
     fn a_tool_never_or_always_needs_approval_as_its_calls_do() {
         let large: ApprovalPredicate = Arc::new(|arguments: &Value, _: &Extensions| arguments == 9);

@@ -232,9 +232,8 @@ impl Family {
         let hidden = listed.iter().find(|info| info.sub_agent_of.is_some());
         ensure(hidden.is_none(), || format!("a sub-agent is listed: {hidden:?}"))?;
         let filter = PendingQuery::all().session(&*self.orders.session);
-        let pending = self.store.pending(&filter).await.map_err(|error| error.to_string())?;
-        let calls: BTreeSet<_> =
-            pending.actions.iter().map(|pending| &pending.action.call).collect();
+        let pending = self.store.pending(&filter).await.map_err(|error| error.to_string())?.actions;
+        let calls: BTreeSet<_> = pending.iter().map(|pending| &pending.action.call).collect();
         ensure(calls.len() == pending.len(), || format!("an action is pending twice: {pending:?}"))
     }
 

@@ -1,23 +1,22 @@
 //! The task that observes an open session.
 
-use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use loopwright_core::{AgentEvent, EventStream};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::{IDLE_TIMEOUT, Inner};
 use crate::inbox::ActionWatch;
 use crate::observer::Observer;
 
-/// Observes all events of a session until it ends, and closes the session when it is unused.
+/// Observes all events of a session until it ends, and calls `close_unused` in each interval.
 pub(super) async fn watch(
-    sessions: Weak<Inner>,
-    id: Arc<str>,
     mut events: EventStream,
     mut observer: Observer,
     actions: ActionWatch,
+    interval: Duration,
+    close_unused: impl Fn(),
 ) {
-    let mut tick = interval_at(Instant::now() + IDLE_TIMEOUT, IDLE_TIMEOUT);
+    let mut tick = interval_at(Instant::now() + interval, interval);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -33,12 +32,7 @@ pub(super) async fn watch(
                     actions.hint();
                 }
             },
-            _ = tick.tick() => {
-                let Some(sessions) = sessions.upgrade() else { continue };
-                let id = id.clone();
-                // In a separate task, since closing waits for this one.
-                tokio::spawn(async move { sessions.close_unused(&id, IDLE_TIMEOUT).await });
-            },
+            _ = tick.tick() => close_unused(),
         }
     }
 }

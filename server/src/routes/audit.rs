@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::{Caller, may_read};
 use crate::error::{ApiError, ErrorKind};
+use crate::json::MAX_POSITION;
 use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
 
@@ -45,6 +46,10 @@ async fn audit(
 ) -> Result<Json<Decisions>, ApiError> {
     let Query(given) =
         query.map_err(|why| ApiError::new(ErrorKind::BadRequest, why.body_text()))?;
+    if given.since.max(given.until).is_some_and(|time| time > MAX_POSITION) {
+        let why = format!("`since` and `until` must be numbers from 0 to {MAX_POSITION}.");
+        return Err(ApiError::new(ErrorKind::BadRequest, why));
+    }
     let mut query = AuditQuery::new(limit(given.limit)?);
     query.after = cursor(given.after)?;
     query.session = given.session.map(Into::into);

@@ -72,7 +72,12 @@ async fn lists_have_pages_and_filters() {
         let listed = api.get(&format!("/api/actions?{filter}")).await;
         assert_eq!(listed["actions"].as_array().unwrap().len(), count, "{filter}");
     }
-    for wrong in ["/api/actions?limit=0", "/api/actions?after=x", "/api/audit?limit=1001"] {
+    for wrong in [
+        "/api/actions?limit=0",
+        "/api/actions?after=x",
+        "/api/audit?limit=1001",
+        "/api/audit?until=9007199254740992",
+    ] {
         let (status, refused) = api.call("GET", wrong, None).await;
         assert_eq!((status, &refused["error"]["kind"]), (400, &json!("bad_request")), "{wrong}");
     }

@@ -22,15 +22,15 @@ use crate::histories::Histories;
 use crate::inbox::{ActionChange, ActionWatch, OnAction};
 #[cfg(feature = "webhooks")]
 use crate::inbox::{Webhook, WebhookSender};
+use crate::limits::{self, Limits};
 use crate::live::{LiveSessions, Parts};
 use crate::metrics::Metrics;
 use crate::origin::read_origin;
 use crate::readiness::Readiness;
 use crate::rules::OperatorRules;
 use crate::run_quota::RunQuota;
+use crate::server::{Server, Shared};
 use crate::settings::SessionSettings;
-
-use super::{Limits, Server, Shared};
 
 /// Configures a [`Server`].
 #[must_use = "call build()"]
@@ -56,8 +56,15 @@ pub struct ServerBuilder {
     has_rules: bool,
 }
 
+impl Server {
+    /// Starts to configure a server whose live sessions are in this store.
+    pub fn builder(store: impl SessionStore + 'static) -> ServerBuilder {
+        ServerBuilder::new(Arc::new(store))
+    }
+}
+
 impl ServerBuilder {
-    pub(super) fn new(store: Arc<dyn SessionStore>) -> Self {
+    fn new(store: Arc<dyn SessionStore>) -> Self {
         let mut agents = Agents::default();
         agents.set_run_budget(Budget::default().time(ServerBuilder::RUN_TIME));
         ServerBuilder {
@@ -82,16 +89,16 @@ impl ServerBuilder {
     }
 
     /// Sets the default maximum of runs of one client; see [`ServerBuilder::max_runs`].
-    pub const RUNS_PER_CLIENT: usize = 32;
+    pub const RUNS_PER_CLIENT: usize = limits::RUNS_PER_CLIENT;
     /// Sets the default maximum of runs of all clients; see [`ServerBuilder::max_runs`].
-    pub const RUNS: usize = 4096;
+    pub const RUNS: usize = limits::RUNS;
     /// Sets the default maximum of connections of one client; see
     /// [`ServerBuilder::max_connections`].
-    pub const CONNECTIONS_PER_CLIENT: usize = 1024;
+    pub const CONNECTIONS_PER_CLIENT: usize = limits::CONNECTIONS_PER_CLIENT;
     /// Sets the default maximum of a body's size, 4 MiB; see [`ServerBuilder::max_body`].
-    pub const BODY_BYTES: usize = 4 * 1024 * 1024;
+    pub const BODY_BYTES: usize = limits::BODY_BYTES;
     /// Sets the default maximum of open sessions; see [`ServerBuilder::max_open_sessions`].
-    pub const OPEN_SESSIONS: usize = 4096;
+    pub const OPEN_SESSIONS: usize = limits::OPEN_SESSIONS;
     /// Sets the default maximum of a run's time, a day; see [`ServerBuilder::run_budget`].
     pub const RUN_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
