@@ -1,11 +1,12 @@
 // The page: the list of sessions, one conversation, and the composer of messages.
 
-import { ApiError, call, newId, onToken, send, storeToken } from './api.js';
+import { ApiError, call, newId, send } from './api.js';
 import { arrange, byId, debounced, el, short } from './dom.js';
 import { PAGE_EVENTS, follow } from './events.js';
 import { acceptImages, putBack, takeImages } from './images.js';
 import { showMemory } from './memory.js';
 import { editSettings } from './settings.js';
+import { addressParameters } from './token.js';
 import { Conversation } from './view.js';
 
 const [log, scroll, prompt, problem] = ['log', 'scroll', 'prompt', 'problem'].map(byId);
@@ -461,25 +462,9 @@ addEventListener('keydown', (key) => {
   }
 });
 
-onToken((refused) => new Promise((done) => {
-  const dialog = byId('ask');
-  byId('ask-why').textContent = refused
-    ? 'That is not the server’s token. Try again.'
-    : 'The token was set with --token or in LOOPWRIGHT_TOKEN when the server was started.';
-  byId('token').value = '';
-  dialog.returnValue = '';
-  dialog.addEventListener('close', () => done(dialog.returnValue ? byId('token').value.trim() : null), { once: true });
-  dialog.showModal();
-}));
-
-/** `#s=ID` names the session; `#token=…` hands a token over, and is taken out of the address. */
+/** `#s=ID` names the session; `#token=…` hands a token over. */
 function address() {
-  const given = new URLSearchParams(location.hash.slice(1));
-  if (given.has('token')) {
-    storeToken(given.get('token'));
-    given.delete('token');
-    history.replaceState(null, '', given.size ? `#${given}` : location.pathname);
-  }
+  const given = addressParameters();
   const id = given.get('s') || null;
   if (id !== session || !conversation) open(id);
 }

@@ -1,6 +1,7 @@
 // What all cards have that ask the user: a title, a face, the problem of the last decision, a way to deny.
 
 import { el } from './dom.js';
+import { drawTerms } from './terms.js';
 
 export const button = (text, onclick, kind = '') => el('button', { type: 'button', class: kind, onclick }, text);
 export const row = (...buttons) => el('div', { class: 'row' }, ...buttons);
@@ -14,7 +15,7 @@ export function emptyCard(text, action, decide) {
   const problem = el('p', { class: 'problem', role: 'alert', hidden: true });
   const showProblem = (why) => ((problem.textContent = why), (problem.hidden = !why));
   const face = el('div');
-  const node = el('section', { class: 'card', 'aria-label': text, 'data-digest': action.digest }, title, face, problem);
+  const node = el('section', { class: 'card', 'aria-label': text, 'data-digest': action.digest }, title, drawTerms(action), face, problem);
 
   async function resolve(body) {
     showProblem('');

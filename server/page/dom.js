@@ -35,6 +35,17 @@ export const byId = (id) => document.getElementById(id);
 /** Returns a text cut to `max` characters. */
 export const truncated = (text, max) => (text.length > max ? `${text.slice(0, max)}…` : text);
 
+/** Characters that are drawn of one text. */
+export const MAX_CHARS = 100_000;
+
+export const bounded = (text) =>
+  (text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}… and ${text.length - MAX_CHARS} characters more` : text);
+
+/** Returns a text that a person decides on: characters that would hide or reorder others are named. */
+export const visible = (text) =>
+  bounded(text.replace(/[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
+    (one) => `⟨U+${one.charCodeAt(0).toString(16).padStart(4, '0')}⟩`));
+
 /** Returns `12,345` as `12.3k`. */
 export function short(number) {
   if (number < 1000) return String(number);

@@ -3,6 +3,7 @@
 // closed, the next one gets the lock.
 
 import { ApiError, BASE, call, hex, isTemporary, newId, request, token } from './api.js';
+import { frames } from './frames.js';
 
 /** Milliseconds after which a silent stream is dead: the server sends something every 15 s. */
 const SILENCE_TIMEOUT = 40_000;
@@ -264,26 +265,6 @@ class Group {
       }
     } finally {
       clearTimeout(timer);
-    }
-  }
-}
-
-/** Returns the data of the frames of an event stream. `received` is called for each chunk. */
-async function* frames(body, received) {
-  let rest = '', data = [];
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    received();
-    const lines = (rest + value).split(/\r?\n/);
-    rest = lines.pop();
-    for (const line of lines) {
-      const [, field, text] = /^([^:]*):? ?(.*)$/s.exec(line);
-      if (field === 'data') data.push(text);
-      if (line || !data.length) continue;
-      yield data.join('\n');
-      data = [];
     }
   }
 }

@@ -1,11 +1,12 @@
 // One call of a tool: its arguments, its output while it runs, its diff, and the card that asks for a decision.
 
 import { agentOf, button, denial, emptyCard, row } from './card.js';
-import { el, truncated } from './dom.js';
+import { MAX_CHARS, bounded, el, truncated, visible } from './dom.js';
 import { questionCard, questionOf } from './question.js';
+import { allows } from './terms.js';
 
-/** Characters and lines that are drawn of one text. */
-const MAX_CHARS = 100_000, MAX_LINES = 2_000;
+/** Lines that are drawn of one text. */
+const MAX_LINES = 2_000;
 /** Milliseconds after which it is asked what a pending call would change. */
 const PREVIEW_DELAY = 100;
 const IMAGES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
@@ -23,14 +24,8 @@ const parse = (text) => {
 };
 
 const pre = (text, kind = '') => el('pre', { class: kind, tabindex: 0 }, text);
-const bounded = (text) =>
-  (text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}… and ${text.length - MAX_CHARS} characters more` : text);
 /** Returns output without the colours of terminals. */
 const plain = (text) => bounded(text.replace(/\x1b\[[0-9;?]*[A-Za-z]/g, ''));
-/** Returns a text that a person decides on: characters that would hide or reorder others are named. */
-const visible = (text) =>
-  bounded(text.replace(/[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
-    (one) => `⟨U+${one.charCodeAt(0).toString(16).padStart(4, '0')}⟩`));
 /** Returns a value as text: strings as they are, small values in one line, large ones in many. */
 function asText(value) {
   const line = typeof value === 'string' ? value : JSON.stringify(value);
@@ -171,7 +166,7 @@ export class ToolCall {
     const question = questionOf(action);
     this.args.hidden = !requestOf(action) || Boolean(question); // the card shows them
     this.asks = Boolean(question);
-    this.card = cardOf(action, decide, preview);
+    this.card = actionCard(action, decide, preview);
     this.node.append(this.card);
   }
 
@@ -179,9 +174,14 @@ export class ToolCall {
   askForAgent(action, decide) {
     this.setStatus('waiting');
     this.cards.get(action.call)?.node.remove();
-    const node = cardOf(action, decide);
+    const node = actionCard(action, decide);
     this.cards.set(action.call, { node, action });
     this.node.append(node);
+  }
+
+  /** Shows an approval of an action that needs more of them. */
+  approved(who) {
+    this.notes.append(el('p', { class: 'note' }, `Approved by ${who}. More approvals are required.`));
   }
 
   /** Shows the decision that resolved an action of its sub-agent. */
@@ -234,7 +234,7 @@ export function image({ media_type: type, data }) {
 }
 
 /** Creates the card of an action: a question, or a call. */
-function cardOf(action, decide, preview) {
+export function actionCard(action, decide, preview) {
   const question = questionOf(action);
   return question ? questionCard(question, action, decide, drawArguments, visible) : card(action, decide, preview);
 }
@@ -258,8 +258,9 @@ function card(action, decide, preview) {
 
   function showChoices() {
     face.replaceChildren(content(), row(
-      button(request ? 'Done' : 'Approve', () => resolve({ decision: 'approve' }), 'primary approve'),
-      button(json.open, edit, 'edit'),
+      ...(allows(action, 'approve')
+        ? [button(request ? 'Done' : 'Approve', () => resolve({ decision: 'approve' }), 'primary approve')] : []),
+      ...(allows(action, request ? 'provide' : 'approve_with') ? [button(json.open, edit, 'edit')] : []),
       button('Deny…', deny, 'deny')));
   }
 

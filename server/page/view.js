@@ -285,6 +285,10 @@ export class Conversation {
     else this.call(action.call, action.name).ask(action, decide, () => this.on.preview?.(action.call));
   }
 
+  external_action_approval({ call, approval }) {
+    (this.outer(call) ?? this.calls.get(call))?.approved(approval.by);
+  }
+
   external_action_end({ call, decision, by }) {
     this.actions.delete(call);
     const outer = this.outer(call);

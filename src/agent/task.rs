@@ -405,6 +405,6 @@ mod tests {
             size_of::<F>()
         }
         let size = size(|mut task| async move { task.run_to_end().await });
-        assert!(size < size_of::<Task>() + 512, "{size} bytes");
+        assert!(size < size_of::<Task>() + 512, "{size} bytes, {} of the task", size_of::<Task>());
     }
 }

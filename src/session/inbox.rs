@@ -195,7 +195,8 @@ impl Inbox {
                 false
             }
             is_posted = mail_event => is_posted,
-            () = deadlines.wait() => true,
+            // Boxed, so that an idle session has no room for it.
+            () = Box::pin(deadlines.wait()) => true,
         };
         if starts_reading {
             self.start_reading();

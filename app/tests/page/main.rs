@@ -11,6 +11,7 @@ mod breaks;
 mod browser;
 mod fixture;
 mod images;
+mod inbox;
 mod layout;
 mod markdown;
 mod memory;

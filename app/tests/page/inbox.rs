@@ -1,0 +1,88 @@
+//! The page for people who only decide: the pending actions of all sessions.
+
+use std::time::Duration;
+
+use loopwright_core::GenericAgent;
+use loopwright_core::event::DecisionKind;
+use loopwright_core::testing::{Script, ScriptedModel, TestTool};
+use loopwright_core::tool::{ActionOptions, Approval};
+use loopwright_patterns::PiPattern;
+use serde_json::json;
+
+use crate::access::CONTRAST;
+use crate::browser::Tab;
+use crate::fixture::Fixture;
+
+fn inbox(fixture: &Fixture) -> Tab {
+    fixture.tab_at(&format!("{}/inbox", fixture.url.trim_end_matches('/')))
+}
+
+/// C264: The inbox shows the pending actions of all sessions as they come and go, with what they
+/// would change, and they can be decided there.
+#[test]
+fn actions_of_all_sessions_are_decided_in_the_inbox() {
+    let fixture = Fixture::new();
+    let inbox = inbox(&fixture);
+    inbox.until_text("#none", "Nothing waits");
+    let tab = fixture.tab();
+    tab.say("Write it.");
+    let written = json!({ "path": "new.txt", "content": "ten sheep\n" });
+    fixture.request().call(&[("write_file", written)]);
+    inbox.until_text(".card h3", "Run write_file?");
+    inbox.until_text(".card .diff .add", "+ten sheep");
+    assert_eq!(inbox.eval("document.title"), "(1) Inbox");
+    assert_eq!(inbox.eval(CONTRAST), json!([]));
+    inbox.screenshot("inbox");
+    inbox.click(".card .approve");
+    fixture.request().say("Written.");
+    inbox.until_text("#none", "Nothing waits");
+    tab.until_text("#status", "Ready");
+    assert_eq!(fixture.read("new.txt"), "ten sheep\n");
+
+    // What is decided elsewhere leaves the inbox, also while it was away.
+    tab.say("Once more.");
+    fixture.request().call(&[("execute_command", json!({ "command": "true" }))]);
+    inbox.until_text(".card .args", "true");
+    tab.click(".card .deny");
+    tab.press("Enter", false);
+    inbox.until_text("#none", "Nothing waits");
+    fixture.request().say("Then not.");
+    fixture.kill();
+    inbox.until_text("#status", "Reconnecting");
+    fixture.restart();
+    inbox.until("document.querySelector('#status').textContent === ''");
+    assert_eq!(inbox.count(".card"), 0);
+}
+
+/// C264: An action shows its terms there and in the conversation, and offers what they allow.
+#[test]
+fn an_action_shows_its_terms() {
+    let options = ActionOptions::new()
+        .description("Pays <b>an invoice</b>.")
+        .role("treasurer")
+        .deadline(Duration::from_secs(3600))
+        .decisions([DecisionKind::Approve])
+        .quorum(2);
+    let pay = TestTool::new("pay")
+        .spec(move |spec| spec.needs_approval(Approval::Always).action_options(options.clone()));
+    let model = ScriptedModel::new([Script::calls([("c1", "pay", json!({ "euros": 200 }))])]);
+    let agent = GenericAgent::builder(model, PiPattern).tool(pay).build().unwrap();
+    let fixture = Fixture::after(&agent, 1);
+    for tab in [inbox(&fixture), fixture.before()] {
+        tab.until_text(".card .terms", "Pays <b>an invoice</b>.");
+        tab.until_text(".card .terms", "Who may decide: treasurer.");
+        tab.until_text(".card .terms", "Without a decision it is denied at");
+        tab.until_text(".card .terms", "0 of 2 approvals.");
+        tab.until_text(".card .args", "200");
+        assert_eq!((tab.count(".card .approve"), tab.count(".card .edit")), (1, 0));
+        assert_eq!(tab.count(".card b"), 0);
+    }
+    let tab = inbox(&fixture);
+    tab.until_text(".card .terms", "0 of 2 approvals.");
+    tab.click(".card .approve");
+    tab.until_text(".card .problem", "principal");
+    tab.click(".card .deny");
+    tab.press("Enter", false);
+    fixture.request().say("Not paid.");
+    tab.until_text("#none", "Nothing waits");
+}
