@@ -319,7 +319,7 @@ fn a_token_is_asked_for_once() {
     tab.screenshot("token");
     tab.type_text("a-wrong-token-of-letters");
     tab.press("Enter", false);
-    tab.until_text("#ask", "That is not the server’s token.");
+    tab.until_text("#ask", "That is not a token of this server.");
     tab.until("document.querySelector('#ask').open && document.activeElement.id === 'token'");
     assert_eq!(tab.eval("document.querySelector('#token').value"), "");
     tab.type_text(token);
