@@ -247,7 +247,6 @@ pub enum InputError {
     NoCompaction,
     /// The conversation was not compacted and is unchanged.
     #[error("the conversation was not compacted: {0}")]
-    #[serde(skip)]
     NotCompacted(#[source] Failure),
     /// The input cannot be posted to a session that another process has open.
     #[error("the input cannot be posted: {0}")]
@@ -273,13 +272,7 @@ impl InputError {
         use InputError::*;
         !matches!(
             self,
-            Known(_)
-                | AlreadyRefused { .. }
-                | NotCompacted(_)
-                | NotPostable(_)
-                | Memory(_)
-                | Moved
-                | Gone
+            Known(_) | AlreadyRefused { .. } | NotPostable(_) | Memory(_) | Moved | Gone
         )
     }
 }

@@ -58,7 +58,7 @@ use crate::extensions::Extensions;
 use crate::log::entry::LogEntry;
 use crate::log::event::{AgentEvent, QueuedText, Role};
 use crate::log::fold::Tail;
-use crate::log::input::QueueKind;
+use crate::log::input::{InputEvent, QueueKind};
 use crate::log::memory::Memory;
 use crate::log::queue::QueuedMessage;
 use crate::message::{InputId, Message, MessageKind};
@@ -171,11 +171,6 @@ impl Session {
                 }
                 self.journal.hub.subscribe(subscriber)
             }
-            Command::SteerTo(call, input) => {
-                if let Err(input) = self.children.steer(&call, input) {
-                    let _ = input.ack.send(Err(InputError::NoSubAgent(call)));
-                }
-            }
             Command::TakeDefaults(now) => {
                 let Session { journal, config, executor, .. } = self;
                 let tools = &executor.tools;
@@ -192,6 +187,9 @@ impl Session {
                 let _ = ack.send(self.journal.fold.len);
             }
             Command::Idle(ack) => self.intake.idle.push(ack),
+            Command::Input(input) if matches!(input.event, InputEvent::SteerTo { .. }) => {
+                sub_agents::steer(self, *input);
+            }
             Command::Input(input) => {
                 let Session { journal, intake, executor, config, .. } = self;
                 let accepted = intake.accept(*input, journal, config, &executor.tools);

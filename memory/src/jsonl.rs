@@ -339,11 +339,17 @@ impl SessionStore for Jsonl {
     ) -> Result<Option<InputReceipt>, MemoryError> {
         let (session, input) = (session.to_owned(), input.clone());
         let (name, copy) = (session.clone(), input.clone());
-        if let Some(receipt) = self.work(move |store| store.find_mail(&name, &copy)).await? {
-            return Ok(receipt);
+        match self.work(move |store| store.find_mail(&name, &copy)).await? {
+            Some(Some(receipt)) => return Ok(Some(receipt)),
+            // Whoever posted it may have been killed before it could announce it.
+            Some(None) if self.folder.hints().is_announced(&session) => return Ok(None),
+            _ => {}
         }
         let post = move |store: &Jsonl, _lock| {
             store.read_log(&session)?; // it may have been deleted meanwhile
+            // Before the input, for the case that this process is killed between the two, and
+            // after it, since the owner may look in between.
+            store.folder.hints().announce(&session);
             MailFile::read(&store.folder.path(&session))?.post(&session, &input)?;
             store.folder.hints().announce(&session);
             Ok(None)

@@ -44,6 +44,8 @@ pub(crate) enum ErrorKind {
     Token,
     NotFound,
     Conflict,
+    /// A run is in progress in the session.
+    RunInProgress,
     /// The session's agent is not one of this server's.
     UnknownAgent,
     /// A reader names an event that the session does not have.
@@ -65,9 +67,10 @@ impl ErrorKind {
                 StatusCode::FORBIDDEN
             }
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
-            ErrorKind::Conflict | ErrorKind::UnknownAgent | ErrorKind::AfterTheEnd => {
-                StatusCode::CONFLICT
-            }
+            ErrorKind::Conflict
+            | ErrorKind::RunInProgress
+            | ErrorKind::UnknownAgent
+            | ErrorKind::AfterTheEnd => StatusCode::CONFLICT,
             ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ErrorKind::TooMany => StatusCode::TOO_MANY_REQUESTS,
             ErrorKind::Draining => StatusCode::SERVICE_UNAVAILABLE,

@@ -8,7 +8,8 @@
 //! The log alone gives the events of a session that another process has open, without deltas, and
 //! of one that this server cannot open, because of its agent or
 //! its model. When the session is opened here, or taken over by
-//! another process, the reader goes on without a gap.
+//! another process, the reader goes on without a gap. A reader does not open a session again that
+//! another process has taken over or asked for, since it would take it away from there.
 
 use std::sync::Arc;
 
@@ -44,6 +45,8 @@ enum Next {
     Event(Arc<Envelope>),
     /// Events may come from another source now.
     Reopen,
+    /// Another process has the session, or is about to open it: events come from the log.
+    Follow,
     /// Nothing yet.
     Wait,
     End,
@@ -74,6 +77,11 @@ impl Feed {
                     let opened = Source::open(&self.server, &self.session, start, self.tree).await;
                     (self.source, _) = opened.ok()?;
                 }
+                Next::Follow => {
+                    let start = Start::After(self.numbering.0);
+                    let log = Source::follow(&self.server, &self.session, start).await;
+                    (self.source, _) = log.ok()?;
+                }
                 Next::Wait => {}
                 Next::End => return None,
             }
@@ -94,17 +102,23 @@ impl Source {
             Err(error) if error.is_read_only() => None,
             lease => lease?,
         };
-        let Some(lease) = lease else {
-            let after = number_before(&*shared.store, id, start).await?;
-            let reader = LogReader::after(shared.store.clone(), id.into(), after).await?;
-            return Ok((Source::Log(Box::new(reader)), after));
+        let Some(lease) = lease else { return Self::follow(server, id, start).await };
+        let joined = match tree {
+            true => lease.handle.join_tree().await,
+            false => lease.handle.join().await,
         };
-        let (length, live) = match tree {
-            true => lease.handle.join_tree().await?,
-            false => lease.handle.join().await?,
-        };
+        // It may have moved to another process since.
+        let Ok((length, live)) = joined else { return Self::follow(server, id, start).await };
         let (missed, after) = lease.backlog.missed(&*shared.store, id, length, start).await?;
         Ok((Source::Live { missed, live, lease: lease.guard }, after))
+    }
+
+    /// Returns the events of a session from its log.
+    async fn follow(server: &Server, id: &str, start: Start) -> Result<(Self, u64), ApiError> {
+        let store = &server.shared().store;
+        let after = number_before(&**store, id, start).await?;
+        let reader = LogReader::after(store.clone(), id.into(), after).await?;
+        Ok((Source::Log(Box::new(reader)), after))
     }
 
     async fn next(&mut self, server: &Server, session: &str) -> Next {
@@ -115,7 +129,8 @@ impl Source {
                 }
                 match live.next().await {
                     Some(event) => Next::Event(event),
-                    None if live.moved() || lease.reopens() => Next::Reopen,
+                    None if lease.reopens() => Next::Reopen,
+                    None if live.moved() => Next::Follow,
                     None => Next::End,
                 }
             }

@@ -6,7 +6,9 @@
 //! for a session that another process has open go through the mailbox of the store.
 
 mod changing;
+mod compacting;
 mod due;
+mod releasing;
 mod sending;
 mod watch;
 
@@ -23,6 +25,7 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use self::releasing::{Releasing, during_a_run};
 use self::watch::watch;
 use crate::agents::Agents;
 use crate::backlog::SharedBacklog;
@@ -38,6 +41,9 @@ use crate::settings::SessionSettings;
 /// A session that has been unused for this long is closed, at the latest when it has been unused
 /// for twice as long.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What is done between runs only.
+const DELETE: &str = "delete the session";
 
 /// The sessions that are open. Clones share them.
 #[derive(Clone)]
@@ -155,8 +161,10 @@ impl LiveSessions {
     /// process has it open.
     pub(crate) async fn lease(&self, id: &str) -> Result<Option<Lease>, ApiError> {
         let mut slot = self.0.lock(id).await;
-        if slot.session().is_none_or(|session| session.watcher.is_finished()) {
-            drop(slot.take());
+        if slot.session().is_none_or(|session| session.has_ended()) {
+            if let Some(ended) = slot.take() {
+                ended.close().await;
+            }
             if let Some(session) = self.open(id).await? {
                 slot.put(session);
             }
@@ -169,29 +177,6 @@ impl LiveSessions {
             backlog: session.backlog.clone(),
             run: session.run.clone(),
         }))
-    }
-
-    /// Calls `work` with a session that this process has open, or opens. With a client, its run
-    /// quota must allow a run, as `work` may start one. A session that turns out to belong to
-    /// another process is closed.
-    pub(crate) async fn with<T>(
-        &self,
-        id: &str,
-        client: Option<Client>,
-        work: impl AsyncFnOnce(&AgentHandle) -> Result<T, InputError>,
-    ) -> Result<T, ApiError> {
-        let Some(lease) = self.lease(id).await? else {
-            return Err(MemoryError::InUse(id.into()).into());
-        };
-        let _permit = match client {
-            Some(client) => Some(self.run_permit(&lease, client).await?),
-            None => None,
-        };
-        let result = work(&lease.handle).await;
-        if result.as_ref().is_err_and(is_end) {
-            self.close_now(id).await;
-        }
-        Ok(result?)
     }
 
     /// Takes a permit for a run of this client, or the permit of the run in progress: input that
@@ -288,7 +273,9 @@ impl LiveSessions {
 
     /// Returns the handle of a session if it is open, without opening or leasing it.
     pub(crate) async fn peek(&self, id: &str) -> Option<AgentHandle> {
-        self.0.lock(id).await.session().map(|session| session.handle.clone())
+        let mut slot = self.0.lock(id).await;
+        let session = slot.session().filter(|session| !session.has_ended());
+        session.map(|session| session.handle.clone())
     }
 
     /// Returns whether the last run in the log of a session, which has no end there, is in
@@ -305,17 +292,14 @@ impl LiveSessions {
         drop(self.0.lock(id).await.take()); // not awaited: the caller may hold a handle
     }
 
-    /// Closes a session, keeping others from opening it meanwhile, and deletes it. Fails during a
-    /// run.
+    /// Closes a session, keeping others from opening it meanwhile, and deletes it. If another
+    /// process has it open, it is asked to release it. Fails during a run.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), ApiError> {
         let mut slot = self.0.lock(id).await;
         if let Some(session) = slot.session()
             && session.is_running().await
         {
-            return Err(ApiError::new(
-                ErrorKind::Conflict,
-                "A run is in progress in this session: abort it, and then delete the session.",
-            ));
+            return Err(during_a_run(DELETE));
         }
         if let Some(session) = slot.take() {
             session.close().await;
@@ -324,7 +308,13 @@ impl LiveSessions {
         if let Ok(info) = store.session(id).await {
             check_is_root(&info)?;
         }
-        Ok(store.delete(id).await?)
+        let mut releasing = Releasing::new(&**store, id, DELETE);
+        loop {
+            match store.delete(id).await {
+                Err(MemoryError::InUse(session)) => releasing.wait(&session).await?,
+                deleted => return Ok(deleted?),
+            }
+        }
     }
 
     /// Resolves when no open session has a run in progress.
@@ -465,6 +455,12 @@ impl OpenSession {
     /// Returns whether there is no lease.
     fn is_unused(&self) -> bool {
         Arc::strong_count(&self.leases) == 1
+    }
+
+    /// Returns whether the session has ended by itself, because another process has taken it over
+    /// or has asked for it.
+    fn has_ended(&self) -> bool {
+        self.handle.has_ended() || self.watcher.is_finished()
     }
 
     /// Asks the session itself, which knows all input that it has accepted.

@@ -96,7 +96,7 @@ pub async fn serve(
     tokio::select! {
         () = shutdown => {}
         _ = async {
-            let due = server.shared().live.keep_running_due();
+            let due = server.keep_running_due();
             tokio::join!(acceptor.accept_all(&connections, true), due, server.report_actions())
         } => {}
     }

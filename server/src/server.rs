@@ -91,12 +91,20 @@ impl Server {
     /// have ended.
     ///
     /// [`serve`](crate::serve) does so at its start, and looks for such sessions once a minute. An
-    /// app that mounts [`router`](crate::router) should call it in a task. If its future is
-    /// dropped, runs that have started continue.
+    /// app that mounts [`router`](crate::router) should call
+    /// [`keep_running_due`](Server::keep_running_due) in a task. If its future is dropped, runs
+    /// that have started continue.
     ///
     /// [`SessionInfo::due`]: loopwright_core::log::SessionInfo::due
     pub async fn run_due(&self) {
         self.shared().live.run_due(&mut HashMap::new()).await
+    }
+
+    /// Does what sessions have to do now, as [`run_due`](Server::run_due), and again once a minute:
+    /// what was posted to sessions that nobody has open, and what processes have left that were
+    /// killed. Never resolves. If its future is dropped, runs that have started continue.
+    pub async fn keep_running_due(&self) {
+        self.shared().live.keep_running_due().await
     }
 
     /// Reports new and resolved actions to [`on_action`](crate::ServerBuilder::on_action) and to

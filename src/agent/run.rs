@@ -23,7 +23,7 @@ use crate::session::Session;
 use crate::session::batch::{self, BatchOutcome};
 use crate::session::budget;
 use crate::session::close::{self, Ending};
-use crate::session::command::{Caller, Command, Input, Receipt, Sorted};
+use crate::session::command::{self, Caller, Command, Input, Receipt, Sorted};
 use crate::session::compaction;
 use crate::session::config::WhileAwaiting;
 use crate::session::inbox::Inbox;
@@ -394,7 +394,11 @@ fn has_steering(session: &Session) -> bool {
 
 /// Passes a command on to the session, or returns the abort or reset that ends this run.
 fn route(command: Command, channels: &Channels, current: &Current) -> Option<Box<Input>> {
-    let refuse = |input: Input| input.refuse_as_busy(current.memory.clone(), current.from);
+    let refuse = |input: Input| {
+        let (id, memory) = (input.client_id(), current.memory.clone());
+        let refused = command::refuse(id, input.ack, InputError::Busy, memory, current.from);
+        drop(tokio::spawn(refused));
+    };
     match command.sort() {
         Sorted::Stop(input) if input.aborts_other_than(current.run) => {
             drop(channels.to_session.send(Command::Input(input)));
@@ -403,7 +407,7 @@ fn route(command: Command, channels: &Channels, current: &Current) -> Option<Box
             Some(id) => drop(input.ack.send(Ok(Receipt::new(id)))),
             None => return Some(input),
         },
-        Sorted::Continue(input) => match input.id().filter(|id| current.seen.contains(id)) {
+        Sorted::WhenIdle(input) => match input.id().filter(|id| current.seen.contains(id)) {
             Some(id) => drop(input.ack.send(Ok(Receipt::new(id)))),
             None => refuse(*input),
         },

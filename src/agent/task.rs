@@ -39,6 +39,8 @@ pub(crate) struct Task {
     late_steer: bool,
     /// The memory failed: no run starts until an input arrives.
     log_failed: bool,
+    /// Another process has asked for the session.
+    is_released: bool,
 }
 
 impl Task {
@@ -58,6 +60,7 @@ impl Task {
             extensions,
             late_steer: false,
             log_failed: false,
+            is_released: false,
         }
     }
 
@@ -74,7 +77,7 @@ impl Task {
                 let _ = catch_unwind(AssertUnwindSafe(emit)); // if it panics, too, streams just end
             }
         }
-        if session.journal.is_lost() {
+        if session.journal.is_lost() || self.is_released {
             self.leave();
         }
         let inbox = AssertUnwindSafe(self.channels.inbox.close()).catch_unwind();
@@ -84,10 +87,12 @@ impl Task {
         let _ = Box::pin(close).await; // a panic cannot do more harm at the end
     }
 
-    /// Leaves the session to the process that has taken it over.
+    /// Leaves the session to the process that has taken it over, or has asked for it. Posted inputs
+    /// that were not handled stay in the mailbox.
     fn leave(&mut self) {
         let session = &mut self.session;
-        tracing::info!(session = &*session.id, "another process has taken over the session");
+        let what = if self.is_released { "asked for" } else { "taken over" };
+        tracing::info!(session = &*session.id, "another process has {what} the session");
         session.journal.hub.close_as_moved();
         self.channels.inbox.leave();
         session.intake.leave();
@@ -99,7 +104,7 @@ impl Task {
             Box::pin(self.end_interrupted(RunStatus::Aborted.into())).await;
         }
         self.channels.inbox.read_mailbox().await;
-        while !self.session.journal.is_lost() {
+        while !self.session.journal.is_lost() && !self.is_released {
             if let Some(command) = self.channels.inbox.next_collected().await {
                 Box::pin(self.handle(command)).await;
                 continue;
@@ -202,7 +207,10 @@ impl Task {
         }
         match command.sort() {
             Sorted::Stop(input) => self.stop(*input).await,
-            Sorted::Continue(input) => self.continue_from_end(*input).await,
+            Sorted::WhenIdle(input) => match input.event {
+                InputEvent::Release { epoch } => self.release(epoch, *input).await,
+                _ => self.continue_from_end(*input).await,
+            },
             Sorted::Other(command) => self.receive(command).await,
         }
     }
@@ -309,11 +317,49 @@ impl Task {
         }
     }
 
+    /// Leaves the session if this is its owner that is meant, unless there is work to do.
+    async fn release(&mut self, epoch: u64, input: Input) {
+        let Input { id, ack, .. } = input;
+        let fold = &self.session.journal.fold;
+        if let Some(id) = id.clone().filter(|id| fold.has_seen(id)) {
+            return drop(ack.send(Ok(Receipt::new(id))));
+        }
+        let is_meant = fold.epoch == epoch;
+        if is_meant && self.has_work() {
+            return self.session.refuse(id, ack, InputError::Busy).await;
+        }
+        let journal = &mut self.session.journal;
+        if let Some(input) = id.clone() {
+            journal.stage(LogEntry::Handled { input });
+        }
+        let receipt = Receipt::new(id.unwrap_or_else(|| journal.fold.make_input_id()));
+        journal.when_written(move |written| {
+            let _ = ack.send(written.map(|()| receipt).map_err(InputError::Memory));
+        });
+        self.is_released = journal.flush().await.is_ok() && is_meant;
+    }
+
+    /// Returns whether a run or a compaction is about to start.
+    fn has_work(&mut self) -> bool {
+        let late_steer = self.late_steer;
+        let starts_run = self.next_run().is_some();
+        self.late_steer = late_steer;
+        starts_run || !self.session.intake.compactions.is_empty()
+    }
+
     /// Compacts for a caller, as no request came that would do it. Starts a run if there is
     /// something to compact.
     async fn compact_for(&mut self, request: CompactionRequest) {
         let refuse = |why: &str| Err(InputError::NotCompacted(why.into()));
-        let done = if self.session.journal.fold.batch.is_some() {
+        let fold = &self.session.journal.fold;
+        if let Some(id) = request.id.clone().filter(|id| fold.has_seen(id)) {
+            return drop(request.ack.send(Ok(Receipt::new(id)))); // a copy of the one before
+        }
+        let cause = RunCause::Compact { instructions: request.instructions.clone() };
+        let is_begun = self.session.interrupted && fold.cause.as_ref() == Some(&cause);
+        let done = if is_begun {
+            self.run_compaction(None).await // a process that had the session was killed
+        } else if self.session.journal.fold.batch.is_some() {
             refuse("calls wait for a decision: resolve them first")
         } else if self.session.interrupted {
             refuse("a run was interrupted: continue it first, or abort it")
@@ -321,7 +367,7 @@ impl Task {
             let instructions = request.instructions.clone();
             let plan = || compaction::can_compact(&mut self.session, instructions.clone());
             match catch_unwind(AssertUnwindSafe(plan)) {
-                Ok(true) => self.run_compaction(instructions).await,
+                Ok(true) => self.run_compaction(Some(cause)).await,
                 Ok(false) => Ok(Vec::new()),
                 Err(panic) => refuse(&StepError::Panicked(panic_text(&*panic)).to_string()),
             }
@@ -330,19 +376,30 @@ impl Task {
         let _ = self.session.journal.flush().await; // the caller is answered with a failure
     }
 
-    /// Runs a compaction and returns what was replaced.
+    /// Runs a compaction and returns what was replaced. Without a cause, the run that was
+    /// interrupted is continued.
     async fn run_compaction(
         &mut self,
-        instructions: Option<Arc<str>>,
+        cause: Option<RunCause>,
     ) -> Result<Vec<Arc<Compaction>>, InputError> {
+        let interrupted = self.session.journal.fold.run;
         self.session.compaction.result = None;
-        self.resume(Some(RunCause::Compact { instructions }), None).await;
-        let why = match self.session.journal.fold.outcome.as_ref().filter(|_| !self.log_failed) {
+        self.resume(cause, None).await;
+        if let Some(result) = self.session.compaction.result.take() {
+            return result;
+        }
+        let fold = &self.session.journal.fold;
+        let summary = fold.active_summary().filter(|summary| summary.run == interrupted);
+        let why = match fold.outcome.as_ref().filter(|_| !self.log_failed) {
             None => "the session's memory failed",
-            Some(outcome) => outcome.error.as_deref().unwrap_or("the run was aborted"),
+            Some(outcome) => match (summary, outcome.error.as_deref()) {
+                (Some(summary), None) if interrupted.is_some() => {
+                    return Ok(vec![summary.compaction.clone()]); // written before the interruption
+                }
+                (_, error) => error.unwrap_or("the run was aborted"),
+            },
         };
-        let why = InputError::NotCompacted(why.into());
-        self.session.compaction.result.take().unwrap_or(Err(why))
+        Err(InputError::NotCompacted(why.into()))
     }
 
     /// Aborts or resets what is open.

@@ -4,13 +4,16 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// Holds the message of an error and, where there is one, the error that caused it.
 ///
 /// Variants such as [`MemoryError::Failed`](crate::log::MemoryError::Failed) and
 /// [`StepError::Pattern`](crate::StepError::Pattern) consist of it. The cause is what
 /// [`Error::source`] returns, so it can be downcast to the type of the library that failed.
 ///
-/// Two failures are equal if their messages are; causes are not compared.
+/// Two failures are equal if their messages are; causes are not compared. A failure is serialised
+/// as its message, without the cause.
 ///
 /// ```
 /// use std::error::Error;
@@ -83,6 +86,18 @@ impl PartialEq for Failure {
 }
 
 impl Eq for Failure {}
+
+impl Serialize for Failure {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.message)
+    }
+}
+
+impl<'de> Deserialize<'de> for Failure {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from).map(Failure::from)
+    }
+}
 
 impl From<String> for Failure {
     fn from(message: String) -> Self {

@@ -25,6 +25,14 @@ pub enum InputEvent {
     Continue(Option<Prompt>),
     /// A message that should change the run in progress.
     Steer(Prompt),
+    /// A message for the sub-agent that works for this call; see
+    /// [`AgentHandle::steer_to`](crate::AgentHandle::steer_to).
+    SteerTo {
+        /// The call. For a sub-agent of a sub-agent it consists of both, with `~` between them.
+        call: CallId,
+        /// The message.
+        prompt: Prompt,
+    },
     /// A message that waits until the agent would otherwise stop.
     FollowUp(Prompt),
     /// Stops a run: the one in progress, or the one that is named.
@@ -36,15 +44,25 @@ pub enum InputEvent {
     /// Replaces older messages by a summary that follows these instructions; see
     /// [`AgentHandle::compact`](crate::AgentHandle::compact).
     Compact(Option<String>),
+    /// Closes the session, so that another process can open it: its event streams end as
+    /// [moved](crate::EventStream::moved). Refused with
+    /// [`InputError::Busy`](crate::error::InputError::Busy) if a run is in progress or about to
+    /// start.
+    Release {
+        /// The [epoch](crate::log::SessionLog::epoch) of the owner that is to close it. A later
+        /// owner keeps the session, and accepts the input.
+        epoch: u64,
+    },
 }
 
 impl InputEvent {
     /// Returns the client's id, or `None` if it has none. `Continue` without a message, `Reset`,
-    /// `ClearQueues` and `Compact` have no place for one.
+    /// `ClearQueues`, `Compact` and `Release` have no place for one.
     pub fn id(&self) -> Option<&InputId> {
         match self {
             InputEvent::UserRequest(prompt)
             | InputEvent::Steer(prompt)
+            | InputEvent::SteerTo { prompt, .. }
             | InputEvent::FollowUp(prompt)
             | InputEvent::Continue(Some(prompt)) => prompt.id.as_ref(),
             InputEvent::ExternalActionResult(result) => result.id.as_ref(),
@@ -52,7 +70,8 @@ impl InputEvent {
             InputEvent::Continue(None)
             | InputEvent::Reset
             | InputEvent::ClearQueues
-            | InputEvent::Compact(_) => None,
+            | InputEvent::Compact(_)
+            | InputEvent::Release { .. } => None,
         }
     }
 
@@ -61,6 +80,7 @@ impl InputEvent {
         match self {
             InputEvent::UserRequest(prompt)
             | InputEvent::Steer(prompt)
+            | InputEvent::SteerTo { prompt, .. }
             | InputEvent::FollowUp(prompt)
             | InputEvent::Continue(Some(prompt)) => prompt.id = Some(id),
             InputEvent::ExternalActionResult(result) => result.id = Some(id),
@@ -68,7 +88,8 @@ impl InputEvent {
             InputEvent::Continue(None)
             | InputEvent::Reset
             | InputEvent::ClearQueues
-            | InputEvent::Compact(_) => {}
+            | InputEvent::Compact(_)
+            | InputEvent::Release { .. } => {}
         }
     }
 }

@@ -31,13 +31,11 @@ impl PostedInput {
     /// # Errors
     ///
     /// Fails with [`InputError::NotPostable`] for an abort that names no run and for a reset, which
-    /// would stop whatever run is in progress when they arrive, and for a compaction, whose result
-    /// only the owner's own client can receive.
+    /// would stop whatever run is in progress when they arrive.
     pub fn new(id: impl Into<InputId>, mut event: InputEvent) -> Result<Self, InputError> {
         let why = match &event {
             InputEvent::Abort(abort) if abort.run.is_none() => "an abort must name its run",
             InputEvent::Reset => "a reset stops whatever run is in progress when it arrives",
-            InputEvent::Compact(_) => "a compaction returns its result to a handle",
             _ => "",
         };
         if !why.is_empty() {
@@ -113,6 +111,7 @@ pub trait Mailbox: Send + Sync {
     -> Result<(), MemoryError>;
 
     /// Waits until an input may have been posted since the last call. It should resolve within
-    /// 100 ms; it may resolve without a reason. The session then reads its mailbox.
+    /// 100 ms; it may resolve without a reason. The session then reads its mailbox. It also reads
+    /// it from time to time without being told, so that a missed input waits, and is not lost.
     async fn posted(&self);
 }

@@ -111,6 +111,12 @@ impl SessionLog {
         (SessionLog { fold: follower.into_fold(), last_seq }, missed)
     }
 
+    /// Returns the epoch of the session: how often it has been opened. The next opening has the
+    /// next one.
+    pub fn epoch(&self) -> u64 {
+        self.fold.epoch
+    }
+
     /// Returns the number of the last event of this log, or 0 if it has no events.
     pub fn last_seq(&self) -> u64 {
         self.last_seq

@@ -41,8 +41,8 @@ const IN_USE_INTERVAL: Duration = Duration::from_millis(100);
 /// What the parent sends to a sub-agent that works. Small, since a channel has room for many.
 pub(crate) enum ToChild {
     Decide(Box<ActionResult>),
-    /// A steer for it, or for the sub-agent of its own that works for this call.
-    Steer(Option<Arc<str>>, Box<Input>),
+    /// A steer for it, or for a sub-agent of its own.
+    Steer(Box<Input>),
     Subscribe(Subscriber),
 }
 
@@ -332,9 +332,6 @@ async fn pass_on(handle: &AgentHandle, message: ToChild) {
         ToChild::Subscribe(subscriber) => {
             let _ = handle.commands.send(Command::Subscribe(subscriber));
         }
-        ToChild::Steer(None, input) => drop(handle.commands.send(Command::Input(input))),
-        ToChild::Steer(Some(call), input) => {
-            drop(handle.commands.send(Command::SteerTo(call, input)));
-        }
+        ToChild::Steer(input) => drop(handle.commands.send(Command::Input(input))),
     }
 }

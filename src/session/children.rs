@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::log::action::call_of_child;
 use crate::log::event::AgentEvent;
+use crate::log::input::InputEvent;
 use crate::message::{CallId, ResultStatus};
 use crate::session::child::{ChildReport, Stopped, ToChild, Work};
 use crate::session::command::Input;
@@ -128,16 +129,17 @@ impl Children {
         }
     }
 
-    /// Passes a steer on to the sub-agent that works for this call, if one does.
-    pub(crate) fn steer(&self, call: &str, input: Box<Input>) -> Result<(), Box<Input>> {
+    /// Passes a steer on to the sub-agent that works for this call. Returns whether one does.
+    pub(super) fn steer(&self, call: &str, mut input: Box<Input>) -> bool {
         let found = self.working.iter().find_map(|(outer, working)| {
             let inner = call_of_child(call, outer);
-            (**outer == *call || inner.is_some()).then_some((working, inner.map(Arc::from)))
+            (**outer == *call || inner.is_some()).then_some((working, inner))
         });
-        let Some((working, inner)) = found else { return Err(input) };
-        match working.to_child.send(ToChild::Steer(inner, input)) {
-            Err(mpsc::error::SendError(ToChild::Steer(_, input))) => Err(input),
-            _ => Ok(()),
+        let Some((working, inner)) = found else { return false };
+        if let (Some(inner), InputEvent::Steer(prompt)) = (inner, &mut input.event) {
+            let prompt = std::mem::take(prompt);
+            input.event = InputEvent::SteerTo { call: inner.into(), prompt };
         }
+        working.to_child.send(ToChild::Steer(input)).is_ok()
     }
 }

@@ -11,7 +11,7 @@ use crate::log::input::{AbortRequest, InputEvent};
 use crate::log::mailbox::InputReceipt;
 use crate::log::memory::Memory;
 use crate::log::outcome::RunOutcome;
-use crate::message::{CallId, InputId, RunId};
+use crate::message::{InputId, RunId};
 use crate::session::hub::Subscriber;
 use crate::session::panics::without_panic;
 use crate::session::state::{AgentState, Examined};
@@ -29,8 +29,6 @@ pub(crate) enum Command {
     Join(Subscriber, Ack<u64>),
     /// Answered when the session is idle.
     Idle(Ack<()>),
-    /// A steer for the sub-agent that works for this call.
-    SteerTo(CallId, Box<Input>),
     /// The deadlines of pending actions up to this time, in milliseconds since 1970, have passed,
     /// and all decisions that were sent before have been passed on.
     TakeDefaults(u64),
@@ -95,40 +93,44 @@ impl Input {
     pub(crate) fn client_id(&self) -> Option<InputId> {
         self.event.id().or(self.id.as_ref()).cloned()
     }
+}
 
-    /// Answers the sender that the input changed nothing, because a run is in progress. A pattern
-    /// may keep the session for long, so the log is read beside it: if another process has opened
-    /// the session since entry `from`, the run is not this one's any more. A mailbox checks that
-    /// when it records the refusal.
-    pub(crate) fn refuse_as_busy(self, memory: Arc<dyn Memory>, from: u64) {
-        let is_opening = |entry: &LogEntry| matches!(entry, LogEntry::Opened { .. });
-        let refused = InputReceipt::Refused(InputError::Busy);
-        tokio::spawn(async move {
-            let checked = match (self.client_id(), memory.mailbox()) {
-                (Some(id), Some(mailbox)) => {
-                    without_panic(mailbox.acknowledge(&id, &refused)).await.map(|()| false)
-                }
-                _ => {
-                    let later = without_panic(memory.load(from)).await;
-                    later.map(|later| later.iter().any(is_opening))
-                }
-            };
-            let error = match checked {
-                Ok(true) => InputError::Moved,
-                Ok(false) => InputError::Busy,
-                Err(error) => InputError::Memory(error),
-            };
-            let _ = self.ack.send(Err(error));
-        });
-    }
+/// Answers the sender of an input with this id that it changed nothing, beside the session, which a
+/// pattern may keep for long. If another process has opened the session since entry `from`, the
+/// reason is out of date: the log is read for that, and a mailbox checks it when it records the
+/// refusal.
+pub(crate) async fn refuse(
+    id: Option<InputId>,
+    ack: Ack<Result<Receipt, InputError>>,
+    why: InputError,
+    memory: Arc<dyn Memory>,
+    from: u64,
+) {
+    let is_opening = |entry: &LogEntry| matches!(entry, LogEntry::Opened { .. });
+    let refused = InputReceipt::Refused(why.clone());
+    let checked = match (id, memory.mailbox()) {
+        (Some(id), Some(mailbox)) => {
+            without_panic(mailbox.acknowledge(&id, &refused)).await.map(|()| false)
+        }
+        _ => {
+            let later = without_panic(memory.load(from)).await;
+            later.map(|later| later.iter().any(is_opening))
+        }
+    };
+    let error = match checked {
+        Ok(true) => InputError::Moved,
+        Ok(false) => why,
+        Err(error) => InputError::Memory(error),
+    };
+    let _ = ack.send(Err(error));
 }
 
 /// A command, by who handles it.
 pub(crate) enum Sorted {
     /// `Abort` or `Reset`: ends the run.
     Stop(Box<Input>),
-    /// `Continue`: starts a run if the session is idle.
-    Continue(Box<Input>),
+    /// `Continue` or `Release`: handled if the session is idle, and refused during a run.
+    WhenIdle(Box<Input>),
     /// Everything else: handled by the session, idle or not.
     Other(Command),
 }
@@ -136,7 +138,7 @@ pub(crate) enum Sorted {
 impl Command {
     /// Answers the sender of an input that another process has taken over the session.
     pub(crate) fn answer_moved(self) {
-        if let Command::Input(input) | Command::SteerTo(_, input) = self {
+        if let Command::Input(input) = self {
             let _ = input.ack.send(Err(InputError::Moved));
         }
     }
@@ -145,7 +147,7 @@ impl Command {
         match self {
             Command::Input(input) => match &input.event {
                 InputEvent::Abort(_) | InputEvent::Reset => Sorted::Stop(input),
-                InputEvent::Continue(_) => Sorted::Continue(input),
+                InputEvent::Continue(_) | InputEvent::Release { .. } => Sorted::WhenIdle(input),
                 _ => Sorted::Other(Command::Input(input)),
             },
             other => Sorted::Other(other),

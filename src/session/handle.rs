@@ -178,11 +178,7 @@ impl AgentHandle {
         call: impl Into<CallId>,
         prompt: impl Into<Prompt>,
     ) -> Result<InputId, InputError> {
-        let (ack, receipt) = oneshot::channel();
-        let event = InputEvent::Steer(prompt.into());
-        let input = Box::new(Input { event, id: None, ack, caller: None, received: None });
-        let _ = self.commands.send(Command::SteerTo(call.into(), input));
-        Ok(receipt.await.unwrap_or(Err(InputError::Gone))?.id)
+        self.send(InputEvent::SteerTo { call: call.into(), prompt: prompt.into() }).await
     }
 
     /// Sends a message that is delivered when the agent would otherwise stop.
@@ -266,6 +262,12 @@ impl AgentHandle {
     ) -> Result<InputId, InputError> {
         let result = ActionResult::new(call, digest, decision);
         self.send(InputEvent::ExternalActionResult(result)).await
+    }
+
+    /// Returns whether the session has ended, so that all methods fail: it was closed, or has
+    /// [moved](EventStream::moved) to another process.
+    pub fn has_ended(&self) -> bool {
+        self.commands.is_closed()
     }
 
     /// Resolves when no run is in progress and none is about to start, after everything that this

@@ -27,6 +27,9 @@ use crate::session::panics::without_panic;
 /// When the mailbox is read or written again after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
+/// How long the mailbox is not read if nothing says that an input was posted: a hint can be lost.
+const POLL_INTERVAL: Duration = Duration::from_secs(30);
+
 /// The commands of a session, in the order in which they are handled.
 pub(crate) struct Inbox {
     commands: mpsc::UnboundedReceiver<Command>,
@@ -272,7 +275,7 @@ impl Inbox {
 impl Mail {
     fn new(memory: Arc<dyn Memory>) -> Self {
         Mail {
-            posted: posted(memory.clone()),
+            posted: posted(memory.clone(), POLL_INTERVAL),
             memory,
             reading: None,
             held: None,
@@ -313,7 +316,7 @@ impl Mail {
             Ok(Read { now, unread: mailbox.unread().await?, receipt })
         };
         self.reading = Some(tokio::spawn(without_panic(read)));
-        self.posted = posted(self.memory.clone());
+        self.posted = posted(self.memory.clone(), POLL_INTERVAL);
     }
 
     /// Makes a command of a posted input, unless it is being handled.
@@ -335,6 +338,10 @@ impl Mail {
     /// Answers the copies of a posted input that handles have sent.
     fn answer_copies(&mut self, answered: Option<(InputId, Result<(), InputError>)>) {
         let Some((id, answer)) = answered else { return };
+        if answer == Err(InputError::Gone) {
+            // It was passed on to a sub-agent that has ended before it handled it.
+            self.posted = posted(self.memory.clone(), RETRY_DELAY);
+        }
         for Input { ack, caller, .. } in self.in_progress.remove(&id).into_iter().flatten() {
             answer_copy(ack, caller.is_some(), &id, answer.clone());
         }
@@ -355,13 +362,11 @@ fn answer_copy(
     let _ = ack.send(answer);
 }
 
-/// Waits until something may have been posted.
-fn posted(memory: Arc<dyn Memory>) -> BoxFuture<'static, ()> {
+/// Waits until something may have been posted: for a hint, but not longer than this.
+fn posted(memory: Arc<dyn Memory>, at_most: Duration) -> BoxFuture<'static, ()> {
     async move {
-        match memory.mailbox() {
-            Some(mailbox) => mailbox.posted().await,
-            None => std::future::pending().await,
-        }
+        let Some(mailbox) = memory.mailbox() else { return std::future::pending().await };
+        let _ = tokio::time::timeout(at_most, mailbox.posted()).await;
     }
     .boxed()
 }

@@ -67,14 +67,17 @@ impl CompactionRequest {
         journal: &mut Journal,
         done: Result<Vec<Arc<Compaction>>, InputError>,
     ) {
-        if let Some(input) = self.id.clone().filter(|_| done.is_ok()) {
+        let done = match done {
+            Ok(done) => done,
+            Err(why) => return journal.refuse(self.id, why, self.ack),
+        };
+        if let Some(input) = self.id.clone() {
             journal.stage(LogEntry::Handled { input });
         }
         let id = self.id.unwrap_or_else(|| journal.fold.make_input_id());
-        let receipt = |compacted| Receipt { compacted, ..Receipt::new(id) };
-        let (ack, done) = (self.ack, done.map(receipt));
+        let (ack, receipt) = (self.ack, Receipt { compacted: done, ..Receipt::new(id) });
         journal.when_written(move |written| {
-            let _ = ack.send(written.map_err(InputError::Memory).and(done));
+            let _ = ack.send(written.map(|()| receipt).map_err(InputError::Memory));
         });
     }
 }
@@ -141,9 +144,12 @@ impl Intake {
             }
             InputEvent::Abort(AbortRequest { run: Some(run), id }) => late_abort(journal, run, id),
             // `Command::sort` has separated these.
-            InputEvent::Continue(_) | InputEvent::Abort(_) | InputEvent::Reset => {
-                Err(InputError::Busy)
-            }
+            InputEvent::Continue(_)
+            | InputEvent::Abort(_)
+            | InputEvent::Reset
+            | InputEvent::Release { .. } => Err(InputError::Busy),
+            // `Session::receive` passes it on.
+            InputEvent::SteerTo { call, .. } => Err(InputError::NoSubAgent(call)),
         };
         match staged {
             Ok((receipt, accepted)) => {

@@ -4,6 +4,7 @@
 
 mod deadlines;
 mod kit;
+mod releases;
 
 use async_trait::async_trait;
 

@@ -2,7 +2,7 @@
 //! the session. One thread for each store watches its length while sessions are open.
 //!
 //! The mailboxes do not depend on it: a session reads its own when it is opened, before each input,
-//! and before it is closed.
+//! before it is closed, and from time to time.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -18,6 +18,10 @@ use crate::private;
 
 /// How often the thread looks for posted inputs.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long a session counts as announced. After that, an input that is posted again and has no
+/// receipt is announced again.
+const ANNOUNCED_TIME: Duration = Duration::from_secs(1);
 
 /// The length from which on the file is emptied.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -31,6 +35,8 @@ pub(super) struct Hints {
 #[derive(Default)]
 struct Watched {
     sessions: HashMap<String, Weak<Notify>>,
+    /// The sessions for which this process has announced an input a short time ago.
+    announced: HashMap<String, Instant>,
     is_watching: bool,
 }
 
@@ -55,11 +61,21 @@ impl Hints {
         Ok(posted)
     }
 
-    /// Announces an input that was posted to this session. Requires the lock for changes.
+    /// Returns whether this process has announced an input for this session a short time ago.
+    pub(super) fn is_announced(&self, session: &str) -> bool {
+        let is_recent = |at: &Instant| at.elapsed() < ANNOUNCED_TIME;
+        self.watched().announced.get(session).is_some_and(is_recent)
+    }
+
+    /// Announces an input that is posted to this session. Requires the lock for changes.
     pub(super) fn announce(&self, session: &str) {
-        if let Some(posted) = self.watched().sessions.get(session).and_then(Weak::upgrade) {
+        let mut watched = self.watched();
+        watched.announced.retain(|_, at| at.elapsed() < ANNOUNCED_TIME);
+        watched.announced.insert(session.to_owned(), Instant::now());
+        if let Some(posted) = watched.sessions.get(session).and_then(Weak::upgrade) {
             posted.notify_one();
         }
+        drop(watched);
         let add = || {
             let mut file = private::file().append(true).create(true).open(&self.file)?;
             if file.metadata()?.len() >= MAX_FILE_BYTES {

@@ -30,8 +30,8 @@ impl From<InputError> for ApiError {
         let kind = match &error {
             InputError::Memory(memory) => return memory.clone().into(),
             InputError::Full(_) | InputError::QueueFull { .. } => ErrorKind::TooMany,
-            InputError::Busy
-            | InputError::NothingToAbort(_)
+            InputError::Busy => ErrorKind::RunInProgress,
+            InputError::NothingToAbort(_)
             | InputError::NothingToContinue
             | InputError::Known(_)
             | InputError::AlreadyRefused { .. }

@@ -7,9 +7,13 @@ use std::time::Duration;
 use loopwright_core::log::{MemoryError, SessionLog};
 use loopwright_core::message::MessageId;
 
+use super::releasing::{Releasing, during_a_run};
 use super::{LiveSessions, OpenSession, Parts, check_is_root, new_id};
 use crate::error::{ApiError, ErrorKind};
 use crate::settings::{SessionSettings, SettingsChange};
+
+/// What is done between runs only.
+const CHANGE: &str = "change the settings";
 
 /// How long an idle session may take to close. It takes longer if a run has started meanwhile.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -19,9 +23,10 @@ impl LiveSessions {
     /// with an agent that is built from them. The opening writes them to the log. Its readers do
     /// not notice.
     ///
+    /// If another process has the session open, it is asked to release it.
+    ///
     /// # Errors
-    /// Fails if a setting is invalid, during a run, and while another process has the session open:
-    /// the agent of its owner would not change.
+    /// Fails if a setting is invalid, and during a run.
     pub(crate) async fn change(
         &self,
         id: &str,
@@ -46,18 +51,21 @@ impl LiveSessions {
         if let Some(session) = slot.session()
             && session.is_running().await
         {
-            return Err(during_a_run());
+            return Err(during_a_run(CHANGE));
         }
         if let Some(session) = slot.take() {
             session.close_to_reopen().await?;
         }
         let name = agents.name_of(&new);
         let settings = serde_json::to_value(new).unwrap_or_default();
-        let cx = match self.context(info.id.clone(), principal).await {
-            Err(MemoryError::InUse(_)) => return Err(has_another_owner()),
-            cx => cx?.settings(settings),
+        let mut releasing = Releasing::new(&**store, id, CHANGE);
+        let cx = loop {
+            match self.context(info.id.clone(), principal).await {
+                Err(MemoryError::InUse(session)) => releasing.wait(&session).await?,
+                cx => break cx?.settings(settings),
+            }
         };
-        slot.put(self.resume(info.id, (name, &agent), cx).await?);
+        slot.put(self.resume(info.id.clone(), (name, &agent), cx).await?);
         Ok(())
     }
 
@@ -113,18 +121,6 @@ impl OpenSession {
         let leases = Arc::clone(&self.leases);
         leases.reopens.store(true, Ordering::Relaxed);
         let closed = tokio::time::timeout(CLOSE_TIMEOUT, self.close()).await;
-        closed.map_err(|_| during_a_run())
+        closed.map_err(|_| during_a_run(CHANGE))
     }
-}
-
-fn during_a_run() -> ApiError {
-    let why = "A run is in progress in this session: wait for its end or abort it, and then change \
-               the settings.";
-    ApiError::new(ErrorKind::Conflict, why)
-}
-
-fn has_another_owner() -> ApiError {
-    let why = "Another process has the session open with its settings: change them there, or when \
-               it has closed the session.";
-    ApiError::new(ErrorKind::Conflict, why)
 }

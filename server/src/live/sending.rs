@@ -8,19 +8,22 @@ use loopwright_core::log::{LogEntry, MemoryError, PostedInput};
 use loopwright_core::message::{InputId, RunId};
 use tokio::time::Instant;
 
-use super::{LiveSessions, Parts, is_end};
+use super::{Lease, LiveSessions, Parts, is_end};
 use crate::error::{ApiError, ErrorKind};
 use crate::quota::Client;
 use crate::settings::SessionSettings;
 
 /// How often the receipt of a posted input is looked for.
-const RECEIPT_POLL_INTERVAL: Duration = Duration::from_millis(20);
+pub(super) const RECEIPT_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How long a posted input waits before the session is opened here, if nobody has it open any more.
 const TAKE_OVER_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long a client waits for the receipt of a posted input.
-const RECEIPT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const RECEIPT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a client waits for that of a compaction, which is written when the summary is there.
+const COMPACTION_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl LiveSessions {
     /// Sends an input to a session, wherever it is open, and returns its id: that of the client, or
@@ -35,26 +38,19 @@ impl LiveSessions {
         input: Option<InputId>,
         event: InputEvent,
     ) -> Result<Result<InputId, InputError>, ApiError> {
-        let input = input.or_else(|| event.id().cloned());
+        // With an id it can be sent again if the owner changes meanwhile.
+        let input = input.or_else(|| event.id().cloned()).unwrap_or_else(new_input_id);
         if let Some(lease) = self.lease(id).await? {
             let _permit = match client {
                 Some(client) => Some(self.run_permit(&lease, client).await?),
                 None => None,
             };
-            let sent = match &input {
-                Some(input) => lease.handle.send_as(input.clone(), event.clone()).await,
-                None => lease.handle.send(event.clone()).await,
-            };
-            let Err(error) = &sent else { return Ok(sent) };
-            if !is_end(error) {
+            let sent = lease.handle.send_as(input.clone(), event.clone()).await;
+            if !sent.as_ref().is_err_and(is_end) {
                 return Ok(sent);
             }
             self.close_now(id).await;
-            if input.is_none() {
-                return Ok(sent); // it may have been accepted, and would be accepted again
-            }
         }
-        let input = input.unwrap_or_else(|| format!("i{:016x}", SystemEnvironment.random()).into());
         let event = self.name_run(id, event).await?;
         match PostedInput::new(input, event) {
             Ok(input) => self.post(id, input).await,
@@ -107,9 +103,13 @@ impl LiveSessions {
         let Parts { store, drain, .. } = &self.0.parts;
         let start = Instant::now();
         let mut next_look = start + TAKE_OVER_INTERVAL;
+        let timeout = match &input.event {
+            InputEvent::Compact(_) => COMPACTION_TIMEOUT,
+            _ => RECEIPT_TIMEOUT,
+        };
         let mut is_posted = false;
         let mut lease = None; // the session stays open while the input is handled
-        while start.elapsed() < RECEIPT_TIMEOUT {
+        while start.elapsed() < timeout {
             match store.post(id, &input).await {
                 Err(MemoryError::NoMailbox) => return Err(MemoryError::InUse(id.into()).into()),
                 Ok(Some(receipt)) => {
@@ -126,7 +126,11 @@ impl LiveSessions {
                 posted => posted?,
             };
             is_posted = true;
-            if lease.is_none() && Instant::now() >= next_look && !drain.is_draining() {
+            let has_ended = |lease: &Lease| lease.handle.has_ended();
+            if lease.as_ref().is_none_or(has_ended)
+                && Instant::now() >= next_look
+                && !drain.is_draining()
+            {
                 lease = self.lease(id).await?;
                 next_look = Instant::now() + TAKE_OVER_INTERVAL;
             }
@@ -138,8 +142,13 @@ impl LiveSessions {
                 "The input `{}` waits for the process that has the session open, which has not \
                  answered for {} seconds: send it again with the same id to get the answer.",
                 input.id,
-                RECEIPT_TIMEOUT.as_secs()
+                timeout.as_secs()
             ),
         ))
     }
+}
+
+/// Returns an id for an input that has none.
+pub(super) fn new_input_id() -> InputId {
+    format!("i{:016x}", SystemEnvironment.random()).into()
 }

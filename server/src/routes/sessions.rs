@@ -12,7 +12,6 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use loopwright_core::AgentHandle;
 use loopwright_core::agent::Principal;
 use loopwright_core::event::{InputEvent, Prompt, QueueKind, QueuedText};
 use loopwright_core::log::SessionLog;
@@ -74,8 +73,9 @@ async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError>
     let shared = server.shared();
     let session = shared.store.session(id).await?;
     let setup = Setup::of(&shared.agents, &session);
-    if let Some(handle) = shared.live.peek(id).await {
-        let state = handle.state().await?;
+    if let Some(handle) = shared.live.peek(id).await
+        && let Ok(state) = handle.state().await
+    {
         let texts = |queue: Vec<QueuedText>| queue.into_iter().map(|queued| queued.text).collect();
         return Ok(SessionStatus {
             session,
@@ -166,9 +166,7 @@ async fn steer(
     check_budget(&server, owner.as_ref()).await?;
     if let Some(call) = body.call.take() {
         let prompt = body.prompt()?;
-        let steer = async |handle: &AgentHandle| handle.steer_to(call, prompt).await;
-        let sent = server.shared().live.with(&id, None, steer).await?;
-        return Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input: sent })));
+        return send(&server, &id, None, InputEvent::SteerTo { call, prompt }).await;
     }
     // It may start a run: if actions are pending, it denies them.
     let prompt = checked(&server, &id, body.prompt()?).await?;
@@ -216,10 +214,9 @@ async fn compact(
     check_budget(&server, owner.as_ref()).await?;
     let shared = server.shared();
     shared.drain.check()?;
-    let compactions = shared
-        .live
-        .with(&id, Some(client), async |handle| handle.compact(body.instructions.as_deref()).await);
-    Ok(Json(Compacted { compactions: compactions.await? }))
+    let input = input_id(body.id)?;
+    let compactions = shared.live.compact(&id, client, input, body.instructions).await?;
+    Ok(Json(Compacted { compactions }))
 }
 
 /// Checks that the sessions of this principal may use more today.

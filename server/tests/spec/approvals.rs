@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::agent::Principal;
-use loopwright_core::event::DecisionKind;
-use loopwright_core::log::{InMemoryStore, LogEntry};
+use loopwright_core::event::{DecisionKind, InputEvent};
+use loopwright_core::log::{Due, InMemoryStore, InputReceipt, LogEntry, PostedInput};
 use loopwright_core::testing::{Script, ScriptedModel, TestTool};
 use loopwright_core::tool::{ActionOptions, Approval};
 use loopwright_core::{AgentBuilder, GenericAgent, SessionStore};
@@ -141,8 +141,7 @@ async fn decisions_are_checked_against_the_terms() {
     assert_eq!(approvals, [(&json!("Bob"), &json!(true)), (&json!("Ann"), &json!(false))]);
 }
 
-/// C244: a server that starts, and one that looks for work once a minute, takes the defaults of
-/// actions whose deadlines passed while no process had their sessions open.
+/// C244: a server that starts takes the defaults of actions whose deadlines passed while no process had their sessions open.
 #[tokio::test]
 async fn a_server_takes_the_defaults_that_are_due() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
@@ -165,4 +164,50 @@ async fn a_server_takes_the_defaults_that_are_due() {
     let messages = next.get(&format!("/api/sessions/{id}/messages")).await["messages"].clone();
     let last = messages.as_array().unwrap().last().unwrap().clone();
     assert_eq!(last["parts"][0]["text"], "Done.", "the run went on");
+}
+
+/// C923: a server carries out a decision that a killed process has logged and not acted on.
+#[tokio::test]
+async fn a_server_carries_out_a_decision_that_was_not_acted_on() {
+    let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
+    let api = paying(&store, ActionOptions::new());
+    let (id, action) = asks(&api).await;
+    let mut entries = store.read(&id, 0).await.unwrap();
+    let decided = json!({
+        "type": "decided", "input": "yes", "call": "c1", "decision": "approve", "time": 7,
+        "by": "ann", "digest": action["digest"],
+    });
+    entries.push(serde_json::from_value(decided).unwrap());
+    let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
+    store.open(&id).await.unwrap().append(0, entries.into()).await.unwrap();
+    assert_eq!(store.session(&id).await.unwrap().due, Some(Due::Decision));
+    let next = paying(&store, ActionOptions::new());
+    next.run_due().await;
+    let entries = store.read(&id, 0).await.unwrap();
+    let started = |entry: &&LogEntry| matches!(entry, LogEntry::CallStarted { .. });
+    assert_eq!(entries.iter().filter(started).count(), 1);
+    assert_eq!(store.session(&id).await.unwrap().due, None);
+}
+
+/// C244 C923: a server looks for work again and again, and finds what came after its start.
+#[tokio::test(start_paused = true)]
+async fn a_server_looks_for_work_once_a_minute() {
+    let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
+    let first = paying(&store, ActionOptions::new());
+    let ids = [asks(&first).await.0, asks(&first).await.0];
+    drop(first);
+    let server = paying(&store, ActionOptions::new());
+    let sweeps = server.clone();
+    let sweeping = tokio::spawn(async move { sweeps.keep_running_due().await });
+    for (n, id) in ids.iter().enumerate() {
+        while store.in_use(id).await.unwrap() == Some(true) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(130)).await; // it has looked, and found nothing
+        let input = PostedInput::new("f", InputEvent::FollowUp("x".into())).unwrap();
+        assert_eq!(store.post(id, &input).await, Ok(None), "{n}");
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert_eq!(store.post(id, &input).await, Ok(Some(InputReceipt::Accepted)), "{n}");
+    }
+    sweeping.abort();
 }

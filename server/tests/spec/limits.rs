@@ -160,7 +160,11 @@ async fn a_session_is_not_deleted_right_after_a_prompt() {
     let answer = tokio::time::timeout(Duration::from_secs(1), api.call("DELETE", &path, None))
         .await
         .unwrap();
-    assert_eq!((answer.0, &answer.1["error"]["kind"]), (409, &json!("conflict")), "{answer:?}");
+    assert_eq!(
+        (answer.0, &answer.1["error"]["kind"]),
+        (409, &json!("run_in_progress")),
+        "{answer:?}"
+    );
     assert_eq!(api.get(&path).await["running"], true);
 }
 

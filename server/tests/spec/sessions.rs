@@ -73,7 +73,7 @@ async fn a_session_is_not_deleted_under_a_run() {
     api.say(&id, "go").await;
     reader.until("message_start").await;
     let (status, refused) = api.call("DELETE", &format!("/api/sessions/{id}"), None).await;
-    assert_eq!((status, &refused["error"]["kind"]), (409, &json!("conflict")), "{refused}");
+    assert_eq!((status, &refused["error"]["kind"]), (409, &json!("run_in_progress")), "{refused}");
     gate.open();
     reader.until("agent_end").await;
     assert_eq!(api.call("DELETE", &format!("/api/sessions/{id}"), None).await.0, 204);

@@ -163,7 +163,8 @@ async fn a_sub_agent_is_steered_over_http() {
     let id = api.session(json!({})).await;
     let steer = format!("/api/sessions/{id}/steer");
     let body = json!({ "message": "Also this.", "call": "d", "id": "mine" });
-    let (status, refused) = api.post(&steer, body.clone()).await;
+    let early = json!({ "message": "Also this.", "call": "d", "id": "early" });
+    let (status, refused) = api.post(&steer, early).await;
     assert_eq!(status, 409, "{refused}");
     let why = refused["error"]["message"].as_str().unwrap();
     assert!(why.starts_with("No sub-agent works for the call `d`"), "{why}");

@@ -22,6 +22,8 @@ struct State {
     entries: Vec<LogEntry>,
     mail: Vec<(InputId, Option<PostedInput>, Option<InputReceipt>)>,
     owners: u64,
+    /// How many appends were paused.
+    paused: usize,
 }
 
 impl SharedSession {
@@ -52,10 +54,16 @@ impl SharedSession {
             hints: true,
             receipts: true,
             max_entries: u64::MAX,
+            pause: None,
             lock: tokio::sync::Mutex::default(),
             receipt_time: Duration::ZERO,
             failing_reads: AtomicUsize::new(0),
         }
+    }
+
+    /// Returns how many appends were paused.
+    pub(crate) fn paused(&self) -> usize {
+        self.state.lock().unwrap().paused
     }
 
     /// Returns an environment with the clock of the store.
@@ -103,6 +111,8 @@ pub(crate) struct Owner {
     hints: bool,
     receipts: bool,
     max_entries: u64,
+    /// The position of an append that is paused, and what ends the pause.
+    pause: Option<(u64, Arc<Notify>)>,
     lock: tokio::sync::Mutex<()>,
     receipt_time: Duration,
     failing_reads: AtomicUsize,
@@ -133,6 +143,12 @@ impl Owner {
         self
     }
 
+    /// Is paused when it appends at this position.
+    pub(crate) fn paused_at(mut self, entry: u64, resume: Arc<Notify>) -> Self {
+        self.pause = Some((entry, resume));
+        self
+    }
+
     /// Cannot append when the log has this many entries.
     pub(crate) fn failing_after(mut self, entries: u64) -> Self {
         self.max_entries = entries;
@@ -143,6 +159,10 @@ impl Owner {
 #[async_trait]
 impl Memory for Owner {
     async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+        if let Some((_, resume)) = self.pause.as_ref().filter(|(entry, _)| *entry == at) {
+            self.shared.state.lock().unwrap().paused += 1;
+            resume.notified().await;
+        }
         let mut state = self.shared.state.lock().unwrap();
         let end = state.entries.len() as u64;
         if state.owners != self.number {

@@ -76,3 +76,49 @@ async fn the_mailbox_is_a_file_of_the_session() {
     store.delete("s").await.unwrap();
     assert!(!mailbox.exists());
 }
+
+/// C925: an input whose poster was killed before it could announce it is announced when it is
+/// posted again.
+#[tokio::test]
+async fn an_unread_input_is_announced_again() {
+    let (_directory, store, file) = store(&[&[remembered("one")]]).await;
+    let memory = store.open("s").await.unwrap();
+    let mailbox = memory.mailbox().unwrap();
+    // What a killed poster leaves: a row without a hint.
+    let elsewhere = directory();
+    fs::copy(&file, elsewhere.path().join("s.jsonl")).unwrap();
+    let killed = Jsonl::open(elsewhere.path()).unwrap();
+    killed.post("s", &steer("i")).await.unwrap();
+    let row = fs::read(elsewhere.path().join("s.jsonl.mailbox")).unwrap();
+    fs::write(file.with_file_name("s.jsonl.mailbox"), row).unwrap();
+    let hinted = tokio::time::timeout(Duration::from_millis(200), mailbox.posted()).await;
+    assert!(hinted.is_err(), "there is no hint");
+    let other = Jsonl::open(file.parent().unwrap()).unwrap();
+    assert_eq!(other.post("s", &steer("i")).await, Ok(None));
+    tokio::time::timeout(Duration::from_secs(10), mailbox.posted()).await.unwrap();
+    assert_eq!(unread(&*memory).await.unwrap(), ["i"]);
+}
+
+/// C925: a poster announces an input before it writes it, so that it can be killed in between.
+#[tokio::test]
+async fn an_input_is_announced_before_it_is_written() {
+    let (_directory, store, file) = store(&[&[remembered("one")]]).await;
+    let hints = file.with_file_name(".posted");
+    store.post("s", &steer("i")).await.unwrap();
+    assert_eq!(fs::read_to_string(hints).unwrap(), "\"s\"\n\"s\"\n", "before and after");
+}
+
+/// C236: the clock of the store waits for a process that is posting.
+#[tokio::test]
+async fn the_clock_waits_for_a_process_that_is_posting() {
+    let (_directory, store, file) = store(&[&[remembered("one")]]).await;
+    let memory = store.open("s").await.unwrap();
+    let mailbox = memory.mailbox().unwrap();
+    let posting = fs::File::options().write(true).open(file.with_file_name(".lock")).unwrap();
+    posting.lock().unwrap();
+    let mut now = mailbox.now();
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut now).await;
+    assert!(early.is_err(), "{early:?}");
+    posting.unlock().unwrap();
+    now.await.unwrap();
+}

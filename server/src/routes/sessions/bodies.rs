@@ -245,6 +245,11 @@ pub(crate) struct CompactBody {
     /// What the summary should emphasise.
     #[serde(default)]
     pub(crate) instructions: Option<String>,
+    /// The client's id of this input. A compaction with an id that the session knows is not
+    /// repeated, and the answer is that of the first one.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 200))]
+    pub(crate) id: Option<String>,
 }
 
 /// The compactions that were done; empty if there was nothing to replace.

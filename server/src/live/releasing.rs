@@ -1,0 +1,80 @@
+//! Sessions that another process has open, and that are needed here: to delete them, or to open them
+//! with other settings.
+
+use loopwright_core::SessionStore;
+use loopwright_core::agent::InputError;
+use loopwright_core::event::InputEvent;
+use loopwright_core::log::{InputReceipt, MemoryError, PostedInput, SessionLog};
+use tokio::time::Instant;
+
+use super::sending::{RECEIPT_POLL_INTERVAL, RECEIPT_TIMEOUT, new_input_id};
+use crate::error::{ApiError, ErrorKind};
+
+/// Asks the process that has a session open to release it. The holder has the lock of the session,
+/// so it is not open here.
+pub(super) struct Releasing<'a> {
+    store: &'a dyn SessionStore,
+    session: &'a str,
+    /// What cannot be done during a run.
+    what: &'a str,
+    start: Instant,
+    /// The owner that was asked last, and how.
+    asked: Option<(u64, PostedInput)>,
+}
+
+impl<'a> Releasing<'a> {
+    pub(super) fn new(store: &'a dyn SessionStore, session: &'a str, what: &'a str) -> Self {
+        Releasing { store, session, what, start: Instant::now(), asked: None }
+    }
+
+    /// Waits a moment after something has failed because the session `in_use` is open, so that it
+    /// can be tried again. Each owner that the session has meanwhile is asked once.
+    ///
+    /// # Errors
+    /// Fails if a run is in progress, and if the owner has not released the session for too long.
+    pub(super) async fn wait(&mut self, in_use: &str) -> Result<(), ApiError> {
+        let Releasing { store, session, what, .. } = *self;
+        if self.start.elapsed() >= RECEIPT_TIMEOUT {
+            let why = format!(
+                "The process that has the session open was asked to close it, and has not done so \
+                 for {} seconds: try again later.",
+                RECEIPT_TIMEOUT.as_secs()
+            );
+            return Err(ApiError::new(ErrorKind::Unanswered, why));
+        }
+        if in_use == session {
+            let epoch = SessionLog::of(&store.read(session, 0).await?).epoch();
+            let asked = match self.asked.take().filter(|(asked, _)| *asked == epoch) {
+                Some(asked) => asked,
+                None => (epoch, release(epoch)?),
+            };
+            let (_, input) = self.asked.insert(asked);
+            match store.post(session, input).await {
+                Err(MemoryError::NoMailbox) => {
+                    return Err(MemoryError::InUse(session.into()).into());
+                }
+                Ok(Some(InputReceipt::Refused(InputError::Busy))) => {
+                    return Err(during_a_run(what));
+                }
+                Ok(Some(InputReceipt::Refused(why))) => return Err(why.into()),
+                // The owner is about to leave, or has not looked yet.
+                posted => drop(posted?),
+            }
+        } // else it is that of a sub-agent, which its root closes
+        tokio::time::sleep(RECEIPT_POLL_INTERVAL).await;
+        Ok(())
+    }
+}
+
+/// Returns the request to the owner of this epoch to release its session.
+fn release(epoch: u64) -> Result<PostedInput, InputError> {
+    PostedInput::new(new_input_id(), InputEvent::Release { epoch })
+}
+
+/// Returns the error of what cannot be done during a run.
+pub(super) fn during_a_run(what: &str) -> ApiError {
+    let why = format!(
+        "A run is in progress in this session: wait for its end or abort it, and then {what}."
+    );
+    ApiError::new(ErrorKind::RunInProgress, why)
+}
