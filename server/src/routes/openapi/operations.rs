@@ -32,6 +32,8 @@ const UNANSWERED: (u16, &str) = (
     "The process that has the session open does not answer. The input waits for it: sent again \
      with the same `id`, it gets the answer.",
 );
+const NOT_RELEASED: (u16, &str) =
+    (504, "The process that has the session open was asked to release it, and has not done so.");
 pub(super) const BUSY: (u16, &str) = (
     429,
     "Too many runs are in progress, too many sessions are open, or too many requests are queued.",
@@ -117,11 +119,12 @@ fn sessions(document: &mut Document) {
             NO_SESSION,
             (
                 409,
-                "A run is in progress, another process has the session open, its agent is not one \
-                 of this server's, or it belongs to a sub-agent.",
+                "A run is in progress (`run_in_progress`), its agent is not one of this server's, \
+                 or it belongs to a sub-agent.",
             ),
             BUSY,
             DRAINING,
+            NOT_RELEASED,
         ])
         .add();
     document
@@ -141,9 +144,10 @@ fn sessions(document: &mut Document) {
             NO_SESSION,
             (
                 409,
-                "A run is in progress, sessions share its log, another process has it open, or it \
-                 belongs to a sub-agent.",
+                "A run is in progress (`run_in_progress`), sessions share its log, or it belongs to \
+                 a sub-agent.",
             ),
+            NOT_RELEASED,
         ])
         .add();
     document
@@ -192,7 +196,7 @@ fn inputs(document: &mut Document) {
             BAD_BODY,
             NOT_ALLOWED,
             NO_SESSION,
-            (409, "No sub-agent works for the call, or another process has its session open."),
+            (409, "No sub-agent works for the call."),
             BUSY,
             DRAINING,
             UNANSWERED,
@@ -246,13 +250,10 @@ fn compaction(document: &mut Document) {
             BAD_BODY,
             NOT_ALLOWED,
             NO_SESSION,
-            (
-                409,
-                "The agent has no compaction, it has failed, or another process has the session \
-                 open.",
-            ),
+            (409, "The agent has no compaction, or it has failed."),
             BUSY,
             DRAINING,
+            UNANSWERED,
         ])
         .add();
 }
