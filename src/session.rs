@@ -41,6 +41,7 @@ pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod running_tool;
 pub(crate) mod state;
+pub(crate) mod steers;
 pub(crate) mod stream;
 pub(crate) mod sub_agents;
 pub(crate) mod tree;
@@ -188,7 +189,8 @@ impl Session {
             }
             Command::Idle(ack) => self.intake.idle.push(ack),
             Command::Input(input) if matches!(input.event, InputEvent::SteerTo { .. }) => {
-                sub_agents::steer(self, *input);
+                let Session { children, tree, journal, .. } = self;
+                steers::steer(*input, self.id.clone(), children, tree, journal);
             }
             Command::Input(input) => {
                 let Session { journal, intake, executor, config, .. } = self;

@@ -62,7 +62,7 @@ use open_log::{JsonlMemory, OpenLog};
 ///   does so, and five for one that is stopped; the error names that process.
 /// - **Branches** share entries with their parent, which their first line names.
 /// - **Mailboxes.** `SESSION.jsonl.mailbox` has the inputs that other processes have posted, and
-///   their receipts. While sessions are open, the store looks twenty times a second at the length
+///   their receipts. While sessions are open, the store looks fifty times a second at the length
 ///   of the file `.posted`, to which each poster adds the session's name.
 /// - **Lists and searches** read all files. With many sessions, `Sqlite` is faster.
 ///

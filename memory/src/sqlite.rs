@@ -69,7 +69,7 @@ use job::{Job, Write};
 /// - **Waiting.** A write waits at most ten seconds for another process that writes, and five for
 ///   one that is stopped; the error names that process.
 /// - **Mailboxes.** An input of another process reaches the owner of a session within 100 ms: while
-///   sessions are open, the store asks SQLite twenty times a second whether the file has changed.
+///   sessions are open, the store asks SQLite fifty times a second whether the file has changed.
 /// - **Deletion.** A deleted session is overwritten in the file.
 /// - **Files.** Beside the given file are `-wal` and `-shm`, which belong to it while it is open,
 ///   and the folder `-owners`, with a lock file for each open store.

@@ -8,6 +8,7 @@
 mod changing;
 mod compacting;
 mod due;
+mod receipts;
 mod releasing;
 mod sending;
 mod watch;

@@ -356,8 +356,8 @@ impl Task {
             return drop(request.ack.send(Ok(Receipt::new(id)))); // a copy of the one before
         }
         let cause = RunCause::Compact { instructions: request.instructions.clone() };
-        let is_begun = self.session.interrupted && fold.cause.as_ref() == Some(&cause);
-        let done = if is_begun {
+        let is_interrupted = self.session.interrupted && fold.cause.as_ref() == Some(&cause);
+        let done = if is_interrupted {
             self.run_compaction(None).await // a process that had the session was killed
         } else if self.session.journal.fold.batch.is_some() {
             refuse("calls wait for a decision: resolve them first")

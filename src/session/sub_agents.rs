@@ -2,24 +2,21 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{InputError, MemoryError, StepError};
+use crate::error::StepError;
 use crate::limits::Budget;
-use crate::log::action::{ExternalAction, call_of_child};
+use crate::log::action::ExternalAction;
 use crate::log::calls::{Call, ChildCall, Phase};
 use crate::log::entry::LogEntry;
 use crate::log::event::{AgentEvent, Parent};
-use crate::log::input::InputEvent;
-use crate::log::store::SessionStore;
 use crate::log::turn::Used;
-use crate::message::{CallId, InputId, ResultStatus};
+use crate::message::{CallId, ResultStatus};
 use crate::session::Session;
 use crate::session::budget;
 use crate::session::child::{ChildReport, Stopped, ToChild, Work};
 use crate::session::child_agent::Opening;
-use crate::session::command::{self, Input, Receipt};
 use crate::session::executor::{RESULT_LOST, finish};
 use crate::session::hooks::ToolCallInfo;
 use crate::session::journal::Journal;
@@ -95,65 +92,6 @@ pub(crate) fn stop_waiting(
     let is_idle = |call: &CallId| !session.children.working.contains_key(call);
     for call in waiting.filter(is_idle).collect::<Vec<_>>() {
         work(session, &call, Some((status, why.to_owned())));
-    }
-}
-
-/// Passes a steer on to the sub-agent that works for its call. The sender gets the answer of its
-/// session; a refusal is recorded in the mailbox of this one, as the sender may have posted there.
-pub(crate) fn steer(session: &Session, input: Input) {
-    let Input { event: InputEvent::SteerTo { call, prompt }, id, ack, received, .. } = input else {
-        return;
-    };
-    let id = id.or(prompt.id.clone());
-    let (child_ack, answer) = oneshot::channel();
-    let event = InputEvent::Steer(prompt);
-    let steer = Input { event, id: id.clone(), ack: child_ack, caller: None, received };
-    let is_sent = session.children.steer(&call, Box::new(steer));
-    let (store, root) = (session.tree.store.clone(), session.id.clone());
-    let (memory, from) = (session.journal.memory().clone(), session.journal.fold.len);
-    tokio::spawn(async move {
-        let answer = match is_sent {
-            true => answer.await.unwrap_or(Err(InputError::Gone)),
-            false => delivered(store, root, call, id.as_ref()).await,
-        };
-        match answer {
-            Err(why) if why.is_refusal() => {
-                command::refuse(id, ack, why, memory, from).await;
-            }
-            answer => drop(ack.send(answer)),
-        }
-    });
-}
-
-/// Confirms a steer whose sub-agent does not work, if the log of the sub-agent has it: the process
-/// that passed it on may have been killed before it wrote the receipt.
-async fn delivered(
-    store: Option<Arc<dyn SessionStore>>,
-    mut session: Arc<str>,
-    call: CallId,
-    id: Option<&InputId>,
-) -> Result<Receipt, InputError> {
-    let none = InputError::NoSubAgent(call.clone());
-    let (Some(store), Some(id)) = (store, id) else { return Err(none) };
-    let mut next = Some(call);
-    loop {
-        let entries = match store.read(&session, 0).await {
-            Err(MemoryError::NoSession(_)) => return Err(none),
-            entries => entries?,
-        };
-        let Some(call) = next else {
-            let is_known = entries.iter().any(|entry| entry.input() == Some(id));
-            return if is_known { Ok(Receipt::new(id.clone())) } else { Err(none) };
-        };
-        let child = entries.iter().rev().find_map(|entry| match entry {
-            LogEntry::ChildStarted { call: outer, session, .. } => {
-                let inner = call_of_child(&call, outer).map(CallId::from);
-                (*outer == call || inner.is_some()).then(|| (session.clone(), inner))
-            }
-            _ => None,
-        });
-        let Some(child) = child else { return Err(none) };
-        (session, next) = child;
     }
 }
 

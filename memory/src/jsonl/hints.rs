@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use crate::private;
 
 /// How often the thread looks for posted inputs.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How long a session counts as announced. After that, an input that is posted again and has no
 /// receipt is announced again.

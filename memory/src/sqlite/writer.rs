@@ -21,7 +21,7 @@ use super::wal::{self, Checkpoint};
 use crate::lock_holder::{self, RETRY_INTERVAL};
 
 /// How often the writer looks for inputs that other processes have posted, while sessions are open.
-const MAIL_POLL_INTERVAL: Duration = Duration::from_millis(50);
+const MAIL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Limits the number of jobs in one transaction.
 const MAX_GROUP_JOBS: usize = 256;

@@ -1,5 +1,5 @@
-//! Sessions that another process has open, and that are needed here: to delete them, or to open them
-//! with other settings.
+//! Sessions that another process has open, and that are needed here: to delete them, or to open
+//! them with other settings.
 
 use loopwright_core::SessionStore;
 use loopwright_core::agent::InputError;
@@ -7,7 +7,7 @@ use loopwright_core::event::InputEvent;
 use loopwright_core::log::{InputReceipt, MemoryError, PostedInput, SessionLog};
 use tokio::time::Instant;
 
-use super::sending::{RECEIPT_POLL_INTERVAL, RECEIPT_TIMEOUT, new_input_id};
+use super::receipts::{RECEIPT_POLL_INTERVAL, RECEIPT_TIMEOUT, new_input_id};
 use crate::error::{ApiError, ErrorKind};
 
 /// Asks the process that has a session open to release it. The holder has the lock of the session,

@@ -2,25 +2,20 @@
 
 use std::time::Duration;
 
-use loopwright_core::agent::{Environment, InputError, SystemEnvironment};
+use loopwright_core::agent::InputError;
 use loopwright_core::event::InputEvent;
 use loopwright_core::log::{LogEntry, MemoryError, PostedInput};
 use loopwright_core::message::{InputId, RunId};
 use tokio::time::Instant;
 
+use super::receipts::{RECEIPT_POLL_INTERVAL, RECEIPT_TIMEOUT, new_input_id};
 use super::{Lease, LiveSessions, Parts, is_end};
 use crate::error::{ApiError, ErrorKind};
 use crate::quota::Client;
 use crate::settings::SessionSettings;
 
-/// How often the receipt of a posted input is looked for.
-pub(super) const RECEIPT_POLL_INTERVAL: Duration = Duration::from_millis(20);
-
 /// How long a posted input waits before the session is opened here, if nobody has it open any more.
 const TAKE_OVER_INTERVAL: Duration = Duration::from_millis(200);
-
-/// How long a client waits for the receipt of a posted input.
-pub(super) const RECEIPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a client waits for that of a compaction, which is written when the summary is there.
 const COMPACTION_TIMEOUT: Duration = Duration::from_secs(600);
@@ -146,9 +141,4 @@ impl LiveSessions {
             ),
         ))
     }
-}
-
-/// Returns an id for an input that has none.
-pub(super) fn new_input_id() -> InputId {
-    format!("i{:016x}", SystemEnvironment.random()).into()
 }

@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 /// A server whose sessions share a scripted model, and a client of it.
 #[derive(Clone)]
 pub(crate) struct Api {
-    server: Server,
+    pub(crate) server: Server,
     routes: TowerToHyperService<axum::Router>,
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) root: Arc<tempfile::TempDir>,
@@ -157,10 +157,6 @@ impl Api {
 
     pub(crate) async fn run_due(&self) {
         self.server.run_due().await
-    }
-
-    pub(crate) async fn keep_running_due(&self) {
-        self.server.keep_running_due().await
     }
 
     pub(crate) async fn drain(&self, grace: Duration) {

@@ -141,7 +141,8 @@ async fn decisions_are_checked_against_the_terms() {
     assert_eq!(approvals, [(&json!("Bob"), &json!(true)), (&json!("Ann"), &json!(false))]);
 }
 
-/// C244: a server that starts takes the defaults of actions whose deadlines passed while no process had their sessions open.
+/// C244: a server that starts takes the defaults of actions whose deadlines passed while no process
+/// had their sessions open.
 #[tokio::test]
 async fn a_server_takes_the_defaults_that_are_due() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
@@ -198,7 +199,7 @@ async fn a_server_looks_for_work_once_a_minute() {
     drop(first);
     let server = paying(&store, ActionOptions::new());
     let sweeps = server.clone();
-    let sweeping = tokio::spawn(async move { sweeps.keep_running_due().await });
+    let sweeping = tokio::spawn(async move { sweeps.server.keep_running_due().await });
     for (n, id) in ids.iter().enumerate() {
         while store.in_use(id).await.unwrap() == Some(true) {
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -80,16 +80,16 @@ async fn the_mailbox_is_a_file_of_the_session() {
 /// C925: an input whose poster was killed before it could announce it is announced when it is
 /// posted again.
 #[tokio::test]
-async fn an_unread_input_is_announced_again() {
+async fn an_unread_input_that_is_posted_twice_is_announced_twice() {
     let (_directory, store, file) = store(&[&[remembered("one")]]).await;
     let memory = store.open("s").await.unwrap();
     let mailbox = memory.mailbox().unwrap();
     // What a killed poster leaves: a row without a hint.
-    let elsewhere = directory();
-    fs::copy(&file, elsewhere.path().join("s.jsonl")).unwrap();
-    let killed = Jsonl::open(elsewhere.path()).unwrap();
+    let copy = directory();
+    fs::copy(&file, copy.path().join("s.jsonl")).unwrap();
+    let killed = Jsonl::open(copy.path()).unwrap();
     killed.post("s", &steer("i")).await.unwrap();
-    let row = fs::read(elsewhere.path().join("s.jsonl.mailbox")).unwrap();
+    let row = fs::read(copy.path().join("s.jsonl.mailbox")).unwrap();
     fs::write(file.with_file_name("s.jsonl.mailbox"), row).unwrap();
     let hinted = tokio::time::timeout(Duration::from_millis(200), mailbox.posted()).await;
     assert!(hinted.is_err(), "there is no hint");

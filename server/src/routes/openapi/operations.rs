@@ -144,8 +144,8 @@ fn sessions(document: &mut Document) {
             NO_SESSION,
             (
                 409,
-                "A run is in progress (`run_in_progress`), sessions share its log, or it belongs to \
-                 a sub-agent.",
+                "A run is in progress (`run_in_progress`), sessions share its log, or it belongs \
+                 to a sub-agent.",
             ),
             NOT_RELEASED,
         ])

@@ -1,0 +1,81 @@
+//! Steers for sub-agents, which the session at the root passes on.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::error::{InputError, MemoryError};
+use crate::log::action::call_of_child;
+use crate::log::entry::LogEntry;
+use crate::log::input::InputEvent;
+use crate::log::store::SessionStore;
+use crate::message::{CallId, InputId};
+use crate::session::children::Children;
+use crate::session::command::{self, Input, Receipt};
+use crate::session::journal::Journal;
+use crate::session::tree::Tree;
+
+/// Passes a steer on to the sub-agent that works for its call. The sender gets the answer of its
+/// session; a refusal is recorded in the mailbox of `root`, as the sender may have posted there.
+pub(crate) fn steer(
+    input: Input,
+    root: Arc<str>,
+    children: &Children,
+    tree: &Tree,
+    journal: &Journal,
+) {
+    let Input { event: InputEvent::SteerTo { call, prompt }, id, ack, received, .. } = input else {
+        return;
+    };
+    let id = id.or(prompt.id.clone());
+    let (child_ack, answer) = oneshot::channel();
+    let event = InputEvent::Steer(prompt);
+    let steer = Input { event, id: id.clone(), ack: child_ack, caller: None, received };
+    let is_sent = children.steer(&call, Box::new(steer));
+    let store = tree.store.clone();
+    let (memory, from) = (journal.memory().clone(), journal.fold.len);
+    tokio::spawn(async move {
+        let answer = match is_sent {
+            true => answer.await.unwrap_or(Err(InputError::Gone)),
+            false => delivered(store, root, call, id.as_ref()).await,
+        };
+        match answer {
+            Err(why) if why.is_refusal() => {
+                command::refuse(id, ack, why, memory, from).await;
+            }
+            answer => drop(ack.send(answer)),
+        }
+    });
+}
+
+/// Confirms a steer whose sub-agent does not work, if the log of the sub-agent has it: the process
+/// that passed it on may have been killed before it wrote the receipt.
+async fn delivered(
+    store: Option<Arc<dyn SessionStore>>,
+    mut session: Arc<str>,
+    call: CallId,
+    id: Option<&InputId>,
+) -> Result<Receipt, InputError> {
+    let none = InputError::NoSubAgent(call.clone());
+    let (Some(store), Some(id)) = (store, id) else { return Err(none) };
+    let mut next = Some(call);
+    loop {
+        let entries = match store.read(&session, 0).await {
+            Err(MemoryError::NoSession(_)) => return Err(none),
+            entries => entries?,
+        };
+        let Some(call) = next else {
+            let is_known = entries.iter().any(|entry| entry.input() == Some(id));
+            return if is_known { Ok(Receipt::new(id.clone())) } else { Err(none) };
+        };
+        let child = entries.iter().rev().find_map(|entry| match entry {
+            LogEntry::ChildStarted { call: outer, session, .. } => {
+                let inner = call_of_child(&call, outer).map(CallId::from);
+                (*outer == call || inner.is_some()).then(|| (session.clone(), inner))
+            }
+            _ => None,
+        });
+        let Some(child) = child else { return Err(none) };
+        (session, next) = child;
+    }
+}
