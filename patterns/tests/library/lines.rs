@@ -16,7 +16,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
 
-/// Returns the number of lines without blank lines, comments, imports and modules.
+/// Returns the number of lines without blank lines, comments, imports, modules and unit tests.
 fn count(text: &str) -> usize {
     let mut in_import = false;
     let is_code = |line: &&str| {
@@ -25,6 +25,7 @@ fn count(text: &str) -> usize {
         in_import = is_import && !line.ends_with(';');
         !is_import && !line.is_empty() && !line.starts_with("//")
     };
+    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
     text.lines().map(str::trim).filter(is_code).count()
 }
 
