@@ -1,4 +1,6 @@
-//! Behaviour patterns for loopwright: sixteen loops to use, to copy and to combine, one file each.
+//! Behaviour patterns for loopwright: sixteen loops to use, to copy and to combine.
+//!
+//! Each loop is one file. How a graph is built, and the tool of `Rag`, are in files of their own.
 //!
 //! | pattern | the loop |
 //! |---|---|

@@ -354,9 +354,8 @@ async fn step(
         StepContext::new(session).take_input().await?;
         match batch::run(session, None).await? {
             BatchOutcome::AwaitsUser => return Ok(Some(StepEnd::AwaitingAction)),
-            BatchOutcome::Terminated if has_no_messages(session) => {
-                return Ok(Some(StepEnd::Done));
-            }
+            // `ask` gives its reply back, so that the pattern ends the run as it does otherwise.
+            BatchOutcome::Terminated => session.reply.returned = None,
             _ => {}
         }
     }
@@ -415,8 +414,4 @@ fn route(command: Command, channels: &Channels, current: &Current) -> Option<Box
         Sorted::Other(command) => drop(channels.to_session.send(command)),
     }
     None
-}
-
-fn has_no_messages(session: &Session) -> bool {
-    session.journal.fold.queue.iter().all(|w| w.kind == QueueKind::Request)
 }

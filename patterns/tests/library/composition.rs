@@ -44,9 +44,7 @@ async fn a_judge_around_a_plan_conforms() {
     let pattern = || Reflect::new("It is long.", PlanExecute::new(PiPattern));
     let own =
         scenario("two requests with calls", value).request("Please look.").request("Please pay.");
-    let chosen = ["an approval", "a steer", "a steer that interrupts", "follow-ups"];
-    let all = scenarios(value).into_iter().filter(|scenario| chosen.contains(&scenario.name()));
-    assert_conforms(pattern, all.chain([own]).collect()).await;
+    assert_conforms(pattern, scenarios(value).into_iter().chain([own]).collect()).await;
 }
 
 /// C194: A wrapper has the tools of what it wraps, however deep.

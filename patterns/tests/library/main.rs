@@ -7,13 +7,19 @@
     reason = "a failed check is a failed test"
 )]
 
+#[path = "../tasks/cassettes.rs"]
+mod cassettes;
 mod composition;
+#[path = "../tasks/family.rs"]
+mod family;
 mod graph;
 #[path = "../tasks/kit.rs"]
 mod kit;
 mod lines;
 mod orchestrate;
 mod rag;
+mod react;
+mod recorded;
 mod roles;
 mod user;
 mod values;

@@ -1,10 +1,12 @@
 //! Requests that are divided among sub-agents.
 
+use loopwright_core::message::Usage;
 use loopwright_core::testing::{Script, ScriptedModel};
-use loopwright_core::{GenericAgent, RunContext};
+use loopwright_core::{AgentBuilder, GenericAgent, RunContext};
 use loopwright_patterns::{Orchestrate, PiPattern};
 use serde_json::json;
 
+use crate::family::{self, Family, NAMES};
 use crate::kit::{assert_conforms, scenario, scenarios};
 use crate::values::value;
 
@@ -51,4 +53,36 @@ async fn it_conforms() {
     let own = scenario("two requests", value).request("One?").request("Two?");
     let all = scenarios(value).into_iter().chain([own]).collect();
     assert_conforms(|| Orchestrate::new(["look", "send"], PiPattern), all).await;
+}
+
+/// An agent that gives each sub-agent of the family its task, and takes an offer.
+fn with_family(family: &Family) -> AgentBuilder {
+    let reply = |request: &loopwright_core::model::ChatRequest| {
+        let task = |name| json!({ "agent": name, "task": family::TASK });
+        let tasks = json!({ "tasks": NAMES.map(task) }).to_string();
+        let text = if request.output.is_some() { &tasks } else { "I take it." };
+        Script::text(text).usage(Usage::new(100, 10))
+    };
+    let pattern = Orchestrate::new(NAMES, PiPattern);
+    let agent = GenericAgent::builder(ScriptedModel::new([]).reply_with(reply), pattern);
+    NAMES.iter().fold(agent, |agent, name| agent.child(*name, "Offers lamps.", family.child(name)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn approvals_of_sub_agents_are_decided_at_the_root() {
+    let texts = family::run_with_approvals(with_family, 2).await;
+    assert_eq!(texts.last().unwrap(), "I take it.");
+}
+
+/// C195: After a crash at every pair of cuts of the logs of the root and of a sub-agent, the same
+/// comes out.
+#[tokio::test(start_paused = true)]
+async fn it_survives_a_crash_at_every_pair_of_cuts() {
+    family::assert_survives_crashes(with_family).await;
+}
+
+/// C177
+#[tokio::test(start_paused = true)]
+async fn it_is_recorded_with_its_sub_agents() {
+    family::assert_is_recorded(with_family).await;
 }

@@ -13,6 +13,7 @@ fn texts(request: &ChatRequest) -> Vec<String> {
         "Now do this step",
         "Answer the request with",
         "The answer is not good",
+        "The answer is not valid JSON",
         "Which ",
         "Judge ",
         "Is something unclear",

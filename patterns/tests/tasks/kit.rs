@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loopwright_core::event::{Decision, Prompt, RunStatus, Urgency};
 use loopwright_core::log::LogEntry;
-use loopwright_core::message::MessageKind;
+use loopwright_core::message::{MessageKind, StopReason};
 use loopwright_core::model::ChatRequest;
 use loopwright_core::testing::{self, Script, ScriptedModel, TestTool, crash_at_every_append};
 use loopwright_core::tool::{Approval, Effect, ToolOutput};
@@ -19,22 +19,33 @@ const MODELS: [&str; 6] = ["planner", "judge", "router", "a", "b", "c"];
 /// The tools that [`reply`] calls when the last message of the user names them.
 const TOOLS: [&str; 5] = ["look", "send", "pay", "login", "finish"];
 
+/// What the user asks for when the first reply to each request is cut off at the length limit.
+const LONG: &str = "Write it all.";
+
 /// The value that a task's models answer with to a request for one.
 pub(crate) type ValueFn = fn(&ChatRequest) -> Value;
 
 /// Returns the reply to a request: the value, if it has a schema; calls of the tools that the last
 /// message of the user names and that have no result yet; and a text otherwise.
 pub(crate) fn reply(request: &ChatRequest, value: ValueFn) -> Script {
-    if request.output.is_some() {
-        return Script::text(&value(request).to_string());
-    }
     let of_user = |message: &&Arc<Message>| matches!(message.body, MessageKind::User(_));
+    let is_long = request.messages.iter().filter(of_user).any(|m| m.text().contains(LONG));
+    let last = request.messages.last();
+    let is_first = last.is_some_and(|last| !last.text().contains("not valid JSON"));
+    if request.output.is_some() {
+        let value = value(request).to_string();
+        let script = Script::text(&value[..if is_long && is_first { 5 } else { value.len() }]);
+        return if is_long && is_first { script.stop(StopReason::Length) } else { script };
+    }
     // A plan that is carried out is that of the message before.
     let mut texts = request.messages.iter().rev().filter(of_user).map(|message| message.text());
     let text = texts.find(|text| text != "Carry out the plan.").unwrap_or_default();
     let since = request.messages.iter().rev().take_while(|message| !of_user(message));
     let done: Vec<&str> =
         since.filter_map(|m| m.as_tool_result()).map(|result| &*result.name).collect();
+    if text.contains(LONG) && done.is_empty() {
+        return Script::new().call("1", "look", "{\"at\": \"ever").stop(StopReason::Length);
+    }
     if text.contains("story") && done.is_empty() {
         let pause = std::time::Duration::from_millis(10);
         return Script::new().stream(["Once ", "upon ", "a time"], pause).wait(pause);
@@ -101,6 +112,7 @@ pub(crate) fn scenarios(value: ValueFn) -> Vec<Scenario> {
             .request("Something else.")
             .when(waits),
         scenario("a result that asks for the end").request("Please finish."),
+        scenario("a reply cut off at the length limit").request(LONG).request("And now?"),
         scenario("a steer")
             .request("Please look and send.")
             .steer(Prompt::from("Only here.").urgency(Urgency::AfterTurn))
