@@ -6,6 +6,8 @@
 //! for a session that another process has open go through the mailbox of the store.
 
 mod changing;
+#[cfg(feature = "long-term")]
+mod distil;
 mod due;
 mod sending;
 mod watch;
@@ -26,6 +28,8 @@ use tokio::time::Instant;
 use self::watch::watch;
 use crate::agents::Agents;
 use crate::backlog::SharedBacklog;
+#[cfg(feature = "long-term")]
+use crate::daily_budget::DailyBudget;
 use crate::drain::Drain;
 use crate::error::{ApiError, ErrorKind};
 use crate::inbox::ActionWatch;
@@ -51,6 +55,8 @@ pub(crate) struct Parts {
     pub(crate) principal: Option<Principal>,
     pub(crate) actions: ActionWatch,
     pub(crate) runs: RunQuota,
+    #[cfg(feature = "long-term")]
+    pub(crate) daily_budget: Arc<DailyBudget>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) drain: Drain,
 }
@@ -79,6 +85,9 @@ struct OpenSession {
     /// Cloned by each [`Lease`].
     leases: Arc<Leases>,
     last_used: Instant,
+    /// When it was last tried to distil facts from it.
+    #[cfg(feature = "long-term")]
+    distilled: Option<Instant>,
     run: CurrentRun,
     backlog: SharedBacklog,
     /// Ends when the session is closed.
@@ -279,6 +288,8 @@ impl LiveSessions {
             handle,
             leases: Arc::default(),
             last_used: Instant::now(),
+            #[cfg(feature = "long-term")]
+            distilled: None,
             run: CurrentRun::default(),
             backlog: SharedBacklog::default(),
             watcher,
@@ -412,7 +423,8 @@ impl Inner {
         false
     }
 
-    /// Closes a session that has been unused for this long, unless a run is in progress.
+    /// Closes a session that has been unused for this long, unless a run is in progress. If it is
+    /// not closed for want of room, facts are distilled from it first.
     async fn close_unused(self: &Arc<Self>, id: &str, time: Duration) -> bool {
         let slot = self.slots().get(id).and_then(|slot| slot.clone().try_lock_owned().ok());
         let Some(slot) = slot else { return false };
@@ -422,6 +434,10 @@ impl Inner {
         };
         if !session.is_unused() || session.last_used.elapsed() < time || session.is_running().await
         {
+            return false;
+        }
+        #[cfg(feature = "long-term")]
+        if !time.is_zero() && self.distil(session).await {
             return false;
         }
         if let Some(session) = slot.take() {
