@@ -109,7 +109,8 @@ impl CodingAgentBuilder {
     /// Lets live sessions remember facts: they have the tools of this memory, its hook adds the
     /// facts that fit a request to it, and the request `/memory distil` stores those that the
     /// conversation has; so does the end of a session whose settings have
-    /// [`distil_at_end`](SessionSettings::distil_at_end). The facts are those about the principal of the session, see
+    /// [`distil_at_end`](SessionSettings::distil_at_end). The facts are those about the
+    /// principal of the session, see
     /// [`ServerBuilder::principal`](crate::ServerBuilder::principal). Requests to `/api/agent-chat`
     /// have no memory, nor sessions whose [`memory`](SessionSettings::memory) is `false`. The
     /// approvals of a session decide whether `remember_fact` and `forget_fact` run without one.

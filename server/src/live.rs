@@ -423,6 +423,28 @@ impl Inner {
         false
     }
 
+    /// Starts to distil facts from a session which is about to be closed, and returns whether it
+    /// did: then the session is to be closed later. It does so once after each use of the session,
+    /// so a run that fails does not keep it open.
+    #[cfg(feature = "long-term")]
+    async fn distil(&self, session: &mut OpenSession) -> bool {
+        if session.distilled.is_some_and(|time| time >= session.last_used) {
+            return false;
+        }
+        session.distilled = Some(Instant::now());
+        let Parts { agents, store, principal, runs, daily_budget, .. } = &self.parts;
+        let (handle, principal) = (&session.handle, principal.as_ref());
+        match distil::start(handle, agents, store, principal, runs, daily_budget).await {
+            Ok(Some(permit)) => *session.run.lock().await = permit.downgrade(),
+            Ok(None) => return false,
+            Err(error) => {
+                tracing::warn!(%error, "no facts are distilled from a session that ends");
+                return false;
+            }
+        }
+        true
+    }
+
     /// Closes a session that has been unused for this long, unless a run is in progress. If it is
     /// not closed for want of room, facts are distilled from it first.
     async fn close_unused(self: &Arc<Self>, id: &str, time: Duration) -> bool {

@@ -112,7 +112,8 @@ mod tests {
             "network": true, "unconfined": false, "readable": ["/r"], "writable": ["/w"],
             "max_memory": 1, "max_disk": 2, "system": "s", "no_agents_md": true,
             "no_questions": true, "memory": true, "distil_at_end": true, "thinking": "high",
-            "pattern": "plan-first", "tool_choice": "required", "max_turns": 3, "max_session_turns": 4,
+            "pattern": "plan-first", "tool_choice": "required",
+            "max_turns": 3, "max_session_turns": 4,
             "max_session_tokens": 5, "max_session_cost": 6.5, "max_attempts": 7,
             "max_retry_delay": 8, "approve": ["read-only", {"tool": "edit_file"}],
         }))

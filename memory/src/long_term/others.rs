@@ -8,6 +8,9 @@ use loopwright_core::message::{Content, MessageKind};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+/// The name of the tool whose results have facts.
+pub(super) const RECALL: &str = "recall_facts";
+
 /// The field of a result's details that says about whom its facts are.
 const ABOUT: &str = "about";
 
@@ -29,7 +32,7 @@ pub(super) fn without_facts_of_others(
     let is_of_other = |message: &Message| {
         let details = message.as_tool_result().and_then(|result| result.details.as_deref());
         let about = details.and_then(|details| details[ABOUT].as_str());
-        message.as_tool_result().is_some_and(|result| &*result.name == super::tools::RECALL)
+        message.as_tool_result().is_some_and(|result| &*result.name == RECALL)
             && about.is_some_and(|about| Some(about) != own.as_deref())
     };
     if !messages.iter().any(|message| is_of_other(message)) {

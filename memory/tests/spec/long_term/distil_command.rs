@@ -88,9 +88,9 @@ async fn facts_are_distilled_on_request() {
     }
     let done = harness.handle.prompt(by("ann", " /memory distil ")).await.unwrap();
     assert_eq!(done.text, "2 facts were remembered: `/memory` lists them.");
-    let again = harness.handle.prompt(by("ann", DISTIL_COMMAND)).await.unwrap();
+    let repeated = harness.handle.prompt(by("ann", DISTIL_COMMAND)).await.unwrap();
     assert_eq!(
-        (&*again.text, harness.model.requests().len()),
+        (&*repeated.text, harness.model.requests().len()),
         ("There was nothing new to remember.", 3)
     );
     harness.handle.prompt(by("ann", "It is blue.")).await.unwrap();
