@@ -316,28 +316,6 @@ impl LiveSessions {
         drop(self.0.lock(id).await.take()); // not awaited: the caller may hold a handle
     }
 
-    /// Closes a session, keeping others from opening it meanwhile, and deletes it. Fails during a
-    /// run.
-    pub(crate) async fn delete(&self, id: &str) -> Result<(), ApiError> {
-        let mut slot = self.0.lock(id).await;
-        if let Some(session) = slot.session()
-            && session.is_running().await
-        {
-            return Err(ApiError::new(
-                ErrorKind::Conflict,
-                "A run is in progress in this session: abort it, and then delete the session.",
-            ));
-        }
-        if let Some(session) = slot.take() {
-            session.close().await;
-        }
-        let store = &self.0.parts.store;
-        if let Ok(info) = store.session(id).await {
-            check_is_root(&info)?;
-        }
-        Ok(store.delete(id).await?)
-    }
-
     /// Resolves when no open session has a run in progress.
     pub(crate) async fn wait_for_idle(&self) {
         let slots: Vec<Slot> = self.0.slots().values().cloned().collect();

@@ -1,4 +1,4 @@
-//! Changes of the settings of sessions, and forks.
+//! Changes of the settings of sessions, forks and deletions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +15,28 @@ use crate::settings::{SessionSettings, SettingsChange};
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl LiveSessions {
+    /// Closes a session, keeping others from opening it meanwhile, and deletes it. Fails during a
+    /// run.
+    pub(crate) async fn delete(&self, id: &str) -> Result<(), ApiError> {
+        let mut slot = self.0.lock(id).await;
+        if let Some(session) = slot.session()
+            && session.is_running().await
+        {
+            return Err(ApiError::new(
+                ErrorKind::Conflict,
+                "A run is in progress in this session: abort it, and then delete the session.",
+            ));
+        }
+        if let Some(session) = slot.take() {
+            session.close().await;
+        }
+        let store = &self.0.parts.store;
+        if let Ok(info) = store.session(id).await {
+            check_is_root(&info)?;
+        }
+        Ok(store.delete(id).await?)
+    }
+
     /// Changes the settings of a session, if `check` allows the new ones: closes it, and opens it
     /// with an agent that is built from them. The opening writes them to the log. Its readers do
     /// not notice.

@@ -13,7 +13,8 @@ use crate::error::ApiError;
 use crate::run_quota::{RunPermit, RunQuota};
 use crate::settings::SessionSettings;
 
-/// Starts a run that distils facts, and returns its permit, or `None` if nothing is to be distilled.
+/// Starts a run that distils facts, and returns its permit, or `None` if nothing is to be
+/// distilled.
 pub(super) async fn start(
     handle: &AgentHandle,
     agents: &Agents,
