@@ -9,11 +9,12 @@ use crate::environment::Names;
 use crate::program::{OwnCommand, Program};
 
 /// The options that only the agent which works on files has.
-const CODING_OPTIONS: [&str; 14] = [
+const CODING_OPTIONS: [&str; 15] = [
     "system",
     "no_agents_md",
     "no_questions",
     "memory",
+    "distil_at_end",
     "pattern",
     "tool_choice",
     "guard",

@@ -204,6 +204,7 @@ impl Config {
             no_agents_md: given.no_agents_md.or(own.no_agents_md),
             no_questions: given.no_questions.or(own.no_questions),
             memory: given.memory.or(own.memory),
+            distil_at_end: given.distil_at_end.or(own.distil_at_end),
             retries: given.retries.over(own.retries),
             store: StoreArgs { path: self.store(&given.store) },
             unprotected: self.users_list(given.unprotected, "unprotected"),

@@ -8,10 +8,15 @@ use tokio::task::spawn_blocking;
 
 use crate::environment::Names;
 use crate::error::StartError;
+use crate::output::write_new_file;
 
 /// The forms of `/memory`.
-const USAGE: &str =
-    "Write `/memory`, `/memory find WORDS`, `/memory forget ID` or `/memory forget all`.";
+const USAGE: &str = "Write `/memory`, `/memory find WORDS`, `/memory forget ID`, `/memory forget \
+                     all`, `/memory distil` or `/memory export FILE`.";
+
+/// Says how facts are remembered in a session that does not.
+pub(crate) const OFF: &str =
+    "Facts are neither stored nor used in this session: `--memory` switches that on.";
 
 /// How many facts are listed.
 const MAX_LISTED: usize = 500;
@@ -43,6 +48,12 @@ fn open(path: &Path) -> Result<LongTerm, StartError> {
     })
 }
 
+impl From<LongTermError> for StartError {
+    fn from(why: LongTermError) -> Self {
+        StartError(format!("{why}."))
+    }
+}
+
 /// A use of the command `/memory`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MemoryCommand {
@@ -51,6 +62,8 @@ pub(crate) enum MemoryCommand {
     Find(String),
     Forget(u64),
     ForgetAll,
+    /// Write all facts to a new file, as JSON Lines.
+    Export(PathBuf),
 }
 
 impl MemoryCommand {
@@ -60,12 +73,19 @@ impl MemoryCommand {
         match (word, rest.trim()) {
             ("", _) => Ok(MemoryCommand::List),
             ("find", words) if !words.is_empty() => Ok(MemoryCommand::Find(words.to_owned())),
+            ("export", file) if !file.is_empty() => Ok(MemoryCommand::Export(file.into())),
             ("forget", "all") => Ok(MemoryCommand::ForgetAll),
             ("forget", id) if id.parse::<u64>().is_ok() => {
                 Ok(MemoryCommand::Forget(id.parse().unwrap_or_default()))
             }
             _ => Err(USAGE),
         }
+    }
+
+    /// Returns whether what follows `/memory` asks to distil facts from the conversation, which the
+    /// session itself does.
+    pub(crate) fn is_distil(rest: &str) -> bool {
+        rest.trim() == "distil"
     }
 
     /// Runs the command. `is_on` says whether the session remembers facts.
@@ -75,20 +95,18 @@ impl MemoryCommand {
                 // Another process may be writing.
                 let opened = spawn_blocking(move || open(&path)).await;
                 let memory = opened.unwrap_or_else(|why| Err(StartError(why.to_string())))?;
-                self.run_on(&memory).await.map_err(|why| StartError(format!("{why}.")))?
+                self.run_on(&memory).await?
             }
             None => Answer::default(),
         };
-        let hint =
-            "Facts are neither stored nor used in this session: `--memory` switches that on.";
-        let off = (!is_on).then(|| hint.to_owned());
+        let off = (!is_on).then(|| OFF.to_owned());
         let none = (found.facts.is_empty() && found.notes.is_empty())
             .then(|| "There are no remembered facts.".to_owned());
         let notes = found.notes.into_iter().chain(none).chain(off).collect();
         Ok(Answer { facts: found.facts, notes })
     }
 
-    async fn run_on(self, memory: &LongTerm) -> Result<Answer, LongTermError> {
+    async fn run_on(self, memory: &LongTerm) -> Result<Answer, StartError> {
         let scope = Scope::from(&user());
         let done = |text: String| Answer { facts: Vec::new(), notes: vec![text] };
         Ok(match self {
@@ -113,6 +131,12 @@ impl MemoryCommand {
                 true => format!("Fact {id} is deleted."),
                 false => format!("There is no fact {id}: `/memory` lists the facts."),
             }),
+            MemoryCommand::Export(file) => {
+                let export = memory.export(&scope).await?;
+                write_new_file(&file, &export)?;
+                let facts = export.lines().count() - 1; // after the header
+                done(format!("{facts} facts are in {}, as JSON Lines.", file.display()))
+            }
             MemoryCommand::ForgetAll => match memory.forget_all(&scope).await? {
                 0 => Answer::default(),
                 1 => done("1 fact is deleted.".into()),
@@ -140,7 +164,11 @@ mod tests {
         assert_eq!(MemoryCommand::read("find the cat"), Ok(MemoryCommand::Find("the cat".into())));
         assert_eq!(MemoryCommand::read("forget 7"), Ok(MemoryCommand::Forget(7)));
         assert_eq!(MemoryCommand::read("forget  all "), Ok(MemoryCommand::ForgetAll));
-        for wrong in ["forget", "forget -1", "forget 7 8", "forget everything", "find", "7"] {
+        assert_eq!(MemoryCommand::read("export a b"), Ok(MemoryCommand::Export("a b".into())));
+        assert!(MemoryCommand::is_distil(" distil ") && !MemoryCommand::is_distil("distil it"));
+        for wrong in
+            ["forget", "forget -1", "forget 7 8", "forget everything", "find", "7", "export"]
+        {
             assert!(MemoryCommand::read(wrong).is_err(), "{wrong}");
         }
     }

@@ -75,11 +75,19 @@ pub(crate) struct Options {
     /// Remember facts about you across sessions, and use them.
     ///
     /// They are in memory.db beside the default store, for all directories. /memory lists and
-    /// deletes them.
+    /// deletes them, `/memory distil` stores those that the conversation has.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) memory: Option<bool>,
+    /// With --memory, distil facts from the conversation when it ends, too.
+    ///
+    /// At the end of `chat`, and before another session is opened, the model is sent what you and
+    /// it have written since the last time. `run` does not do so.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) distil_at_end: Option<bool>,
     /// How much the model thinks before it answers; `off` by default.
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,6 +136,7 @@ impl Options {
             no_agents_md: self.no_agents_md.or(lower.no_agents_md),
             no_questions: self.no_questions.or(lower.no_questions),
             memory: self.memory.or(lower.memory),
+            distil_at_end: self.distil_at_end.or(lower.distil_at_end),
             thinking: self.thinking.or(lower.thinking),
             pattern: self.pattern.or(lower.pattern),
             tool_choice: self.tool_choice.or(lower.tool_choice),
@@ -147,6 +156,9 @@ impl Options {
         }
         if self.memory.is_none() && stored.memory == Some(true) {
             more.push("facts about you are remembered (`--memory=false`)");
+        }
+        if self.distil_at_end.is_none() && stored.distil_at_end == Some(true) {
+            more.push("facts are distilled from it when it ends (`--distil-at-end=false`)");
         }
         let given = &self.workspace.commands;
         let stored = &stored.workspace.commands;

@@ -3,6 +3,7 @@
 mod agent;
 mod allowed;
 mod catalogue;
+mod distil;
 mod follow;
 mod model;
 mod open;
@@ -13,6 +14,7 @@ mod unattended;
 pub(crate) use self::agent::{Built, build};
 pub(crate) use self::allowed::Allowed;
 pub(crate) use self::catalogue::{catalogue, default_models_file};
+pub(crate) use self::distil::distil_at_end;
 pub(crate) use self::follow::{FollowError, Live, Operator, follow};
 pub(crate) use self::open::Session;
 pub(crate) use self::sending::Sending;

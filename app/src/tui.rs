@@ -74,7 +74,12 @@ pub(crate) async fn tui(args: ChatArgs, config: Arc<Config>) -> Result<u8, Start
     let code = ui.event_loop(&runner, msgs, stderr_lines, signals).await;
     ui.release();
     let name = match &code {
-        Ok(0) => timeout(SHUTDOWN_TIMEOUT, runner.shutdown()).await.ok().flatten(),
+        Ok(0) => {
+            if ui.state.has_user_message && ui.state.run == Run::Idle {
+                runner.distil().await;
+            }
+            timeout(SHUTDOWN_TIMEOUT, runner.shutdown()).await.ok().flatten()
+        }
         _ if !ui.state.has_user_message => {
             timeout(FORCED_SHUTDOWN_TIMEOUT, runner.shutdown()).await.ok().flatten()
         }

@@ -12,6 +12,8 @@ import { Conversation } from './view.js';
 const [log, scroll, prompt, problem] = ['log', 'scroll', 'prompt', 'problem'].map(byId);
 const narrow = matchMedia('(max-width: 760px)');
 
+/** The request that distils facts from the conversation. */
+const DISTIL = '/memory distil';
 /** How many sessions are read at a time. */
 const PAGE_SESSIONS = 30;
 /** Events after which the list of sessions shows something else; and the state around the conversation. */
@@ -21,6 +23,8 @@ const SESSION_EVENTS = ['turn_end', 'compaction', 'reset'];
 let session = null; // the id of the open session
 let conversation = null;
 let info = null; // the server's description of it
+let understood = []; // the commands of its agent
+let served = { agents: [], memory: false }; // the agents of the server, and whether it has facts about the user
 let stream = 'live'; // or 'opening', 'waiting', 'gone'
 let unfollow = () => {};
 let stopping = false; // this tab has asked to abort the run
@@ -54,6 +58,7 @@ function open(id) {
   unfollow();
   session = id;
   info = null;
+  understood = [];
   announced = '';
   following = true;
   stopping = false;
@@ -116,6 +121,7 @@ const refreshSession = reading(async () => {
   const one = id && (await call('GET', path()));
   if (!one || id !== session) return;
   info = one.session;
+  understood = one.commands;
   conversation.interrupted(one.interrupted ? info.run : null);
   const { title, run, changed, pending = [], settings } = info;
   const known = listed.find((other) => other.id === id);
@@ -219,6 +225,19 @@ function status() {
   return ['ready', session ? 'Ready' : ''];
 }
 
+/** Returns the commands that the agent of the session, or of the next one, carries out. */
+function commands() {
+  return session ? understood : served.agents.find(({ name }) => name === byId('agent').value)?.commands ?? [];
+}
+
+/** Says what Enter does, and which commands there are. */
+function hint() {
+  const hints = ['Enter sends', 'Shift+Enter for a new line'];
+  if (commands().includes('/plan')) hints.push('/plan plans first');
+  if (served.memory) hints.push('/memory');
+  return hints.join(' · ');
+}
+
 /** Draws the state around the conversation. */
 function show() {
   const { running, actions, queue, requests } = conversation;
@@ -235,7 +254,7 @@ function show() {
   byId('send').textContent = running ? 'Steer' : 'Send';
   byId('hint').textContent = running
     ? 'Enter steers · Alt+Enter sends when the run is done · Esc stops'
-    : actions.size ? 'A message instead of a decision denies the pending actions' : 'Enter sends · Shift+Enter for a new line · /plan plans first · /memory';
+    : actions.size ? 'A message instead of a decision denies the pending actions' : hint();
   const texts = (kind) => queue.filter((queued) => queued.queue === kind).map(({ text }) => text);
   const lines = [
     ...texts('steering').map((text) => ['Steers', text]),
@@ -272,7 +291,8 @@ const submit = reporting(async (later) => {
   const images = takeImages();
   if (!message && !images.length) return;
   const command = /^\/(compact|memory)(?:\s+(.*))?$/s.exec(message);
-  if (command) {
+  const distils = message === DISTIL && commands().includes(DISTIL);
+  if (command && !distils) {
     putBack(images);
     prompt.value = '';
     grow();
@@ -284,9 +304,9 @@ const submit = reporting(async (later) => {
     open(created.id);
   }
   const [mine, at] = [conversation, path()];
-  if (mine.running && /^\/plan(\s|$)/.test(message)) {
+  if (mine.running && (distils || (/^\/plan(\s|$)/.test(message) && commands().includes('/plan')))) {
     putBack(images);
-    return report('A plan can be asked for when the run is done.');
+    return report(distils ? 'Facts can be distilled when the run is done.' : 'A plan can be asked for when the run is done.');
   }
   const route = !mine.running ? '/prompt' : later ? '/follow-up' : '/steer';
   const id = newId();
@@ -316,11 +336,13 @@ async function create() {
   return created;
 }
 
-/** Shows the agents to choose from, if there are several. */
+/** Reads what the server has, and shows the agents to choose from, if there are several. */
 const showAgents = reporting(async () => {
-  const { agents } = await call('GET', 'agents');
+  served = await call('GET', 'agents');
+  const { agents } = served;
   byId('agents').hidden = agents.length < 2;
   byId('agent').replaceChildren(...agents.map(({ name }) => el('option', {}, name)));
+  show();
 });
 
 const showSettings = reporting(async () => {
@@ -357,8 +379,9 @@ const compact = reporting(async (instructions) => {
 
 /** Shows the remembered facts: `find WORDS` those that fit. */
 const memory = reporting((text) => {
+  if (text === 'distil') throw new Error('The agent of this session distils no facts.');
   const [, words] = /^find\s+(.+)$/s.exec(text) ?? [];
-  if (text && !words) throw new Error('Write /memory or /memory find WORDS; facts are deleted in the list.');
+  if (text && !words) throw new Error('Write /memory, /memory find WORDS or /memory distil; facts are deleted in the list.');
   return showMemory(words ?? '');
 });
 
@@ -439,6 +462,7 @@ function nav(shown) {
 byId('composer').addEventListener('submit', (event) => (event.preventDefault(), submit(false)));
 byId('stop').addEventListener('click', stop);
 document.querySelector('.skip').addEventListener('click', (event) => (event.preventDefault(), prompt.focus()));
+byId('agent').addEventListener('change', show);
 byId('compact').addEventListener('click', () => compact());
 byId('show-settings').addEventListener('click', showSettings);
 acceptImages(reporting);

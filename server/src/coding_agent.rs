@@ -5,15 +5,19 @@ mod loops;
 mod roots;
 
 use std::path::{Path, PathBuf};
+#[cfg(feature = "long-term")]
+use std::sync::Arc;
 
 use async_trait::async_trait;
+#[cfg(feature = "long-term")]
+use loopwright_core::BehaviorPattern;
 use loopwright_core::GenericAgent;
 #[cfg(feature = "long-term")]
 use loopwright_core::tool::Approval;
 use loopwright_core::tool::{AskUser, Toolbox, ToolboxError};
 use loopwright_memory::SummaryCompaction;
 #[cfg(feature = "long-term")]
-use loopwright_memory::long_term::LongTerm;
+use loopwright_memory::long_term::{DISTIL_COMMAND, Distil, LongTerm};
 use loopwright_tools::{Commands, Workspace, agents_md, coding_tools_with, preview};
 use serde_json::Value;
 
@@ -102,8 +106,11 @@ impl CodingAgentBuilder {
         self
     }
 
-    /// Lets live sessions remember facts: they have the tools of this memory, and its hook adds the
-    /// facts that fit a request to it. The facts are those about the principal of the session, see
+    /// Lets live sessions remember facts: they have the tools of this memory, its hook adds the
+    /// facts that fit a request to it, and the request `/memory distil` stores those that the
+    /// conversation has; so does the end of a session whose settings have
+    /// [`distil_at_end`](SessionSettings::distil_at_end). The facts are those about the
+    /// principal of the session, see
     /// [`ServerBuilder::principal`](crate::ServerBuilder::principal). Requests to `/api/agent-chat`
     /// have no memory, nor sessions whose [`memory`](SessionSettings::memory) is `false`. The
     /// approvals of a session decide whether `remember_fact` and `forget_fact` run without one.
@@ -144,6 +151,11 @@ impl AgentFactory for CodingAgent {
         let tools = self.tools(setup, workspace)?;
         let names: Vec<&str> = tools.names().collect();
         let pattern = loops::of(settings, &names)?;
+        #[cfg(feature = "long-term")]
+        let pattern: Arc<dyn BehaviorPattern> = match self.memory(setup) {
+            Some(memory) => Arc::new(Distil::new(pattern, memory.clone()).on_command()),
+            None => pattern,
+        };
         let mut builder = GenericAgent::builder(setup.model()?, pattern)
             .system(system)
             .compaction(SummaryCompaction::new());
@@ -159,6 +171,15 @@ impl AgentFactory for CodingAgent {
             settings.work_dir = roots.absolute(settings.work_dir.as_deref());
         }
         settings
+    }
+
+    fn commands(&self, settings: &SessionSettings) -> Vec<&'static str> {
+        #[cfg(feature = "long-term")]
+        if self.long_term.is_some() && settings.memory != Some(false) {
+            return vec!["/plan", DISTIL_COMMAND];
+        }
+        let _ = settings;
+        vec!["/plan"]
     }
 
     async fn preview(

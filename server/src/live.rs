@@ -7,6 +7,8 @@
 
 mod changing;
 mod compacting;
+#[cfg(feature = "long-term")]
+mod distil;
 mod due;
 mod receipts;
 mod releasing;
@@ -26,10 +28,11 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use self::releasing::{Releasing, during_a_run};
 use self::watch::watch;
 use crate::agents::Agents;
 use crate::backlog::SharedBacklog;
+#[cfg(feature = "long-term")]
+use crate::daily_budget::DailyBudget;
 use crate::drain::Drain;
 use crate::error::{ApiError, ErrorKind};
 use crate::inbox::ActionWatch;
@@ -43,9 +46,6 @@ use crate::settings::SessionSettings;
 /// for twice as long.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is done between runs only.
-const DELETE: &str = "delete the session";
-
 /// The sessions that are open. Clones share them.
 #[derive(Clone)]
 pub(crate) struct LiveSessions(Arc<Inner>);
@@ -58,6 +58,8 @@ pub(crate) struct Parts {
     pub(crate) principal: Option<Principal>,
     pub(crate) actions: ActionWatch,
     pub(crate) runs: RunQuota,
+    #[cfg(feature = "long-term")]
+    pub(crate) daily_budget: Arc<DailyBudget>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) drain: Drain,
 }
@@ -86,6 +88,9 @@ struct OpenSession {
     /// Cloned by each [`Lease`].
     leases: Arc<Leases>,
     last_used: Instant,
+    /// When it was last tried to distil facts from it.
+    #[cfg(feature = "long-term")]
+    distilled: Option<Instant>,
     run: CurrentRun,
     backlog: SharedBacklog,
     /// Ends when the session is closed.
@@ -265,6 +270,8 @@ impl LiveSessions {
             handle,
             leases: Arc::default(),
             last_used: Instant::now(),
+            #[cfg(feature = "long-term")]
+            distilled: None,
             run: CurrentRun::default(),
             backlog: SharedBacklog::default(),
             watcher,
@@ -291,31 +298,6 @@ impl LiveSessions {
     /// Closes a session whose log another process has appended to. The next use opens it again.
     async fn close_now(&self, id: &str) {
         drop(self.0.lock(id).await.take()); // not awaited: the caller may hold a handle
-    }
-
-    /// Closes a session, keeping others from opening it meanwhile, and deletes it. If another
-    /// process has it open, it is asked to release it. Fails during a run.
-    pub(crate) async fn delete(&self, id: &str) -> Result<(), ApiError> {
-        let mut slot = self.0.lock(id).await;
-        if let Some(session) = slot.session()
-            && session.is_running().await
-        {
-            return Err(during_a_run(DELETE));
-        }
-        if let Some(session) = slot.take() {
-            session.close().await;
-        }
-        let store = &self.0.parts.store;
-        if let Ok(info) = store.session(id).await {
-            check_is_root(&info)?;
-        }
-        let mut releasing = Releasing::new(&**store, id, DELETE);
-        loop {
-            match store.delete(id).await {
-                Err(MemoryError::InUse(session)) => releasing.wait(&session).await?,
-                deleted => return Ok(deleted?),
-            }
-        }
     }
 
     /// Resolves when no open session has a run in progress.
@@ -403,7 +385,30 @@ impl Inner {
         false
     }
 
-    /// Closes a session that has been unused for this long, unless a run is in progress.
+    /// Starts to distil facts from a session which is about to be closed, and returns whether it
+    /// did: then the session is to be closed later. It does so once after each use of the session,
+    /// so a run that fails does not keep it open.
+    #[cfg(feature = "long-term")]
+    async fn distil(&self, session: &mut OpenSession) -> bool {
+        if session.distilled.is_some_and(|time| time >= session.last_used) {
+            return false;
+        }
+        session.distilled = Some(Instant::now());
+        let Parts { agents, store, principal, runs, daily_budget, .. } = &self.parts;
+        let (handle, principal) = (&session.handle, principal.as_ref());
+        match distil::start(handle, agents, store, principal, runs, daily_budget).await {
+            Ok(Some(permit)) => *session.run.lock().await = permit.downgrade(),
+            Ok(None) => return false,
+            Err(error) => {
+                tracing::warn!(%error, "no facts are distilled from a session that ends");
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Closes a session that has been unused for this long, unless a run is in progress. If it is
+    /// not closed for want of room, facts are distilled from it first.
     async fn close_unused(self: &Arc<Self>, id: &str, time: Duration) -> bool {
         let slot = self.slots().get(id).and_then(|slot| slot.clone().try_lock_owned().ok());
         let Some(slot) = slot else { return false };
@@ -413,6 +418,10 @@ impl Inner {
         };
         if !session.is_unused() || session.last_used.elapsed() < time || session.is_running().await
         {
+            return false;
+        }
+        #[cfg(feature = "long-term")]
+        if !time.is_zero() && self.distil(session).await {
             return false;
         }
         if let Some(session) = slot.take() {

@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     pub(crate) users: Users,
     /// What callers may do.
     pub(crate) policy: Arc<dyn AccessPolicy>,
-    pub(crate) daily_budget: DailyBudget,
+    pub(crate) daily_budget: Arc<DailyBudget>,
     /// Names that clients may call the server by, besides its address.
     pub(crate) hosts: Vec<String>,
     /// The origins of other pages that may use the server.
@@ -81,6 +81,16 @@ pub(crate) struct Shared {
     pub(crate) histories: Histories,
     pub(crate) drain: Drain,
     pub(crate) readiness: Readiness,
+}
+
+impl Shared {
+    /// Returns whether the server has facts.
+    pub(crate) fn remembers(&self) -> bool {
+        #[cfg(feature = "long-term")]
+        return self.long_term.is_some();
+        #[cfg(not(feature = "long-term"))]
+        false
+    }
 }
 
 impl Server {
@@ -127,6 +137,7 @@ impl Server {
     }
 
     /// Shuts the server down: refuses new runs, and waits up to `grace` for the runs in progress.
+    /// Within that time, facts are distilled from the open sessions whose settings say so.
     ///
     /// After that, a run of a live session is interrupted: its log has it, and `continue` resumes
     /// it in the next process. A run of `/api/agent-chat` is aborted, and its client gets an
@@ -138,7 +149,14 @@ impl Server {
     pub async fn drain(&self, grace: Duration) {
         let shared = self.shared();
         shared.drain.start();
-        let idle = async { tokio::join!(shared.live.wait_for_idle(), shared.runs.unused()) };
+        let idle = async {
+            tokio::join!(shared.live.wait_for_idle(), shared.runs.unused());
+            #[cfg(feature = "long-term")]
+            {
+                shared.live.distil_all().await;
+                tokio::join!(shared.live.wait_for_idle(), shared.runs.unused());
+            }
+        };
         if tokio::time::timeout(grace, idle).await.is_err() {
             tracing::warn!(
                 "the shutdown has interrupted runs; `continue` resumes those of live sessions"

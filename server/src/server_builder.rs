@@ -332,7 +332,11 @@ impl ServerBuilder {
         let runs = RunQuota::new(self.limits.runs_per_client, self.limits.runs);
         let drain = Drain::default();
         let actions = ActionWatch::new(self.store.clone(), drain.clone());
+        let daily_budget = DailyBudget::new(self.daily_budget, self.store.clone());
+        let daily_budget = Arc::new(daily_budget);
         let parts = Parts {
+            #[cfg(feature = "long-term")]
+            daily_budget: daily_budget.clone(),
             actions: actions.clone(),
             agents: self.agents.clone(),
             store: self.store.clone(),
@@ -346,7 +350,7 @@ impl ServerBuilder {
             has_rules: self.has_rules,
             users: self.users,
             policy: self.policy,
-            daily_budget: DailyBudget::new(self.daily_budget, self.store.clone()),
+            daily_budget,
             hosts: self.hosts,
             origins,
             store: self.store,

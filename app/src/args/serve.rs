@@ -264,6 +264,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true")]
     pub(crate) memory: Option<bool>,
+    /// With --memory, distil facts from the conversation of a session when it ends, too: when it is
+    /// closed because nobody uses it, and when the server stops.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true")]
+    pub(crate) distil_at_end: Option<bool>,
     #[command(flatten)]
     pub(crate) retries: RetryOptions,
     #[command(flatten)]

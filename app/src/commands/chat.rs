@@ -14,16 +14,17 @@ use std::pin::Pin;
 use loopwright_core::AgentEvent;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{InputEvent, Role};
+use loopwright_memory::long_term::DISTIL_COMMAND;
 
 use crate::args::ChatArgs;
 use crate::config::Config;
 use crate::environment::started_as;
 use crate::error::StartError;
 use crate::exit_code::{ABORTED, FAILED};
-use crate::facts::MemoryCommand;
+use crate::facts::{self, MemoryCommand};
 use crate::interrupt::Interrupt;
 use crate::output::{self, EventView, Printer, Verbosity};
-use crate::session::{Allowed, Live, Operator, Session, build, follow};
+use crate::session::{Allowed, Live, Operator, Session, build, distil_at_end, follow};
 use crate::wording::has_finished;
 
 use state::{Chat, Compacted, Done, State};
@@ -34,7 +35,8 @@ A line is a request; while the agent works, a line steers it.
 /continue     continue a run that was interrupted or has failed
 /decline TEXT decline to answer a question, with a reason
 /later TEXT   queue a follow-up
-/memory       list what is remembered about you; `find WORDS`, `forget ID`, `forget all`
+/memory       list what is remembered about you; `find WORDS`, `forget ID`, `forget all`,
+              `distil` (stores what this conversation says about you), `export FILE`
 /plan TEXT    plan a request first: nothing is changed before you accept the plan
 /help         show this text
 /quit         leave: a run is aborted, pending calls stay open
@@ -52,6 +54,7 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
     let interrupt = Interrupt::listen()?;
     let mut chat = Chat::new(handle.clone(), allowed, &session, lines::read()?);
     chat.remembers = settings.active.memory.unwrap_or_default();
+    chat.distils = built.distils;
     chat.names = config.program.names.clone();
     let mut live = Live::new(handle, events, EventView::Text(Printer::new()));
     let followed = match chat.greet(session.info.is_some()).await {
@@ -65,6 +68,9 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
             return Ok(FAILED);
         }
     };
+    if code == 0 && built.distils_at_end {
+        distil_at_end(&live.handle).await;
+    }
     let is_unused = !chat.has_request && session.info.is_none();
     if session.is_stored && is_unused {
         drop(chat);
@@ -222,6 +228,13 @@ impl Chat {
             ("/continue", State::Idle) => self.continue_run().await?,
             ("/continue", State::Running) => output::info("The agent is already running."),
             ("/compact", State::Idle | State::Running) => self.compact(rest),
+            ("/memory", State::Idle | State::Running) if MemoryCommand::is_distil(rest) => {
+                self.distil().await?;
+            }
+            ("/memory", _) if MemoryCommand::is_distil(rest) => {
+                output::info("Facts can be distilled when you have answered.");
+                self.repeat_question();
+            }
             ("/memory", _) => {
                 self.memory(rest).await;
                 self.repeat_question();
@@ -277,6 +290,19 @@ impl Chat {
             }
             Err(why) => output::error(&why.0),
         }
+    }
+
+    /// Distils facts from the conversation, if the session remembers facts: after the run, if there
+    /// is one.
+    async fn distil(&mut self) -> Done {
+        if self.distils {
+            return self.request(DISTIL_COMMAND).await;
+        }
+        output::info(facts::OFF);
+        if matches!(self.state, State::Idle) {
+            self.wait_for_request();
+        }
+        Ok(())
     }
 
     async fn request(&mut self, text: &str) -> Done {

@@ -78,6 +78,7 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
         base_url: args.base_url.clone(),
         no_agents_md: args.no_agents_md,
         no_questions: args.no_questions,
+        distil_at_end: args.distil_at_end,
         workspace: WorkspaceOptions {
             unprotected: args.unprotected.clone(),
             commands: args.commands.clone(),

@@ -65,6 +65,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("no_agents_md", Kind::Switch),
     key("no_questions", Kind::Switch),
     own("memory", Kind::Switch, "whether facts about you are stored"),
+    own("distil_at_end", Kind::Switch, "whether conversations are searched for facts about you"),
     key("thinking", Kind::Word(words::<Thinking>)),
     key("pattern", Kind::Word(words::<Pattern>)),
     key("tool_choice", Kind::Text),

@@ -27,6 +27,7 @@ impl Options {
         settings.no_agents_md = self.no_agents_md;
         settings.no_questions = self.no_questions;
         settings.memory = self.memory;
+        settings.distil_at_end = self.distil_at_end;
         settings.pattern = self.pattern.map(Pattern::word);
         settings.tool_choice.clone_from(&self.tool_choice);
         settings.max_turns = self.max_turns;
@@ -78,6 +79,7 @@ impl Options {
             no_agents_md: settings.no_agents_md,
             no_questions: settings.no_questions,
             memory: settings.memory,
+            distil_at_end: settings.distil_at_end,
             thinking: settings.thinking.map(Into::into),
             pattern,
             tool_choice: settings.tool_choice,
@@ -109,8 +111,9 @@ mod tests {
             "models": "/m.toml", "root": "/work", "guard": true, "unprotected": [".git"],
             "network": true, "unconfined": false, "readable": ["/r"], "writable": ["/w"],
             "max_memory": 1, "max_disk": 2, "system": "s", "no_agents_md": true,
-            "no_questions": true, "memory": true, "thinking": "high", "pattern": "plan-first",
-            "tool_choice": "required", "max_turns": 3, "max_session_turns": 4,
+            "no_questions": true, "memory": true, "distil_at_end": true, "thinking": "high",
+            "pattern": "plan-first", "tool_choice": "required",
+            "max_turns": 3, "max_session_turns": 4,
             "max_session_tokens": 5, "max_session_cost": 6.5, "max_attempts": 7,
             "max_retry_delay": 8, "approve": ["read-only", {"tool": "edit_file"}],
         }))

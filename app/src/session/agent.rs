@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use loopwright_core::GenericAgent;
 use loopwright_core::model::ModelInfo;
+use loopwright_memory::long_term::DISTIL_COMMAND;
 use loopwright_server::{
     AgentFactory, AgentRejection, AgentSetup, EnvModels, Models, SessionSettings,
 };
@@ -26,6 +27,10 @@ pub(crate) struct Built {
     pub(crate) agent: GenericAgent,
     pub(crate) model: ModelInfo,
     pub(crate) root: PathBuf,
+    /// Whether it distils facts from its sessions on request.
+    pub(crate) distils: bool,
+    /// Whether it does so when a session ends, too.
+    pub(crate) distils_at_end: bool,
     /// The settings of the session, serialised.
     pub(crate) settings: Value,
 }
@@ -77,6 +82,8 @@ pub(crate) async fn build(
     {
         output::info(model::OFFLINE);
     }
+    let distils = plan.factory.commands(&wanted).contains(&DISTIL_COMMAND);
+    let distils_at_end = distils && options.distil_at_end.unwrap_or_default();
     let info = agent.model().clone();
     let model = model.unwrap_or_else(|| info.id.to_string());
     wanted.model = Some(model.clone());
@@ -84,7 +91,7 @@ pub(crate) async fn build(
     let stored = settings.to_store(&name, &model, base_url, &root);
     let settings = serde_json::to_value(stored)
         .map_err(|why| StartError(format!("The options cannot be stored: {why}.")))?;
-    Ok(Built { agent, model: info, root, settings })
+    Ok(Built { agent, model: info, root, distils, distils_at_end, settings })
 }
 
 /// Returns where models come from.

@@ -27,6 +27,8 @@ enum Job {
     Perform(Effect),
     /// The event stream lagged: join the session again from its current state.
     Rejoin,
+    /// Distil facts from the session, if its settings say so, and reply when that is done.
+    Distil(oneshot::Sender<()>),
     /// Abort the run, delete the session if it was never used, and reply with the session's name if
     /// it can be resumed.
     Shutdown(oneshot::Sender<Option<Arc<str>>>),
@@ -64,6 +66,13 @@ impl EffectRunner {
         let _ = self.jobs.send(Job::Rejoin);
     }
 
+    /// Distils facts from the session, which is about to be closed, if its settings say so.
+    pub(crate) async fn distil(&self) {
+        let (reply_tx, reply) = oneshot::channel();
+        let _ = self.jobs.send(Job::Distil(reply_tx));
+        let _ = reply.await;
+    }
+
     /// Closes the session. Returns its name if it can be resumed.
     pub(crate) async fn shutdown(&self) -> Option<Arc<str>> {
         let (reply_tx, reply) = oneshot::channel();
@@ -90,6 +99,10 @@ async fn work(
             ) => unless_closing(&mut is_closing, host.perform(effect)).await,
             Job::Perform(effect) => host.perform(effect).await,
             Job::Rejoin => host.rejoin().await,
+            Job::Distil(reply_tx) => {
+                unless_closing(&mut is_closing, host.distil_at_end()).await;
+                let _ = reply_tx.send(());
+            }
             Job::Shutdown(reply_tx) => {
                 let _ = reply_tx.send(host.shutdown().await);
                 return;

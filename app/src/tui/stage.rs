@@ -95,6 +95,7 @@ impl Stage {
             root: "/home/ada/engine".into(),
             usage: Usage::default(),
             cost: 0.0,
+            distils: false,
             same: false,
         };
         self.outcome(Outcome::Opened(Box::new(opened))).await;

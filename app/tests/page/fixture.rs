@@ -42,10 +42,14 @@ impl Fixture {
     /// Creates the session `before` with `asked` requests, which an agent in this process has
     /// answered.
     pub(crate) fn after(agent: &GenericAgent, asked: usize) -> Fixture {
+        Fixture::after_in(RunContext::new(), agent, asked)
+    }
+
+    /// Creates the session `before` like [`Fixture::after`], with what the context says of it.
+    pub(crate) fn after_in(context: RunContext, agent: &GenericAgent, asked: usize) -> Fixture {
         let (dir, memory) = (project(), InMemory::new());
         wait(async {
-            let (handle, mut events) =
-                agent.run(RunContext::new().memory(memory.clone())).await.unwrap();
+            let (handle, mut events) = agent.run(context.memory(memory.clone())).await.unwrap();
             for number in 1..=asked {
                 handle.prompt(format!("Request {number}.")).await.unwrap();
             }

@@ -1,5 +1,8 @@
 //! `/memory`: the facts about the user, to see and to forget.
 
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::{GenericAgent, RunContext};
+use loopwright_patterns::PiPattern;
 use serde_json::json;
 
 use crate::fixture::Fixture;
@@ -65,4 +68,46 @@ fn without_memory_the_page_says_so() {
     tab.say("/memory");
     tab.until_text("#problem", "loopwright serve --memory");
     assert_eq!(tab.eval("document.querySelector('#memory').open"), json!(false));
+}
+
+/// C913: The page offers only the commands that the agent and the server have.
+#[test]
+fn the_page_offers_what_the_agent_and_the_server_have() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
+    tab.until_text("#hint", "/plan plans first");
+    assert!(!tab.text("#hint").contains("/memory"));
+    tab.say("/memory distil");
+    tab.until_text("#problem", "distils no facts");
+
+    let model = ScriptedModel::new([Script::text("Baa.")]);
+    let agent = GenericAgent::builder(model, PiPattern).build().unwrap();
+    let context = RunContext::new().settings(json!({ "agent": "shepherd" }));
+    let fixture = Fixture::after_in(context, &agent, 1);
+    let tab = fixture.before();
+    tab.until_text(".assistant", "Baa.");
+    tab.until_text("#hint", "Enter sends");
+    // The description of the session has been read when its title is shown.
+    tab.until_text("#title", "Request 1.");
+    assert!(!tab.text("#hint").contains("/plan"), "{}", tab.text("#hint"));
+}
+
+/// C913: `/memory distil` stores what the conversation says about the user.
+#[test]
+fn facts_are_distilled_from_the_conversation() {
+    let fixture = Fixture::with(&["--memory"]);
+    let tab = fixture.tab();
+    tab.until_text("#hint", "/memory");
+    tab.say("My cat is called Minka.");
+    fixture.request().say("What a name.");
+    tab.until_text("#status", "Ready");
+    tab.until_text("#hint", "/plan plans first · /memory");
+    tab.say("/memory distil");
+    let request = fixture.request();
+    assert!(request.body["messages"].to_string().contains("My cat is called Minka."));
+    request.say(&json!({ "facts": ["The user's cat is called Minka."] }).to_string());
+    tab.until_text(".assistant:last-child", "1 fact was remembered");
+    tab.say("/memory");
+    tab.until_text("#facts .fact", "The user's cat is called Minka.");
+    assert_eq!(tab.console_errors(), Vec::<String>::new());
 }

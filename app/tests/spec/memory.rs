@@ -91,3 +91,64 @@ fn looking_creates_nothing_and_a_file_of_something_else_is_named() {
     let kept = std::fs::read_to_string(&file).unwrap();
     assert_eq!(kept, "my shopping list, which is not a database");
 }
+
+/// C914: `/memory distil` stores what the conversation says about the user, `--distil-at-end` does
+/// so when the chat ends, once however often it ends, and `/memory export` writes all facts to a
+/// file that only the user can read.
+#[test]
+fn facts_are_distilled_on_request_and_at_the_end() {
+    let (project, server) = (project(), Server::start());
+    let model = ["--memory", "--model", "openai/x", "--base-url", &server.url];
+    let args = |more: &[&'static str]| [&["chat"], &model[..], more].concat();
+    let facts = |fact: &str| json!({ "facts": [fact] }).to_string();
+
+    let mut chat = start(&project, &args(&["--session", "cats"]));
+    chat.line("My cat is called Minka.");
+    server.request().say("What a name.");
+    chat.out.until("What a name.");
+    chat.line("/memory distil");
+    let request = server.request();
+    assert!(request.body["messages"].to_string().contains("My cat is called Minka."));
+    request.say(&facts("The user's cat is called Minka."));
+    chat.out.until("1 fact was remembered");
+    chat.line("/memory");
+    chat.err.until("    1  The user's cat is called Minka.");
+    chat.line("I have a boat.");
+    server.request().say("How nice.");
+    chat.out.until("How nice.");
+    assert_eq!(chat.close().code, 0, "nothing is sent at the end by default");
+
+    let mut chat = start(&project, &args(&["--session", "cats", "--distil-at-end"]));
+    chat.line("/quit");
+    chat.err.until("Ctrl-C skips that");
+    let request = server.request();
+    let sent = request.body["messages"].to_string();
+    assert!(sent.contains("I have a boat.") && !sent.contains("Minka"), "{sent}");
+    request.say(&facts("The user has a boat."));
+    chat.err.until("1 fact was remembered");
+    assert_eq!(chat.close().code, 0);
+    assert_eq!(start(&project, &args(&["--session", "cats"])).close().code, 0, "not once more");
+
+    let mut chat = start(&project, &args(&[]));
+    chat.line("/memory export facts.jsonl");
+    chat.err.until("2 facts are in facts.jsonl, as JSON Lines.");
+    chat.line("/memory export facts.jsonl");
+    chat.err.until("facts.jsonl cannot be written");
+    assert_eq!(chat.close().code, 0);
+    let export = std::fs::read_to_string(project.path().join("facts.jsonl")).unwrap();
+    assert!(export.starts_with(r#"{"loopwright":"facts""#), "{export}");
+    assert!(export.contains("The user's cat is called Minka.") && export.contains("a boat"));
+}
+
+/// C914: without `--memory` nothing is distilled, and the command says so.
+#[test]
+fn nothing_is_distilled_without_memory() {
+    let project = project();
+    let mut chat = start(&project, &["chat", "--model", "offline", "--distil-at-end"]);
+    chat.line("Read Cargo.toml");
+    chat.out.until(ANSWERED);
+    chat.line("/memory distil");
+    chat.err.until("`--memory` switches that on");
+    let exit = chat.close();
+    assert!(exit.code == 0 && !exit.err.contains("distilled"), "{exit:?}");
+}

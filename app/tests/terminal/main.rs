@@ -7,6 +7,7 @@
 mod conversation;
 mod display;
 mod exit;
+mod memory;
 mod picture;
 #[path = "../spec/process.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]

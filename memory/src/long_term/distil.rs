@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use loopwright_core::agent::Principal;
-use loopwright_core::message::{MessageId, MessageKind};
+use loopwright_core::message::{AssistantMessage, MessageId, MessageKind};
+use loopwright_core::pattern::Profile;
 use loopwright_core::{Ask, BehaviorPattern, ChatModel, Message, StepContext, StepEnd, StepError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::distil_command::{self, HideCommands};
 use super::distil_request::{self, Facts, SYSTEM};
 use super::error::LongTermError;
 use super::fact::{Fact, NewFact, Scope};
@@ -17,6 +19,9 @@ use super::store::LongTerm;
 
 /// The key of the detached request, and of the value that a session keeps.
 const KEY: &str = "loopwright.distil";
+
+/// The key of the value that says that the command of this request was answered.
+const ANSWERED: &str = "loopwright.distil.answered";
 
 /// Distils facts about the user from the conversation, after another pattern has answered a
 /// request, and stores them.
@@ -32,6 +37,9 @@ const KEY: &str = "loopwright.distil";
 /// principals use a session, facts about one are distilled from messages since the last request of
 /// another one only; steers and follow-ups count as those of the principal of the run. Facts are
 /// stored once, also if a crash cuts the run off at any point.
+///
+/// With [`on_command`](Distil::on_command) it does so only when it is asked to: by the user, or by
+/// the host when a session ends ([`distil_session`](super::distil_session)).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -59,6 +67,18 @@ pub struct Distil<P> {
     scope: Option<Scope>,
     every: u32,
     model: Option<String>,
+    on_command: bool,
+}
+
+/// How an attempt to distil has ended.
+enum Distilled {
+    /// The user has written nothing since the last time.
+    NothingNew,
+    /// So many facts were stored.
+    Stored(usize),
+    NotStored(LongTermError),
+    /// A steer interrupted it before the facts were stored.
+    Interrupted,
 }
 
 /// What the session keeps.
@@ -73,7 +93,7 @@ struct State {
 impl<P: BehaviorPattern> Distil<P> {
     /// Wraps a pattern.
     pub fn new(pattern: P, memory: LongTerm) -> Self {
-        Distil { pattern, memory, scope: None, every: 1, model: None }
+        Distil { pattern, memory, scope: None, every: 1, model: None, on_command: false }
     }
 
     /// Sets how many messages of the user there must be since the last time. Defaults to 1: facts
@@ -95,6 +115,14 @@ impl<P: BehaviorPattern> Distil<P> {
         self
     }
 
+    /// Distils only when a request is [`DISTIL_COMMAND`](super::DISTIL_COMMAND): it stores facts
+    /// from all messages since the last time and answers how many there were, without the other
+    /// pattern. Requests to the model contain neither the command nor this answer.
+    pub fn on_command(mut self) -> Self {
+        self.on_command = true;
+        self
+    }
+
     /// Returns the scope of the facts, if there is one.
     fn scope_of(&self, step: &StepContext<'_>) -> Option<Scope> {
         self.scope.clone().or_else(|| Scope::of(step.get::<Principal>()))
@@ -112,49 +140,115 @@ impl<P: BehaviorPattern> Distil<P> {
         step.set_session_state(KEY, State { owner, last })
     }
 
-    /// Returns the messages since the last time, the newest first, if there are enough of the user.
-    fn new_messages(&self, step: &StepContext<'_>) -> Option<Vec<Arc<Message>>> {
+    /// Distils the messages since the last time, if at least `min` of them are of the user.
+    async fn distil(
+        &self,
+        step: &mut StepContext<'_>,
+        scope: &Scope,
+        min: u32,
+    ) -> Result<Distilled, StepError> {
         let State { last, .. } = step.session_state(KEY).unwrap_or_default();
         // Ids grow; the last message may have been removed since.
-        let new: Vec<_> = step.messages().rev().take_while(|m| m.id > last).cloned().collect();
+        let mut new: Vec<_> = step.messages().rev().take_while(|m| m.id > last).cloned().collect();
+        let Some(last) = new.first().map(|message| message.id) else {
+            return Ok(Distilled::NothingNew);
+        };
+        // What precedes the first message of the user is the answer to the last command.
+        while new.pop_if(|message| !matches!(message.body, MessageKind::User(_))).is_some() {}
+        if self.on_command {
+            new.reverse();
+            new = distil_command::without_commands(&new);
+            new.reverse();
+        }
         let of_user = new.iter().filter(|m| matches!(m.body, MessageKind::User(_)));
-        (of_user.count() >= self.every as usize).then_some(new)
+        if of_user.count() < min as usize {
+            return Ok(Distilled::NothingNew);
+        }
+        let Some(text) = distil_request::transcript(new.iter().map(|m| &**m)) else {
+            return Ok(Distilled::NothingNew);
+        };
+        let key = store_key(scope, step.session_id(), last, &text.text());
+        let mut ask = Ask::detached().key(KEY).system(SYSTEM).messages([text.into()]);
+        if let Some(model) = &self.model {
+            ask = ask.model(model);
+        }
+        let facts: Facts = step.ask_for(ask).await?;
+        let facts = source(facts.valid(), step.session_id(), &new);
+        Ok(match step.wait_for(self.memory.remember_once(key, scope, facts)).await? {
+            Some(Ok(stored)) => {
+                let owner = Some(digest(&scope.to_string()));
+                step.set_session_state(KEY, State { owner, last })?;
+                Distilled::Stored(stored.len())
+            }
+            Some(Err(error)) => Distilled::NotStored(error),
+            None => Distilled::Interrupted,
+        })
+    }
+
+    /// Carries out the command, and answers it.
+    async fn answer_command(&self, step: &mut StepContext<'_>) -> Result<(), StepError> {
+        let stored = match self.scope_of(step) {
+            None => None,
+            Some(scope) => loop {
+                match self.distil(step, &scope, 1).await? {
+                    Distilled::NothingNew => break Some(0),
+                    Distilled::Stored(facts) => break Some(facts),
+                    Distilled::NotStored(error) => return Err(StepError::pattern(error)),
+                    Distilled::Interrupted => {} // the steer is delivered after the answer
+                }
+            },
+        };
+        let answer = match stored {
+            None => "It is not known who you are, so nothing was remembered.".to_owned(),
+            Some(0) => "There was nothing new to remember.".to_owned(),
+            Some(1) => "1 fact was remembered: `/memory` lists it.".to_owned(),
+            Some(facts) => format!("{facts} facts were remembered: `/memory` lists them."),
+        };
+        step.set_state(ANSWERED, true)?;
+        step.remember(AssistantMessage::from(answer)).await?;
+        Ok(())
+    }
+
+    /// Carries out a command, or leaves the request to the other pattern.
+    async fn next_step_on_command(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        if step.user_request().is_some_and(|message| distil_command::is_command(message)) {
+            step.take_input().await?;
+            if step.state::<bool>(ANSWERED).is_none() {
+                self.answer_command(step).await?;
+            }
+            if step.is_answered() && !step.has_messages() {
+                return Ok(StepEnd::Done);
+            }
+        }
+        let profile = Profile::new().hook(HideCommands);
+        self.pattern.next_step(&mut step.with_profile(profile)).await
     }
 }
 
 #[async_trait]
 impl<P: BehaviorPattern> BehaviorPattern for Distil<P> {
-    fn system_instruction(&self, header: &str) -> String {
-        self.pattern.system_instruction(header)
+    fn inner(&self) -> Option<&dyn BehaviorPattern> {
+        Some(&self.pattern)
     }
 
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         self.follow_owner(step)?;
+        if self.on_command {
+            return self.next_step_on_command(step).await;
+        }
         loop {
             let end = self.pattern.next_step(step).await?;
             if end != StepEnd::Done || !step.is_answered() {
                 return Ok(end);
             }
             let Some(scope) = self.scope_of(step) else { return Ok(end) };
-            let Some(messages) = self.new_messages(step) else { return Ok(end) };
-            let Some(text) = distil_request::transcript(messages.iter().map(|m| &**m)) else {
-                return Ok(end);
-            };
-            let key = store_key(&scope, step.session_id(), &messages, &text.text());
-            let mut ask = Ask::detached().key(KEY).system(SYSTEM).messages([text.into()]);
-            if let Some(model) = &self.model {
-                ask = ask.model(model);
-            }
-            let facts: Facts = step.ask_for(ask).await?;
-            let new = source(facts.valid(), step.session_id(), &messages);
-            match step.wait_for(self.memory.remember_once(key, &scope, new)).await? {
-                Some(Ok(_)) => {
-                    let last = messages.first().map(|message| message.id).unwrap_or_default();
-                    let owner = Some(digest(&scope.to_string()));
-                    step.set_session_state(KEY, State { owner, last })?;
+            match self.distil(step, &scope, self.every).await? {
+                Distilled::NothingNew => return Ok(end),
+                Distilled::Stored(_) => {}
+                Distilled::NotStored(error) => {
+                    tracing::warn!(%error, "distilled facts are not stored");
                 }
-                Some(Err(error)) => tracing::warn!(%error, "distilled facts are not stored"),
-                None => continue, // the pattern takes the steer that interrupted
+                Distilled::Interrupted => continue, // the pattern takes the steer
             }
             if !step.has_messages() {
                 return Ok(end);
@@ -164,13 +258,14 @@ impl<P: BehaviorPattern> BehaviorPattern for Distil<P> {
 }
 
 impl LongTerm {
-    /// Distils facts from messages with a model, and stores them: when the user asks for it, or
-    /// when a session ends. Returns the stored facts.
+    /// Distils facts from messages with a model, and stores them: of conversations that are in no
+    /// session, such as imported ones. Returns the stored facts.
     ///
     /// All messages must be of the user, or of what else the scope is. It sends one request with
     /// what the user and the assistant have written, without the results of tools; of a
     /// conversation of more than 60,000 bytes the end. The request is in no log, and no budget
-    /// counts it. [`Distil`] does the same within the runs of a session.
+    /// counts it. [`Distil`] does the same within the runs of a session, and
+    /// [`distil_session`](super::distil_session) when a session ends.
     ///
     /// # Errors
     ///
@@ -197,9 +292,8 @@ impl LongTerm {
 }
 
 /// Returns the key under which the facts of these messages are stored once.
-fn store_key(scope: &Scope, session: &str, messages: &[Arc<Message>], text: &str) -> String {
-    let last = messages.first().map_or(0, |message| message.id.0);
-    digest(&format!("{KEY}\0{scope}\0{session}\0{last}\0{text}"))
+fn store_key(scope: &Scope, session: &str, last: MessageId, text: &str) -> String {
+    digest(&format!("{KEY}\0{scope}\0{session}\0{}\0{text}", last.0))
 }
 
 fn digest(text: &str) -> String {

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use super::error::LongTermError;
 use super::fact::{Fact, Scope};
 use super::facts::{self, RecallKey};
+use super::others;
 use super::store::LongTerm;
 
 /// The default of [`Recall::tokens`].
@@ -33,6 +34,10 @@ const DEFAULT_LIMIT: usize = 10;
 ///
 /// The message says that its contents are data. It lists each fact with its id, as a JSON string,
 /// so that no text of a fact ends the list.
+///
+/// If several principals use a session, requests of one of them have no results of `recall_facts`
+/// with facts about another one: a note stands in for them. What the model has answered from them
+/// stays, so each principal should have their own session.
 ///
 /// A failure is logged, and no facts are added to that request: it never ends the run.
 #[derive(Clone)]
@@ -73,6 +78,25 @@ impl Recall {
     pub fn tokens(mut self, tokens: u64) -> Self {
         self.tokens = tokens;
         self
+    }
+
+    /// Returns the conversation with the facts for this request, or `None` if there are none.
+    async fn with_facts(
+        &self,
+        cx: &HookContext,
+        messages: &[Arc<Message>],
+    ) -> Option<Vec<Arc<Message>>> {
+        let request = cx.request.as_ref()?;
+        let facts = self.facts(cx, request).await.inspect_err(|error| {
+            tracing::warn!(%error, "no facts are added to the request");
+        });
+        let facts = facts.ok().filter(|facts| !facts.is_empty())?;
+        let at = messages.iter().rposition(|message| message.id == request.id)?;
+        let mut changed = Vec::with_capacity(messages.len() + 1);
+        changed.extend_from_slice(&messages[..at]);
+        changed.push(Arc::new(block(&facts)));
+        changed.extend_from_slice(&messages[at..]);
+        Some(changed)
     }
 
     /// Returns the facts for this request.
@@ -123,17 +147,9 @@ impl Hooks for Recall {
         cx: &HookContext,
         messages: &Conversation,
     ) -> Option<Vec<Arc<Message>>> {
-        let request = cx.request.as_ref()?;
-        let facts = self.facts(cx, request).await.inspect_err(|error| {
-            tracing::warn!(%error, "no facts are added to the request");
-        });
-        let facts = facts.ok().filter(|facts| !facts.is_empty())?;
-        let at = messages.iter().rposition(|message| message.id == request.id)?;
-        let mut changed = Vec::with_capacity(messages.len() + 1);
-        changed.extend_from_slice(&messages[..at]);
-        changed.push(Arc::new(block(&facts)));
-        changed.extend_from_slice(&messages[at..]);
-        Some(changed)
+        let own = others::without_facts_of_others(messages, cx.principal());
+        let added = self.with_facts(cx, own.as_deref().unwrap_or(messages)).await;
+        added.or(own)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Long-term memory: facts that outlive a session.
 
 mod distil;
+mod distil_command;
 mod facts;
 mod files;
 mod hook;

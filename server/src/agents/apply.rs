@@ -89,6 +89,7 @@ impl AgentSetup {
             ("toolChoice", settings.tool_choice.is_some()),
             ("system", settings.system.is_some()),
             ("memory", settings.memory == Some(true)),
+            ("distilAtEnd", settings.distil_at_end == Some(true)),
             ("noQuestions", settings.no_questions == Some(true)),
             ("guard", settings.guard == Some(true)),
             ("unprotected", !settings.unprotected.is_empty()),

@@ -54,6 +54,14 @@ pub trait AgentFactory: Send + Sync {
         settings
     }
 
+    /// Returns the commands that the agent of a session carries out, such as `/plan`: requests that
+    /// begin with one. Front ends offer them; one that distils facts (`DISTIL_COMMAND` of the crate
+    /// `loopwright-memory`) is also sent when a session ends, if its settings say so. `settings`
+    /// have their defaults filled in. It must not do I/O. By default there are none.
+    fn commands(&self, _settings: &SessionSettings) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Returns the change that a call would make to a file, as a unified diff, for the user who
     /// decides on it; `None` if there is nothing to show besides the arguments, as by default. It
     /// must not change anything.
@@ -86,6 +94,10 @@ impl<A: AgentFactory + ?Sized> AgentFactory for Arc<A> {
 
     fn with_defaults(&self, settings: SessionSettings) -> SessionSettings {
         (**self).with_defaults(settings)
+    }
+
+    fn commands(&self, settings: &SessionSettings) -> Vec<&'static str> {
+        (**self).commands(settings)
     }
 
     async fn preview(

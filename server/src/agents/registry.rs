@@ -232,6 +232,22 @@ impl Agents {
         factory.with_defaults(settings.over(self.defaults.clone()))
     }
 
+    /// Returns the commands that the agent of a session carries out.
+    pub(crate) fn commands(&self, settings: &SessionSettings) -> Vec<&'static str> {
+        let factory = self.named(settings.agent.as_deref());
+        let commands = |(_, factory): &(_, Arc<dyn AgentFactory>)| {
+            factory.commands(&settings.clone().over(self.defaults.clone()))
+        };
+        factory.map(commands).unwrap_or_default()
+    }
+
+    /// Returns whether facts are distilled from a session when it ends.
+    #[cfg(feature = "long-term")]
+    pub(crate) fn distils_at_end(&self, settings: &SessionSettings) -> bool {
+        let is_on = settings.distil_at_end.or(self.defaults.distil_at_end) == Some(true);
+        is_on && self.commands(settings).contains(&loopwright_memory::long_term::DISTIL_COMMAND)
+    }
+
     /// Checks that the agent of a session is one of these.
     pub(crate) fn check_known(&self, settings: &SessionSettings) -> Result<(), ApiError> {
         self.factory(settings).map(|_| ())

@@ -1,4 +1,4 @@
-//! Changes of the settings of sessions, and forks.
+//! Changes of the settings of sessions, forks and deletions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,11 +14,37 @@ use crate::settings::{SessionSettings, SettingsChange};
 
 /// What is done between runs only.
 const CHANGE: &str = "change the settings";
+const DELETE: &str = "delete the session";
 
 /// How long an idle session may take to close. It takes longer if a run has started meanwhile.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl LiveSessions {
+    /// Closes a session, keeping others from opening it meanwhile, and deletes it. If another
+    /// process has it open, it is asked to release it. Fails during a run.
+    pub(crate) async fn delete(&self, id: &str) -> Result<(), ApiError> {
+        let mut slot = self.0.lock(id).await;
+        if let Some(session) = slot.session()
+            && session.is_running().await
+        {
+            return Err(during_a_run(DELETE));
+        }
+        if let Some(session) = slot.take() {
+            session.close().await;
+        }
+        let store = &self.0.parts.store;
+        if let Ok(info) = store.session(id).await {
+            check_is_root(&info)?;
+        }
+        let mut releasing = Releasing::new(&**store, id, DELETE);
+        loop {
+            match store.delete(id).await {
+                Err(MemoryError::InUse(session)) => releasing.wait(&session).await?,
+                deleted => return Ok(deleted?),
+            }
+        }
+    }
+
     /// Changes the settings of a session, if `check` allows the new ones: closes it, and opens it
     /// with an agent that is built from them. The opening writes them to the log. Its readers do
     /// not notice.

@@ -19,6 +19,17 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 const MAX_DUE_SESSIONS: usize = 8;
 
 impl LiveSessions {
+    /// Starts to distil facts from all open sessions that are idle, before the server shuts down.
+    #[cfg(feature = "long-term")]
+    pub(crate) async fn distil_all(&self) {
+        let slots: Vec<super::Slot> = self.0.slots().values().cloned().collect();
+        for slot in slots {
+            if let Some(session) = slot.lock().await.as_mut() {
+                self.0.distil(session).await;
+            }
+        }
+    }
+
     /// Calls [`run_due`](Self::run_due) again and again, for sessions whose process has died in the
     /// meantime. A session that still has the work that it had is not opened again.
     pub(crate) async fn keep_running_due(&self) {

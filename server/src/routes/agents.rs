@@ -23,6 +23,8 @@ use crate::settings::SessionSettings;
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct AgentList {
     agents: Vec<AgentEntry>,
+    /// Whether there are facts about the caller, under `/api/memory`.
+    memory: bool,
 }
 
 /// An agent of the server.
@@ -30,6 +32,8 @@ pub(crate) struct AgentList {
 pub(crate) struct AgentEntry {
     /// The name, for `agent` of a new session.
     name: String,
+    /// The commands that it carries out, such as `/plan`: requests that begin with one.
+    commands: Vec<&'static str>,
 }
 
 /// An agent, built from the settings of a session or from the server's.
@@ -77,9 +81,15 @@ pub(crate) fn routes() -> Router<Server> {
         .route("/api/models", get(models))
 }
 
-async fn list(State(server): State<Server>) -> Json<AgentList> {
-    let names = server.shared().agents.names();
-    Json(AgentList { agents: names.map(|name| AgentEntry { name: name.to_owned() }).collect() })
+async fn list(State(server): State<Server>, caller: Caller) -> Json<AgentList> {
+    let shared = server.shared();
+    let entry = |name: &str| {
+        let mut settings = SessionSettings::new();
+        settings.agent = Some(name.to_owned());
+        AgentEntry { name: name.to_owned(), commands: shared.agents.commands(&settings) }
+    };
+    let agents = shared.agents.names().map(entry).collect();
+    Json(AgentList { agents, memory: shared.remembers() && caller.principal().is_some() })
 }
 
 async fn models(State(server): State<Server>) -> Json<ModelList> {

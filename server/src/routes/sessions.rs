@@ -73,6 +73,8 @@ async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError>
     let shared = server.shared();
     let session = shared.store.session(id).await?;
     let setup = Setup::of(&shared.agents, &session);
+    let settings = SessionSettings::from_stored(session.settings.as_deref());
+    let commands = shared.agents.commands(&settings);
     if let Some(handle) = shared.live.peek(id).await
         && let Ok(state) = handle.state().await
     {
@@ -80,6 +82,7 @@ async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError>
         return Ok(SessionStatus {
             session,
             setup,
+            commands,
             running: state.is_running,
             interrupted: state.interrupted_run.is_some(),
             queue: Queue {
@@ -97,7 +100,7 @@ async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError>
         Queue { steering: texts(QueueKind::Steering), follow_up: texts(QueueKind::FollowUp) };
     let running = log.run().is_some() && shared.live.is_running(id).await?;
     let interrupted = log.run().is_some() && !running;
-    Ok(SessionStatus { session, setup, running, interrupted, queue })
+    Ok(SessionStatus { session, setup, commands, running, interrupted, queue })
 }
 
 async fn change(

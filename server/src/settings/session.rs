@@ -12,7 +12,7 @@ use super::address::without_credentials;
 use crate::json::{count, sum};
 
 /// The settings that clients of a server cannot choose, by their names in JSON.
-const HOST_ONLY: [&str; 15] = [
+const HOST_ONLY: [&str; 16] = [
     "baseUrl",
     "models",
     "maxAttempts",
@@ -20,6 +20,7 @@ const HOST_ONLY: [&str; 15] = [
     "noAgentsMd",
     "noQuestions",
     "memory",
+    "distilAtEnd",
     "guard",
     "unprotected",
     "network",
@@ -91,6 +92,10 @@ pub struct SessionSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub memory: Option<bool>,
+    /// Distils facts from the conversation when the session ends, if it remembers facts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub distil_at_end: Option<bool>,
     /// The agent's loop, such as `pi`, if the agent lets it be chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
@@ -193,6 +198,7 @@ impl SessionSettings {
             no_agents_md: self.no_agents_md.or(lower.no_agents_md),
             no_questions: self.no_questions.or(lower.no_questions),
             memory: self.memory.or(lower.memory),
+            distil_at_end: self.distil_at_end.or(lower.distil_at_end),
             pattern: self.pattern.or(lower.pattern),
             tool_choice: self.tool_choice.or(lower.tool_choice),
             max_turns: self.max_turns.or(lower.max_turns),
@@ -295,8 +301,9 @@ mod tests {
         let mut all = SessionSettings::from_stored(Some(&json!({
             "agent": "a", "name": "n", "workDir": "d", "model": "m", "baseUrl": "u", "models": "f",
             "maxAttempts": 1, "maxRetryDelay": 1, "thinking": "low", "system": "s",
-            "noAgentsMd": true, "noQuestions": true, "memory": true, "pattern": "pi",
-            "toolChoice": "t", "maxTurns": 1, "maxSessionTurns": 1, "maxSessionTokens": 1,
+            "noAgentsMd": true, "noQuestions": true, "memory": true, "distilAtEnd": true,
+            "toolChoice": "t", "maxTurns": 1, "maxSessionTurns": 1,
+            "maxSessionTokens": 1,
             "maxSessionCost": 1.0, "autoApprove": [], "guard": true, "unprotected": ["."],
             "network": true, "unconfined": true, "readable": ["r"], "writable": ["w"],
             "maxMemory": 1, "maxDisk": 1,

@@ -56,7 +56,7 @@ impl Models for Scripted {
 }
 
 /// The settings of sessions that name no model.
-fn scripted() -> SessionSettings {
+pub(crate) fn scripted() -> SessionSettings {
     let mut settings = SessionSettings::new();
     settings.model = Some("test/scripted".into());
     settings

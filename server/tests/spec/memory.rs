@@ -1,12 +1,17 @@
 //! Facts that outlive sessions, over HTTP.
 
+use std::time::Duration;
+
+use loopwright_core::GenericAgent;
 use loopwright_core::agent::Principal;
+use loopwright_core::model::ModelErrorKind;
 use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_memory::long_term::{LongTerm, Scope};
+use loopwright_patterns::PiPattern;
 use loopwright_server::{Caller, ServerBuilder};
 use serde_json::{Value, json};
 
-use crate::api::Api;
+use crate::api::{Api, scripted};
 
 fn texts(page: &Value) -> Vec<&str> {
     page["facts"].as_array().unwrap().iter().map(|fact| fact["text"].as_str().unwrap()).collect()
@@ -150,4 +155,111 @@ async fn a_session_uses_the_facts_of_its_owner() {
         let facts: Vec<String> = facts.filter(|text| text.contains("recalled_facts")).collect();
         assert!(facts.len() == 1 && facts[0].contains(seen), "{facts:?}");
     }
+}
+
+/// Sets that facts are distilled at the end of sessions, of the user `ann`.
+fn distilling(builder: ServerBuilder) -> ServerBuilder {
+    let mut settings = scripted();
+    settings.distil_at_end = Some(true);
+    as_ann(builder).defaults(settings)
+}
+
+fn distilled(fact: &str) -> Script {
+    Script::text(&json!({ "facts": [fact] }).to_string())
+}
+
+const UNTIL_CLOSED: Duration = Duration::from_secs(250);
+
+/// C912: If the settings say so, facts are distilled once from a session that is closed because
+/// nobody uses it, and from open ones when the server shuts down; they belong to its principal, and
+/// another session uses them.
+#[tokio::test(start_paused = true)]
+async fn facts_are_distilled_when_a_session_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = LongTerm::open(folder.path().join("facts.db")).unwrap();
+    let replies = [
+        Script::text("What a name."),
+        distilled("The user's cat is called Minka."),
+        Script::text("Minka."),
+        distilled("The user asks about cats."),
+    ];
+    let model = ScriptedModel::new(replies);
+    let api = Api::remembering(&memory, model.clone(), distilling);
+    let first = api.session(json!({})).await;
+    api.say(&first, "My cat is called Minka.").await;
+    api.run(&first, None).await;
+    for _ in 0..2 {
+        tokio::time::sleep(UNTIL_CLOSED).await;
+        let metrics = api.get("/metrics").await;
+        assert!(metrics.as_str().unwrap().contains("loopwright_live_sessions 0\n"), "{metrics}");
+        assert_eq!(model.requests().len(), 2, "one request, however often it ends");
+        drop(api.events(&first, None).await); // opens it again
+    }
+    let ann = [Scope::user("ann")];
+    assert_eq!(texts(&api.get("/api/memory").await), ["The user's cat is called Minka."]);
+    assert!(memory.facts(&[Scope::user("bob")], 0, 9).await.unwrap().is_empty());
+
+    let second = api.session(json!({})).await;
+    api.say(&second, "What is my cat called?").await;
+    api.run(&second, None).await;
+    let sent = model.requests().pop().unwrap();
+    assert!(sent.messages[0].text().contains("The user's cat is called Minka."));
+    api.drain(Duration::from_secs(10)).await;
+    assert_eq!(memory.facts(&ann, 0, 9).await.unwrap().len(), 2);
+    assert_eq!(model.requests().len(), 4);
+}
+
+/// C912: Without the setting, nothing is sent when a session ends; a prompt with the command
+/// distils it. A failed request is not sent again before the session is used again.
+#[tokio::test(start_paused = true)]
+async fn facts_are_distilled_on_request_only_by_default() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = LongTerm::open(folder.path().join("facts.db")).unwrap();
+    let replies = [Script::text("What a name."), distilled("The user's cat is called Minka.")];
+    let model = ScriptedModel::new(replies);
+    let api = Api::remembering(&memory, model.clone(), as_ann);
+    let id = api.session(json!({})).await;
+    api.say(&id, "My cat is called Minka.").await;
+    api.run(&id, None).await;
+    tokio::time::sleep(UNTIL_CLOSED).await;
+    assert_eq!(model.requests().len(), 1);
+    let status = api.get(&format!("/api/sessions/{id}")).await;
+    assert_eq!(status["commands"], json!(["/plan", "/memory distil"]));
+    api.say(&id, "/memory distil").await;
+    while memory.facts(&[Scope::user("ann")], 0, 9).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    api.drain(Duration::from_secs(10)).await;
+    assert_eq!(model.requests().len(), 2);
+
+    let busy = Script::error(ModelErrorKind::Auth, "no key");
+    let model = ScriptedModel::new([Script::text("1"), busy]);
+    let api = Api::remembering(&memory, model.clone(), distilling);
+    let id = api.session(json!({})).await;
+    api.say(&id, "My boat is blue.").await;
+    api.run(&id, None).await;
+    tokio::time::sleep(3 * UNTIL_CLOSED).await;
+    assert_eq!(model.requests().len(), 2);
+    let metrics = api.get("/metrics").await;
+    assert!(metrics.as_str().unwrap().contains("loopwright_live_sessions 0\n"), "{metrics}");
+}
+
+/// C913: The list of agents says what each carries out, and whether there are facts about the
+/// caller; an agent of an app carries out nothing by default.
+#[tokio::test]
+async fn the_list_of_agents_says_what_they_carry_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = LongTerm::open(folder.path().join("facts.db")).unwrap();
+    let api = Api::remembering(&memory, ScriptedModel::new([]), as_ann);
+    let list = api.get("/api/agents").await;
+    assert_eq!(list["agents"][0]["commands"], json!(["/plan", "/memory distil"]));
+    assert_eq!(list["memory"], json!(true));
+    let list = Api::new([]).get("/api/agents").await;
+    assert_eq!(list["agents"][0]["commands"], json!(["/plan"]));
+    assert_eq!(list["memory"], json!(false));
+    let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern).build().unwrap();
+    let api = Api::running(agent);
+    assert_eq!(api.get("/api/agents").await["agents"][0]["commands"], json!([]));
+    let id = api.session(json!({})).await;
+    assert_eq!(api.get(&format!("/api/sessions/{id}")).await["commands"], json!([]));
 }

@@ -59,6 +59,8 @@ pub(super) struct Chat {
     pub(super) has_request: bool,
     /// The session remembers facts.
     pub(super) remembers: bool,
+    /// Facts can be distilled from the conversation.
+    pub(super) distils: bool,
     /// The names that follow from that of the app.
     pub(super) names: Names,
     pub(super) compaction: Option<Pin<Box<dyn Future<Output = Compacted>>>>,
@@ -83,6 +85,7 @@ impl Chat {
             keyboard: io::stdin().is_terminal(),
             has_request: false,
             remembers: false,
+            distils: false,
             names: Names::default(),
             compaction: None,
             exit_code: None,

@@ -20,7 +20,9 @@ use crate::environment::{Names, started_as};
 use crate::error::StartError;
 use crate::options::Options;
 use crate::output::{self, Verbosity};
-use crate::session::{Allowed, Built, Session, build, check_is_root, find, name_or_random};
+use crate::session::{
+    Allowed, Built, Session, build, check_is_root, distil_at_end, find, name_or_random,
+};
 use crate::settings::Settings;
 use crate::tui::state::{Opened, Outcome, Tone};
 
@@ -60,6 +62,8 @@ struct Open {
     agent: GenericAgent,
     model: ModelInfo,
     root: PathBuf,
+    distils: bool,
+    distils_at_end: bool,
     /// Whether it contains a user message.
     has_user_message: bool,
 }
@@ -171,7 +175,11 @@ impl Host {
         if same {
             self.release().await; // a session cannot be open twice
         }
+        if !same {
+            self.distil_at_end().await;
+        }
         let agent = built.agent.clone();
+        let (distils, distils_at_end) = (built.distils, built.distils_at_end);
         let started = start(&session, built, reopens).await;
         if self.open.is_some() && started.is_err() {
             return started.map(drop); // the current session stays open
@@ -185,7 +193,8 @@ impl Host {
         let model = opened.model.clone();
         let root = opened.root.clone();
         let has_user_message = !opened.state.messages.is_empty();
-        self.open = Some(Open { handle, agent, model, root, has_user_message });
+        self.open =
+            Some(Open { handle, agent, model, root, distils, distils_at_end, has_user_message });
         self.first = None;
         let _ = self.msgs.send(Msg::Opened(Box::new(opened), events));
         Ok(())
@@ -323,7 +332,7 @@ impl Host {
         state.interrupted_run = None;
         let model = open.model.clone();
         let root = open.root.clone();
-        let opened = opened(session, state, model, root, true).await?;
+        let opened = opened(session, state, model, root, (open.distils, true)).await?;
         let _ = self.msgs.send(Msg::Opened(Box::new(opened), events));
         Ok(())
     }
@@ -368,6 +377,13 @@ impl Host {
                 "No turn had ended at that message, so there is nothing to fork.".into(),
             )),
             _ => Ok(name),
+        }
+    }
+
+    /// Distils facts from the session, which ends, if its settings say so.
+    pub(super) async fn distil_at_end(&self) {
+        if let Some(open) = self.open.as_ref().filter(|open| open.distils_at_end) {
+            distil_at_end(&open.handle).await;
         }
     }
 
@@ -416,7 +432,8 @@ async fn start(
         .state()
         .await
         .map_err(|why| StartError(format!("The session could not be opened: {why}.")))?;
-    let opened = opened(session, state, built.model, built.root, same).await?;
+    let how = (built.distils, same);
+    let opened = opened(session, state, built.model, built.root, how).await?;
     Ok((opened, handle, events))
 }
 
@@ -425,11 +442,12 @@ async fn opened(
     state: AgentState,
     model: ModelInfo,
     root: PathBuf,
-    same: bool,
+    (distils, same): (bool, bool),
 ) -> Result<Opened, StartError> {
     let known = find(&*session.store, &session.name).await?;
     let (usage, cost) = known.map(|info| (info.usage, info.cost)).unwrap_or_default();
-    Ok(Opened { state, model, is_persistent: session.is_stored, root, usage, cost, same })
+    let is_persistent = session.is_stored;
+    Ok(Opened { state, model, is_persistent, root, usage, cost, distils, same })
 }
 
 fn with_retry_hint(StartError(why): &StartError, name: &str) -> StartError {

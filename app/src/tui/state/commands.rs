@@ -23,7 +23,7 @@ pub(crate) const COMMANDS: [Command; 14] = [
     command("compact", "[TEXT]", "summarise older turns; TEXT instructs the summary"),
     command("continue", "", "continue a run that was interrupted or failed"),
     command("later", "TEXT", "queue TEXT as a follow-up"),
-    command("memory", "[TEXT]", "list remembered facts; TEXT: find WORDS, forget ID, forget all"),
+    command("memory", "[TEXT]", "list facts, or find WORDS, forget ID|all, distil, export FILE"),
     command("tools", "", "list the agent's tools"),
     command("export", "[FILE]", "write the conversation to a Markdown file"),
     command("help", "", "list keys and commands"),

@@ -41,6 +41,8 @@ pub(crate) struct State {
     pub(crate) size: (u16, u16),
     /// Whether this session contains a user message.
     pub(crate) has_user_message: bool,
+    /// Whether facts can be distilled from the conversation.
+    pub(super) distils: bool,
     pub(super) known: Known,
     /// How the last run ended.
     pub(super) last_end: Option<RunStatus>,

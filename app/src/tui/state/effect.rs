@@ -161,6 +161,8 @@ pub(crate) struct Opened {
     pub(crate) usage: Usage,
     /// US dollars spent so far.
     pub(crate) cost: f64,
+    /// Whether facts can be distilled from the conversation.
+    pub(crate) distils: bool,
     /// It is the same session, opened with another model or level, or joined again.
     pub(crate) same: bool,
 }

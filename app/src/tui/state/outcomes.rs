@@ -52,6 +52,7 @@ impl State {
 
     fn opened(&mut self, opened: Opened) -> Vec<Effect> {
         let state = &opened.state;
+        self.distils = opened.distils;
         if opened.same {
             self.transcript.join(&state.messages);
         } else {

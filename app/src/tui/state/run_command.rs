@@ -2,12 +2,13 @@
 
 use loopwright_core::message::MessageId;
 use loopwright_core::model::ThinkingLevel;
+use loopwright_memory::long_term::DISTIL_COMMAND;
 
 use super::commands::{COMMANDS, KEYS};
 use super::core::State;
 use super::effect::{Choice, Effect, Scroll};
 use super::status::Run;
-use crate::facts::MemoryCommand;
+use crate::facts::{self, MemoryCommand};
 
 impl State {
     /// Runs a command, or shows why it cannot run.
@@ -21,6 +22,7 @@ impl State {
             }
             ("quit", _) => vec![Effect::Quit],
             ("tools", _) => vec![Effect::Tools],
+            ("memory", Some(text)) if MemoryCommand::is_distil(&text) => self.distil(),
             ("memory", text) => match MemoryCommand::read(&text.unwrap_or_default()) {
                 Ok(command) => vec![Effect::Memory(command)],
                 Err(why) => self.notice(why),
@@ -62,6 +64,18 @@ impl State {
                 Err(_) => self.notice("`/fork` needs the number of a message, such as m7."),
             },
             _ => Vec::new(), // `is_command` admits no others
+        }
+    }
+
+    /// Distils facts from the conversation, if the session remembers facts.
+    fn distil(&mut self) -> Vec<Effect> {
+        if !self.distils {
+            return self.notice(facts::OFF);
+        }
+        match self.run {
+            Run::Idle => self.request(DISTIL_COMMAND.into()),
+            Run::Closed => self.notice_closed(),
+            _ => self.notice("Facts can be distilled when the agent is idle."),
         }
     }
 

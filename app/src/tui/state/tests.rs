@@ -294,6 +294,14 @@ fn remembered_facts_are_listed_and_forgotten_also_while_it_works() {
         assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Memory(command)], "{typed}");
     }
     let mut state = idle();
+    types(&mut state, "/memory distil");
+    assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Scroll(Scroll::Bottom)], "it is off");
+    state.distils = true;
+    types(&mut state, "/memory distil");
+    assert_eq!(sent(&key(&mut state, KeyCode::Enter)), &Effect::Prompt("/memory distil".into()));
+    types(&mut state, "/memory distil");
+    assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Scroll(Scroll::Bottom)], "it works");
+    let mut state = idle();
     types(&mut state, "/memory forget");
     assert_eq!(key(&mut state, KeyCode::Enter), [Effect::Scroll(Scroll::Bottom)], "no fact");
 }

@@ -3,10 +3,12 @@
 use loopwright_core::event::RunStatus;
 use loopwright_core::message::{AssistantMessage, MessageId, UserMessage};
 use loopwright_core::model::{ChatRequest, ModelErrorKind};
+use loopwright_core::pattern::Profile;
+use loopwright_core::retrieval::{Passage, RetrievalError, Retriever};
 use loopwright_core::testing::{Harness, Scenario, ScriptedModel, crash_at_every_append};
 use loopwright_core::{BehaviorPattern, GenericAgent, Message, StepContext, StepEnd, StepError};
 use loopwright_memory::long_term::{Distil, LongTermError};
-use loopwright_patterns::{PiPattern, conformance};
+use loopwright_patterns::{Handoff, PiPattern, Rag, conformance};
 
 use super::*;
 
@@ -177,6 +179,27 @@ async fn facts_are_stored_once_whatever_crashes() {
     harness.handle.wait_for_idle().await;
     assert_eq!(memory.facts(&[scope], 0, 9).await.unwrap(), []);
     assert_eq!(harness.model.requests().len(), 2, "no request is sent again");
+}
+
+/// Finds nothing.
+struct Nothing;
+
+#[async_trait::async_trait]
+impl Retriever for Nothing {
+    async fn retrieve(&self, _: &str, _: usize) -> Result<Vec<Passage>, RetrievalError> {
+        Ok(Vec::new())
+    }
+}
+
+/// C194: the pattern brings the tools and the prompt of the one that it wraps.
+#[tokio::test]
+async fn a_wrapped_pattern_keeps_its_tools() {
+    let (_folder, memory) = open();
+    let roles = Handoff::new(PiPattern).role("cook", "Cooks.", Profile::new());
+    let pattern = Distil::new(Rag::new(Nothing, roles), memory.clone());
+    let agent = GenericAgent::builder(ScriptedModel::new([]), pattern).build().unwrap();
+    let names: Vec<&str> = agent.tool_specs().map(|spec| &*spec.name).collect();
+    assert_eq!(names, ["hand_over", "search"]);
 }
 
 fn message(id: u64, body: impl Into<loopwright_core::message::MessageKind>) -> Arc<Message> {

@@ -191,3 +191,60 @@ async fn a_call_after_a_restart_is_that_of_its_principal() {
         assert_eq!(facts.is_empty(), is_forgotten, "{who}");
     }
 }
+
+/// C911: in a session of several principals, what was recalled for one of them is in no request of
+/// another one: neither the result of a call nor what the hook has added.
+#[tokio::test]
+async fn what_was_recalled_for_one_user_is_in_no_request_of_another() {
+    let (_folder, memory) = open();
+    memory.remember(&ann(), SECRET).await.unwrap();
+    memory.remember(&Scope::project("ark"), "The ark is for every cat.").await.unwrap();
+    let replies = [
+        call("recall_facts", json!({ "query": "cat" })),
+        Script::text("I know."),
+        Script::text("No idea."),
+        Script::text("None."),
+        Script::text("Yes."),
+    ];
+    let tools = memory.tools().shared(Scope::project("ark"));
+    let options = |agent: loopwright_core::AgentBuilder| agent.tools(tools).hook(memory.hook());
+    let harness = Harness::new(PiPattern, replies, options).await;
+    harness.handle.prompt(by("ann", "Do I have a cat?")).await.unwrap();
+    harness.handle.prompt(by("bob", "Who has a cat?")).await.unwrap();
+    harness.handle.prompt("Who has a cat?").await.unwrap();
+    harness.handle.prompt(by("ann", "And now?")).await.unwrap();
+    harness.check().await;
+    let requests = harness.model.requests();
+    let contains = |at: usize, text: &str| {
+        let request: &loopwright_core::model::ChatRequest = &requests[at];
+        request.messages.iter().any(|message| message.text().contains(text))
+    };
+    let shows: Vec<bool> = (0..5).map(|at| contains(at, "secret cat")).collect();
+    assert_eq!(shows, [true, true, false, false, true]);
+    let hides: Vec<bool> = (0..5).map(|at| contains(at, "facts about another user")).collect();
+    assert_eq!(hides, [false, false, true, true, false]);
+    let state = harness.handle.state().await.unwrap();
+    let result = state.messages.iter().find_map(|m| m.as_tool_result()).unwrap();
+    assert!(result.text().contains("secret cat"), "the log has what was recalled");
+    let details = result.details.as_ref().unwrap().to_string();
+    assert!(!details.contains("ann"), "{details}");
+}
+
+/// C911: facts that are for everyone stay.
+#[tokio::test]
+async fn recalled_facts_for_everyone_stay() {
+    let (_folder, memory) = open();
+    memory.remember(&Scope::project("ark"), "The ark is for every cat.").await.unwrap();
+    let replies = [
+        call("recall_facts", json!({ "query": "cat" })),
+        Script::text("Every cat."),
+        Script::text("Every cat."),
+    ];
+    let tools = memory.tools().shared(Scope::project("ark"));
+    let options = |agent: loopwright_core::AgentBuilder| agent.tools(tools).hook(memory.hook());
+    let harness = Harness::new(PiPattern, replies, options).await;
+    harness.handle.prompt(by("ann", "Whom is it for?")).await.unwrap();
+    harness.handle.prompt(by("bob", "Whom is it for?")).await.unwrap();
+    let request = harness.model.requests().pop().unwrap();
+    assert!(request.messages.iter().any(|message| message.text().contains("for every cat")));
+}

@@ -71,6 +71,8 @@ pub(crate) struct SessionStatus {
     pub(crate) session: SessionInfo,
     #[serde(flatten)]
     pub(crate) setup: Setup,
+    /// The commands that its agent carries out, such as `/plan`: requests that begin with one.
+    pub(crate) commands: Vec<&'static str>,
     /// Whether a run is in progress, in this process or in another one that has the session open.
     pub(crate) running: bool,
     /// Whether a run was interrupted by the end of a process; `continue` resumes it.

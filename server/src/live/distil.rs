@@ -1,0 +1,41 @@
+//! Facts are distilled from a session before it is closed, if its settings say so.
+
+use std::sync::Arc;
+
+use loopwright_core::agent::Principal;
+use loopwright_core::event::InputEvent;
+use loopwright_core::{AgentHandle, SessionStore};
+use loopwright_memory::long_term::{DISTIL_COMMAND, is_distil_due};
+
+use crate::agents::Agents;
+use crate::daily_budget::DailyBudget;
+use crate::error::ApiError;
+use crate::run_quota::{RunPermit, RunQuota};
+use crate::settings::SessionSettings;
+
+/// Starts a run that distils facts, and returns its permit, or `None` if nothing is to be
+/// distilled.
+pub(super) async fn start(
+    handle: &AgentHandle,
+    agents: &Agents,
+    store: &Arc<dyn SessionStore>,
+    principal: Option<&Principal>,
+    runs: &RunQuota,
+    daily_budget: &DailyBudget,
+) -> Result<Option<RunPermit>, ApiError> {
+    let state = handle.state().await?;
+    let settings = SessionSettings::from_stored(state.settings.as_deref());
+    if !agents.distils_at_end(&settings) || !is_distil_due(&state) {
+        return Ok(None);
+    }
+    let owner = store.session(&state.session_key).await?.owner;
+    if owner.is_none() && principal.is_none() {
+        return Ok(None); // the facts would belong to nobody
+    }
+    if let Some(owner) = &owner {
+        daily_budget.check(owner).await?;
+    }
+    let permit = RunPermit::new(handle.clone(), runs.acquire_unchecked());
+    handle.send(InputEvent::UserRequest(DISTIL_COMMAND.into())).await?;
+    Ok(Some(permit))
+}
