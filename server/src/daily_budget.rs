@@ -70,7 +70,6 @@ impl DailyBudget {
         };
         let left = Duration::from_millis(start + DAY - SystemEnvironment.now());
         let minutes = left.as_secs() / 60 + 1;
-        tracing::warn!(%principal, used = why, "a request was refused for the daily budget");
         Err(ApiError::new(
             ErrorKind::TooMany,
             format!(

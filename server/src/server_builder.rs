@@ -292,8 +292,10 @@ impl ServerBuilder {
     }
 
     /// Sets what clients may ask for: models, addresses, approvals, budgets of sessions.
-    /// Defaults to [`OperatorRules::open`]: an app with other users than its operator should choose
-    /// [`OperatorRules::strict`], and one that [`serve`](crate::serve)s other machines must choose.
+    /// Defaults to [`OperatorRules::strict`] if there are [users](ServerBuilder::user), else to
+    /// [`OperatorRules::open`]: an app whose own layer names other users than its operator should
+    /// choose [`OperatorRules::strict`], and one that [`serve`](crate::serve)s other machines must
+    /// choose.
     pub fn rules(mut self, rules: OperatorRules) -> Self {
         self.agents.set_rules(rules);
         self.has_rules = true;
@@ -307,7 +309,10 @@ impl ServerBuilder {
     /// fewer than 16 characters or belongs to two callers, if the digest of one has another form,
     /// if the address of an issuer has no https, if a webhook has no valid address or secret, if an
     /// origin is none, or if there are origins and no token.
-    pub fn build(self) -> Result<Server, ConfigError> {
+    pub fn build(mut self) -> Result<Server, ConfigError> {
+        if !self.has_rules && self.users.has_others() {
+            self.agents.set_rules(OperatorRules::strict());
+        }
         if let Some(name) = self.duplicate {
             let why = format!("Two agents are called `{name}`: give each a name of its own.");
             return Err(ConfigError(why.into()));

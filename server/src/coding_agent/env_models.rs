@@ -239,7 +239,7 @@ fn check(config: &LlmConfig) -> Result<(), AgentRejection> {
     if let Some(name) = config.headers.keys().find(|name| is_connection_header(name)) {
         let path = format!("/llmConfig/headers/{}", name.replace('~', "~0").replace('/', "~1"));
         let why = "This header belongs to the connection: leave it out.";
-        return Err(AgentRejection::bad_request(path, why));
+        return Err(AgentRejection::not_allowed(path, why));
     }
     if config.model.trim().is_empty() {
         return Err(AgentRejection::bad_request(

@@ -199,7 +199,8 @@ async fn headers_of_the_connection_are_refused() {
     ] {
         let (status, body) = ask(&api, with(json!({ "x-a": "1", name: "5" }))).await;
         let path = json!(format!("/llmConfig/headers/{name}"));
-        assert_eq!((status, &body["error"]["path"]), (400, &path), "{body}");
+        assert_eq!((status, &body["error"]["path"]), (403, &path), "{body}");
+        assert_eq!(body["error"]["kind"], "not_allowed");
     }
     inner.is_unasked().await;
     let headers = json!({ "x-tenant": "me", "authorization": "Bearer mine" });

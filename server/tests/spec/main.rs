@@ -19,6 +19,7 @@ mod mount;
 mod openapi;
 mod proxies;
 mod questions;
+mod refusals;
 mod resume;
 mod rules;
 mod sessions;
