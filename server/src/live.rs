@@ -136,7 +136,7 @@ impl LiveSessions {
             return Err(ApiError::at(format!("/{name}"), why));
         }
         agents.check(&settings)?;
-        agents.settle(&mut settings)?;
+        agents.settle(&mut settings, None)?;
         let agent = agents.for_session(settings.clone(), principal).await?;
         let name = agents.name_of(&settings);
         let id = new_id();
@@ -305,10 +305,19 @@ impl LiveSessions {
         drop(self.0.lock(id).await.take()); // not awaited: the caller may hold a handle
     }
 
-    /// Closes a session, keeping others from opening it meanwhile, and deletes it. Fails during a
-    /// run.
-    pub(crate) async fn delete(&self, id: &str) -> Result<(), ApiError> {
+    /// Closes a session, keeping others from opening it meanwhile, calls `before` with it, and
+    /// deletes it. Fails during a run, and if its agent is not one of this server's.
+    pub(crate) async fn delete(
+        &self,
+        id: &str,
+        before: impl AsyncFnOnce(&SessionInfo),
+    ) -> Result<(), ApiError> {
+        let Parts { agents, store, .. } = &self.0.parts;
         let mut slot = self.0.lock(id).await;
+        if let Ok(info) = store.session(id).await {
+            check_is_root(&info)?;
+            agents.check_known(&SessionSettings::from_stored(info.settings.as_deref()))?;
+        }
         if let Some(session) = slot.session()
             && session.is_running().await
         {
@@ -320,9 +329,8 @@ impl LiveSessions {
         if let Some(session) = slot.take() {
             session.close().await;
         }
-        let store = &self.0.parts.store;
         if let Ok(info) = store.session(id).await {
-            check_is_root(&info)?;
+            before(&info).await;
         }
         Ok(store.delete(id).await?)
     }

@@ -40,7 +40,7 @@ impl LiveSessions {
             return Ok(());
         }
         check(&new).await?;
-        agents.settle(&mut new)?;
+        agents.settle(&mut new, Some(&old))?;
         let principal = info.owner.as_ref().or(principal.as_ref());
         let agent = agents.for_session(new.clone(), principal).await?;
         if let Some(session) = slot.session()
@@ -79,9 +79,10 @@ impl LiveSessions {
         check_is_root(&info)?;
         let settings = SessionSettings::from_stored(info.settings.as_deref());
         agents.check_known(&settings)?;
-        let mut settings = change.apply(&settings)?;
+        let old = settings;
+        let mut settings = change.apply(&old)?;
         check(&settings).await?;
-        agents.settle(&mut settings)?;
+        agents.settle(&mut settings, Some(&old))?;
         let principal = info.owner.as_ref().or(principal.as_ref());
         let agent = agents.for_session(settings.clone(), principal).await?;
         let at = match message {

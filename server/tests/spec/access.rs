@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use loopwright_core::SessionStore;
 use loopwright_core::agent::{Budget, Principal};
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::message::Usage;
-use loopwright_core::testing::Script;
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::{GenericAgent, SessionStore};
 use loopwright_memory::Sqlite;
-use loopwright_server::{Access, AccessPolicy, Caller, OperatorRules, ServerBuilder};
+use loopwright_patterns::PiPattern;
+use loopwright_server::{Access, AccessPolicy, Caller, OperatorRules, Server, ServerBuilder};
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -262,4 +263,68 @@ async fn a_decision_that_is_sent_again_is_accepted() {
     let (status, refused) = ann.post(&path, decision).await;
     assert_eq!(status, 409, "{refused}");
     assert!(refused.to_string().contains("already resolved with `deny` by ann"), "{refused}");
+}
+
+/// Returns replies that use ten tokens each.
+fn costly(replies: usize) -> Vec<Script> {
+    let mut usage = Usage::default();
+    (usage.input, usage.output) = (9, 1);
+    (0..replies).map(|_| Script::text("Hi.").usage(usage)).collect()
+}
+
+/// C955: sessions that were deleted still count on their day.
+#[tokio::test]
+async fn deleted_sessions_count_for_the_daily_budget() {
+    let daily = Budget::default().tokens(20);
+    let store = Arc::new(InMemoryStore::new());
+    let api = Api::with(store, costly(3), |builder| builder.daily_budget(daily));
+    let ann = api.as_user("ann");
+    for expected in [202, 202, 429] {
+        let id = ann.session(json!({})).await;
+        let prompt = json!({ "message": "Hello" });
+        let sent = ann.post(&format!("/api/sessions/{id}/prompt"), prompt).await;
+        assert_eq!(sent.0, expected, "{sent:?}");
+        if expected == 202 {
+            ann.run(&id, None).await;
+            while ann.call("DELETE", &format!("/api/sessions/{id}"), None).await.0 == 409 {
+                tokio::task::yield_now().await; // the run is about to end
+            }
+        }
+    }
+}
+
+/// C955: requests to an agent with a model of the server's count; those with the client's own key
+/// and those of the operator do not.
+#[tokio::test]
+async fn chat_requests_count_for_the_daily_budget() {
+    let chat = json!({ "message": "Hello", "workDir": "." });
+    let daily = Budget::default().tokens(20);
+    let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
+    let agent = GenericAgent::builder(ScriptedModel::new(costly(5)), PiPattern).build().unwrap();
+    let server = Server::builder(store.clone()).agent("agent", agent).daily_budget(daily);
+    let api = Api::serving(store, server.build().unwrap());
+    let ann = api.as_user("ann");
+    for expected in [200, 200, 429] {
+        // What a run has used is added when it has ended, which its client may know before.
+        let mut sent = ann.post("/api/agent-chat", chat.clone()).await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(sent.0, expected, "{sent:?}");
+        if expected == 429 {
+            let error = sent.1["error"].take();
+            assert!(error.to_string().contains("`ann` is used up: 20 of 20 tokens"), "{error}");
+        }
+    }
+    assert_eq!(api.post("/api/agent-chat", chat.clone()).await.0, 200, "the operator's");
+    let store = Arc::new(InMemoryStore::new());
+    let api = Api::with(store, costly(3), |builder| builder.daily_budget(daily));
+    for _ in 0..3 {
+        let mut chat = chat.clone();
+        chat["llmConfig"] = json!({ "apiKey": "k", "model": "m" });
+        assert_eq!(api.as_user("ann").post("/api/agent-chat", chat).await.0, 200);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
 }
