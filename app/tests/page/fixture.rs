@@ -44,8 +44,9 @@ impl Fixture {
     pub(crate) fn after(agent: &GenericAgent, asked: usize) -> Fixture {
         let (dir, memory) = (project(), InMemory::new());
         wait(async {
-            let (handle, mut events) =
-                agent.run(RunContext::new().memory(memory.clone())).await.unwrap();
+            let context = RunContext::new().memory(memory.clone());
+            let context = context.settings(json!({ "agent": "coding" }));
+            let (handle, mut events) = agent.run(context).await.unwrap();
             for number in 1..=asked {
                 handle.prompt(format!("Request {number}.")).await.unwrap();
             }
