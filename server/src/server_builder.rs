@@ -274,9 +274,9 @@ impl ServerBuilder {
     /// Sets the tokens and the cost that the sessions of a principal may use per day, in UTC; turns
     /// and time of the budget are not counted. Unlimited by default. When they are used up, the
     /// principal's sessions accept no more prompts, steers, follow-ups, continuations and
-    /// compactions, and `/api/agent-chat` no more requests to agents that have a model of their own.
-    /// Runs in progress end by their own budget, and decisions are still accepted. The operator is
-    /// not limited.
+    /// compactions, and `/api/agent-chat` no more requests to agents that have a model of their
+    /// own. Runs in progress end by their own budget, and decisions are still accepted. The
+    /// operator is not limited.
     ///
     /// What sessions use is read from their logs. What such requests have used, and sessions that
     /// were deleted here, counts in this process only, until it ends.
@@ -314,11 +314,10 @@ impl ServerBuilder {
     /// Builds the server. It does not listen yet.
     ///
     /// # Errors
-    /// Returns a [`ConfigError`] if there is no agent, if two have the same name or one has an empty
-    /// name, if a token has
-    /// fewer than 16 characters or belongs to two callers, if the digest of one has another form,
-    /// if the address of an issuer has no https, if a webhook has no valid address or secret, if an
-    /// origin is none, or if there are origins and no token.
+    /// Returns a [`ConfigError`] if there is no agent, if two have the same name or one has an
+    /// empty name, if a token has fewer than 16 characters or belongs to two callers, if the digest
+    /// of one has another form, if the address of an issuer has no https, if a webhook has no valid
+    /// address or secret, if an origin is none, or if there are origins and no token.
     pub fn build(mut self) -> Result<Server, ConfigError> {
         if !self.has_rules && self.users.has_others() {
             self.agents.set_rules(OperatorRules::strict());

@@ -81,17 +81,11 @@ impl Session {
     ) -> Result<(Settings, Option<String>), StartError> {
         let stored = self.info.as_ref().map(stored_options).transpose()?.unwrap_or_default();
         let permissions = given.inherited_permissions(&stored);
-        let own = given.clone().over(stored.clone());
-        if own.agent.as_deref() == Some("") {
-            return Err(is_foreign(&self.name));
-        }
-        // Its model was stored with its address: without one, that is the provider's own.
-        let is_pinned = stored.model.is_some() && own.model == stored.model;
-        let address = own.base_url.clone();
-        let mut settings = config.resolve(own)?;
-        if is_pinned {
-            settings.active.base_url = address;
-        }
+        let settings = config.resolve_stored(given.clone(), stored)?;
+        let mut settings = match settings.given.agent.as_deref() {
+            Some("") => return Err(is_foreign(&self.name)),
+            _ => settings,
+        };
         let stored = self.info.as_ref().and_then(|info| info.settings.as_deref());
         settings.name = SessionSettings::from_stored(stored).name;
         Ok((settings, permissions))

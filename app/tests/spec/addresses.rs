@@ -12,7 +12,7 @@ const CONFIG: &str = "own.toml";
 /// in `run`, `chat` and `serve`: not if the address is set later, in a file or the environment.
 #[test]
 fn a_local_conversation_stays_on_this_machine() {
-    let (project, elsewhere) = (project(), Server::start());
+    let (project, other) = (project(), Server::start());
     let run = |args: &[&str], vars: &[(&str, &str)]| -> Exit {
         Process::start_with(&project, &[&["run", "--session", "s"], args].concat(), vars).end()
     };
@@ -20,16 +20,16 @@ fn a_local_conversation_stays_on_this_machine() {
     run(&["--model", "ollama/no-such-model", "--max-attempts", "1", "Hello"], &[]);
     let exported = loopwright(&project, &["sessions", "export", "s"]).out;
     assert!(exported.contains("http://127.0.0.1:11434/v1"), "{exported}");
-    let moved = format!("model = \"ollama/no-such-model\"\nbase_url = \"{}\"", elsewhere.url);
+    let moved = format!("model = \"ollama/no-such-model\"\nbase_url = \"{}\"", other.url);
     let path = project.path().join(CONFIG);
     std::fs::write(&path, moved).unwrap();
-    let vars = [("OLLAMA_HOST", &*elsewhere.url), ("LOOPWRIGHT_CONFIG", path.to_str().unwrap())];
+    let vars = [("OLLAMA_HOST", &*other.url), ("LOOPWRIGHT_CONFIG", path.to_str().unwrap())];
     let exit = run(&["And now?"], &vars);
     assert_ne!(exit.code, 0, "{exit:?}");
     let mut chat = Process::start_with(&project, &["chat", "--session", "s"], &vars);
     chat.line("Hello");
     chat.close();
-    assert!(elsewhere.is_unasked(), "the conversation was sent elsewhere");
+    assert!(other.is_unasked(), "the conversation was sent elsewhere");
 }
 
 /// C953: offline rules, which have no address, are not replaced by a server at an address that the
@@ -37,7 +37,7 @@ fn a_local_conversation_stays_on_this_machine() {
 #[test]
 fn a_model_without_an_address_gets_none_later() {
     const TOKEN: &str = "correct-horse-battery";
-    let (project, elsewhere) = (project(), Server::start());
+    let (project, other) = (project(), Server::start());
     let path = project.path().join(CONFIG);
     let vars = [("LOOPWRIGHT_CONFIG", path.to_str().unwrap()), ("PATH", "/usr/bin:/bin")];
     let start = |args: &[&str]| Process::start_with(&project, args, &vars);
@@ -45,8 +45,9 @@ fn a_model_without_an_address_gets_none_later() {
     let first = ["run", "--session", "s", "--model", "offline", "Create a.txt with \"hi\""];
     let exit = start(&first).end();
     assert_eq!(exit.code, 3, "{exit:?}");
-    std::fs::write(&path, format!("model = \"offline\"\nbase_url = \"{}\"", elsewhere.url))
-        .unwrap();
+    std::fs::write(&path, format!("model = \"offline\"\nbase_url = \"{}\"", other.url)).unwrap();
+    let shown = start(&["config", "--session", "s"]).end().out;
+    assert!(!shown.contains(&other.url), "{shown}");
     let pending: Value = serde_json::from_str(&start(&["actions", "--json"]).end().out).unwrap();
     let exit = start(&["approve", "s", pending["call"].as_str().unwrap()]).end();
     assert_eq!(exit.code, 0, "{exit:?}");
@@ -69,5 +70,5 @@ fn a_model_without_an_address_gets_none_later() {
         let frame = reader.frame().unwrap();
         ends += usize::from(frame.contains("event: agent_end"));
     }
-    assert!(elsewhere.is_unasked(), "the conversation was sent elsewhere");
+    assert!(other.is_unasked(), "the conversation was sent elsewhere");
 }

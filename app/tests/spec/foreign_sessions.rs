@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use futures::StreamExt;
 use loopwright_core::testing::{Script, ScriptedModel, TestTool};
 use loopwright_core::tool::Effect;
 use loopwright_core::{GenericAgent, RunContext};

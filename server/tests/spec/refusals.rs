@@ -2,13 +2,18 @@
 
 use std::sync::{Arc, Mutex};
 
+use loopwright_core::GenericAgent;
 use loopwright_core::agent::Principal;
 use loopwright_core::log::InMemoryStore;
-use loopwright_core::testing::Script;
-use loopwright_server::{Caller, OperatorRules};
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_patterns::PiPattern;
+use loopwright_server::{Caller, OperatorRules, Server, serve};
 use serde_json::json;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::DefaultGuard;
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 use crate::api::Api;
@@ -16,6 +21,18 @@ use crate::api::Api;
 /// Records the fields of all warnings, as text.
 #[derive(Clone, Default)]
 struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    /// Records the warnings of this thread, until the guards are dropped.
+    fn record() -> (Warnings, (DefaultGuard, Dispatch)) {
+        let warnings = Warnings::default();
+        let guard = tracing::subscriber::set_default(warnings.clone());
+        // With a single subscriber, a test in another thread may turn the warnings off for all.
+        let second = Dispatch::new(Warnings::default());
+        tracing::callsite::rebuild_interest_cache();
+        (warnings, (guard, second))
+    }
+}
 
 struct Line(String);
 
@@ -50,11 +67,7 @@ impl Subscriber for Warnings {
 /// part of a host's app; what is only wrong is not.
 #[tokio::test]
 async fn refusals_are_logged_with_the_caller() {
-    let warnings = Warnings::default();
-    let _guard = tracing::subscriber::set_default(warnings.clone());
-    // With a single subscriber, a test in another thread may turn the warning off for all.
-    let _second = Dispatch::new(Warnings::default());
-    tracing::callsite::rebuild_interest_cache();
+    let (warnings, _guards) = Warnings::record();
     let model = Script::new().hang();
     let api = Api::with(Arc::new(InMemoryStore::new()), [model], |server| {
         server.rules(OperatorRules::strict()).max_body(1000).max_runs(1, 9)
@@ -87,4 +100,26 @@ async fn refusals_are_logged_with_the_caller() {
     assert_eq!(ann.post("/api/sessions", json!({ "maxTurns": 0 })).await.0, 400);
     assert_eq!(ann.call("GET", "/api/sessions/nothing", None).await.0, 404);
     assert_eq!(*warnings.0.lock().unwrap(), [""; 0]);
+}
+
+/// C956: connections beyond the bound of a client are logged, once for many.
+#[tokio::test]
+async fn refused_connections_are_logged() {
+    let (warnings, _guards) = Warnings::record();
+    let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern).build().unwrap();
+    let server = Server::builder(InMemoryStore::new()).agent("agent", agent).max_connections(1);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, server.build().unwrap(), std::future::pending()));
+    let _open = TcpStream::connect(address).await.unwrap();
+    for _ in 0..5 {
+        let mut refused = TcpStream::connect(address).await.unwrap();
+        let mut response = String::new();
+        let _ = refused.read_to_string(&mut response).await; // it may be reset after the response
+        assert!(response.starts_with("HTTP/1.1 429"), "{response}");
+    }
+    let lines = warnings.0.lock().unwrap().clone();
+    assert!(!lines.is_empty() && lines.len() < 5, "{lines:?}");
+    assert!(lines[0].contains("a connection was refused"), "{lines:?}");
+    assert!(lines[0].contains("127.0.0.1"), "{lines:?}");
 }
