@@ -278,15 +278,16 @@ impl Agents {
 
     /// Returns the error for a session whose agent is not one of these.
     fn unknown(&self, settings: &SessionSettings) -> ApiError {
-        let why = match settings.agent.as_deref().unwrap_or_default() {
-            "" => "The session's settings are not those of an agent of this server: here it can \
-                   only be read. Use it with the program that has created it."
-                .into(),
-            agent => format!(
-                "The session belongs to the agent `{agent}`, which this server does not have: here \
-                 it can only be read. Use it where that agent is."
-            ),
-        };
+        if settings.is_foreign() {
+            let why = "The session's settings are not those of an agent of this server: here it \
+                       can only be read. Use it with the program that has created it.";
+            return ApiError::new(ErrorKind::UnknownAgent, why);
+        }
+        let agent = settings.agent.as_deref().unwrap_or_default();
+        let why = format!(
+            "The session belongs to the agent `{agent}`, which this server does not have: here it \
+             can only be read. Use it where that agent is."
+        );
         ApiError::new(ErrorKind::UnknownAgent, why)
     }
 }

@@ -238,7 +238,7 @@ impl SessionSettings {
     }
 
     /// Returns whether the settings of a stored session are those of another program.
-    pub fn is_foreign(&self) -> bool {
+    pub(crate) fn is_foreign(&self) -> bool {
         self.agent.as_deref() == Some("")
     }
 
