@@ -125,6 +125,27 @@ impl Config {
         Ok(Settings { active, given, name: None })
     }
 
+    /// Resolves the options of a session that was started with `stored`. `given` are those of the
+    /// command line.
+    ///
+    /// The session's model was stored with its address: without one, that is the provider's own,
+    /// and no other layer sets it.
+    pub(crate) fn resolve_stored(
+        &self,
+        given: Options,
+        stored: Options,
+    ) -> Result<Settings, StartError> {
+        let model = stored.model.clone();
+        let own = given.over(stored);
+        let is_pinned = model.is_some() && own.model == model;
+        let address = own.base_url.clone();
+        let mut settings = self.resolve(own)?;
+        if is_pinned {
+            settings.active.base_url = address;
+        }
+        Ok(settings)
+    }
+
     /// Resolves the directory that tools work in. A project's file cannot set it.
     pub(crate) fn workspace(
         &self,

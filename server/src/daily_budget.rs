@@ -2,6 +2,8 @@
 //!
 //! What they have used is read from their logs, so that it survives a restart and includes what
 //! other processes with the store have used. A log is read once, and then only its new entries.
+//! What has no log any more counts only in this process, until it ends: sessions that it has
+//! deleted, and requests to `/api/agent-chat`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use std::time::Duration;
 use loopwright_core::SessionStore;
 use loopwright_core::agent::{Budget, Environment, Principal, SystemEnvironment};
 use loopwright_core::log::{MemoryError, SessionInfo, SessionQuery};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::error::{ApiError, ErrorKind};
 
@@ -31,6 +33,8 @@ struct Day {
     /// The start of the day, in milliseconds since 1970.
     start: u64,
     sessions: HashMap<Arc<str>, SessionUse>,
+    /// What requests without a session have used.
+    requests: (u64, f64),
 }
 
 /// What one session has used.
@@ -50,15 +54,7 @@ impl DailyBudget {
     /// which it began.
     pub(crate) async fn check(&self, principal: &Principal) -> Result<(), ApiError> {
         let Budget { tokens, cost, .. } = self.budget;
-        if tokens.is_none() && cost.is_none() {
-            return Ok(());
-        }
-        let day = self.used.lock().await.entry(principal.clone()).or_default().clone();
-        let mut day = day.lock().await;
-        let start = SystemEnvironment.now() / DAY * DAY;
-        if day.start != start {
-            *day = Day { start, sessions: HashMap::new() };
-        }
+        let Some(mut day) = self.day(principal).await else { return Ok(()) };
         day.update(&*self.store, principal).await?;
         let (used_tokens, used_cost) = day.used();
         let why = match (tokens, cost) {
@@ -68,9 +64,8 @@ impl DailyBudget {
             (_, Some(cost)) if used_cost >= cost => format!("${used_cost:.2} of ${cost:.2}"),
             _ => return Ok(()),
         };
-        let left = Duration::from_millis(start + DAY - SystemEnvironment.now());
+        let left = Duration::from_millis((day.start + DAY).saturating_sub(SystemEnvironment.now()));
         let minutes = left.as_secs() / 60 + 1;
-        tracing::warn!(%principal, used = why, "a request was refused for the daily budget");
         Err(ApiError::new(
             ErrorKind::TooMany,
             format!(
@@ -78,6 +73,39 @@ impl DailyBudget {
                  00:00 UTC, in {minutes} minutes."
             ),
         ))
+    }
+
+    /// Reads what a session has used, which is about to be deleted, so that it still counts.
+    pub(crate) async fn keep(&self, session: &SessionInfo) {
+        let Some(owner) = &session.owner else { return };
+        let Some(mut day) = self.day(owner).await else { return };
+        if session.changed >= day.start
+            && let Err(error) = day.read(&*self.store, session).await
+        {
+            tracing::warn!(session = &*session.id, %error, "what it has used does not count");
+        }
+    }
+
+    /// Adds what a request without a session has used.
+    pub(crate) async fn add(&self, principal: &Principal, tokens: u64, cost: f64) {
+        if let Some(mut day) = self.day(principal).await {
+            day.requests.0 += tokens;
+            day.requests.1 += cost;
+        }
+    }
+
+    /// Returns the use of a principal today, or `None` if it is not bounded.
+    async fn day(&self, principal: &Principal) -> Option<OwnedMutexGuard<Day>> {
+        if self.budget.tokens.is_none() && self.budget.cost.is_none() {
+            return None;
+        }
+        let day = self.used.lock().await.entry(principal.clone()).or_default().clone();
+        let mut day = day.lock_owned().await;
+        let start = SystemEnvironment.now() / DAY * DAY;
+        if day.start != start {
+            *day = Day { start, ..Day::default() };
+        }
+        Some(day)
     }
 }
 
@@ -126,13 +154,13 @@ impl Day {
         Ok(())
     }
 
-    /// Returns the tokens and the cost of all sessions.
+    /// Returns the tokens and the cost of all sessions and requests.
     fn used(&self) -> (u64, f64) {
         let each = self.sessions.values().map(|session| {
             let (tokens, cost) = used(&session.info);
             (tokens - session.before.0, cost - session.before.1)
         });
-        each.fold((0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+        each.fold(self.requests, |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 }
 

@@ -33,11 +33,13 @@ enum Bearer {
 }
 
 impl Guard {
-    /// Returns the guard of this address, or `None` if other machines can reach it and there is no
-    /// token.
+    /// Returns the guard of this address, or `None` if other machines can reach it, directly or
+    /// through a trusted proxy, and there is no token.
     pub(crate) fn new(address: SocketAddr, server: Server) -> Option<Arc<Self>> {
         let local = address.ip().to_canonical().is_loopback();
-        (local || !server.shared().users.is_empty()).then(|| Arc::new(Guard { server, local }))
+        let needs_token = !local || server.shared().agents.rules().has_proxies();
+        let has_token = !server.shared().users.is_empty();
+        (has_token || !needs_token).then(|| Arc::new(Guard { server, local }))
     }
 
     /// Returns the token that says who the caller is.

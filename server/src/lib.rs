@@ -67,6 +67,7 @@ mod origin;
 mod public;
 mod quota;
 mod readiness;
+mod refusal_log;
 mod routes;
 mod rules;
 mod run_quota;

@@ -148,7 +148,7 @@ impl LiveSessions {
             return Err(ApiError::at(format!("/{name}"), why));
         }
         agents.check(&settings)?;
-        agents.settle(&mut settings)?;
+        agents.settle(&mut settings, None)?;
         let agent = agents.for_session(settings.clone(), principal).await?;
         let name = agents.name_of(&settings);
         let id = new_id();

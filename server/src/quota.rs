@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::extract::{ConnectInfo, FromRequestParts};
+use axum::http::Extensions;
 use axum::http::request::Parts;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -114,14 +115,19 @@ impl Client {
             v4 => v4,
         }))
     }
+
+    /// Returns the client of a request with these extensions.
+    pub(crate) fn of_request(extensions: &Extensions) -> Self {
+        let address = extensions.get::<ConnectInfo<SocketAddr>>();
+        address.map_or(Client(None), |ConnectInfo(address)| Client::of(address.ip()))
+    }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Client {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let address = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-        Ok(address.map_or(Client(None), |ConnectInfo(address)| Client::of(address.ip())))
+        Ok(Client::of_request(&parts.extensions))
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) use self::page::is_file as is_page_file;
 pub(crate) use self::sessions::SessionId;
 use crate::body_limit::limit_bodies;
 use crate::error::{ApiError, ErrorKind};
+use crate::refusal_log::log_refusals;
 use crate::server::Server;
 
 /// Returns all routes, to be nested into an axum app. Bodies are bounded and must be JSON.
@@ -39,7 +40,11 @@ use crate::server::Server;
 ///
 /// The server's [policy](crate::ServerBuilder::policy) says what each of them may do. A request
 /// without one is the operator's, who may do everything: the layer must refuse those that it does
-/// not know.
+/// not know. A request with an empty principal is refused.
+///
+/// What a caller was not allowed, a quota that is used up, and a body that is too large are logged
+/// as warnings, with the caller, the client's address if there is a
+/// [`ConnectInfo`](axum::extract::ConnectInfo), and the reason.
 ///
 /// ```
 /// use axum::Router;
@@ -92,6 +97,7 @@ pub fn router(server: Server) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(server.clone(), limit_bodies))
+        .layer(from_fn_with_state(server.clone(), log_refusals))
         .with_state(server)
 }
 

@@ -131,7 +131,8 @@ impl OperatorRules {
     /// proxy that sets one of the two passes on what clients write into the other.
     ///
     /// It counts for the quotas of clients and in logs. Connections of the proxies are not bounded
-    /// like those of a client; their requests in progress are, for each client.
+    /// like those of a client; their requests in progress are, for each client. Others can reach
+    /// the server through a proxy, so a [served](crate::serve) server with proxies needs a token.
     ///
     /// # Errors
     /// Returns a [`ConfigError`] if one is neither an IP address nor a network.
@@ -169,6 +170,11 @@ impl OperatorRules {
     /// Returns the tools that clients may let run without approval, or `None` if all are allowed.
     pub(crate) fn approvable(&self) -> Option<&[String]> {
         self.approvals.as_deref()
+    }
+
+    /// Returns whether there are trusted proxies, through which others can reach the server.
+    pub(crate) fn has_proxies(&self) -> bool {
+        !self.proxies.is_empty()
     }
 
     /// Returns whether a connection from this address is that of a trusted proxy.

@@ -18,6 +18,7 @@ use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::middleware::from_fn_with_state;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
@@ -32,6 +33,8 @@ use crate::server::Server;
 const MAX_CONNECTIONS: usize = 16_384;
 /// How long streams of events may take to end after a shutdown.
 const STREAM_END_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often refused connections are logged.
+const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// How long browsers may remember the answer to a preflight.
 const PREFLIGHT_AGE: Duration = Duration::from_secs(600);
 /// How long to wait when no connection can be accepted, for example because too many files are
@@ -44,8 +47,8 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Requests must name this server (`Host`: its address, `localhost`, or a
 /// [configured name](crate::ServerBuilder::host)), must not come from pages of an origin that is
 /// not [configured](crate::ServerBuilder::origin), and must carry the token if there is one.
-/// Requests that fail these checks are logged as warnings, with the client's address, and every
-/// request at the level `debug`, without its query.
+/// Requests that fail these checks are logged as warnings, with the client's address, like those
+/// that [`router`] refuses, and every request at the level `debug`, without its query.
 ///
 /// A connection that begins with HTTP/2's preface speaks HTTP/2 (`h2c` with prior knowledge, as
 /// proxies use it). TLS is left to a proxy.
@@ -54,8 +57,9 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// runtime shuts down.
 ///
 /// # Errors
-/// Returns an error if the listener has no local address, or if other machines can reach it and the
-/// server has no token or no [rules](crate::ServerBuilder::rules).
+/// Returns an error if the listener has no local address, if other machines can reach it and the
+/// server has no token or no [rules](crate::ServerBuilder::rules), or if the rules name trusted
+/// proxies and there is no token.
 pub async fn serve(
     listener: TcpListener,
     server: Server,
@@ -66,8 +70,8 @@ pub async fn serve(
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!(
-                "Other machines can reach {address}, so the server needs a token: everyone who \
-                 reaches it can run commands."
+                "Other machines can reach {address}, directly or through a trusted proxy, so the \
+                 server needs a token: everyone who reaches it can run commands."
             ),
         ));
     };
@@ -147,6 +151,7 @@ struct Acceptor {
 impl Acceptor {
     /// Accepts connections until the future is dropped. Without `keep_alive` each has one request.
     async fn accept_all(&mut self, connections: &TaskTracker, keep_alive: bool) {
+        let mut refusals = RefusedConnections::default();
         while let Ok(capacity) = self.capacity.clone().acquire_owned().await {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
@@ -158,6 +163,7 @@ impl Acceptor {
                     let Some(permit) = self.quota.try_acquire(client) else {
                         refuse(&stream);
                         shared.metrics.refusal("too_many");
+                        refusals.warn(peer);
                         continue;
                     };
                     let _ = stream.set_nodelay(true); // without it, the connection is only slower
@@ -181,6 +187,27 @@ impl Acceptor {
                 }
             }
         }
+    }
+}
+
+/// Warns of connections that are refused, at most once in [`REFUSAL_LOG_INTERVAL`]: they cost a
+/// client nothing.
+#[derive(Default)]
+struct RefusedConnections {
+    last: Option<Instant>,
+    /// How many were refused since then.
+    unreported: u64,
+}
+
+impl RefusedConnections {
+    fn warn(&mut self, peer: SocketAddr) {
+        self.unreported += 1;
+        if self.last.is_some_and(|last| last.elapsed() < REFUSAL_LOG_INTERVAL) {
+            return;
+        }
+        let (client, count) = (peer.ip(), std::mem::take(&mut self.unreported));
+        self.last = Some(Instant::now());
+        tracing::warn!(%client, count, "a connection was refused: the client has too many");
     }
 }
 

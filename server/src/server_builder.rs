@@ -38,6 +38,8 @@ pub struct ServerBuilder {
     agents: Agents,
     /// A name that two agents have.
     duplicate: Option<String>,
+    /// Whether an agent has an empty name.
+    has_unnamed: bool,
     users: Users,
     /// The first mistake in the tokens.
     bad_user: Option<ConfigError>,
@@ -70,6 +72,7 @@ impl ServerBuilder {
         ServerBuilder {
             agents,
             duplicate: None,
+            has_unnamed: false,
             users: Users::default(),
             bad_user: None,
             policy: Arc::new(OwnerPolicy),
@@ -166,13 +169,15 @@ impl ServerBuilder {
     /// Adds an agent, by the name that sessions are stored with. The first one is that of sessions
     /// and requests that name none. At least one is required.
     ///
-    /// A session whose agent this server does not have can only be read here.
+    /// A session whose agent this server does not have can only be read here: it is neither
+    /// changed nor deleted.
     pub fn agent(
         mut self,
         name: impl Into<Arc<str>>,
         factory: impl AgentFactory + 'static,
     ) -> Self {
         let name = name.into();
+        self.has_unnamed |= name.is_empty();
         if !self.agents.add(name.clone(), Arc::new(factory)) {
             self.duplicate = Some(name.to_string());
         }
@@ -269,8 +274,12 @@ impl ServerBuilder {
     /// Sets the tokens and the cost that the sessions of a principal may use per day, in UTC; turns
     /// and time of the budget are not counted. Unlimited by default. When they are used up, the
     /// principal's sessions accept no more prompts, steers, follow-ups, continuations and
-    /// compactions. Runs in progress end by their own budget, and decisions are still accepted. The
+    /// compactions, and `/api/agent-chat` no more requests to agents that have a model of their
+    /// own. Runs in progress end by their own budget, and decisions are still accepted. The
     /// operator is not limited.
+    ///
+    /// What sessions use is read from their logs. What such requests have used, and sessions that
+    /// were deleted here, counts in this process only, until it ends.
     pub fn daily_budget(mut self, budget: Budget) -> Self {
         self.daily_budget = budget;
         self
@@ -292,8 +301,10 @@ impl ServerBuilder {
     }
 
     /// Sets what clients may ask for: models, addresses, approvals, budgets of sessions.
-    /// Defaults to [`OperatorRules::open`]: an app with other users than its operator should choose
-    /// [`OperatorRules::strict`], and one that [`serve`](crate::serve)s other machines must choose.
+    /// Defaults to [`OperatorRules::strict`] if there are [users](ServerBuilder::user), else to
+    /// [`OperatorRules::open`]: an app whose own layer names other users than its operator should
+    /// choose [`OperatorRules::strict`], and one that [`serve`](crate::serve)s other machines must
+    /// choose.
     pub fn rules(mut self, rules: OperatorRules) -> Self {
         self.agents.set_rules(rules);
         self.has_rules = true;
@@ -303,13 +314,20 @@ impl ServerBuilder {
     /// Builds the server. It does not listen yet.
     ///
     /// # Errors
-    /// Returns a [`ConfigError`] if there is no agent, if two have the same name, if a token has
-    /// fewer than 16 characters or belongs to two callers, if the digest of one has another form,
-    /// if the address of an issuer has no https, if a webhook has no valid address or secret, if an
-    /// origin is none, or if there are origins and no token.
-    pub fn build(self) -> Result<Server, ConfigError> {
+    /// Returns a [`ConfigError`] if there is no agent, if two have the same name or one has an
+    /// empty name, if a token has fewer than 16 characters or belongs to two callers, if the digest
+    /// of one has another form, if the address of an issuer has no https, if a webhook has no valid
+    /// address or secret, if an origin is none, or if there are origins and no token.
+    pub fn build(mut self) -> Result<Server, ConfigError> {
+        if !self.has_rules && self.users.has_others() {
+            self.agents.set_rules(OperatorRules::strict());
+        }
         if let Some(name) = self.duplicate {
             let why = format!("Two agents are called `{name}`: give each a name of its own.");
+            return Err(ConfigError(why.into()));
+        }
+        if self.has_unnamed {
+            let why = "An agent has an empty name: give it one.";
             return Err(ConfigError(why.into()));
         }
         if self.agents.is_empty() {

@@ -18,22 +18,23 @@ pub(crate) struct RuleOptions {
     /// An address that clients may give for a model, besides public ones: a host, with a port or
     /// without, an IP address, a network such as 10.1.0.0/16, or `all`. May be repeated.
     ///
-    /// By default all addresses are allowed if only this machine can reach the server, else only
-    /// public ones. It holds for `llmConfig.baseUrl` of /api/agent-chat; the addresses of your own
-    /// models are always allowed.
+    /// By default all addresses are allowed if only this machine can reach the server and it has no
+    /// --user and no --jwt-issuer, else only public ones. It holds for `llmConfig` of
+    /// /api/agent-chat and for models of servers on this machine, such as ollama/NAME; the
+    /// addresses of your own models are always allowed.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) allow_address: Vec<String>,
     /// A tool whose calls clients may let run without approval, `all` for all tools, or `none`. May
     /// be repeated.
     ///
-    /// By default all if only this machine can reach the server, else none. Tools that only read
-    /// need no approval.
+    /// By default all if only this machine can reach the server and it has no --user and no
+    /// --jwt-issuer, else none. Tools that only read need no approval.
     #[arg(long, value_name = "TOOL|all|none")]
     pub(crate) allow_approve: Vec<String>,
     /// A proxy in front of the server, by its IP address or its network. May be repeated.
     ///
     /// The addresses of clients are taken from the header X-Forwarded-For of its requests. With it,
-    /// other machines can reach the server, whatever --addr is.
+    /// other machines can reach the server, whatever --addr is, so it requires a token.
     #[arg(long, value_name = "IP|NETWORK")]
     pub(crate) trusted_proxy: Vec<String>,
     #[command(flatten)]
@@ -41,10 +42,18 @@ pub(crate) struct RuleOptions {
 }
 
 impl RuleOptions {
-    /// Returns the rules of a server that listens on this address.
-    pub(crate) fn rules(&self, address: SocketAddr) -> Result<OperatorRules, ConfigError> {
+    /// Returns the rules of a server that listens on this address, and that has users besides its
+    /// operator or not.
+    pub(crate) fn rules(
+        &self,
+        address: SocketAddr,
+        has_users: bool,
+    ) -> Result<OperatorRules, ConfigError> {
         let is_local = address.ip().to_canonical().is_loopback() && self.trusted_proxy.is_empty();
-        let mut rules = if is_local { OperatorRules::open() } else { OperatorRules::strict() };
+        let mut rules = match is_local && !has_users {
+            true => OperatorRules::open(),
+            false => OperatorRules::strict(),
+        };
         if !self.allow_model.is_empty() {
             rules = rules.models(&self.allow_model)?;
         }

@@ -178,7 +178,7 @@ impl RunBudget {
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The address to listen on, by default 127.0.0.1:7777. An address that other machines can
-    /// reach requires a token.
+    /// reach requires a token, and so does a --trusted-proxy.
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) addr: Option<SocketAddr>,
     /// A directory that clients may work in, with everything below it; the current one by default.

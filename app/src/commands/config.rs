@@ -35,12 +35,13 @@ pub(crate) async fn config(args: &ConfigArgs, config: &Config) -> Result<u8, Sta
     };
     let name = args.session.clone().unwrap_or_default();
     let session = Layer::of(&stored, |_| Origin::Session(name.clone()))?;
-    let given = args.options.clone().over(stored);
+    let given = args.options.clone().over(stored.clone());
     let project = config.project(&given.workspace)?;
     let root = given.workspace.workspace()?.root().to_owned();
     let layers = [&flags, &session, &config.environment, &project, &config.user];
     // A setting can disable others: an address applies only to its own model, for example.
-    let active = Layer::of(&config.resolve(given)?.active, |key| Origin::Flag(key.flag()))?;
+    let resolved = config.resolve_stored(args.options.clone(), stored)?;
+    let active = Layer::of(&resolved.active, |key| Origin::Flag(key.flag()))?;
     let rows: Vec<Row> =
         KEYS.iter().map(|key| row(key.name, &layers, &active, &config.program)).collect();
     if args.json {

@@ -133,7 +133,8 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
     if let Some(bytes) = args.max_body {
         builder = builder.max_body(bytes as usize);
     }
-    let rules = args.rules.rules(args.addr.unwrap_or(DEFAULT_ADDR));
+    let has_users = !args.user.is_empty() || args.jwt.jwt_issuer.is_some();
+    let rules = args.rules.rules(args.addr.unwrap_or(DEFAULT_ADDR), has_users);
     builder = builder.rules(rules.map_err(|why| StartError(why.to_string()))?);
     let from_environment =
         || env::var(names.token_variable()).ok().filter(|token| !token.is_empty());

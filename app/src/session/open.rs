@@ -10,6 +10,7 @@ use super::agent::Built;
 use super::store::{check_is_root, find, latest, name_or_random, stored_options};
 use crate::args::SessionArgs;
 use crate::config::Config;
+use crate::environment::started_as;
 use crate::error::StartError;
 use crate::facts;
 use crate::options::Options;
@@ -80,7 +81,11 @@ impl Session {
     ) -> Result<(Settings, Option<String>), StartError> {
         let stored = self.info.as_ref().map(stored_options).transpose()?.unwrap_or_default();
         let permissions = given.inherited_permissions(&stored);
-        let mut settings = config.resolve(given.clone().over(stored))?;
+        let settings = config.resolve_stored(given.clone(), stored)?;
+        let mut settings = match settings.given.agent.as_deref() {
+            Some("") => return Err(is_foreign(&self.name)),
+            _ => settings,
+        };
         let stored = self.info.as_ref().and_then(|info| info.settings.as_deref());
         settings.name = SessionSettings::from_stored(stored).name;
         Ok((settings, permissions))
@@ -136,6 +141,14 @@ impl Session {
             .with(facts::user())
             .settings(built.settings.clone())
     }
+}
+
+fn is_foreign(session: &str) -> StartError {
+    StartError(format!(
+        "The session `{session}` was not created by an agent of this program, so it can only be \
+         read: `{} sessions show` shows it. Use it with the program that has created it.",
+        started_as()
+    ))
 }
 
 fn report_repair(repair: Option<String>) {

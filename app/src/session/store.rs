@@ -13,12 +13,14 @@ use crate::environment::started_as;
 use crate::error::StartError;
 use crate::options::Options;
 
-/// Returns the options that a session was started with.
+/// Returns the options that a session was started with. The agent of a session of another program
+/// is the empty name.
 pub(crate) fn stored_options(info: &SessionInfo) -> Result<Options, StartError> {
     let Some(settings) = info.settings.as_deref() else {
-        return Ok(Options::default());
+        return Ok(Options { agent: Some(String::new()), ..Options::default() });
     };
     let read = SessionSettings::deserialize(settings).map_err(|why| why.to_string());
+    let read = read.map(|_| SessionSettings::from_stored(Some(settings)));
     read.and_then(|settings| Options::of_session(&settings)).map_err(|why| {
         StartError(format!(
             "The options that session `{}` was started with cannot be read: {why}.",

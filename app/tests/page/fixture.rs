@@ -42,7 +42,8 @@ impl Fixture {
     /// Creates the session `before` with `asked` requests, which an agent in this process has
     /// answered.
     pub(crate) fn after(agent: &GenericAgent, asked: usize) -> Fixture {
-        Fixture::after_in(RunContext::new(), agent, asked)
+        let context = RunContext::new().settings(json!({ "agent": "coding" }));
+        Fixture::after_in(context, agent, asked)
     }
 
     /// Creates the session `before` like [`Fixture::after`], with what the context says of it.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod addresses;
 mod agents_md;
 mod approvals;
 mod chat;
@@ -9,6 +10,7 @@ mod config;
 mod confirmation;
 mod cut_off;
 mod exit_codes;
+mod foreign_sessions;
 mod guard;
 mod http;
 mod json;

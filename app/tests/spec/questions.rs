@@ -159,6 +159,7 @@ pub(crate) fn waiting(project: &TempDir, agent: AgentBuilder) {
     runtime.block_on(async {
         let store = Sqlite::open(path).unwrap();
         let context = RunContext::new().stored(&store, "s").await.unwrap();
+        let context = context.settings(json!({ "agent": "coding" }));
         let (handle, mut events) = agent.run(context).await.unwrap();
         handle.prompt("Log in.").await.unwrap();
         drop(handle);

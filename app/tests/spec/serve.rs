@@ -48,6 +48,17 @@ impl Served {
         Served { process, dir, model, address }
     }
 
+    /// Starts the server with a model of its own, and with these environment variables.
+    pub(crate) fn start_own(args: &[&str], vars: &[(&str, &str)]) -> Served {
+        let (dir, model) = (project(), Server::start());
+        let own = ["serve", "--addr", "127.0.0.1:0", "--model", "custom/m", "--base-url"];
+        let args = [&own[..], &[&model.url], args].concat();
+        let vars = [&[("PATH", "/usr/bin:/bin")], vars].concat();
+        let mut process = Process::start_with(&dir, &args, &vars);
+        let address = process.err.word_after("http://");
+        Served { process, dir, model, address }
+    }
+
     /// Returns a request body with this message; `fields` override the default ones.
     pub(crate) fn body(&self, message: &str, fields: &Value) -> Value {
         let url = &self.model.url;

@@ -1,11 +1,12 @@
 //! Extracts the caller of a request, and [`SessionFor`], a session of a path that the caller may
 //! use; and checks other requests.
 
-use std::convert::Infallible;
 use std::marker::PhantomData;
 
 use axum::extract::FromRequestParts;
+use axum::http::Extensions;
 use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
 use loopwright_core::SessionStore;
 use loopwright_core::agent::Principal;
 use loopwright_core::log::{MemoryError, PendingAction, SessionInfo};
@@ -57,21 +58,35 @@ pub(crate) struct SessionFor<R> {
 }
 
 impl FromRequestParts<Server> for Caller {
-    type Rejection = Infallible;
+    type Rejection = Response;
 
-    /// Takes the caller, or the principal, that the guard of a served server or a layer of the host
-    /// has inserted into the extensions of the request.
-    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Infallible> {
-        if let Some(caller) = parts.extensions.get::<Caller>()
-            && caller.named().is_some()
-        {
-            return Ok(caller.clone());
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Response> {
+        caller_of(&parts.extensions, server).map_err(IntoResponse::into_response)
+    }
+}
+
+/// Returns the caller, or the principal, that the guard of a served server or a layer of the host
+/// has inserted into the extensions of a request; without one, the operator.
+///
+/// # Errors
+/// Refuses a principal without a name: the host does not know who it is, so it is not the operator.
+pub(crate) fn caller_of(extensions: &Extensions, server: &Server) -> Result<Caller, ApiError> {
+    let caller = extensions.get::<Caller>().filter(|caller| caller.named().is_some());
+    let caller = match (caller, extensions.get::<Principal>()) {
+        (Some(caller), _) => caller.clone(),
+        (None, Some(principal)) => Caller::new(principal.clone()),
+        (None, None) => {
+            let principal = server.shared().principal.clone();
+            let named = principal.filter(|principal| !principal.as_str().is_empty());
+            return Ok(Caller::operator_as(named));
         }
-        let named = |principal: &&Principal| !principal.as_str().is_empty();
-        Ok(match parts.extensions.get::<Principal>().filter(named) {
-            Some(principal) => Caller::new(principal.clone()),
-            None => Caller::operator_as(server.shared().principal.clone().filter(|p| named(&p))),
-        })
+    };
+    match caller.named() {
+        Some(principal) if principal.as_str().is_empty() => {
+            let why = "The app does not say who sends this request: its principal is empty.";
+            Err(ApiError::new(ErrorKind::Forbidden, why))
+        }
+        _ => Ok(caller),
     }
 }
 
@@ -80,7 +95,7 @@ impl<R: Right + Send> FromRequestParts<Server> for SessionFor<R> {
 
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, ApiError> {
         let SessionId(id) = SessionId::from_request_parts(parts, server).await?;
-        let Ok(caller) = Caller::from_request_parts(parts, server).await;
+        let caller = caller_of(&parts.extensions, server)?;
         let owner = check_session::<R>(server, &caller, &id).await?;
         Ok(SessionFor { id, caller, owner, right: PhantomData })
     }
@@ -101,23 +116,28 @@ pub(crate) async fn check_session<R: Right>(
     Ok(session.owner)
 }
 
-/// Checks that the caller may decide an action of a session. One that does not exist is for the
-/// session to refuse, if the caller may read the session.
+/// Checks that the caller may decide an action of a session. Returns whether it is pending.
+///
+/// If it is not, the caller may only read the session, and the decision must not be sent: by the
+/// time that the session's owner takes it, the action may be pending, with roles that nobody has
+/// checked.
 pub(crate) async fn check_decide(
     server: &Server,
     caller: &Caller,
     id: &str,
     call: &str,
-) -> Result<(), ApiError> {
+) -> Result<bool, ApiError> {
     if caller.named().is_none() {
-        return Ok(());
+        return Ok(true); // the operator may decide everything, and the session refuses the rest
     }
     let session = root_of(server, id).await?;
-    let access = match session.pending.iter().find(|action| *action.action.call == *call) {
+    let action = session.pending.iter().find(|action| *action.action.call == *call);
+    let access = match action {
         Some(action) => Access::Decide(&session, action),
         None => Access::Read(&session),
     };
-    check(server, caller, id, &session, access).await
+    check(server, caller, id, &session, access).await?;
+    Ok(action.is_some())
 }
 
 /// Checks that the caller may create a session, or start a chat request, with these settings.
@@ -130,7 +150,6 @@ pub(crate) async fn check_create(
     if caller.named().is_none() || policy.allows(caller, Access::Create(settings)).await {
         return Ok(());
     }
-    tracing::warn!(%caller, agent = settings.agent, "a new session was refused by the policy");
     let why = "You may not use this agent with these settings here: ask the server's operator.";
     Err(ApiError::new(ErrorKind::Forbidden, why))
 }
@@ -181,8 +200,9 @@ async fn check(
         Access::Decide(..) => "decide",
         Access::Delete(_) => "delete",
     };
-    tracing::warn!(%caller, session = id, wanted, "a request was refused by the policy");
     if matches!(access, Access::Read(_)) || !policy.allows(caller, Access::Read(session)).await {
+        // For the client it does not exist, so the log of refusals does not have it.
+        tracing::warn!(%caller, session = id, wanted, "a request was refused by the policy");
         return Err(MemoryError::NoSession(id.into()).into());
     }
     let why = match access {

@@ -60,6 +60,15 @@ impl Users {
         self.by_token.is_empty()
     }
 
+    /// Returns whether a token names somebody else than the operator.
+    pub(crate) fn has_others(&self) -> bool {
+        #[cfg(feature = "jwt")]
+        if self.jwt.is_some() {
+            return true;
+        }
+        self.by_token.iter().any(|(_, caller)| caller.named().is_some())
+    }
+
     /// Returns the caller with this token.
     pub(crate) async fn caller(&self, token: Option<&str>) -> Result<Caller, ApiError> {
         let token = token.unwrap_or_default();

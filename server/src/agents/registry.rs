@@ -110,8 +110,14 @@ impl Agents {
     fn check_model(&self, settings: &SessionSettings) -> Result<(), ApiError> {
         let own = self.defaults.model.as_deref();
         match settings.model.as_deref() {
-            Some(model) => self.rules.check_model(model, own, "/model"),
-            None => Ok(()),
+            Some(model) => self.rules.check_model(model, own, "/model")?,
+            None => return Ok(()),
+        }
+        match &self.models {
+            Some(models) if settings.model.as_deref() != own => {
+                Ok(models.check(settings, &self.rules)?)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -131,24 +137,37 @@ impl Agents {
     /// Returns the models that sessions can name, and the name of the default one.
     pub(crate) fn models(&self) -> (Vec<ModelInfo>, Option<String>) {
         let mut models = self.models.as_ref().map(|models| models.list()).unwrap_or_default();
-        let own = self.defaults.model.as_deref();
-        models.retain(|model| self.rules.check_model(&model.id, own, "").is_ok());
+        models.retain(|model| {
+            let mut settings = SessionSettings::new();
+            settings.model = Some(model.id.to_string());
+            self.check_model(&settings).is_ok()
+        });
         (models, self.defaults.model.clone())
     }
 
     /// Fills in what a new session is stored with: the name of its agent, its model, and the
     /// address of that, without credentials, so that the conversation is sent nowhere else later;
     /// and the absolute path of a directory that it names.
-    pub(crate) fn settle(&self, settings: &mut SessionSettings) -> Result<(), ApiError> {
+    ///
+    /// `old` are the settings of the session that they change. With the same model it keeps its
+    /// address, also if it has none: then it is the provider's own.
+    pub(crate) fn settle(
+        &self,
+        settings: &mut SessionSettings,
+        old: Option<&SessionSettings>,
+    ) -> Result<(), ApiError> {
         self.choose(settings)?;
         if settings.model.is_none() {
             settings.model.clone_from(&self.defaults.model);
         }
-        if settings.base_url.is_none() && settings.model == self.defaults.model {
-            settings.base_url.clone_from(&self.defaults.base_url);
-        }
-        if let (None, Some(models)) = (&settings.base_url, &self.models) {
-            settings.base_url = models.address(settings);
+        let is_kept = old.is_some_and(|old| old.model.is_some() && old.model == settings.model);
+        if settings.base_url.is_none() && !is_kept {
+            if settings.model == self.defaults.model {
+                settings.base_url.clone_from(&self.defaults.base_url);
+            }
+            if let (None, Some(models)) = (&settings.base_url, &self.models) {
+                settings.base_url = models.address(settings);
+            }
         }
         settings.base_url = settings.base_url.as_deref().map(without_credentials);
         let has_directory = settings.work_dir.as_ref().is_some_and(|path| !path.is_empty());
@@ -198,23 +217,25 @@ impl Agents {
         Ok(factory.preview(&self.setup(settings, principal), tool, arguments).await?)
     }
 
-    /// Builds the agent that answers one request.
+    /// Builds the agent that answers one request. Returns whether its model is the server's, so
+    /// that the operator pays for it.
     pub(crate) async fn for_request(
         &self,
         mut settings: SessionSettings,
         options: ChatOptions,
         principal: Option<&Principal>,
-    ) -> Result<GenericAgent, ApiError> {
+    ) -> Result<(GenericAgent, bool), ApiError> {
         self.choose(&mut settings)?;
         self.rules.check_approvals(settings.auto_approve.as_deref())?;
         let factory = self.factory(&settings)?;
         let setup = self.setup(settings, principal).for_request(options);
-        Ok(factory.build(&setup).await?.with_run_budget(&self.run_budget))
+        let agent = factory.build(&setup).await?.with_run_budget(&self.run_budget);
+        Ok((agent, !setup.is_clients_model()))
     }
 
     fn setup(&self, settings: SessionSettings, principal: Option<&Principal>) -> AgentSetup {
-        let mut setup =
-            AgentSetup::new(settings).defaults(self.defaults.clone()).rules(self.rules.clone());
+        let defaults = self.defaults_of(&settings);
+        let mut setup = AgentSetup::new(settings).defaults(defaults).rules(self.rules.clone());
         if let Some(models) = &self.models {
             setup = setup.models(models.clone());
         }
@@ -229,7 +250,18 @@ impl Agents {
         let Some((_, factory)) = self.named(settings.agent.as_deref()) else {
             return settings; // the defaults are those of other agents
         };
-        factory.with_defaults(settings.over(self.defaults.clone()))
+        let defaults = self.defaults_of(&settings);
+        factory.with_defaults(settings.over(defaults))
+    }
+
+    /// Returns the defaults of a session with these settings. One that has a model has stored its
+    /// address with it: without one, its requests go to the provider, and nowhere else.
+    fn defaults_of(&self, settings: &SessionSettings) -> SessionSettings {
+        let mut defaults = self.defaults.clone();
+        if settings.model.is_some() && settings.base_url.is_none() {
+            defaults.base_url = None;
+        }
+        defaults
     }
 
     /// Returns the commands that the agent of a session carries out.
@@ -262,6 +294,11 @@ impl Agents {
 
     /// Returns the error for a session whose agent is not one of these.
     fn unknown(&self, settings: &SessionSettings) -> ApiError {
+        if settings.is_foreign() {
+            let why = "The session's settings are not those of an agent of this server: here it \
+                       can only be read. Use it with the program that has created it.";
+            return ApiError::new(ErrorKind::UnknownAgent, why);
+        }
         let agent = settings.agent.as_deref().unwrap_or_default();
         let why = format!(
             "The session belongs to the agent `{agent}`, which this server does not have: here it \

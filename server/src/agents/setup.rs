@@ -1,6 +1,7 @@
 //! [`AgentSetup`]: what an agent is built for.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use loopwright_core::ChatModel;
 use loopwright_core::agent::{Extensions, Principal};
@@ -11,7 +12,7 @@ use serde_json::Value;
 use super::models::Models;
 use super::rejection::AgentRejection;
 use crate::rules::OperatorRules;
-use crate::settings::{LlmConfig, SessionSettings};
+use crate::settings::{LlmConfig, SessionSettings, non_empty};
 
 /// Returns whether a call runs without approval.
 type AutoRule = Arc<dyn Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync>;
@@ -33,6 +34,8 @@ pub struct AgentSetup {
     own_model: Option<String>,
     pub(super) request: Option<ChatOptions>,
     pub(super) auto: Vec<AutoRule>,
+    /// Whether the request's own model was asked for, with the client's key.
+    is_clients_model: AtomicBool,
     warn: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -56,6 +59,7 @@ impl AgentSetup {
             own_model: None,
             request: None,
             auto: Vec::new(),
+            is_clients_model: AtomicBool::new(false),
             warn: Box::new(|text| tracing::warn!("{text}")),
         }
     }
@@ -114,6 +118,11 @@ impl AgentSetup {
         self
     }
 
+    /// Returns whether the agent has got the model that the request describes.
+    pub(crate) fn is_clients_model(&self) -> bool {
+        self.is_clients_model.load(Ordering::Relaxed)
+    }
+
     /// Returns the settings, with their defaults. Limits and approvals are applied by
     /// [`AgentSetup::apply`].
     pub fn settings(&self) -> &SessionSettings {
@@ -144,8 +153,13 @@ impl AgentSetup {
         };
         if let Some(request) = &self.request {
             let (config, own) = (&request.llm_config, self.own_model.as_deref());
+            self.is_clients_model.store(true, Ordering::Relaxed);
             self.rules.check_model(&config.model_id(), own, "/llmConfig/model")?;
-            return models.configured(config, &self.rules);
+            let is_own = own == Some(&*config.model_id()) && non_empty(&config.base_url).is_none();
+            return match is_own {
+                true => models.configured(config, &OperatorRules::open()),
+                false => models.configured(config, &self.rules),
+            };
         }
         if self.settings.model.is_none() {
             let why = "The session names no model, and there is no default model: give `model`, \

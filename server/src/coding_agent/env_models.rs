@@ -122,12 +122,32 @@ impl Models for EnvModels {
     }
 
     fn address(&self, settings: &SessionSettings) -> Option<String> {
-        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-        let first = settings.model.as_deref()?.split('/').next().unwrap_or_default();
-        let name = if first.starts_with("openai-") { "openai" } else { first };
-        let provider = Provider::named(name)?;
-        set(provider.base_url_var?)?;
-        provider.address(set)
+        let provider = provider_of(settings)?;
+        if !provider.local {
+            variable(provider.base_url_var?)?;
+        }
+        provider.address(variable)
+    }
+
+    /// Rejects a provider's server on this machine where clients may not name this machine.
+    fn check(
+        &self,
+        settings: &SessionSettings,
+        rules: &OperatorRules,
+    ) -> Result<(), AgentRejection> {
+        let Some(provider) = provider_of(settings).filter(|provider| provider.local) else {
+            return Ok(());
+        };
+        let has_own_address = settings.base_url.as_deref().is_some_and(|url| {
+            url != provider.base_url // a client cannot give one
+        });
+        if has_own_address || provider.base_url_var.and_then(variable).is_some() {
+            return Ok(());
+        }
+        match refused_host(provider.base_url, rules.client_addresses()) {
+            Some(host) => Err(AgentRejection::not_allowed("/model", not_sent_to(&host))),
+            None => Ok(()),
+        }
     }
 
     /// Returns those of the catalogue for which the environment has what they need, such as a key,
@@ -153,11 +173,13 @@ impl Models for EnvModels {
             ModelErrorKind::Auth => AgentRejection::unauthorized("/llmConfig", error.message),
             _ => AgentRejection::bad_request("/llmConfig", error.message),
         };
-        let mut resolved = self.resolve_client(config).map_err(reject)?;
-        if non_empty(&config.base_url).is_some() {
-            let http = self.client_http(resolved.base_url(), rules.client_addresses())?;
-            resolved = resolved.http(http);
-        }
+        let resolved = self.resolve_client(config).map_err(reject)?;
+        let path = match non_empty(&config.base_url) {
+            Some(_) => "/llmConfig/baseUrl",
+            None => "/llmConfig/model",
+        };
+        let http = self.client_http(resolved.base_url(), rules.client_addresses(), path)?;
+        let resolved = resolved.http(http);
         let model = match resolved.wire() {
             Wire::Anthropic => self.with_headers::<Messages>(resolved, config),
             Wire::Gemini => self.with_headers::<GenerateContent>(resolved, config),
@@ -187,38 +209,67 @@ impl EnvModels {
         self.resolve(&config.model_id(), non_empty(&config.base_url), var)
     }
 
-    /// Returns the connections for an address that a client names, rejecting an IP address that is
-    /// not allowed. What a name resolves to is checked when a connection is made.
-    fn client_http(&self, base_url: &str, allowed: &Addresses) -> Result<Http, AgentRejection> {
+    /// Returns the connections for the address of a client's model, rejecting an IP address that is
+    /// not allowed. What a name resolves to is checked when a connection is made. `path` is what
+    /// names the address.
+    fn client_http(
+        &self,
+        base_url: &str,
+        allowed: &Addresses,
+        path: &str,
+    ) -> Result<Http, AgentRejection> {
+        if let Some(host) = refused_host(base_url, allowed) {
+            return Err(AgentRejection::not_allowed(path, not_sent_to(&host)));
+        }
+        let is_allowed_host = |url: Url| {
+            let port = url.port_or_known_default().unwrap_or_default();
+            allowed.allows_host(url.host_str().unwrap_or_default(), port)
+        };
+        if Url::parse(base_url).is_ok_and(is_allowed_host) {
+            return Ok(self.http.clone());
+        }
         let build = || {
             let allowed = allowed.clone();
             self.http.clone().only_to(move |ip| allowed.allows_ip(ip))
         };
-        let shared = || match self.client_http.get_or_init(|| (allowed.clone(), build())) {
+        Ok(match self.client_http.get_or_init(|| (allowed.clone(), build())) {
             (same, http) if same == allowed => http.clone(),
             _ => build(),
-        };
-        let Ok(url) = Url::parse(base_url) else {
-            return Ok(shared()); // the model says that the address is not valid
-        };
-        let host = url.host_str().unwrap_or_default();
-        if allowed.allows_host(host, url.port_or_known_default().unwrap_or_default()) {
-            return Ok(self.http.clone());
-        }
-        let ip = match url.host() {
-            Some(Host::Ipv4(ip)) => Some(IpAddr::from(ip)),
-            Some(Host::Ipv6(ip)) => Some(IpAddr::from(ip)),
-            _ => None,
-        };
-        if ip.is_some_and(|ip| !allowed.allows_ip(ip)) {
-            let why = format!(
-                "This server does not send requests to `{host}`: use a public address, or one that \
-                 the server allows (see its `--allow-address`)."
-            );
-            return Err(AgentRejection::not_allowed("/llmConfig/baseUrl", why));
-        }
-        Ok(shared())
+        })
     }
+}
+
+/// Returns the host of a URL if it is an IP address that is not allowed. The model says whether the
+/// URL is valid.
+fn refused_host(base_url: &str, allowed: &Addresses) -> Option<String> {
+    let url = Url::parse(base_url).ok()?;
+    let ip = match url.host()? {
+        Host::Ipv4(ip) => IpAddr::from(ip),
+        Host::Ipv6(ip) => IpAddr::from(ip),
+        Host::Domain(_) => return None,
+    };
+    let host = url.host_str().unwrap_or_default();
+    let port = url.port_or_known_default().unwrap_or_default();
+    let is_allowed = allowed.allows_host(host, port) || allowed.allows_ip(ip);
+    (!is_allowed).then(|| host.to_owned())
+}
+
+fn not_sent_to(host: &str) -> String {
+    format!(
+        "This server does not send requests to `{host}`: use a public address, or one that the \
+         server allows (see its `--allow-address`)."
+    )
+}
+
+/// Returns the provider of a session's model, if it is known.
+fn provider_of(settings: &SessionSettings) -> Option<&'static Provider> {
+    let first = settings.model.as_deref()?.split('/').next().unwrap_or_default();
+    Provider::named(if first.starts_with("openai-") { "openai" } else { first })
+}
+
+/// Returns a variable of the environment that is not blank.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
 /// Rejects a configuration without a model, with a header of the connection, or without a key where
@@ -239,7 +290,7 @@ fn check(config: &LlmConfig) -> Result<(), AgentRejection> {
     if let Some(name) = config.headers.keys().find(|name| is_connection_header(name)) {
         let path = format!("/llmConfig/headers/{}", name.replace('~', "~0").replace('/', "~1"));
         let why = "This header belongs to the connection: leave it out.";
-        return Err(AgentRejection::bad_request(path, why));
+        return Err(AgentRejection::not_allowed(path, why));
     }
     if config.model.trim().is_empty() {
         return Err(AgentRejection::bad_request(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use loopwright_core::log::{MemoryError, SessionLog};
+use loopwright_core::log::{MemoryError, SessionInfo, SessionLog};
 use loopwright_core::message::MessageId;
 
 use super::releasing::{Releasing, during_a_run};
@@ -20,10 +20,20 @@ const DELETE: &str = "delete the session";
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl LiveSessions {
-    /// Closes a session, keeping others from opening it meanwhile, and deletes it. If another
-    /// process has it open, it is asked to release it. Fails during a run.
-    pub(crate) async fn delete(&self, id: &str) -> Result<(), ApiError> {
+    /// Closes a session, keeping others from opening it meanwhile, calls `before` with it, and
+    /// deletes it. If another process has it open, it is asked to release it, and `before` is
+    /// called again. Fails during a run, and if its agent is not one of this server's.
+    pub(crate) async fn delete(
+        &self,
+        id: &str,
+        before: impl AsyncFn(&SessionInfo),
+    ) -> Result<(), ApiError> {
+        let Parts { agents, store, .. } = &self.0.parts;
         let mut slot = self.0.lock(id).await;
+        if let Ok(info) = store.session(id).await {
+            check_is_root(&info)?;
+            agents.check_known(&SessionSettings::from_stored(info.settings.as_deref()))?;
+        }
         if let Some(session) = slot.session()
             && session.is_running().await
         {
@@ -32,12 +42,11 @@ impl LiveSessions {
         if let Some(session) = slot.take() {
             session.close().await;
         }
-        let store = &self.0.parts.store;
-        if let Ok(info) = store.session(id).await {
-            check_is_root(&info)?;
-        }
         let mut releasing = Releasing::new(&**store, id, DELETE);
         loop {
+            if let Ok(info) = store.session(id).await {
+                before(&info).await;
+            }
             match store.delete(id).await {
                 Err(MemoryError::InUse(session)) => releasing.wait(&session).await?,
                 deleted => return Ok(deleted?),
@@ -71,7 +80,7 @@ impl LiveSessions {
             return Ok(());
         }
         check(&new).await?;
-        agents.settle(&mut new)?;
+        agents.settle(&mut new, Some(&old))?;
         let principal = info.owner.as_ref().or(principal.as_ref());
         let agent = agents.for_session(new.clone(), principal).await?;
         if let Some(session) = slot.session()
@@ -113,9 +122,10 @@ impl LiveSessions {
         check_is_root(&info)?;
         let settings = SessionSettings::from_stored(info.settings.as_deref());
         agents.check_known(&settings)?;
-        let mut settings = change.apply(&settings)?;
+        let old = settings;
+        let mut settings = change.apply(&old)?;
         check(&settings).await?;
-        agents.settle(&mut settings)?;
+        agents.settle(&mut settings, Some(&old))?;
         let principal = info.owner.as_ref().or(principal.as_ref());
         let agent = agents.for_session(settings.clone(), principal).await?;
         let at = match message {

@@ -32,6 +32,10 @@ impl Proxies {
         Ok(Proxies(texts.into_iter().map(parse).collect::<Result<_, _>>()?))
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn has(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.0.iter().any(|network| network.contains(&ip))

@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use tokio::time::Instant;
 
-use crate::error::{ApiError, ErrorKind};
+use crate::error::ApiError;
 use crate::observer::enum_name;
 use crate::server::Server;
 
@@ -25,9 +25,6 @@ pub(super) async fn log(State(server): State<Server>, request: Request, next: Ne
     metrics.response(status);
     if let Some(kind) = &kind {
         metrics.refusal(kind);
-    }
-    if let Some(error) = error.filter(|error| error.kind() == ErrorKind::NotAllowed) {
-        tracing::warn!(?client, %method, path, %error, "a request was refused");
     }
     let milliseconds = start.elapsed().as_millis();
     tracing::debug!(?client, %method, path, status, kind, milliseconds, "a request was answered");

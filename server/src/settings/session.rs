@@ -224,10 +224,28 @@ impl SessionSettings {
         self
     }
 
-    /// Reads the settings that a session was stored with. A session that another program created
-    /// may have settings of another form, or none; it gets the defaults.
+    /// Reads the settings that a session was stored with.
+    ///
+    /// A session that another program created may have settings of another form, or none. Its agent
+    /// is the empty name, which no agent has, so that it can only be read. The settings that
+    /// earlier versions stored name a directory, or a model as `PROVIDER/NAME`, and no agent: they
+    /// are those of the first agent.
     pub fn from_stored(settings: Option<&Value>) -> Self {
-        settings.and_then(|settings| Self::deserialize(settings).ok()).unwrap_or_default()
+        let read = settings.and_then(|settings| Self::deserialize(settings).ok());
+        let mut settings = read.unwrap_or_default();
+        let has_model = |model: &str| model.contains('/') || model == "offline";
+        let is_own = settings.agent.is_some()
+            || settings.work_dir.is_some()
+            || settings.model.as_deref().is_some_and(has_model);
+        if !is_own {
+            settings.agent = Some(String::new());
+        }
+        settings
+    }
+
+    /// Returns whether the settings of a stored session are those of another program.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.agent.as_deref() == Some("")
     }
 
     /// Returns the budget of the whole session.
@@ -336,5 +354,24 @@ mod tests {
             ..SessionSettings::default()
         };
         assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn settings_of_other_programs_are_foreign() {
+        let is_foreign =
+            |stored: Option<Value>| SessionSettings::from_stored(stored.as_ref()).is_foreign();
+        assert!(is_foreign(None));
+        for stored in [json!({}), json!("x"), json!({ "model": "small" }), json!({ "workDir": 1 })]
+        {
+            assert!(is_foreign(Some(stored.clone())), "{stored}");
+        }
+        for stored in [
+            json!({ "agent": "a" }),
+            json!({ "root": "/w" }),
+            json!({ "model": "openai/small" }),
+            json!({ "model": "offline" }),
+        ] {
+            assert!(!is_foreign(Some(stored.clone())), "{stored}");
+        }
     }
 }

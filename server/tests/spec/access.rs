@@ -1,13 +1,17 @@
 //! Who may do what: owners, roles and the policy of the host.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use loopwright_core::agent::{Budget, Principal};
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::message::Usage;
-use loopwright_core::testing::Script;
-use loopwright_server::{Access, AccessPolicy, Caller};
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::{GenericAgent, SessionStore};
+use loopwright_memory::Sqlite;
+use loopwright_patterns::PiPattern;
+use loopwright_server::{Access, AccessPolicy, Caller, OperatorRules, Server, ServerBuilder};
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -176,4 +180,153 @@ async fn a_daily_budget_ends_the_prompts_of_a_principal() {
     let own = bob.session(json!({})).await;
     assert_eq!(ask(&bob, &own, "prompt").await.0, 202);
     assert_eq!(ask(&api, &ids[0], "prompt").await.0, 202, "the operator is not limited");
+}
+
+/// C951: a principal without a name, which a layer of the host has inserted by mistake, is not the
+/// operator: the request is refused, as a caller and as a bare principal.
+#[tokio::test]
+async fn an_empty_principal_is_refused() {
+    let api = Api::new([]);
+    let own = api.session(json!({})).await;
+    for nobody in [caller("", ""), caller("", "admin")] {
+        let nobody = api.as_caller(nobody);
+        for (method, path) in [
+            ("GET", format!("/api/sessions/{own}")),
+            ("DELETE", format!("/api/sessions/{own}")),
+            ("GET", "/api/sessions".into()),
+            ("GET", "/api/actions".into()),
+        ] {
+            let (status, refused) = nobody.call(method, &path, None).await;
+            let kind = &refused["error"]["kind"];
+            assert_eq!((status, kind), (403, &json!("forbidden")), "{method} {path}: {refused}");
+        }
+        assert_eq!(nobody.post("/api/sessions", json!({})).await.0, 403);
+    }
+}
+
+/// C951: a server with users lets them approve nothing for good, unless its rules say otherwise.
+#[tokio::test]
+async fn a_server_with_users_has_strict_rules() {
+    let create = async |set: fn(ServerBuilder) -> ServerBuilder| {
+        let store = Arc::new(InMemoryStore::new());
+        let api = Api::with(store, [], set);
+        api.post("/api/sessions", json!({ "autoApprove": ["write_file"] })).await.0
+    };
+    const TOKEN: &str = "correct-horse-battery";
+    assert_eq!(create(|builder| builder.token(TOKEN)).await, 201, "the operator alone");
+    assert_eq!(create(|builder| builder.user(TOKEN, caller("ann", ""))).await, 403);
+    let ruled = |builder: ServerBuilder| {
+        builder.user(TOKEN, caller("ann", "")).rules(OperatorRules::open())
+    };
+    assert_eq!(create(ruled).await, 201);
+}
+
+/// C950: a decision whose call is not pending is refused and not sent: the process that has the
+/// session open would take it when the call is pending, whoever may decide that.
+#[tokio::test(start_paused = true)]
+async fn a_decision_of_a_call_that_is_not_pending_is_never_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(Sqlite::open(folder.path().join("sessions.db")).unwrap());
+    let api = Api::over(store.clone(), []);
+    let id = api.as_user("ann").session(json!({})).await;
+    drop(api);
+    let api = Api::over(store.clone(), []);
+    let _owner = loop {
+        match store.open(&id).await {
+            Ok(memory) => break memory,
+            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    };
+    let decision = json!({ "digest": "d", "decision": "approve", "id": "early" });
+    for client in [api.as_user("ann"), api.as_caller(caller("bob", "reader"))] {
+        let path = format!("/api/sessions/{id}/actions/w");
+        let (status, refused) = client.post(&path, decision.clone()).await;
+        let kind = &refused["error"]["kind"];
+        assert_eq!((status, kind), (404, &json!("not_found")), "{refused}");
+    }
+    assert_eq!(store.session(&id).await.unwrap().unread, 0, "nothing was posted");
+}
+
+/// C950: a decision that is sent again with its id is accepted and changes nothing.
+#[tokio::test]
+async fn a_repeated_decision_is_accepted() {
+    let api = Api::new([writes(), Script::text("Denied.")]);
+    let (id, action) = waiting(&api).await;
+    let ann = api.as_user("ann");
+    let path = format!("/api/sessions/{id}/actions/w");
+    let mut decision = json!({ "digest": action["digest"], "decision": "deny", "id": "d" });
+    for _ in 0..2 {
+        let (status, sent) = ann.post(&path, decision.clone()).await;
+        assert_eq!((status, &sent["input"]), (200, &json!("d")), "{sent}");
+    }
+    decision["id"] = json!("other");
+    let (status, refused) = ann.post(&path, decision).await;
+    assert_eq!(status, 409, "{refused}");
+    assert!(refused.to_string().contains("already resolved with `deny` by ann"), "{refused}");
+}
+
+/// Returns replies that use ten tokens each.
+fn costly(replies: usize) -> Vec<Script> {
+    let mut usage = Usage::default();
+    (usage.input, usage.output) = (9, 1);
+    (0..replies).map(|_| Script::text("Hi.").usage(usage)).collect()
+}
+
+/// C955: sessions that were deleted still count on their day.
+#[tokio::test]
+async fn deleted_sessions_count_for_the_daily_budget() {
+    let daily = Budget::default().tokens(20);
+    let store = Arc::new(InMemoryStore::new());
+    let api = Api::with(store, costly(3), |builder| builder.daily_budget(daily));
+    let ann = api.as_user("ann");
+    for expected in [202, 202, 429] {
+        let id = ann.session(json!({})).await;
+        let prompt = json!({ "message": "Hello" });
+        let sent = ann.post(&format!("/api/sessions/{id}/prompt"), prompt).await;
+        assert_eq!(sent.0, expected, "{sent:?}");
+        if expected == 202 {
+            ann.run(&id, None).await;
+            while ann.call("DELETE", &format!("/api/sessions/{id}"), None).await.0 == 409 {
+                tokio::task::yield_now().await; // the run is about to end
+            }
+        }
+    }
+}
+
+/// C955: requests to an agent with a model of the server's count; those with the client's own key
+/// and those of the operator do not.
+#[tokio::test]
+async fn chat_requests_count_for_the_daily_budget() {
+    let chat = json!({ "message": "Hello", "workDir": "." });
+    let daily = Budget::default().tokens(20);
+    let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
+    let agent = GenericAgent::builder(ScriptedModel::new(costly(5)), PiPattern).build().unwrap();
+    let server = Server::builder(store.clone()).agent("agent", agent).daily_budget(daily);
+    let api = Api::serving(store, server.build().unwrap());
+    let ann = api.as_user("ann");
+    assert_eq!(ann.post("/api/agent-chat", chat.clone()).await.0, 200);
+    // The client of the second request reads nothing and disconnects when the run has ended. What
+    // it has used is added after that.
+    let unread = ann.stream("/api/agent-chat", chat.clone()).await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    drop(unread);
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let (status, refused) = ann.post("/api/agent-chat", chat.clone()).await;
+    assert_eq!(status, 429, "{refused}");
+    assert!(refused.to_string().contains("`ann` is used up: 20 of 20 tokens"), "{refused}");
+    assert_eq!(api.post("/api/agent-chat", chat.clone()).await.0, 200, "the operator's");
+    let store = Arc::new(InMemoryStore::new());
+    let api = Api::with(store, costly(3), |builder| builder.daily_budget(daily));
+    for _ in 0..3 {
+        let mut chat = chat.clone();
+        chat["llmConfig"] = json!({ "apiKey": "k", "model": "m" });
+        assert_eq!(api.as_user("ann").post("/api/agent-chat", chat).await.0, 200);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
 }

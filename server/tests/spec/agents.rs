@@ -6,7 +6,7 @@ use loopwright_core::log::{InMemoryStore, LogEntry};
 use loopwright_core::model::ModelError;
 use loopwright_core::testing::{Script, ScriptedModel, TestTool};
 use loopwright_core::tool::Effect;
-use loopwright_core::{AgentBuilder, ChatModel, GenericAgent, SessionStore};
+use loopwright_core::{AgentBuilder, ChatModel, GenericAgent, RunContext, SessionStore};
 use loopwright_patterns::PiPattern;
 use loopwright_server::{
     AgentRejection, AgentSetup, LlmConfig, Models, OperatorRules, Server, ServerBuilder,
@@ -209,6 +209,88 @@ async fn a_conversation_keeps_its_model_and_its_address() {
     }
 }
 
+/// C953: a session that was stored with a model and no address is sent to no other one, if the
+/// server's default gets an address later, also after its settings were changed and in forks.
+#[tokio::test(start_paused = true)]
+async fn a_model_without_an_address_gets_none() {
+    let store = Arc::new(InMemoryStore::new()) as Arc<dyn SessionStore>;
+    let mut defaults = SessionSettings::new();
+    defaults.model = Some("custom/local".into());
+    let plain = server(&store, &Recording::default()).defaults(defaults).build().unwrap();
+    let first = Api::serving(store.clone(), plain);
+    let id = first.session(json!({})).await;
+    first.say(&id, "Pay.").await;
+    first.run(&id, None).await;
+
+    let models = Recording::default();
+    let store = copy(&store, &id).await;
+    let moved = api(&store, &models); // its default has an address
+    let path = format!("/api/sessions/{id}");
+    assert_eq!(moved.post(&format!("{path}/abort"), json!({})).await.0, 202);
+    let (status, changed) = moved.call("PATCH", &path, Some(json!({ "name": "Sheep" }))).await;
+    assert_eq!(status, 200, "{changed}");
+    let (status, fork) = moved.post(&format!("{path}/fork"), json!({})).await;
+    assert_eq!(status, 201, "{fork}");
+    moved.say(&id, "Pay.").await;
+    let asked = models.0.lock().unwrap().clone();
+    assert!(asked.len() >= 3, "{asked:?}");
+    for settings in asked {
+        assert_eq!((settings.model.as_deref(), settings.base_url), (Some("custom/local"), None));
+    }
+}
+
+/// C954: a session whose settings are missing, unreadable or of another program is read, and
+/// neither written nor deleted; the first agent runs those of earlier versions.
+#[tokio::test(start_paused = true)]
+async fn a_session_of_another_program_is_read_only() {
+    let store = Arc::new(InMemoryStore::new()) as Arc<dyn SessionStore>;
+    for (id, settings) in [
+        ("none", None),
+        ("unreadable", Some(json!({ "workDir": 7, "agent": "billing" }))),
+        ("other", Some(json!({ "model": "small", "colour": "red" }))),
+        ("empty", Some(json!({ "agent": "" }))),
+        ("earlier", Some(json!({ "root": "/work", "model": "custom/local" }))),
+    ] {
+        let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern).build().unwrap();
+        let mut context = RunContext::new().stored(&store, id).await.unwrap();
+        if let Some(settings) = settings {
+            context = context.settings(settings);
+        }
+        let (handle, mut events) = agent.run(context).await.unwrap();
+        drop(handle);
+        while events.next().await.is_some() {}
+    }
+    let api = api(&store, &Recording::default());
+    for id in ["none", "unreadable", "other", "empty"] {
+        let path = format!("/api/sessions/{id}");
+        let before = store.read(id, 0).await.unwrap();
+        let status = api.get(&path).await;
+        assert_eq!(status["readOnly"], json!(true), "{id}: {status}");
+        api.get(&format!("{path}/messages")).await;
+        let message = json!({ "message": "And now?" });
+        let decision = json!({ "digest": "d", "decision": "approve" });
+        for (method, route, body) in [
+            ("POST", "/prompt", message.clone()),
+            ("POST", "/steer", message.clone()),
+            ("POST", "/follow-up", message),
+            ("POST", "/continue", json!({})),
+            ("POST", "/abort", json!({})),
+            ("POST", "/compact", json!({})),
+            ("POST", "/fork", json!({})),
+            ("POST", "/actions/c1", decision),
+            ("PATCH", "", json!({ "name": "Mine" })),
+            ("DELETE", "", json!({})),
+        ] {
+            let (status, refused) = api.call(method, &format!("{path}{route}"), Some(body)).await;
+            let kind = &refused["error"]["kind"];
+            assert_eq!((status, kind), (409, &json!("unknown_agent")), "{id}{route}: {refused}");
+        }
+        assert_eq!(store.read(id, 0).await.unwrap(), before, "{id}");
+    }
+    api.say("earlier", "Pay.").await;
+    assert_eq!(api.call("DELETE", "/api/sessions/other", None).await.0, 409);
+}
+
 /// Returns another store with this session, as if the process had been killed.
 async fn copy(store: &Arc<dyn SessionStore>, id: &str) -> Arc<dyn SessionStore> {
     let entries: Vec<LogEntry> = store.read(id, 0).await.unwrap();
@@ -225,4 +307,5 @@ fn a_server_needs_agents_with_different_names() {
     assert!(build(builder()).contains("no agent"));
     let twice = builder().agent("billing", billing).agent("billing", shepherd);
     assert!(build(twice).contains("`billing`"));
+    assert!(build(builder().agent("", billing)).contains("empty name"));
 }

@@ -171,6 +171,52 @@ async fn the_operator_s_own_model_is_anywhere() {
     assert_eq!((status, &body["error"]["path"]), (400, &json!("/baseUrl")), "{body}");
 }
 
+/// C952: a model whose name alone leads to a server on this machine is refused like its address, in
+/// requests and in sessions, unless the operator allows it or has chosen it.
+#[tokio::test]
+async fn clients_do_not_reach_local_models_by_name() {
+    let strict = api(OperatorRules::strict(), |server| server);
+    let port = OperatorRules::strict().addresses(["127.0.0.1:8080"]).unwrap();
+    let allowed = api(port, |server| server);
+    let mut defaults = SessionSettings::new();
+    defaults.model = Some("vllm/own".into());
+    let own = api(OperatorRules::strict(), |server| server.defaults(defaults));
+    let id = strict.session(json!({ "model": "offline" })).await;
+    for name in ["ollama", "llamacpp", "llama.cpp", "vllm", "lmstudio"] {
+        let model = format!("{name}/x");
+        for config in
+            [json!({ "provider": name, "model": "x" }), json!({ "apiKey": "k", "model": model })]
+        {
+            let (status, body) = ask(&strict, config).await;
+            let error = &body["error"];
+            assert_eq!((status, &error["kind"]), (403, &json!("not_allowed")), "{name}: {body}");
+            assert_eq!(error["path"], "/llmConfig/model", "{name}");
+        }
+        let (status, body) = strict.post("/api/sessions", json!({ "model": model })).await;
+        assert_eq!((status, &body["error"]["path"]), (403, &json!("/model")), "{name}: {body}");
+        let change = Some(json!({ "model": model }));
+        let (status, body) = strict.call("PATCH", &format!("/api/sessions/{id}"), change).await;
+        assert_eq!((status, &body["error"]["path"]), (403, &json!("/model")), "{name}: {body}");
+        let expected = if name.starts_with("llama") { 201 } else { 403 };
+        let created = allowed.post("/api/sessions", json!({ "model": model })).await;
+        assert_eq!(created.0, expected, "{name}: {created:?}");
+    }
+    own.session(json!({})).await;
+    own.session(json!({ "model": "vllm/own" })).await;
+    assert_eq!(own.post("/api/sessions", json!({ "model": "vllm/other" })).await.0, 403);
+    let open = api(OperatorRules::open(), |server| server);
+    open.session(json!({ "model": "lmstudio/x" })).await;
+}
+
+/// C953: a local model is stored with its address, so that the session is sent nowhere else.
+#[tokio::test]
+async fn a_local_model_is_stored_with_its_address() {
+    let api = api(OperatorRules::open(), |server| server);
+    let id = api.session(json!({ "model": "llamacpp/x" })).await;
+    let settings = api.get(&format!("/api/sessions/{id}")).await["session"]["settings"].clone();
+    assert_eq!(settings["baseUrl"], "http://127.0.0.1:8080/v1", "{settings}");
+}
+
 /// C262: headers that frame a request or belong to its connection are refused, in any case; others
 /// are sent, and a header with a key replaces that of `apiKey`.
 #[tokio::test]
@@ -199,7 +245,8 @@ async fn headers_of_the_connection_are_refused() {
     ] {
         let (status, body) = ask(&api, with(json!({ "x-a": "1", name: "5" }))).await;
         let path = json!(format!("/llmConfig/headers/{name}"));
-        assert_eq!((status, &body["error"]["path"]), (400, &path), "{body}");
+        assert_eq!((status, &body["error"]["path"]), (403, &path), "{body}");
+        assert_eq!(body["error"]["kind"], "not_allowed");
     }
     inner.is_unasked().await;
     let headers = json!({ "x-tenant": "me", "authorization": "Bearer mine" });

@@ -19,6 +19,7 @@ mod mount;
 mod openapi;
 mod proxies;
 mod questions;
+mod refusals;
 mod releases;
 mod resume;
 mod rules;

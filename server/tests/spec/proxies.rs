@@ -16,6 +16,8 @@ use loopwright_server::{OperatorRules, Server, ServerBuilder, serve};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 
+const TOKEN: &str = "correct-horse-battery";
+
 async fn start(
     rules: OperatorRules,
     set: impl FnOnce(ServerBuilder) -> ServerBuilder,
@@ -23,7 +25,7 @@ async fn start(
     let model = ScriptedModel::new((0..9).map(|_| Script::new().say("half").hang()));
     let agent = GenericAgent::builder(model, PiPattern).build().unwrap();
     let builder = Server::builder(InMemoryStore::new()).agent("agent", agent).rules(rules);
-    let server = set(builder).build().unwrap();
+    let server = set(builder.token(TOKEN)).build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(serve(listener, server, std::future::pending()));
@@ -49,6 +51,7 @@ impl Upstream {
             .method(method)
             .uri(path)
             .header("host", self.1.to_string())
+            .header("authorization", format!("Bearer {TOKEN}"))
             .header("content-type", "application/json");
         if !client.is_empty() {
             request = request.header("x-forwarded-for", client);
@@ -151,4 +154,23 @@ async fn a_server_for_others_needs_rules() {
     let error = serve_on_all(None).await.unwrap_err();
     assert!(error.to_string().contains("`ServerBuilder::rules`"), "{error}");
     serve_on_all(Some(OperatorRules::strict())).await.unwrap();
+}
+
+/// C951: everybody behind a proxy reaches the server, so it needs a token, whatever its address is.
+#[tokio::test]
+async fn a_server_behind_a_proxy_needs_a_token() {
+    let serve_locally = async |token: Option<&str>| {
+        let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern).build().unwrap();
+        let rules = OperatorRules::strict().trusted_proxies(["127.0.0.1"]).unwrap();
+        let builder = Server::builder(InMemoryStore::new()).agent("agent", agent).rules(rules);
+        let builder = match token {
+            Some(token) => builder.token(token),
+            None => builder,
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        serve(listener, builder.build().unwrap(), std::future::ready(())).await
+    };
+    let error = serve_locally(None).await.unwrap_err();
+    assert!(error.to_string().contains("needs a token"), "{error}");
+    serve_locally(Some(TOKEN)).await.unwrap();
 }

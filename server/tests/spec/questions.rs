@@ -83,6 +83,7 @@ async fn a_secret_is_in_no_event_and_in_no_message() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
     let agent = GenericAgent::builder(ScriptedModel::new([]), Login).build().unwrap();
     let context = RunContext::new().stored(&store, "s").await.unwrap();
+    let context = context.settings(json!({ "agent": "coding" }));
     let (handle, mut events) = agent.run(context).await.unwrap();
     handle.prompt("Log in.").await.unwrap();
     drop(handle);

@@ -1,11 +1,14 @@
 //! `serve`: the memory of the process, with clients that do not read.
 #![cfg(target_os = "linux")]
 
+use std::sync::Arc;
+
 use loopwright_core::event::RunCause;
 use loopwright_core::log::LogEntry;
 use loopwright_core::message::{MessageId, RunId, UserMessage};
 use loopwright_core::{Message, SessionStore};
 use loopwright_memory::Sqlite;
+use serde_json::json;
 
 use super::sessions::Live;
 use crate::process::{STORE, TEST_TIMEOUT, project};
@@ -21,6 +24,7 @@ fn readers_that_read_nothing_take_little_memory() {
     let store = Sqlite::open(dir.path().join(STORE)).unwrap();
     let mut log = vec![
         LogEntry::Opened { epoch: 1, time: 1, parent: None, owner: None },
+        LogEntry::Settings { settings: Arc::new(json!({ "agent": "coding" })) },
         LogEntry::RunStarted { run: RunId(1), cause: RunCause::Continue(None), time: 1 },
     ];
     log.extend((1..=100).map(|number| {

@@ -48,17 +48,20 @@ impl Ruled {
 
 /// C256–C259: beyond this machine clients may name public addresses only and approve nothing for
 /// good, unless flags or settings allow it; on this machine both are allowed, unless a proxy lets
-/// others reach it.
+/// others reach it or the server has other users than its operator (C951).
 #[test]
 fn rules_are_strict_where_others_reach_the_server() {
     const LOCAL: &str = "127.0.0.1:0";
     const ALL: &str = "0.0.0.0:0";
+    let user = format!("ann:{}", "0".repeat(64));
     let own = "[serve]\nallow_approve = \"all\"\nallow_address = [\"127.0.0.0/8\"]";
     let flags = ["--addr", ALL, "--allow-approve", "write_file", "--allow-address", "127.0.0.1"];
     for (args, settings, approves, reaches) in [
         (&["--addr", LOCAL][..], "", true, true),
         (&["--addr", ALL], "", false, false),
         (&["--addr", LOCAL, "--trusted-proxy", "10.0.0.1"], "", false, false),
+        (&["--addr", LOCAL, "--user", &user], "", false, false),
+        (&["--addr", LOCAL, "--user", &user, "--allow-approve", "all"], "", true, false),
         (&["--addr", LOCAL, "--allow-approve", "none"], "", false, true),
         (&flags, "", true, true),
         (&["--addr", ALL], own, true, true),
@@ -148,6 +151,14 @@ fn invalid_rules_are_errors() {
     }
 }
 
+/// C951: everybody behind a proxy would be the operator of a server without a token.
+#[test]
+fn a_server_behind_a_proxy_does_not_start_without_a_token() {
+    let args = ["serve", "--addr", "127.0.0.1:0", "--trusted-proxy", "127.0.0.1"];
+    let run = Process::start(&project(), &args).end();
+    assert!(run.code == 2 && run.err.contains("needs a token"), "{run:?}");
+}
+
 /// C261: the log names the client behind a trusted proxy, and says what was not allowed.
 #[test]
 fn a_refusal_is_logged_with_the_client_behind_the_proxy() {
@@ -163,6 +174,7 @@ fn a_refusal_is_logged_with_the_client_behind_the_proxy() {
         let log = ruled.process.end().err;
         let line = log.lines().find(|line| line.contains("a request was refused")).unwrap();
         assert!(line.contains(client) && line.contains("/autoApprove/0"), "{line}");
+        assert!(line.contains("the operator"), "{line}");
         assert!(!line.contains(TOKEN) && !line.contains("198.51.100.1"), "{line}");
     }
 }

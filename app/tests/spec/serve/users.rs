@@ -98,3 +98,36 @@ fn mistakes_in_users_are_reported() {
     let exit = Process::start_with(&dir, &["serve"], &vars).end();
     assert!(exit.code == 2 && exit.err.contains(":2: `serve.user` must be a list of users"));
 }
+
+/// C955: flags and settings bound what each user uses per day, in tokens and in dollars.
+#[test]
+fn flags_and_settings_bound_the_use_of_a_day() {
+    let (token, ann) = user("ann", "");
+    for (flags, settings) in [
+        (&["--max-daily-tokens", "10"][..], ""),
+        (&[], "[serve]\nmax_daily_tokens = 10"),
+        (&["--max-daily-cost", "0.00001"], ""),
+        (&[], "[serve]\nmax_daily_cost = 0.00001"),
+    ] {
+        let dir = project();
+        let (config, models) = (dir.path().join("own.toml"), dir.path().join("models.toml"));
+        std::fs::write(&config, settings).unwrap();
+        let prices = "[\"custom/m\"]\nprices = { input = 5.0, output = 5.0 }\n";
+        std::fs::write(&models, prices).unwrap();
+        let args = [&["--user", &ann, "--models", models.to_str().unwrap()], flags].concat();
+        let served = Served::start_own(&args, &[("LOOPWRIGHT_CONFIG", config.to_str().unwrap())]);
+        let created = send(&served, &token, "POST /api/sessions", &json!({}));
+        let path = format!("/api/sessions/{}", json_of(&created)["id"].as_str().unwrap());
+        let prompt = || {
+            let body = json!({ "message": "Hello" });
+            send(&served, &token, &format!("POST {path}/prompt"), &body)
+        };
+        assert_eq!(prompt().status, 202, "{flags:?} {settings}");
+        served.model.request().reply_with_usage("Hi.", 9, 1);
+        let status = || json_of(&send(&served, &token, &format!("GET {path}"), &json!({})));
+        while status()["running"] == true {}
+        let refused = prompt();
+        assert_eq!(refused.status, 429, "{flags:?} {settings}: {refused:?}");
+        assert!(refused.body.contains("daily budget of `ann`"), "{refused:?}");
+    }
+}

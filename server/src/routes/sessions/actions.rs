@@ -10,7 +10,7 @@ use loopwright_core::ToolOutput;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{ActionResult, Decision, InputEvent, Provided};
 use loopwright_core::log::{LogEntry, PendingAction, PendingQuery};
-use loopwright_core::message::Content;
+use loopwright_core::message::{Content, InputId};
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -291,8 +291,16 @@ async fn resolve(
 ) -> Result<Json<AcceptedInput>, ApiError> {
     let shared = server.shared();
     shared.drain.check()?;
-    check_decide(&server, &caller, &session, &call).await?;
+    let is_pending = check_decide(&server, &caller, &session, &call).await?;
     let result = body.result(&call, &caller, client)?;
+    if !is_pending {
+        let entries = shared.store.read(&session, 0).await?;
+        let is_known = |id: &InputId| entries.iter().any(|entry| entry.input() == Some(id));
+        return match result.id.filter(is_known) {
+            Some(input) => Ok(Json(AcceptedInput { input })), // it is sent again
+            None => Err(not_pending(&entries, &call)),
+        };
+    }
     let event = InputEvent::ExternalActionResult(result);
     match shared.live.send(&session, Some(client), None, event).await? {
         Err(InputError::NotPending(_)) => {

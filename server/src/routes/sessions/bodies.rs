@@ -61,6 +61,7 @@ impl Setup {
         let read_only = !agents.can_open(&settings);
         let settings = agents.with_defaults(settings);
         let SessionSettings { agent, work_dir, model, .. } = settings;
+        let agent = agent.filter(|agent| !agent.is_empty()); // that of a foreign session
         Setup { directory: work_dir, model, agent, read_only }
     }
 }

@@ -1,0 +1,39 @@
+//! A warning for each request that is refused, with the caller, the client and the reason.
+
+use std::fmt::Display;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use crate::access::caller_of;
+use crate::error::{ApiError, ErrorKind};
+use crate::observer::enum_name;
+use crate::quota::Client;
+use crate::server::Server;
+
+/// Warns of requests that the caller was not allowed, that exceed a quota, or that are too large.
+/// It is inside of the layers that say who the caller is, also those of a host.
+pub(crate) async fn log_refusals(
+    State(server): State<Server>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let caller = caller_of(request.extensions(), &server).ok();
+    let client = Client::of_request(request.extensions());
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let response = next.run(request).await;
+    if let Some(error) = response.extensions().get::<ApiError>().filter(|error| is_refusal(error)) {
+        let caller = caller.as_ref().map_or(&"unnamed" as &dyn Display, |caller| caller);
+        let (client, path, kind) = (client.0, uri.path(), enum_name(&error.kind()));
+        tracing::warn!(%caller, ?client, %method, path, kind, %error, "a request was refused");
+    }
+    response
+}
+
+fn is_refusal(error: &ApiError) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Forbidden | ErrorKind::NotAllowed | ErrorKind::TooMany | ErrorKind::TooLarge
+    )
+}
