@@ -169,7 +169,12 @@ fn requires(decision: &str, fields: &[&str]) -> Value {
 }
 
 impl DecisionBody {
-    fn result(self, call: &str, caller: &Caller, client: Client) -> Result<ActionResult, ApiError> {
+    fn result(
+        self,
+        call: &str,
+        by: Option<&str>,
+        client: Client,
+    ) -> Result<ActionResult, ApiError> {
         let decision = match self.decision {
             DecisionKind::Approve => Decision::Approve,
             DecisionKind::ApproveWith => {
@@ -195,8 +200,8 @@ impl DecisionBody {
         };
         let mut result = ActionResult::new(call, self.digest, decision).source(source);
         result.id = input_id(self.id)?;
-        if let Some(by) = caller.named() {
-            result = result.by(by.as_str());
+        if let Some(by) = by {
+            result = result.by(by);
         }
         Ok(result)
     }
@@ -292,7 +297,8 @@ async fn resolve(
     let shared = server.shared();
     shared.drain.check()?;
     check_decide(&server, &caller, &session, &call).await?;
-    let result = body.result(&call, &caller, client)?;
+    let by = caller.decides_as(server.shared().users.has_named());
+    let result = body.result(&call, by, client)?;
     let event = InputEvent::ExternalActionResult(result);
     match shared.live.send(&session, Some(client), None, event).await? {
         Err(InputError::NotPending(_)) => {
