@@ -185,12 +185,13 @@ async fn a_slow_issuer_delays_only_tokens_with_unknown_keys() {
         tokio::time::resume();
     };
     advance(11).await;
-    let mut others = [served.connect().await, served.connect().await];
-    let [first, second] = &mut others;
+    // The one before was idle.
+    let mut clients = [served.connect().await, served.connect().await, served.connect().await];
+    let [first, second, third] = &mut clients;
     let unknown = async { tokio::join!(get(first, 1), get(second, 1)) };
     let known = async {
         asks.recv().await.unwrap(); // the issuer is asked for the other key, and does not answer
-        let known = get(&mut client, 0).await;
+        let known = get(third, 0).await;
         answers.add_permits(1);
         known
     };
