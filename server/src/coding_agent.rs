@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use loopwright_core::GenericAgent;
+use loopwright_core::event::ExternalAction;
 #[cfg(feature = "long-term")]
 use loopwright_core::tool::Approval;
 use loopwright_core::tool::{AskUser, Toolbox, ToolboxError};
@@ -15,7 +16,6 @@ use loopwright_memory::SummaryCompaction;
 #[cfg(feature = "long-term")]
 use loopwright_memory::long_term::LongTerm;
 use loopwright_tools::{Commands, Workspace, agents_md, coding_tools_with, preview};
-use serde_json::Value;
 
 pub use self::env_models::EnvModels;
 use self::roots::Roots;
@@ -164,11 +164,13 @@ impl AgentFactory for CodingAgent {
     async fn preview(
         &self,
         setup: &AgentSetup,
-        tool: &str,
-        arguments: &Value,
+        action: &ExternalAction,
     ) -> Result<Option<String>, AgentRejection> {
+        if !action.path.is_empty() {
+            return Ok(None); // it has no sub-agents
+        }
         let workspace = self.workspace(setup.settings()).await?;
-        let (tool, arguments) = (tool.to_owned(), arguments.clone());
+        let (tool, arguments) = (action.name.clone(), action.arguments.clone());
         let computed =
             tokio::task::spawn_blocking(move || preview(&workspace, &tool, &arguments)).await;
         let failed = |_| AgentRejection::internal("The change cannot be previewed.");

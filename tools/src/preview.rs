@@ -1,5 +1,7 @@
 //! [`preview`]: the change that a call would make, computed by the tool's own code.
 
+use std::pin::Pin;
+
 use loopwright_core::ToolError;
 use serde_json::Value;
 
@@ -49,6 +51,21 @@ pub fn preview(
         ));
     }
     Ok(Some(diff.text))
+}
+
+/// A preview that is computed.
+type Computed = Pin<Box<dyn Future<Output = Result<Option<String>, ToolError>> + Send>>;
+
+/// Returns the preview of a tool of a workspace.
+pub(crate) fn of(workspace: &Workspace, tool: &'static str) -> impl Fn(Value) -> Computed + use<> {
+    let workspace = workspace.clone();
+    move |arguments| {
+        let workspace = workspace.clone();
+        let work = move |workspace: &Workspace| {
+            preview(workspace, tool, &arguments).map_err(ToolError::Failed)
+        };
+        Box::pin(workspace.off_thread(work))
+    }
 }
 
 fn sentence(why: &ToolError) -> String {

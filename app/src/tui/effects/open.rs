@@ -20,7 +20,9 @@ use crate::environment::{Names, started_as};
 use crate::error::StartError;
 use crate::options::Options;
 use crate::output::{self, Verbosity};
-use crate::session::{Allowed, Built, Session, build, check_is_root, find, name_or_random};
+use crate::session::{
+    Allowed, Built, Previews, Session, build, check_is_root, find, name_or_random,
+};
 use crate::settings::Settings;
 use crate::tui::state::{Opened, Outcome, Tone};
 
@@ -59,6 +61,7 @@ struct Open {
     handle: AgentHandle,
     agent: GenericAgent,
     model: ModelInfo,
+    previews: Previews,
     root: PathBuf,
     /// Whether it contains a user message.
     has_user_message: bool,
@@ -106,6 +109,11 @@ impl Host {
     /// Returns the agent of the open session.
     pub(super) fn agent(&self) -> Option<&GenericAgent> {
         self.open.as_ref().map(|open| &open.agent)
+    }
+
+    /// Returns what computes the diffs of calls of the open session.
+    pub(super) fn previews(&self) -> Option<Previews> {
+        self.open.as_ref().map(|open| open.previews.clone())
     }
 
     pub(super) fn session(&self) -> Option<&Session> {
@@ -171,7 +179,7 @@ impl Host {
         if same {
             self.release().await; // a session cannot be open twice
         }
-        let agent = built.agent.clone();
+        let (agent, previews) = (built.agent.clone(), built.previews.clone());
         let started = start(&session, built, reopens).await;
         if self.open.is_some() && started.is_err() {
             return started.map(drop); // the current session stays open
@@ -185,7 +193,7 @@ impl Host {
         let model = opened.model.clone();
         let root = opened.root.clone();
         let has_user_message = !opened.state.messages.is_empty();
-        self.open = Some(Open { handle, agent, model, root, has_user_message });
+        self.open = Some(Open { handle, agent, model, previews, root, has_user_message });
         self.first = None;
         let _ = self.msgs.send(Msg::Opened(Box::new(opened), events));
         Ok(())

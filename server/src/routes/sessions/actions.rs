@@ -271,14 +271,13 @@ async fn preview(
         let why = format!("The session has no pending call `{call}`.");
         return Err(ApiError::new(ErrorKind::NotFound, why));
     };
-    let mut preview = ActionPreview { digest: action.digest, diff: None, problem: None };
-    // What asks for something else than an approval has not been called so, and sub-agents may
-    // work in other directories.
-    if action.request.is_none() && action.path.is_empty() {
+    let digest = action.digest.clone();
+    let mut preview = ActionPreview { digest, diff: None, problem: None };
+    // What asks for something else than an approval has not been called so.
+    if action.request.is_none() {
         let settings = SessionSettings::from_stored(info.settings.as_deref());
-        let call = (&*action.name, &*action.arguments);
         let principal = info.owner.as_ref().or(shared.principal.as_ref());
-        match shared.agents.preview(settings, principal, call).await {
+        match shared.agents.preview(settings, principal, &action).await {
             Ok(diff) => preview.diff = diff,
             Err(error) if error.is_bad_request() => preview.problem = Some(error.message().into()),
             Err(error) => return Err(error),
