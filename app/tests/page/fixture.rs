@@ -42,6 +42,11 @@ impl Fixture {
     /// Creates the session `before` with `asked` requests, which an agent in this process has
     /// answered.
     pub(crate) fn after(agent: &GenericAgent, asked: usize) -> Fixture {
+        Fixture::after_with(agent, asked, &[])
+    }
+
+    /// Like [`Fixture::after`], with further options of `loopwright serve`.
+    pub(crate) fn after_with(agent: &GenericAgent, asked: usize, more: &[&str]) -> Fixture {
         let (dir, memory) = (project(), InMemory::new());
         wait(async {
             let (handle, mut events) =
@@ -53,7 +58,7 @@ impl Fixture {
             while events.next().await.is_some() {}
         });
         write(&dir, memory.entries());
-        Fixture::at(dir, &[])
+        Fixture::at(dir, more)
     }
 
     fn at(dir: TempDir, more: &[&str]) -> Fixture {
