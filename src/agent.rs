@@ -127,9 +127,9 @@ impl GenericAgent {
         self.config.auto.needs_approval(tool)
     }
 
-    /// Returns the change that a pending call of this agent, or of one of its sub-agents, would make
-    /// to a file, as a unified diff, if its tool has a [preview](Tool::preview). Tools of sources
-    /// have none here.
+    /// Returns the change that a pending call of this agent, or of one of its sub-agents, would
+    /// make to a file, as a unified diff, if its tool has one
+    /// ([`Tool::preview`](crate::tool::Tool::preview)). Tools of sources have none here.
     ///
     /// # Errors
     ///

@@ -131,8 +131,9 @@ impl Program {
         })
     }
 
-    /// Returns the file with what has to be reported to a webhook: beside the store at this path, so
-    /// that servers on one store share it, or in the data directory if the app has its own stores.
+    /// Returns the file with what has to be reported to a webhook: beside the store at this path,
+    /// so that servers on one store share it, or in the data directory if the app has its own
+    /// stores.
     pub(crate) fn outbox(&self, store: Option<&Path>, url: &str) -> Option<PathBuf> {
         let given = store.map(Path::to_owned);
         let (folder, name) = match &self.open_store {

@@ -35,8 +35,8 @@ pub(crate) trait ChildAgent: Send + Sync {
     #[cfg(feature = "testing")]
     fn with_parts(&self, parts: &dyn Parts) -> Arc<dyn ChildAgent>;
 
-    /// Returns the change that a call of this agent, or of one of its sub-agents on this path, would
-    /// make.
+    /// Returns the change that a call of this agent, or of one of its sub-agents on this path,
+    /// would make.
     fn preview<'a>(
         &'a self,
         path: &'a [Arc<str>],

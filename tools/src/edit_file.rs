@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use self::apply::{Edited, apply};
 use self::view::normalized;
 use crate::error::printable;
-use crate::preview;
+use crate::file_diff;
 use crate::protection;
 use crate::schema::strict;
 use crate::text::{FileChange, MAX_FILE_BYTES, Text, UnifiedDiff};
@@ -48,7 +48,7 @@ struct Args {
 /// [Protected files](Workspace::unprotected) need approval whatever the agent's rules say.
 pub fn edit_file(workspace: Workspace) -> impl Tool {
     let approval = protection::approval(&workspace);
-    let preview = preview::of(&workspace, NAME);
+    let preview = file_diff::preview(&workspace, dry_run);
     tool_with(
         workspace,
         NAME,

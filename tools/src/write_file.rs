@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::printable;
-use crate::preview;
+use crate::file_diff;
 use crate::protection;
 use crate::schema::strict;
 use crate::text::{FileChange, MAX_FILE_BYTES, Text};
@@ -31,7 +31,7 @@ struct Args {
 /// [Protected files](Workspace::unprotected) need approval whatever the agent's rules say.
 pub fn write_file(workspace: Workspace) -> impl Tool {
     let approval = protection::approval(&workspace);
-    let preview = preview::of(&workspace, NAME);
+    let preview = file_diff::preview(&workspace, dry_run);
     tool_with(
         workspace,
         NAME,

@@ -6,9 +6,9 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use loopwright_core::agent::Principal;
 use serde_json::{Map, Value};
 
-use self::keys::IssuerKeys;
+use self::keys::{IssuerKeys, check_url, invalid};
 use super::caller::Caller;
-use crate::error::{ApiError, ConfigError, ErrorKind};
+use crate::error::{ApiError, ConfigError};
 
 /// The algorithms of signatures. Those with a shared secret are not among them.
 const ALGORITHMS: [Algorithm; 9] = [
@@ -113,29 +113,6 @@ impl JwtVerifier {
         let caller = Caller::new(Principal::new(name));
         Ok(roles(&claims, &self.users.roles_claim).into_iter().fold(caller, Caller::role))
     }
-}
-
-/// Checks that others cannot replace what comes from this address.
-fn check_url(text: &str) -> Result<(), ConfigError> {
-    let url = reqwest::Url::parse(text).ok();
-    let is_safe = url.is_some_and(|url| match url.scheme() {
-        "https" => true,
-        "http" => url.host_str().is_some_and(|host| {
-            let ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-            host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
-        }),
-        _ => false,
-    });
-    if is_safe {
-        return Ok(());
-    }
-    let why = format!("`{text}` is no address with https, so the keys of tokens could be forged.");
-    Err(ConfigError(why.into()))
-}
-
-fn invalid(why: &str) -> ApiError {
-    let why = format!("The token is not accepted: {why}. Get a new one from its issuer.");
-    ApiError::new(ErrorKind::Token, why)
 }
 
 /// Returns the roles in a claim.

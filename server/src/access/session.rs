@@ -153,8 +153,8 @@ pub(crate) async fn may_see(
         || policy.allows(caller, Access::Decide(session, action)).await
 }
 
-/// Returns whether the caller may know of a decision: their own, those in the sessions that they may
-/// read, and all of them for `admin` and the operator, also if the session is deleted.
+/// Returns whether the caller may know of a decision: their own, those in the sessions that they
+/// may read, and all of them for `admin` and the operator, also if the session is deleted.
 pub(crate) async fn may_audit(server: &Server, caller: &Caller, record: &DecisionRecord) -> bool {
     let Some(principal) = caller.named() else { return true };
     if record.by.as_deref() == Some(principal.as_str()) {

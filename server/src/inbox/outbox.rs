@@ -30,6 +30,7 @@ pub(super) struct Entry {
 }
 
 /// A step of an outbox, as it is stored.
+#[cfg(feature = "webhooks")]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
@@ -183,7 +184,7 @@ impl Outbox {
                 Ok(line) => state.apply(line),
                 Err(why) => {
                     let path = file.path().display();
-                    tracing::warn!(%path, %why, "a line of an outbox cannot be read: it is left out");
+                    tracing::warn!(%path, %why, "a line of an outbox cannot be read");
                 }
             }
         }
@@ -208,5 +209,6 @@ impl Outbox {
 
 #[cfg(feature = "webhooks")]
 fn text(lines: &[Line]) -> Vec<String> {
-    lines.iter().filter_map(|line| serde_json::to_string(line).ok()).collect() // their keys are strings
+    // The keys of their maps are strings.
+    lines.iter().filter_map(|line| serde_json::to_string(line).ok()).collect()
 }

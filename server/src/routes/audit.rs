@@ -30,8 +30,8 @@ struct DecisionsQuery {
 }
 
 /// A page of the caller's own decisions and of those in the sessions that the caller may read, the
-/// latest first. Decisions in deleted sessions are for those who took them, the role `admin` and the
-/// operator. A page can have fewer than the limit, although more pages follow.
+/// latest first. Decisions in deleted sessions are for those who took them, the role `admin` and
+/// the operator. A page can have fewer than the limit, although more pages follow.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Decisions {
     decisions: Vec<DecisionRecord>,

@@ -145,7 +145,8 @@ async fn an_outbox_survives_kills() {
     accepted(&outbox, 4).await;
     kill(reports).await;
 
-    // While no process reports, a session is deleted, and a decision is read that was sent long ago.
+    // While no process reports, a session is deleted, and a decision is read that was sent long
+    // ago.
     let path = format!("/api/sessions/{}", ids[1]);
     assert_eq!(api.call("DELETE", &path, None).await.0, 204);
     api.drain(Duration::ZERO).await;

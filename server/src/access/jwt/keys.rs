@@ -9,7 +9,6 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::{check_url, invalid};
 use crate::error::{ApiError, ConfigError, ErrorKind};
 use crate::http_client::install_crypto_provider;
 
@@ -171,4 +170,28 @@ fn find(set: &JwkSet, id: Option<&str>) -> Option<Jwk> {
         (None, [only]) => Some(only.clone()),
         (None, _) => None,
     }
+}
+
+/// Checks that others cannot replace what comes from this address.
+pub(super) fn check_url(text: &str) -> Result<(), ConfigError> {
+    let url = reqwest::Url::parse(text).ok();
+    let is_safe = url.is_some_and(|url| match url.scheme() {
+        "https" => true,
+        "http" => url.host_str().is_some_and(|host| {
+            let ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+            host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+        }),
+        _ => false,
+    });
+    if is_safe {
+        return Ok(());
+    }
+    let why = format!("`{text}` is no address with https, so the keys of tokens could be forged.");
+    Err(ConfigError(why.into()))
+}
+
+/// Returns why a token is not accepted.
+pub(super) fn invalid(why: &str) -> ApiError {
+    let why = format!("The token is not accepted: {why}. Get a new one from its issuer.");
+    ApiError::new(ErrorKind::Token, why)
 }
