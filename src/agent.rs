@@ -17,11 +17,14 @@ pub use builder::AgentBuilder;
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::{self, BoxFuture};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::agent::task::Task;
-use crate::error::MemoryError;
+use crate::error::{MemoryError, ToolError};
+use crate::log::action::ExternalAction;
 use crate::log::event::Parent;
 use crate::log::in_memory_store::InMemoryStore;
 use crate::log::memory::{InMemory, Memory};
@@ -122,6 +125,34 @@ impl GenericAgent {
     /// Whether a certain call does, also depends on its arguments and on hooks.
     pub fn needs_approval(&self, tool: &ToolSpec) -> NeedsApproval {
         self.config.auto.needs_approval(tool)
+    }
+
+    /// Returns the change that a pending call of this agent, or of one of its sub-agents, would
+    /// make to a file, as a unified diff, if its tool has one
+    /// ([`Tool::preview`](crate::tool::Tool::preview)). Tools of sources have none here.
+    ///
+    /// # Errors
+    ///
+    /// An error tells the user why there is no preview.
+    pub async fn preview(&self, action: &ExternalAction) -> Result<Option<String>, ToolError> {
+        self.preview_for(&action.path, action).await
+    }
+
+    /// Like [`GenericAgent::preview`], for a call of the sub-agent on this path.
+    fn preview_for<'a>(
+        &'a self,
+        path: &'a [Arc<str>],
+        action: &'a ExternalAction,
+    ) -> BoxFuture<'a, Result<Option<String>, ToolError>> {
+        match (path, self.config.tools.entry(&action.name)) {
+            ([agent, path @ ..], _) => match self.config.children.get(agent) {
+                Some(agent) => agent.preview(path, action),
+                None => future::ready(Ok(None)).boxed(),
+            },
+            // What asks for something else than an approval has not been called so.
+            ([], Ok(entry)) if action.request.is_none() => entry.tool.preview(&action.arguments),
+            _ => future::ready(Ok(None)).boxed(),
+        }
     }
 
     /// Returns the same agent with other models and tools, as its sub-agents.

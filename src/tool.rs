@@ -95,6 +95,18 @@ pub trait Tool: Send + Sync {
         let _ = arguments;
         None
     }
+
+    /// Returns the change that a call would make to a file, as a unified diff, for the user who
+    /// decides on it; `None`, the default, if there is nothing to show besides the arguments. It
+    /// must not change anything.
+    ///
+    /// # Errors
+    ///
+    /// An error tells the user why there is no preview: the call would fail, for example.
+    async fn preview(&self, arguments: &Value) -> Result<Option<String>, ToolError> {
+        let _ = arguments;
+        Ok(None)
+    }
 }
 
 /// Lists tools that can change between runs, such as those of a tool server or of plug-ins. The

@@ -308,6 +308,60 @@ mod tests {
         assert_eq!((args.grace, args.log_format), (Some(0), Some(LogFormat::Text)));
     }
 
+    /// C976: Each setting of a server, in the user's file, is what its flag is.
+    #[test]
+    fn each_setting_of_a_server_is_what_its_flag_is() {
+        let user = format!("ann:{}:admin,treasurer", "0".repeat(64));
+        let settings: &[(&str, &str)] = &[
+            ("addr", "127.0.0.1:7"),
+            ("root", "/r"),
+            ("host", "agents.example.org"),
+            ("origin", "https://app.example.org"),
+            ("user", &user),
+            ("jwt_issuer", "https://id.example.org"),
+            ("jwt_audience", "agents"),
+            ("jwt_keys", "https://id.example.org/keys"),
+            ("jwt_roles", "realm.roles"),
+            ("webhook", "https://example.org/hook"),
+            ("max_runs", "3"),
+            ("max_daily_tokens", "5000000000"),
+            ("max_daily_cost", "2.5"),
+            ("max_connections", "4"),
+            ("max_turns", "5"),
+            ("max_tokens", "6000000000"),
+            ("max_cost", "0.5"),
+            ("max_time", "7"),
+            ("grace", "8"),
+            ("log_format", "json"),
+            ("max_open_sessions", "9"),
+            ("max_body", "10"),
+            ("allow_model", "openai/*"),
+            ("allow_address", "10.0.0.0/8"),
+            ("allow_approve", "edit_file"),
+            ("trusted_proxy", "10.0.0.1"),
+            ("max_session_turns", "11"),
+            ("max_session_tokens", "12"),
+            ("max_session_cost", "13.5"),
+        ];
+        let known: Vec<&str> =
+            keys::KEYS.iter().filter_map(|key| key.name.strip_prefix("serve.")).collect();
+        let listed: Vec<&str> = settings.iter().map(|(name, _)| *name).collect();
+        assert_eq!(known, listed);
+        let default = format!("{:?}", serve(&Config::default(), &[]));
+        for (name, value) in settings {
+            let text = match value.parse::<f64>() {
+                Ok(_) => format!("[serve]\n{name} = {value}"),
+                Err(_) => format!("[serve]\n{name} = \"{value}\""),
+            };
+            let user = file::read(&text, Path::new("/p/loopwright.toml"), Owner::User).unwrap();
+            let from_file = serve(&Config { user, ..Config::default() }, &[]);
+            let flag = format!("--{}={value}", name.replace('_', "-"));
+            let from_flag = serve(&Config::default(), &[&flag]);
+            assert_eq!(format!("{from_file:?}"), format!("{from_flag:?}"), "{name}");
+            assert_ne!(format!("{from_file:?}"), default, "{name}");
+        }
+    }
+
     #[test]
     fn a_flag_of_serve_overrides_the_file() {
         let path = Path::new("/p/loopwright.toml");

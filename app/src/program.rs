@@ -9,7 +9,9 @@ use loopwright_core::SessionStore;
 use loopwright_memory::long_term::LongTerm;
 use loopwright_memory::{Jsonl, Sqlite};
 use loopwright_server::{AgentFactory, CodingAgent, CodingAgentBuilder};
+use sha2::{Digest, Sha256};
 
+use crate::commands::token::hex;
 use crate::environment::Names;
 use crate::error::StartError;
 
@@ -129,6 +131,23 @@ impl Program {
         })
     }
 
+    /// Returns the file with what has to be reported to a webhook: beside the store at this path,
+    /// so that servers on one store share it, or in the data directory if the app has its own
+    /// stores.
+    pub(crate) fn outbox(&self, store: Option<&Path>, url: &str) -> Option<PathBuf> {
+        let given = store.map(Path::to_owned);
+        let (folder, name) = match &self.open_store {
+            Some(_) => {
+                let store = given.unwrap_or_default();
+                let folder = self.names.data_directory()?.join("webhooks");
+                (folder, format!("{url} {}", store.display()))
+            }
+            None => (beside(&given.or_else(|| self.default_store())?), url.to_owned()),
+        };
+        let digest = hex(&Sha256::digest(name.as_bytes())[..8]);
+        Some(folder.join(format!("{digest}.outbox")))
+    }
+
     /// Returns the path of the store that is used by default, if the app has none of its own.
     pub(crate) fn default_store(&self) -> Option<PathBuf> {
         let has_own = self.open_store.is_some();
@@ -173,6 +192,16 @@ fn coding_agent(
     };
     let agent = builder.system(CODING_PROMPT).build();
     Ok(Arc::new(agent.map_err(|why| StartError(why.to_string()))?))
+}
+
+/// Returns the folder for what belongs to the store at this path.
+fn beside(store: &Path) -> PathBuf {
+    if is_directory(store) {
+        return store.join(".webhooks");
+    }
+    let mut name = store.as_os_str().to_owned();
+    name.push("-webhooks");
+    name.into()
 }
 
 fn is_directory(path: &Path) -> bool {

@@ -11,7 +11,7 @@ mod sending;
 mod store;
 mod unattended;
 
-pub(crate) use self::agent::{Built, build};
+pub(crate) use self::agent::{Built, Previews, build};
 pub(crate) use self::allowed::Allowed;
 pub(crate) use self::catalogue::{catalogue, default_models_file};
 pub(crate) use self::distil::distil_at_end;

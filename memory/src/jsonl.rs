@@ -1,6 +1,7 @@
 //! [`Jsonl`]: sessions in files that people can read, one file for each session and one line for
 //! each append.
 
+mod decisions;
 mod error;
 mod file_name;
 mod folder;
@@ -20,11 +21,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use loopwright_core::log::{
-    Branch, InputReceipt, LogEntry, MemoryError, PostedInput, SessionInfo, SessionLog,
+    AuditPage, AuditQuery, Branch, DecisionRecord, InputReceipt, LogEntry, MemoryError,
+    PostedInput, SessionInfo, SessionLog,
 };
 use loopwright_core::{Memory, SessionStore};
 
 use crate::{Durability, private, room};
+use decisions::DecisionFile;
 use error::{blocking, failed};
 use folder::{ChangeLock, Folder};
 use line::{Header, Parent};
@@ -64,6 +67,7 @@ use open_log::{JsonlMemory, OpenLog};
 /// - **Mailboxes.** `SESSION.jsonl.mailbox` has the inputs that other processes have posted, and
 ///   their receipts. While sessions are open, the store looks fifty times a second at the length
 ///   of the file `.posted`, to which each poster adds the session's name.
+/// - **Decisions** of deleted sessions are kept in the file `.decisions`, for audits.
 /// - **Lists and searches** read all files. With many sessions, `Sqlite` is faster.
 ///
 /// Must be used within a tokio runtime with timers.
@@ -139,8 +143,7 @@ impl Jsonl {
 
     fn info(&self, session: &str) -> Result<SessionInfo, MemoryError> {
         let (header, entries) = self.read_log(session)?;
-        let mut info = SessionInfo::of(session, &entries);
-        info.parent = header.parent.map(|parent| (parent.session.into(), parent.entries));
+        let mut info = describe(session, header, &entries);
         let mail = MailFile::read(&self.folder.path(session))?;
         info.set_unread(mail.unread().count() as u64);
         Ok(info)
@@ -157,6 +160,32 @@ impl Jsonl {
         let row = MailFile::read(&self.folder.path(session))?.row(&input.id);
         let is_accepted = || entries.iter().any(|entry| entry.input() == Some(&input.id));
         Ok(row.or_else(|| is_accepted().then_some(Some(InputReceipt::Accepted))))
+    }
+
+    /// Returns the decisions in the log of a session.
+    fn decisions_in(&self, session: &str) -> Result<Vec<DecisionRecord>, MemoryError> {
+        match self.read_log(session) {
+            Ok((header, entries)) => {
+                let info = describe(session, header, &entries);
+                Ok(DecisionRecord::in_log(&info, &entries))
+            }
+            Err(MemoryError::NoSession(_)) => Ok(Vec::new()), // deleted by now
+            Err(error) => Err(error),
+        }
+    }
+
+    fn audit(&self, query: &AuditQuery) -> Result<AuditPage, MemoryError> {
+        let mut decisions = Vec::new();
+        let sessions = match &query.session {
+            Some(session) => vec![session.clone()],
+            None => self.list()?.into_iter().map(|info| info.id).collect(),
+        };
+        for session in sessions {
+            decisions.extend(self.decisions_in(&session)?);
+        }
+        // Read last, since a session can be deleted meanwhile.
+        decisions.extend(DecisionFile::read(self.folder.directory())?.records);
+        Ok(query.page(decisions))
     }
 
     fn list(&self) -> Result<Vec<SessionInfo>, MemoryError> {
@@ -228,11 +257,14 @@ impl Jsonl {
         if !branches.is_empty() {
             return Err(MemoryError::HasBranches { session: session.into(), branches });
         }
+        let mut deleted = Vec::new();
         let (exists, sub_agents) = match self.read_log(session) {
             Err(MemoryError::NoSession(_)) => (false, Vec::new()),
             Err(_) => (true, Vec::new()), // a damaged session can be deleted
-            Ok((_, entries)) => {
+            Ok((header, entries)) => {
                 self.require_root(&SessionInfo::of(session, &entries))?;
+                let info = describe(session, header, &entries);
+                deleted = DecisionRecord::in_log(&info, &entries);
                 let mut sub_agents = Vec::new();
                 self.sub_agents(session, &entries, &mut sub_agents);
                 (true, sub_agents)
@@ -240,6 +272,7 @@ impl Jsonl {
         };
         let lock = |session: &Arc<str>| self.folder.lock(session, false);
         let _locks = sub_agents.iter().map(lock).collect::<Result<Vec<_>, _>>()?;
+        DecisionFile::read(self.folder.directory())?.add(&deleted)?;
         for path in iter::once(path).chain(sub_agents.iter().map(|name| self.folder.path(name))) {
             for file in [self.folder.torn(&path), MailFile::path(&path), path] {
                 match fs::remove_file(&file) {
@@ -372,6 +405,18 @@ impl SessionStore for Jsonl {
         let session = session.to_owned();
         self.change(move |store, _lock| store.remove(&session)).await
     }
+
+    async fn decisions(&self, query: &AuditQuery) -> Result<AuditPage, MemoryError> {
+        let query = query.clone();
+        self.work(move |store| store.audit(&query)).await
+    }
+}
+
+/// Describes a session with this log, without its mailbox.
+fn describe(session: &str, header: Header, entries: &[LogEntry]) -> SessionInfo {
+    let mut info = SessionInfo::of(session, entries);
+    info.parent = header.parent.map(|parent| (parent.session.into(), parent.entries));
+    info
 }
 
 fn check_name(session: &str) -> Result<(), MemoryError> {

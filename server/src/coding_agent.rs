@@ -12,6 +12,7 @@ use async_trait::async_trait;
 #[cfg(feature = "long-term")]
 use loopwright_core::BehaviorPattern;
 use loopwright_core::GenericAgent;
+use loopwright_core::event::ExternalAction;
 #[cfg(feature = "long-term")]
 use loopwright_core::tool::Approval;
 use loopwright_core::tool::{AskUser, Toolbox, ToolboxError};
@@ -19,7 +20,6 @@ use loopwright_memory::SummaryCompaction;
 #[cfg(feature = "long-term")]
 use loopwright_memory::long_term::{DISTIL_COMMAND, Distil, LongTerm};
 use loopwright_tools::{Commands, Workspace, agents_md, coding_tools_with, preview};
-use serde_json::Value;
 
 pub use self::env_models::EnvModels;
 use self::roots::Roots;
@@ -185,11 +185,13 @@ impl AgentFactory for CodingAgent {
     async fn preview(
         &self,
         setup: &AgentSetup,
-        tool: &str,
-        arguments: &Value,
+        action: &ExternalAction,
     ) -> Result<Option<String>, AgentRejection> {
+        if !action.path.is_empty() {
+            return Ok(None); // it has no sub-agents
+        }
         let workspace = self.workspace(setup.settings()).await?;
-        let (tool, arguments) = (tool.to_owned(), arguments.clone());
+        let (tool, arguments) = (action.name.clone(), action.arguments.clone());
         let computed =
             tokio::task::spawn_blocking(move || preview(&workspace, &tool, &arguments)).await;
         let failed = |_| AgentRejection::internal("The change cannot be previewed.");

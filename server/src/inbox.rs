@@ -1,6 +1,7 @@
 //! New and resolved actions of all sessions, as they happen: for readers, the host and webhooks.
 
 mod change;
+mod outbox;
 mod report;
 mod watch;
 #[cfg(feature = "webhooks")]

@@ -118,8 +118,10 @@ impl Server {
     }
 
     /// Reports new and resolved actions to [`on_action`](crate::ServerBuilder::on_action) and to
-    /// webhooks until the server has shut down: first those that are pending, and the decisions of
-    /// the last day, and then what changes. Resolves at once if there is nobody to report to.
+    /// webhooks until the server has shut down: first the actions that are pending and the
+    /// decisions of the last three days, or what has changed since the last report if a webhook has
+    /// an outbox (`Webhook::outbox`), and then what changes. Resolves at once if there is
+    /// nobody to report to.
     ///
     /// [`serve`](crate::serve) does so. An app that mounts [`router`](crate::router) should call it
     /// in a task. If its future is dropped, deliveries in progress end.

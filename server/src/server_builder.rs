@@ -200,7 +200,8 @@ impl ServerBuilder {
 
     /// Sets the principal of the operator: the [`Principal`] of requests that no token and no layer
     /// of the host names, and of the sessions that belong to nobody, for tools and hooks. By
-    /// default there is none. Decisions of the operator do not name it.
+    /// default there is none. Decisions of the operator do not name it: they name `operator` if
+    /// there are other [users](ServerBuilder::user), and else nobody.
     pub fn principal(mut self, principal: Principal) -> Self {
         self.principal = Some(principal);
         self

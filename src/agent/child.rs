@@ -93,6 +93,14 @@ impl ChildAgent for GenericAgent {
         Arc::new(GenericAgent::with_parts(self, parts))
     }
 
+    fn preview<'a>(
+        &'a self,
+        path: &'a [Arc<str>],
+        action: &'a ExternalAction,
+    ) -> BoxFuture<'a, Result<Option<String>, ToolError>> {
+        self.preview_for(path, action)
+    }
+
     fn check(
         &self,
         path: &[Arc<str>],

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::log::cursor::InvalidCursor;
 use crate::log::entry::LogEntry;
 use crate::log::input::Decision;
+use crate::log::session_info::SessionInfo;
 use crate::message::CallId;
 use crate::tool::DecisionKind;
 
@@ -99,6 +100,23 @@ impl DecisionRecord {
         }
         Some(record)
     }
+
+    /// Returns the records of the decisions in the log of this session, which are its own: those
+    /// that a fork shares with its parent are the parent's, and those in the session of a sub-agent
+    /// are its root's.
+    pub fn in_log(info: &SessionInfo, entries: &[LogEntry]) -> Vec<Self> {
+        if info.sub_agent_of.is_some() {
+            return Vec::new();
+        }
+        let first = info.parent.as_ref().map_or(0, |(_, shared)| *shared);
+        let own = (0..).zip(entries).skip(first.try_into().unwrap_or(usize::MAX));
+        own.filter_map(|(at, entry)| DecisionRecord::of(&info.id, at, entry)).collect()
+    }
+
+    /// Returns what distinguishes the decision from all others.
+    fn key(&self) -> (u64, Arc<str>, u64) {
+        (self.time, self.session.clone(), self.position)
+    }
 }
 
 /// Selects a page of [`SessionStore::decisions`](crate::SessionStore::decisions): the first one by
@@ -180,12 +198,14 @@ impl AuditQuery {
     }
 
     /// Returns the page of these decisions, in any order, for stores that have them all in memory.
+    /// A decision that is given twice is returned once.
     pub fn page(&self, mut decisions: Vec<DecisionRecord>) -> AuditPage {
         decisions.retain(|record| {
             let is_after = |after: &DecisionCursor| DecisionCursor::of(record) > *after;
             self.after.as_ref().is_none_or(is_after) && self.selects(record)
         });
         decisions.sort_by_cached_key(DecisionCursor::of);
+        decisions.dedup_by_key(|record| record.key());
         let has_more = decisions.len() > self.limit;
         decisions.truncate(self.limit);
         let next = decisions.last().filter(|_| has_more).map(DecisionCursor::of);
@@ -195,7 +215,7 @@ impl AuditQuery {
 
 impl DecisionCursor {
     fn of(record: &DecisionRecord) -> Self {
-        DecisionCursor(Reverse((record.time, record.session.clone(), record.position)))
+        DecisionCursor(Reverse(record.key()))
     }
 
     /// Returns the time, the session and the position in its log of the decision.

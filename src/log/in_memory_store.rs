@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use crate::environment::{Environment, SystemEnvironment};
 use crate::error::MemoryError;
+use crate::log::audit::{AuditPage, AuditQuery, DecisionRecord};
 use crate::log::entry::LogEntry;
 use crate::log::mailbox::{InputReceipt, Mailbox, PostedInput};
 use crate::log::memory::{InMemory, Memory};
@@ -17,7 +18,11 @@ use crate::message::InputId;
 
 /// Stores sessions in RAM. Clones share the sessions.
 #[derive(Clone, Default)]
-pub struct InMemoryStore(Arc<Mutex<BTreeMap<String, StoredSession>>>);
+pub struct InMemoryStore {
+    sessions: Arc<Mutex<BTreeMap<String, StoredSession>>>,
+    /// The decisions of deleted sessions.
+    deleted: Arc<Mutex<Vec<DecisionRecord>>>,
+}
 
 #[derive(Default)]
 struct StoredSession {
@@ -67,7 +72,11 @@ impl InMemoryStore {
     }
 
     fn sessions_by_name(&self) -> MutexGuard<'_, BTreeMap<String, StoredSession>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn deleted_decisions(&self) -> MutexGuard<'_, Vec<DecisionRecord>> {
+        self.deleted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn log(&self, session: &str) -> Result<Vec<LogEntry>, MemoryError> {
@@ -226,7 +235,20 @@ impl SessionStore for InMemoryStore {
         if let Some(open) = all().find(is_open) {
             return Err(MemoryError::InUse(open.into()));
         }
+        if let Some(stored) = sessions.get(session) {
+            let decisions = DecisionRecord::in_log(&stored.info(session), &stored.log.entries());
+            self.deleted_decisions().extend(decisions);
+        }
         all().for_each(|session| drop(sessions.remove(session)));
         Ok(())
+    }
+
+    async fn decisions(&self, query: &AuditQuery) -> Result<AuditPage, MemoryError> {
+        let sessions = self.sessions_by_name();
+        let mut decisions = self.deleted_decisions().clone();
+        for (id, stored) in &*sessions {
+            decisions.extend(DecisionRecord::in_log(&stored.info(id), &stored.log.entries()));
+        }
+        Ok(query.page(decisions))
     }
 }

@@ -195,21 +195,23 @@ pub trait SessionStore: Send + Sync {
     }
 
     /// Returns a page of the decisions in the listed sessions, the latest first. A fork that shares
-    /// entries with its parent does not repeat their decisions, and those of a deleted session are
-    /// gone with it. The default reads every log, or that of the session that the query names.
+    /// entries with its parent does not repeat their decisions.
+    ///
+    /// A store should keep the decisions of a session that is deleted, since an audit asks for them
+    /// later: [`InMemoryStore`](crate::log::InMemoryStore) and the stores of `loopwright-memory`
+    /// do. The default reads every log, or that of the session that the query names, so it returns
+    /// none of deleted sessions.
     async fn decisions(&self, query: &AuditQuery) -> Result<AuditPage, MemoryError> {
         let mut decisions = Vec::new();
         for info in self.sessions().await? {
             if query.session.as_ref().is_some_and(|session| *session != info.id) {
                 continue;
             }
-            let first = info.parent.as_ref().map_or(0, |(_, shared)| *shared);
-            let entries = match self.read(&info.id, first).await {
+            let entries = match self.read(&info.id, 0).await {
                 Err(MemoryError::NoSession(_)) => continue, // deleted by now
                 entries => entries?,
             };
-            let entries = (first..).zip(&entries);
-            decisions.extend(entries.filter_map(|(at, e)| DecisionRecord::of(&info.id, at, e)));
+            decisions.extend(DecisionRecord::in_log(&info, &entries));
         }
         Ok(query.page(decisions))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use crate::error::{AgentError, InputError};
+use crate::error::{AgentError, InputError, ToolError};
 use crate::extensions::Extensions;
 use crate::log::action::ExternalAction;
 use crate::log::event::Parent;
@@ -34,6 +34,14 @@ pub(crate) trait ChildAgent: Send + Sync {
     /// Returns the same agent with other models and tools, as its sub-agents.
     #[cfg(feature = "testing")]
     fn with_parts(&self, parts: &dyn Parts) -> Arc<dyn ChildAgent>;
+
+    /// Returns the change that a call of this agent, or of one of its sub-agents on this path,
+    /// would make.
+    fn preview<'a>(
+        &'a self,
+        path: &'a [Arc<str>],
+        action: &'a ExternalAction,
+    ) -> BoxFuture<'a, Result<Option<String>, ToolError>>;
 
     /// Returns the decision as it will be carried out on an action of this agent, or of one of its
     /// sub-agents on this path.

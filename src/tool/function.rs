@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -37,7 +39,7 @@ where
     Fut: Future<Output = Result<R, ToolError>>,
     R: Into<ToolOutput>,
 {
-    FnTool { spec: Arc::new(ToolSpec::new::<A>(name, description)), f, arguments: PhantomData }
+    FnTool::new(ToolSpec::new::<A>(name, description), f)
 }
 
 /// Builds a tool from an async function with state, which is cloned for each call.
@@ -70,17 +72,36 @@ where
     R: Into<ToolOutput>,
 {
     let f = move |arguments, cx| f(state.clone(), arguments, cx);
-    FnTool { spec: Arc::new(ToolSpec::new::<A>(name, description)), f, arguments: PhantomData }
+    FnTool::new(ToolSpec::new::<A>(name, description), f)
 }
 
 /// Implements [`Tool`] for a function; built by [`tool_fn`] and [`tool_with`].
 pub struct FnTool<A, F> {
     spec: Arc<ToolSpec>,
     f: F,
+    preview: Option<Preview>,
     arguments: PhantomData<fn(A)>,
 }
 
+/// Computes the change that a call would make.
+type Preview =
+    Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Option<String>, ToolError>> + Send + Sync>;
+
 impl<A, F> FnTool<A, F> {
+    fn new(spec: ToolSpec, f: F) -> Self {
+        FnTool { spec: Arc::new(spec), f, preview: None, arguments: PhantomData }
+    }
+
+    /// Sets what returns the change that a call with these arguments would make; see
+    /// [`Tool::preview`].
+    pub fn preview<P>(mut self, preview: impl Fn(Value) -> P + Send + Sync + 'static) -> Self
+    where
+        P: Future<Output = Result<Option<String>, ToolError>> + Send + 'static,
+    {
+        self.preview = Some(Arc::new(move |arguments| preview(arguments).boxed()));
+        self
+    }
+
     /// Sets the effect.
     pub fn effect(self, effect: Effect) -> Self {
         self.spec(|spec| spec.effect(effect))
@@ -121,6 +142,13 @@ where
                 .map(drop)
                 .map_err(|e| format!("The arguments do not fit: {e}.")),
         )
+    }
+
+    async fn preview(&self, arguments: &Value) -> Result<Option<String>, ToolError> {
+        match &self.preview {
+            Some(preview) => preview(arguments.clone()).await,
+            None => Ok(None),
+        }
     }
 
     async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {

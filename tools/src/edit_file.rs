@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use self::apply::{Edited, apply};
 use self::view::normalized;
 use crate::error::printable;
+use crate::file_diff;
 use crate::protection;
 use crate::schema::strict;
 use crate::text::{FileChange, MAX_FILE_BYTES, Text, UnifiedDiff};
@@ -47,6 +48,7 @@ struct Args {
 /// [Protected files](Workspace::unprotected) need approval whatever the agent's rules say.
 pub fn edit_file(workspace: Workspace) -> impl Tool {
     let approval = protection::approval(&workspace);
+    let preview = file_diff::preview(&workspace, dry_run);
     tool_with(
         workspace,
         NAME,
@@ -57,6 +59,7 @@ pub fn edit_file(workspace: Workspace) -> impl Tool {
     )
     .effect(Effect::Idempotent)
     .needs_approval(approval)
+    .preview(preview)
     .spec(|spec| strict(spec).title("Edit a file").sequential().uninterruptible())
 }
 

@@ -25,6 +25,7 @@ mod edit_file;
 mod error;
 #[cfg(feature = "commands")]
 mod execute_command;
+mod file_diff;
 #[cfg(feature = "search")]
 mod glob_files;
 mod list_directory;

@@ -1,15 +1,11 @@
 //! [`preview`]: the change that a call would make, computed by the tool's own code.
 
-use loopwright_core::ToolError;
 use serde_json::Value;
 
 use crate::edit_file;
-use crate::text::{FileChange, UnifiedDiff};
+use crate::file_diff;
 use crate::workspace::Workspace;
 use crate::write_file;
-
-/// Size of the longest diff. The user who approves the change reads it in full, so it is not cut.
-const MAX_DIFF_BYTES: usize = 1024 * 1024;
 
 /// Returns the change that a call of `tool` would make to a file, as a unified diff.
 ///
@@ -40,19 +36,7 @@ pub fn preview(
         "write_file" => write_file::dry_run(workspace, arguments),
         _ => return Ok(None),
     };
-    let FileChange { path, old, new } = change.map_err(|why| sentence(&why))?;
-    let diff = UnifiedDiff::with_limit(MAX_DIFF_BYTES, (&path, &old), (&path, &new));
-    if diff.cut {
-        let UnifiedDiff { added, removed, .. } = diff;
-        return Err(format!(
-            "The diff is too long to show: it adds {added} lines and removes {removed}."
-        ));
-    }
-    Ok(Some(diff.text))
-}
-
-fn sentence(why: &ToolError) -> String {
-    format!("The change cannot be previewed: {why}.")
+    file_diff::of(change).map(Some)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::printable;
+use crate::file_diff;
 use crate::protection;
 use crate::schema::strict;
 use crate::text::{FileChange, MAX_FILE_BYTES, Text};
@@ -30,6 +31,7 @@ struct Args {
 /// [Protected files](Workspace::unprotected) need approval whatever the agent's rules say.
 pub fn write_file(workspace: Workspace) -> impl Tool {
     let approval = protection::approval(&workspace);
+    let preview = file_diff::preview(&workspace, dry_run);
     tool_with(
         workspace,
         NAME,
@@ -40,6 +42,7 @@ pub fn write_file(workspace: Workspace) -> impl Tool {
     )
     .effect(Effect::Idempotent)
     .needs_approval(approval)
+    .preview(preview)
     .spec(|spec| strict(spec).title("Write a file").sequential().uninterruptible())
 }
 

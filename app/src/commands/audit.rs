@@ -35,6 +35,7 @@ fn print_record(record: &DecisionRecord) -> io::Result<()> {
     let DecisionRecord { session, call, .. } = record;
     let or_dash = |text: &Option<std::sync::Arc<str>>| text.as_deref().unwrap_or("-").to_owned();
     let (by, source, tool) = (or_dash(&record.by), or_dash(&record.source), or_dash(&record.tool));
+    let digest = or_dash(&record.digest);
     let decision = match (record.resolved, &record.reason) {
         (false, _) => format!("{} (more needed)", record.decision.name()),
         (true, Some(reason)) if !reason.is_empty() => {
@@ -43,7 +44,7 @@ fn print_record(record: &DecisionRecord) -> io::Result<()> {
         (true, _) => record.decision.name().to_owned(),
     };
     let time = date_and_time(record.time);
-    let line = format!("{time}  {by}  {source}  {session}  {call}  {tool}  {decision}");
+    let line = format!("{time}  {by}  {source}  {session}  {call}  {tool}  {digest}  {decision}");
     output::text(&line.split('\n').collect::<Vec<_>>().join(" "))
 }
 

@@ -116,7 +116,11 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
                 "{why} {variable} to one that `echo whsec_$(openssl rand -base64 32)` makes."
             ))
         })?;
-        builder = builder.webhook(Webhook::new(url, secret));
+        let hook = Webhook::new(url, secret);
+        builder = builder.webhook(match config.program.outbox(args.store.path.as_deref(), url) {
+            Some(file) => hook.outbox(file),
+            None => hook,
+        });
     }
     if let Some(users) = args.jwt.users()? {
         builder = builder.jwt(users);

@@ -30,6 +30,7 @@ pub(crate) fn token(args: &TokenArgs) -> Result<u8, StartError> {
     output::after_write(written)
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Returns bytes in hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     Text,
     Switch,
     Count,
+    /// A number of tokens, which can be large.
+    Tokens,
     /// A sum of money.
     Dollars,
     /// One of a fixed set of words.
@@ -96,11 +98,11 @@ pub(crate) const KEYS: &[Key] = &[
     own("serve.jwt_roles", Kind::Text, SERVER_RISK),
     own("serve.webhook", Kind::Text, SERVER_RISK),
     own("serve.max_runs", Kind::Count, SERVER_RISK),
-    own("serve.max_daily_tokens", Kind::Count, SERVER_RISK),
+    own("serve.max_daily_tokens", Kind::Tokens, SERVER_RISK),
     own("serve.max_daily_cost", Kind::Dollars, SERVER_RISK),
     own("serve.max_connections", Kind::Count, SERVER_RISK),
     own("serve.max_turns", Kind::Count, SERVER_RISK),
-    own("serve.max_tokens", Kind::Count, SERVER_RISK),
+    own("serve.max_tokens", Kind::Tokens, SERVER_RISK),
     own("serve.max_cost", Kind::Dollars, SERVER_RISK),
     own("serve.max_time", Kind::Count, SERVER_RISK),
     own("serve.grace", Kind::Count, SERVER_RISK),
@@ -135,6 +137,7 @@ impl Kind {
             Kind::Text => "text in quotes".into(),
             Kind::Switch => "true or false".into(),
             Kind::Count => format!("a whole number from 1 to {}", u32::MAX),
+            Kind::Tokens => format!("a whole number from 1 to {}", i64::MAX),
             Kind::Dollars => "a number greater than 0".into(),
             Kind::Word(words) => format!("one of: {}", words().join(", ")),
             Kind::Approvals => {
@@ -165,6 +168,8 @@ impl Kind {
             Kind::Text => json!(text?),
             Kind::Switch => json!(value.as_bool()?),
             Kind::Count => json!(u32::try_from(value.as_u64()?).ok().filter(|count| *count > 0)?),
+            // TOML has no larger numbers.
+            Kind::Tokens => json!(value.as_u64().filter(|n| (1..=i64::MAX as u64).contains(n))?),
             Kind::Dollars => json!(value.as_f64().filter(|dollars| is_sum(*dollars))?),
             Kind::Word(words) => {
                 json!(words().into_iter().find(|word| Some(word.as_str()) == text)?)
@@ -196,7 +201,9 @@ impl Kind {
                 "false" | "0" => json!(false),
                 other => json!(other),
             },
-            Kind::Count => text.parse::<u64>().map_or_else(|_| json!(text), |count| json!(count)),
+            Kind::Count | Kind::Tokens => {
+                text.parse::<u64>().map_or_else(|_| json!(text), |count| json!(count))
+            }
             Kind::Dollars => text.parse::<f64>().map_or_else(|_| json!(text), |sum| json!(sum)),
             Kind::Paths => json!(std::env::split_paths(text).collect::<Vec<_>>()),
             Kind::Users => json!(text.split_whitespace().collect::<Vec<_>>()),
@@ -260,6 +267,11 @@ mod tests {
         let read = |kind: Kind, value: Value| kind.read(&value, Some(Path::new("/etc/loopwright")));
         assert_eq!(read(Kind::Count, json!(0)), None);
         assert_eq!(read(Kind::Count, json!(1_u64 << 40)), None);
+        assert_eq!(read(Kind::Tokens, json!(1_u64 << 40)), Some(json!(1_u64 << 40)));
+        assert_eq!(
+            (read(Kind::Tokens, json!(0)), read(Kind::Tokens, json!(u64::MAX))),
+            (None, None)
+        );
         assert_eq!(read(Kind::Text, json!(" ")), None);
         assert_eq!(read(Kind::Path, json!("a.toml")), Some(json!("/etc/loopwright/a.toml")));
         assert_eq!(read(Kind::Paths, json!(["/a", 1])), None);

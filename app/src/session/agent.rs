@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loopwright_core::GenericAgent;
+use loopwright_core::event::ExternalAction;
 use loopwright_core::model::ModelInfo;
 use loopwright_memory::long_term::DISTIL_COMMAND;
 use loopwright_server::{
@@ -31,8 +32,25 @@ pub(crate) struct Built {
     pub(crate) distils: bool,
     /// Whether it does so when a session ends, too.
     pub(crate) distils_at_end: bool,
+    pub(crate) previews: Previews,
     /// The settings of the session, serialised.
     pub(crate) settings: Value,
+}
+
+/// Computes what pending calls of an agent would change.
+#[derive(Clone)]
+pub(crate) struct Previews {
+    factory: Arc<dyn AgentFactory>,
+    setup: Arc<AgentSetup>,
+}
+
+impl Previews {
+    /// Returns the change that a call would make, as a unified diff, if it is one that has a
+    /// preview. An error is a sentence that says why there is none.
+    pub(crate) async fn of(&self, action: &ExternalAction) -> Result<Option<String>, String> {
+        let preview = self.factory.preview(&self.setup, action).await;
+        preview.map_err(|rejection| rejection.message().to_owned())
+    }
 }
 
 /// Builds the agent that the settings describe. Notes about the choice of the model go to standard
@@ -91,7 +109,8 @@ pub(crate) async fn build(
     let stored = settings.to_store(&name, &model, base_url, &root);
     let settings = serde_json::to_value(stored)
         .map_err(|why| StartError(format!("The options cannot be stored: {why}.")))?;
-    Ok(Built { agent, model: info, root, distils, distils_at_end, settings })
+    let previews = Previews { setup: Arc::new(plan.setup(&wanted)), factory: plan.factory };
+    Ok(Built { agent, model: info, root, distils, distils_at_end, previews, settings })
 }
 
 /// Returns where models come from.
@@ -112,18 +131,21 @@ struct Plan<'a> {
 
 impl Plan<'_> {
     async fn build(&self, wanted: &SessionSettings) -> Result<GenericAgent, AgentRejection> {
+        self.factory.build(&self.setup(wanted)).await
+    }
+
+    fn setup(&self, wanted: &SessionSettings) -> AgentSetup {
         let mut settings = wanted.clone();
         settings.work_dir = Some(self.root.display().to_string());
         let mut given = self.given.clone();
         (settings.models, given.models) = (None, None); // they are in the catalogue
         let allowed = self.allowed.clone();
-        let setup = AgentSetup::new(given)
+        AgentSetup::new(given)
             .defaults(settings)
             .models(self.models.clone())
             .for_principal(facts::user())
             .on_warning(output::error)
-            .auto_when(move |tool, _, _| allowed.has(&tool.name));
-        self.factory.build(&setup).await
+            .auto_when(move |tool, _, _| allowed.has(&tool.name))
     }
 }
 

@@ -159,7 +159,10 @@ fn report_repair(repair: Option<String>) {
 
 #[cfg(test)]
 mod tests {
-    use loopwright_core::GenericAgent;
+    use loopwright_core::event::ExternalAction;
+    use loopwright_core::{GenericAgent, ToolError, tool_fn};
+    use serde_json::{Value, json};
+
     use loopwright_core::testing::{Script, ScriptedModel};
     use loopwright_patterns::PiPattern;
 
@@ -189,5 +192,33 @@ mod tests {
         let context = session.context(&built).await.unwrap();
         let (handle, _events) = built.agent.run(context).await.unwrap();
         assert_eq!(handle.prompt("Where is the whale?").await.unwrap().text, "There.");
+    }
+    /// C977: What an app's agent says of a call's change is shown, for its sub-agents too.
+    #[tokio::test]
+    async fn an_agent_of_an_app_has_previews() {
+        let agent = || GenericAgent::builder(ScriptedModel::new([]), PiPattern);
+        let pay = |amount: u32| {
+            let diff = format!("-{amount}");
+            tool_fn("pay", "Pays.", async |_: Value, _| Ok::<_, ToolError>("paid")).preview(
+                move |arguments| {
+                    let diff = format!("{diff}\n+{}", arguments["amount"]);
+                    async move { Ok(Some(diff)) }
+                },
+            )
+        };
+        let child = agent().tool(pay(2)).build().unwrap();
+        let boss = agent().tool(pay(1)).child("clerk", "Pays.", child).build().unwrap();
+        let agents = vec![("boss".into(), Kind::Own(Arc::new(boss)))];
+        let config = Config::of_agents(agents);
+        let settings = config.resolve(Options::default()).unwrap();
+        let built =
+            build(&settings, &Allowed::default(), &config, Verbosity::Normal).await.unwrap();
+        let arguments = Arc::new(json!({ "amount": 7 }));
+        let mut action = ExternalAction::new("c", "pay", arguments, "digest");
+        assert_eq!(built.previews.of(&action).await, Ok(Some("-1\n+7".into())));
+        action.path.push("clerk".into());
+        assert_eq!(built.previews.of(&action).await, Ok(Some("-2\n+7".into())));
+        action.path.push("nobody".into());
+        assert_eq!(built.previews.of(&action).await, Ok(None));
     }
 }

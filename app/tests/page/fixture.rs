@@ -42,12 +42,22 @@ impl Fixture {
     /// Creates the session `before` with `asked` requests, which an agent in this process has
     /// answered.
     pub(crate) fn after(agent: &GenericAgent, asked: usize) -> Fixture {
-        let context = RunContext::new().settings(json!({ "agent": "coding" }));
-        Fixture::after_in(context, agent, asked)
+        Fixture::after_with(agent, asked, &[])
     }
 
-    /// Creates the session `before` like [`Fixture::after`], with what the context says of it.
-    pub(crate) fn after_in(context: RunContext, agent: &GenericAgent, asked: usize) -> Fixture {
+    /// Like [`Fixture::after`], with further options of `loopwright serve`.
+    pub(crate) fn after_with(agent: &GenericAgent, asked: usize, more: &[&str]) -> Fixture {
+        let context = RunContext::new().settings(json!({ "agent": "coding" }));
+        Fixture::after_in(context, agent, asked, more)
+    }
+
+    /// Like [`Fixture::after_with`], with what the context says of the session.
+    pub(crate) fn after_in(
+        context: RunContext,
+        agent: &GenericAgent,
+        asked: usize,
+        more: &[&str],
+    ) -> Fixture {
         let (dir, memory) = (project(), InMemory::new());
         wait(async {
             let (handle, mut events) = agent.run(context.memory(memory.clone())).await.unwrap();
@@ -58,7 +68,7 @@ impl Fixture {
             while events.next().await.is_some() {}
         });
         write(&dir, memory.entries());
-        Fixture::at(dir, &[])
+        Fixture::at(dir, more)
     }
 
     fn at(dir: TempDir, more: &[&str]) -> Fixture {

@@ -8,10 +8,12 @@ use loopwright_core::testing::{Script, ScriptedModel, TestTool};
 use loopwright_core::tool::{ActionOptions, Approval};
 use loopwright_patterns::PiPattern;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use crate::access::CONTRAST;
 use crate::browser::Tab;
 use crate::fixture::Fixture;
+use crate::process::loopwright;
 
 fn inbox(fixture: &Fixture) -> Tab {
     fixture.tab_at(&format!("{}/inbox", fixture.url.trim_end_matches('/')))
@@ -85,4 +87,73 @@ fn an_action_shows_its_terms() {
     tab.press("Enter", false);
     fixture.request().say("Not paid.");
     tab.until_text("#none", "Nothing waits");
+}
+
+/// Returns what gives a user a token.
+fn user(name: &str, token: &str, role: &str) -> String {
+    let digest: String =
+        Sha256::digest(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("--user={name}:{digest}{role}")
+}
+
+/// C264: Someone with the role of an action finds it in the inbox with their own token, and nothing
+/// else of others, there and on the page; their decision names them. A reader without the role is
+/// refused.
+#[test]
+fn an_approver_sees_and_decides_only_what_they_may() {
+    let options = ActionOptions::new().role("treasurer");
+    // A tool that the server has too, whose action needs a role.
+    let pay = TestTool::new("write_file")
+        .spec(move |spec| spec.needs_approval(Approval::Always).action_options(options.clone()));
+    let arguments = json!({ "path": "paid.txt", "content": "200 euros\n" });
+    let model = ScriptedModel::new([Script::calls([("c1", "write_file", arguments)])]);
+    let agent = GenericAgent::builder(model, PiPattern).tool(pay).build().unwrap();
+    let [tom, ann, rita] =
+        ["the-token-of-tom-0123", "the-token-of-ann-0123", "the-token-of-rita-01"];
+    let users =
+        [user("tom", tom, ":treasurer"), user("ann", ann, ""), user("rita", rita, ":reader")];
+    let fixture = Fixture::after_with(&agent, 1, &users.each_ref().map(String::as_str));
+    let page = |token: &str| {
+        fixture.tab_at(&format!("{}/#token={token}", fixture.url.trim_end_matches('/')))
+    };
+    let inbox_of = |token: &str| {
+        let tab = inbox(&fixture);
+        tab.until("document.querySelector('#ask').open");
+        tab.type_text(token);
+        tab.press("Enter", false);
+        tab.until("!document.querySelector('#ask').open");
+        tab
+    };
+    let toms = inbox_of(tom);
+    toms.until_text(".card .terms", "Who may decide: treasurer.");
+
+    let anns = page(ann);
+    anns.say("Write it.");
+    let written = json!({ "path": "new.txt", "content": "x" });
+    fixture.request().call(&[("write_file", written)]);
+    anns.until_text(".card h3", "Run write_file?");
+    let ritas = inbox_of(rita);
+    ritas.until("document.querySelectorAll('.card').length === 2");
+    ritas.click(".card .approve");
+    ritas.until_text(".card .problem", "You may read this session, but not decide this action.");
+
+    toms.reload();
+    toms.until_text(".card .terms", "Who may decide: treasurer.");
+    toms.until("document.querySelector('#status').dataset.state === 'ready'");
+    assert_eq!(toms.count(".card"), 1, "nothing of ann's");
+    let page_of_tom = page(tom);
+    page_of_tom.say("My own.");
+    fixture.request().say("Good day.");
+    page_of_tom.until_text("#list", "My own.");
+    page_of_tom.until_text("#status", "Ready");
+    assert_eq!(page_of_tom.count("#list li"), 1, "no conversations of others");
+
+    toms.click(".card .approve");
+    fixture.request().say("Paid.");
+    toms.until_text("#none", "Nothing waits");
+    ritas.until("document.querySelectorAll('.card').length === 1");
+    assert_eq!(fixture.read("paid.txt"), "200 euros\n");
+    let audit = loopwright(&fixture.dir, &["audit"]).out;
+    assert!(audit.contains("  tom  http from 127.0.0.1  before  c1  write_file  "), "{audit}");
+    assert_eq!((audit.lines().count(), toms.console_errors()), (1, Vec::<String>::new()));
 }

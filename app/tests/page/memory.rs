@@ -83,7 +83,7 @@ fn the_page_offers_what_the_agent_and_the_server_have() {
     let model = ScriptedModel::new([Script::text("Baa.")]);
     let agent = GenericAgent::builder(model, PiPattern).build().unwrap();
     let context = RunContext::new().settings(json!({ "agent": "shepherd" }));
-    let fixture = Fixture::after_in(context, &agent, 1);
+    let fixture = Fixture::after_in(context, &agent, 1, &[]);
     let tab = fixture.before();
     tab.until_text(".assistant", "Baa.");
     tab.until_text("#hint", "Enter sends");

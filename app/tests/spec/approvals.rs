@@ -81,7 +81,9 @@ async fn a_call_with_a_quorum_is_approved_by_two_people() {
     let lines: Vec<&str> = audit.out.lines().collect();
     assert_eq!((audit.code, lines.len()), (0, 2));
     assert!(
-        lines[0].contains("  bob  command  s  ") && lines[0].ends_with("  write_file  approve")
+        lines[0].contains("  bob  command  s  ")
+            && lines[0].ends_with("  approve")
+            && lines[0].contains(&format!("  write_file  {}  ", json["digest"].as_str().unwrap()))
     );
     assert!(
         lines[1].contains("  ann  ") && lines[1].ends_with("approve (more needed)"),

@@ -11,6 +11,7 @@ mod origins;
 mod route;
 mod rules;
 pub(crate) mod sessions;
+mod settings_file;
 mod shared;
 mod shutdown;
 mod users;

@@ -264,7 +264,7 @@ impl<'c> Changes<'c> {
         self.connection.execute("DELETE FROM entry WHERE session = ?1", [session.number])?;
         self.connection.execute("DELETE FROM mailbox WHERE session = ?1", [session.number])?;
         pending::replace(self.connection, pending::listed(&session.info), &[], self.file)?;
-        decisions::remove(self.connection, &session.info.id)?;
+        // The decisions are kept, for audits.
         self.connection.execute("DELETE FROM session WHERE name = ?1", [&*session.info.id])?;
         rows::set_totals(self.connection, count - 1, next_number)
     }

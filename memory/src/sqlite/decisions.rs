@@ -1,4 +1,4 @@
-//! The rows of decisions, which are a copy of those in the logs, by time.
+//! The rows of decisions by time: a copy of those in the logs, and those of deleted sessions.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use super::pending::key;
 use super::rows::crc;
 use crate::codec;
 
-const ADD: &str = "INSERT INTO decision (time, session, position, principal, json, crc) \
+/// A session that is deleted and stored again can have the same decisions.
+const ADD: &str = "INSERT OR REPLACE INTO decision (time, session, position, principal, json, crc) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-const REMOVE: &str = "DELETE FROM decision WHERE session = ?1";
-/// The columns of a page, whose conditions follow.
-const LIST: &str = "SELECT time, session, position, principal, json, crc FROM decision \
-    WHERE (time, session, position) < (?1, ?2, ?3) AND time >= ?4 AND time <= ?5 \
-    AND (?6 IS NULL OR session = ?6) AND (?7 IS NULL OR principal = ?7) \
+/// The columns and the source of a page.
+const FROM: &str = "SELECT time, session, position, principal, json, crc FROM decision";
+/// The condition and the order of a page.
+const PAGE: &str = "(time, session, position) < (?1, ?2, ?3) AND time >= ?4 AND time <= ?5 \
     ORDER BY time DESC, session DESC, position DESC";
 
 /// Adds the decisions among the entries that were appended to a session's log at this position. A
@@ -42,12 +42,6 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Removes the decisions of a session.
-pub(super) fn remove(connection: &Connection, session: &str) -> Result<(), StoreError> {
-    connection.execute(REMOVE, [session])?;
-    Ok(())
-}
-
 /// Returns a page of the decisions.
 pub(super) fn page(
     connection: &Connection,
@@ -59,16 +53,21 @@ pub(super) fn page(
         Some((time, session, position)) => (key(time), &**session, key(position)),
         None => (i64::MAX, "\u{10ffff}", i64::MAX),
     };
-    let mut statement = connection.prepare(LIST)?;
-    let mut rows = statement.query((
-        time,
-        session,
-        position,
-        query.since.map_or(0, key),
-        query.until.map_or(i64::MAX, |until| key(until.saturating_sub(1))),
-        query.session.as_deref(),
-        query.by.as_deref(),
-    ))?;
+    let until = match query.until {
+        Some(0) => -1,
+        Some(until) => key(until - 1),
+        None => i64::MAX,
+    };
+    let since = query.since.map_or(0, key);
+    // Each selection has the index that it needs; what remains is selected below.
+    let condition = match (&query.session, &query.by) {
+        (Some(_), _) => "INDEXED BY decision_of_session WHERE session = ?6 AND",
+        (None, Some(_)) => "INDEXED BY decision_of_principal WHERE principal = ?6 AND",
+        (None, None) => "WHERE ?6 IS NULL AND",
+    };
+    let value = query.session.as_deref().or(query.by.as_deref());
+    let mut statement = connection.prepare(&format!("{FROM} {condition} {PAGE}"))?;
+    let mut rows = statement.query((time, session, position, since, until, value))?;
     let mut decisions = Vec::new();
     while let Some(row) = rows.next()? {
         let record = read(row, file)?;

@@ -11,7 +11,7 @@ use super::{decisions, entries, mailbox, pending, rows};
 use crate::codec;
 
 /// The format that is written, and the newest that is read.
-pub(super) const FORMAT: i64 = 3;
+pub(super) const FORMAT: i64 = 4;
 
 /// The tables of each format, which has those of the formats before.
 ///
@@ -24,7 +24,8 @@ pub(super) const FORMAT: i64 = 3;
 /// [`InputReceipt`](loopwright_core::log::InputReceipt), and is empty before that.
 ///
 /// Format 3 adds the pending actions and the decisions of all sessions that are listed, which are
-/// copies of what the other tables have.
+/// copies of what the other tables have. Since format 4 the decisions of deleted sessions remain,
+/// and the pending actions of a session have an index.
 const SCHEMAS: [&str; FORMAT as usize] = [
     "\
 CREATE TABLE session (name TEXT PRIMARY KEY, number INTEGER NOT NULL, info TEXT NOT NULL, \
@@ -47,6 +48,7 @@ principal TEXT NOT NULL, json TEXT NOT NULL, crc INTEGER NOT NULL, \
 PRIMARY KEY (time, session, position)) STRICT, WITHOUT ROWID;
 CREATE INDEX decision_of_session ON decision (session, time);
 CREATE INDEX decision_of_principal ON decision (principal, time)",
+    "CREATE INDEX pending_of_session ON pending (session, since, call)",
 ];
 
 /// Returns the definitions of the tables of a format, as the file has them.
@@ -75,13 +77,16 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Memory
         if format >= FORMAT {
             return Ok(()); // another process was faster
         }
-        if format < 2 {
-            tx.execute_batch(SCHEMAS[1])?;
-        } else {
-            add_times(&tx, path)?;
+        match format {
+            ..2 => tx.execute_batch(SCHEMAS[1])?,
+            2 => add_times(&tx, path)?,
+            _ => {}
         }
-        tx.execute_batch(SCHEMAS[2])?;
-        fill(&tx, path)?;
+        if format < 3 {
+            tx.execute_batch(SCHEMAS[2])?;
+            fill(&tx, path)?;
+        }
+        tx.execute_batch(SCHEMAS[3])?;
         tx.pragma_update(None, "user_version", FORMAT)?;
         Ok(tx.commit()?)
     };

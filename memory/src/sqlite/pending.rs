@@ -15,10 +15,11 @@ const ADD: &str = "INSERT INTO pending (since, session, call, tool, json, crc) \
 const REMOVE: &str = "DELETE FROM pending WHERE since = ?1 AND session = ?2 AND call = ?3";
 const COUNT: &str = "SELECT count(*) FROM pending";
 const TOTAL: &str = "SELECT pending, crc FROM pending_total";
-const LIST: &str = "SELECT since, session, call, tool, json, crc FROM pending \
-    WHERE (since, session, call) > (?1, ?2, ?3) AND (?4 IS NULL OR session = ?4) \
-    AND (?5 IS NULL OR tool = ?5) AND (?6 IS NULL OR since < ?6) \
-    ORDER BY since, session, call";
+/// The columns and the source of a page.
+const FROM: &str = "SELECT since, session, call, tool, json, crc FROM pending";
+/// The condition and the order of a page.
+const PAGE: &str = "(since, session, call) > (?1, ?2, ?3) AND since <= ?4 \
+    AND (?5 IS NULL OR tool = ?5) ORDER BY since, session, call";
 
 /// Returns the actions of a session that are listed: none of a sub-agent, since its root has them.
 pub(super) fn listed(info: &SessionInfo) -> &[PendingAction] {
@@ -65,23 +66,29 @@ pub(super) fn page(
     file: &Path,
     query: &PendingQuery,
 ) -> Result<PendingPage, StoreError> {
-    let count: i64 = connection.query_row(COUNT, (), |row| row.get(0))?;
-    if count != total(connection, file)? {
-        return Err(damaged(file, "the list of pending actions").into());
+    if query.after.is_none() && query.session.is_none() {
+        // Once for a list, and not for each of its pages.
+        let count: i64 = connection.query_row(COUNT, (), |row| row.get(0))?;
+        if count != total(connection, file)? {
+            return Err(damaged(file, "the list of pending actions").into());
+        }
     }
     let (since, session, call) = match &query.after {
         Some(after) => (key(after.since), &*after.session, &*after.call),
         None => (-1, "", ""),
     };
-    let mut statement = connection.prepare(LIST)?;
-    let mut rows = statement.query((
-        since,
-        session,
-        call,
-        query.session.as_deref(),
-        query.tool.as_deref(),
-        query.before.map(key),
-    ))?;
+    let last = match query.before {
+        Some(0) => -1,
+        Some(before) => key(before - 1),
+        None => i64::MAX,
+    };
+    let condition = match &query.session {
+        Some(_) => "INDEXED BY pending_of_session WHERE session = ?6 AND",
+        None => "WHERE ?6 IS NULL AND",
+    };
+    let mut statement = connection.prepare(&format!("{FROM} {condition} {PAGE}"))?;
+    let (of_session, tool) = (query.session.as_deref(), query.tool.as_deref());
+    let mut rows = statement.query((since, session, call, last, tool, of_session))?;
     let mut actions = Vec::new();
     while let Some(row) = rows.next()? {
         let pending = read(row, file)?;

@@ -7,6 +7,7 @@
     reason = "a failed check is a failed test"
 )]
 
+mod audit;
 mod conformance;
 mod deadlines;
 mod growth;

@@ -8,6 +8,10 @@ use loopwright_core::event::Prompt;
 
 /// The role of those who may do everything.
 const ADMIN: &str = "admin";
+/// Whom the decisions of the operator name on a server that has other users.
+pub(super) const OPERATOR: &str = "operator";
+/// Whom the decisions name that a session takes at a deadline.
+pub(super) const SYSTEM: &str = "system";
 
 /// Says who sends a request: a principal with roles, or the operator of the server.
 ///
@@ -84,10 +88,20 @@ impl Caller {
         }
     }
 
-    /// Returns the principal, unless the caller is the operator: whom a decision names, and whom a
-    /// new session belongs to. On a server of one user that says nothing.
+    /// Returns the principal, unless the caller is the operator: whom a new session belongs to.
     pub(crate) fn named(&self) -> Option<&Principal> {
         self.principal.as_ref().filter(|_| self.is_named)
+    }
+}
+
+impl Caller {
+    /// Returns whom the decisions of the caller name. Those of the operator name nobody on a server
+    /// without other users, as there is nobody else.
+    pub(crate) fn decides_as(&self, has_users: bool) -> Option<&str> {
+        match self.named() {
+            Some(principal) => Some(principal.as_str()),
+            None => has_users.then_some(OPERATOR),
+        }
     }
 }
 

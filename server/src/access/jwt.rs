@@ -1,20 +1,14 @@
 //! [`JwtUsers`]: callers whom an OpenID Connect provider knows.
 
-use std::time::Duration;
+mod keys;
 
-use jsonwebtoken::jwk::{Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use loopwright_core::agent::Principal;
-use reqwest::redirect::Policy;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use tokio::sync::Mutex;
-use tokio::time::Instant;
 
+use self::keys::{IssuerKeys, check_url, invalid};
 use super::caller::Caller;
-use crate::error::{ApiError, ConfigError, ErrorKind};
-use crate::http_client::install_crypto_provider;
+use crate::error::{ApiError, ConfigError};
 
 /// The algorithms of signatures. Those with a shared secret are not among them.
 const ALGORITHMS: [Algorithm; 9] = [
@@ -28,13 +22,6 @@ const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::ES384,
     Algorithm::EdDSA,
 ];
-/// When keys are fetched again, so that one that was withdrawn is not accepted for ever.
-const MAX_KEYS_AGE: Duration = Duration::from_secs(60 * 60);
-/// How soon keys are fetched again for a token whose key is unknown.
-const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(10);
-const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum size of a document of the issuer.
-const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
 /// By how much clocks may differ, in seconds.
 const LEEWAY_SECONDS: u64 = 30;
 
@@ -43,7 +30,8 @@ const LEEWAY_SECONDS: u64 = 30;
 ///
 /// A token must be signed with one of the issuer's keys (RS, PS, ES or EdDSA, never a shared
 /// secret), name the issuer (`iss`) and the audience (`aud`), and have an expiry (`exp`). A stream
-/// that is open when the token expires stays open.
+/// that is open when the token expires stays open. A token that names a
+/// [user](crate::ServerBuilder::user) of the server is refused, since both would be one principal.
 ///
 /// ```
 /// use loopwright_server::JwtUsers;
@@ -88,22 +76,7 @@ impl JwtUsers {
 /// Checks tokens, with the issuer's keys.
 pub(crate) struct JwtVerifier {
     users: JwtUsers,
-    client: reqwest::Client,
-    keys: Mutex<Keys>,
-}
-
-#[derive(Default)]
-struct Keys {
-    set: Option<JwkSet>,
-    /// The last attempt to fetch them.
-    fetched: Option<Instant>,
-}
-
-/// The part of the issuer's document that is used.
-#[derive(Deserialize)]
-struct Discovery {
-    issuer: String,
-    jwks_uri: String,
+    keys: IssuerKeys,
 }
 
 impl JwtVerifier {
@@ -111,12 +84,8 @@ impl JwtVerifier {
         for url in [Some(&users.issuer), users.keys_url.as_ref()].into_iter().flatten() {
             check_url(url)?;
         }
-        install_crypto_provider();
-        let client = reqwest::Client::builder().redirect(Policy::none()).timeout(FETCH_TIMEOUT);
-        let client = client.build().map_err(|why| {
-            ConfigError(format!("The keys of `{}` cannot be fetched: {why}.", users.issuer).into())
-        })?;
-        Ok(JwtVerifier { users, client, keys: Mutex::default() })
+        let keys = IssuerKeys::new(users.issuer.clone(), users.keys_url.clone())?;
+        Ok(JwtVerifier { users, keys })
     }
 
     /// Returns the caller that a token names.
@@ -125,7 +94,7 @@ impl JwtVerifier {
         if !ALGORITHMS.contains(&header.alg) {
             return Err(invalid("its signature has an algorithm that is not accepted"));
         }
-        let key = self.key(header.kid.as_deref()).await?;
+        let key = self.keys.key(header.kid.as_deref()).await?;
         let own = key.common.key_algorithm.map(|algorithm| algorithm.to_string());
         if own.is_some_and(|own| own != format!("{:?}", header.alg)) {
             return Err(invalid("its signature has another algorithm than the key"));
@@ -144,100 +113,6 @@ impl JwtVerifier {
         let caller = Caller::new(Principal::new(name));
         Ok(roles(&claims, &self.users.roles_claim).into_iter().fold(caller, Caller::role))
     }
-
-    /// Returns the key with this id, or the only one.
-    async fn key(&self, id: Option<&str>) -> Result<Jwk, ApiError> {
-        let find = |set: &JwkSet| match (id, &*set.keys) {
-            (Some(id), _) => set.find(id).cloned(),
-            (None, [only]) => Some(only.clone()),
-            (None, _) => None,
-        };
-        let mut keys = self.keys.lock().await;
-        let age = keys.fetched.map(|at| at.elapsed());
-        let known = keys.set.as_ref().and_then(find);
-        if known.is_some() && age.is_some_and(|age| age < MAX_KEYS_AGE) {
-            return known.ok_or_else(unknown_key);
-        }
-        if age.is_none_or(|age| age >= MIN_FETCH_INTERVAL) {
-            keys.fetched = Some(Instant::now());
-            match self.fetch().await {
-                Ok(set) => keys.set = Some(set),
-                Err(why) => {
-                    let issuer = &self.users.issuer;
-                    tracing::warn!(issuer, why, "the keys of the issuer of tokens are missing");
-                }
-            }
-        }
-        match &keys.set {
-            Some(set) => find(set).ok_or_else(unknown_key),
-            None => {
-                let why = "The token cannot be checked now, as its issuer does not answer: try \
-                           again later.";
-                Err(ApiError::new(ErrorKind::Internal, why)
-                    .with_status(axum::http::StatusCode::SERVICE_UNAVAILABLE))
-            }
-        }
-    }
-
-    async fn fetch(&self) -> Result<JwkSet, String> {
-        let url = match &self.users.keys_url {
-            Some(url) => url.clone(),
-            None => {
-                let issuer = self.users.issuer.trim_end_matches('/');
-                let url = format!("{issuer}/.well-known/openid-configuration");
-                let document: Discovery = self.document(&url).await?;
-                if document.issuer != self.users.issuer {
-                    return Err(format!("{url} is that of another issuer: {}", document.issuer));
-                }
-                check_url(&document.jwks_uri).map_err(|why| why.to_string())?;
-                document.jwks_uri
-            }
-        };
-        self.document(&url).await
-    }
-
-    async fn document<T: DeserializeOwned>(&self, url: &str) -> Result<T, String> {
-        let failed = |why: &dyn std::fmt::Display| format!("{url}: {why}");
-        let mut response = self.client.get(url).send().await.map_err(|why| failed(&why))?;
-        if !response.status().is_success() {
-            return Err(failed(&response.status()));
-        }
-        let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|why| failed(&why))? {
-            bytes.extend_from_slice(&chunk);
-            if bytes.len() > MAX_DOCUMENT_BYTES {
-                return Err(failed(&"it is too large"));
-            }
-        }
-        serde_json::from_slice(&bytes).map_err(|why| failed(&why))
-    }
-}
-
-/// Checks that others cannot replace what comes from this address.
-fn check_url(text: &str) -> Result<(), ConfigError> {
-    let url = reqwest::Url::parse(text).ok();
-    let is_safe = url.is_some_and(|url| match url.scheme() {
-        "https" => true,
-        "http" => url.host_str().is_some_and(|host| {
-            let ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-            host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
-        }),
-        _ => false,
-    });
-    if is_safe {
-        return Ok(());
-    }
-    let why = format!("`{text}` is no address with https, so the keys of tokens could be forged.");
-    Err(ConfigError(why.into()))
-}
-
-fn invalid(why: &str) -> ApiError {
-    let why = format!("The token is not accepted: {why}. Get a new one from its issuer.");
-    ApiError::new(ErrorKind::Token, why)
-}
-
-fn unknown_key() -> ApiError {
-    invalid("its issuer does not have the key that it is signed with")
 }
 
 /// Returns the roles in a claim.

@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use loopwright_core::SessionStore;
 use loopwright_core::agent::Principal;
-use loopwright_core::log::{MemoryError, PendingAction, SessionInfo};
+use loopwright_core::log::{DecisionRecord, MemoryError, PendingAction, SessionInfo};
 
 use super::caller::Caller;
 use super::policy::Access;
@@ -170,6 +170,20 @@ pub(crate) async fn may_see(
     let policy = &server.shared().policy;
     may_read(server, caller, session).await
         || policy.allows(caller, Access::Decide(session, action)).await
+}
+
+/// Returns whether the caller may know of a decision: their own, those in the sessions that they
+/// may read, and all of them for `admin` and the operator, also if the session is deleted.
+pub(crate) async fn may_audit(server: &Server, caller: &Caller, record: &DecisionRecord) -> bool {
+    let Some(principal) = caller.named() else { return true };
+    if record.by.as_deref() == Some(principal.as_str()) {
+        return true;
+    }
+    match server.shared().store.session(&record.session).await {
+        Ok(session) => may_read(server, caller, &session).await,
+        Err(MemoryError::NoSession(_)) => caller.is_admin(),
+        Err(_) => false,
+    }
 }
 
 /// Describes a session, or that at the root if it belongs to a sub-agent.

@@ -1,6 +1,8 @@
 //! [`Users`]: the tokens of a server, and whom each of them names.
 
-use super::caller::Caller;
+use loopwright_core::agent::Principal;
+
+use super::caller::{Caller, OPERATOR, SYSTEM};
 #[cfg(feature = "jwt")]
 use super::jwt::{JwtUsers, JwtVerifier};
 use super::token::TokenDigest;
@@ -18,6 +20,15 @@ pub(crate) struct Users {
 }
 
 impl Users {
+    /// Returns whether there are users besides the operator.
+    pub(crate) fn has_named(&self) -> bool {
+        #[cfg(feature = "jwt")]
+        if self.jwt.is_some() {
+            return true;
+        }
+        self.by_token.iter().any(|(_, caller)| caller.named().is_some())
+    }
+
     /// Adds the token of a caller.
     pub(crate) fn add(&mut self, token: &str, caller: Caller) -> Result<(), ConfigError> {
         if token.chars().count() < MIN_TOKEN_CHARS {
@@ -36,6 +47,15 @@ impl Users {
         digest: TokenDigest,
         caller: Caller,
     ) -> Result<(), ConfigError> {
+        if let Some(name) = caller.named().map(Principal::as_str)
+            && is_reserved(name)
+        {
+            let why = format!(
+                "A user cannot have the name `{name}`, which decisions of the operator, or those \
+                 that are taken at a deadline, have: choose another name."
+            );
+            return Err(ConfigError(why.into()));
+        }
         if let Some((_, other)) = self.by_token.iter().find(|(known, _)| *known == digest) {
             let why = format!("`{other}` and `{caller}` have the same token: give each its own.");
             return Err(ConfigError(why.into()));
@@ -79,13 +99,31 @@ impl Users {
         if let Some(jwt) = &self.jwt
             && token.contains('.')
         {
-            return jwt.caller(token).await;
+            let caller = jwt.caller(token).await?;
+            return self.check_issued(caller);
         }
         Err(ApiError::new(
             ErrorKind::Token,
             "The token is missing or wrong: send `Authorization: Bearer TOKEN` with a token of \
              this server.",
         ))
+    }
+
+    /// Checks that the caller whom a token of the issuer names is not another one of this server.
+    #[cfg(feature = "jwt")]
+    fn check_issued(&self, caller: Caller) -> Result<Caller, ApiError> {
+        let is_own = self.by_token.iter().any(|(_, own)| own.named() == caller.named());
+        if is_own || caller.named().is_none_or(|name| is_reserved(name.as_str())) {
+            tracing::warn!(%caller, "a token of the issuer names a user of this server");
+            return Err(ApiError::new(
+                ErrorKind::Token,
+                format!(
+                    "The token names `{caller}`, who is another user of this server: ask the \
+                     server's operator to rename that one."
+                ),
+            ));
+        }
+        Ok(caller)
     }
 
     /// Looks a token up. The time does not depend on which one it is.
@@ -99,4 +137,9 @@ impl Users {
         }
         found
     }
+}
+
+/// Returns whether decisions of others have this name.
+fn is_reserved(name: &str) -> bool {
+    [OPERATOR, SYSTEM].contains(&name)
 }

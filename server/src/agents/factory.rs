@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopwright_core::{AgentBuilder, GenericAgent};
-use serde_json::Value;
+use loopwright_core::event::ExternalAction;
+use loopwright_core::{AgentBuilder, GenericAgent, ToolError};
 
 use super::rejection::AgentRejection;
 use super::setup::AgentSetup;
@@ -62,20 +62,22 @@ pub trait AgentFactory: Send + Sync {
         Vec::new()
     }
 
-    /// Returns the change that a call would make to a file, as a unified diff, for the user who
-    /// decides on it; `None` if there is nothing to show besides the arguments, as by default. It
-    /// must not change anything.
+    /// Returns the change that a pending call of the agent, or of one of its sub-agents, would make
+    /// to a file, as a unified diff, for the user who decides on it; `None` if there is nothing to
+    /// show besides the arguments. It must not change anything.
+    ///
+    /// By default it builds the agent, and asks its tools ([`GenericAgent::preview`]).
     ///
     /// # Errors
     /// Returns an [`AgentRejection`] whose message tells the user why there is no preview: the call
     /// would fail, for example.
     async fn preview(
         &self,
-        _setup: &AgentSetup,
-        _tool: &str,
-        _arguments: &Value,
+        setup: &AgentSetup,
+        action: &ExternalAction,
     ) -> Result<Option<String>, AgentRejection> {
-        Ok(None)
+        let agent = self.build(setup).await?;
+        agent.preview(action).await.map_err(|why| AgentRejection::bad_request("", sentence(&why)))
     }
 }
 
@@ -103,10 +105,9 @@ impl<A: AgentFactory + ?Sized> AgentFactory for Arc<A> {
     async fn preview(
         &self,
         setup: &AgentSetup,
-        tool: &str,
-        arguments: &Value,
+        action: &ExternalAction,
     ) -> Result<Option<String>, AgentRejection> {
-        (**self).preview(setup, tool, arguments).await
+        (**self).preview(setup, action).await
     }
 }
 
@@ -119,4 +120,10 @@ where
         setup.reject_unused()?;
         Ok(setup.apply(self(setup)?)?.build()?)
     }
+}
+
+/// Returns why there is no preview, as a sentence.
+fn sentence(why: &ToolError) -> String {
+    let why = why.to_string();
+    if why.ends_with('.') { why } else { format!("{why}.") }
 }

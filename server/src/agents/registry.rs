@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use loopwright_core::GenericAgent;
 use loopwright_core::agent::{Budget, Principal};
+use loopwright_core::event::ExternalAction;
 use loopwright_core::model::ModelInfo;
-use serde_json::Value;
 
 use super::factory::AgentFactory;
 use super::models::Models;
@@ -211,10 +211,10 @@ impl Agents {
         &self,
         settings: SessionSettings,
         principal: Option<&Principal>,
-        (tool, arguments): (&str, &Value),
+        action: &ExternalAction,
     ) -> Result<Option<String>, ApiError> {
         let factory = self.factory(&settings)?;
-        Ok(factory.preview(&self.setup(settings, principal), tool, arguments).await?)
+        Ok(factory.preview(&self.setup(settings, principal), action).await?)
     }
 
     /// Builds the agent that answers one request. Returns whether its model is the server's, so

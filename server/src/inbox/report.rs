@@ -1,25 +1,29 @@
 //! [`Reporter`]: passes changes of actions on to the host and to webhooks.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use loopwright_core::SessionStore;
 use loopwright_core::agent::{Environment, SystemEnvironment};
-use loopwright_core::log::{AuditQuery, MemoryError};
+use loopwright_core::log::{AuditQuery, MemoryError, PendingAction};
 use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::change::ActionChange;
-use super::watch::{ActionWatch, Subscription};
+use super::outbox::{Entry, Outbox};
+use super::watch::{
+    self, ActionKey, ActionWatch, CLOCK_TOLERANCE_MS, PAGE_DECISIONS, Subscription,
+};
 #[cfg(feature = "webhooks")]
 use super::webhook::WebhookSender;
 
-/// How far the decisions reach back that are reported at the start.
-const CATCH_UP: Duration = Duration::from_secs(24 * 60 * 60);
-/// How many of them are read at a time.
-const PAGE_DECISIONS: usize = 500;
+/// How far the decisions reach back that are reported at the start, if it is not known which were
+/// reported before. A webhook is sent again for less than that.
+const CATCH_UP: Duration = Duration::from_secs(72 * 60 * 60);
 /// When the store is read again after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
@@ -33,23 +37,34 @@ pub(crate) struct Reporter<'a> {
     pub(crate) webhooks: &'a [WebhookSender],
 }
 
-impl Reporter<'_> {
-    fn is_empty(&self) -> bool {
-        #[cfg(feature = "webhooks")]
-        if !self.webhooks.is_empty() {
-            return false;
-        }
-        self.on_action.is_empty()
-    }
+/// One of those whom changes are reported to.
+enum Target<'a> {
+    Functions(&'a [OnAction]),
+    #[cfg(feature = "webhooks")]
+    Webhook(&'a WebhookSender),
+}
 
-    /// Reports what is pending, recent decisions, and changes, for ever.
+impl Reporter<'_> {
+    /// Reports what is pending, decisions that were not reported, and changes, for ever. Resolves
+    /// at once if there is nobody to report to.
     pub(crate) async fn run(&self, store: &dyn SessionStore, watch: &ActionWatch) {
-        if self.is_empty() {
-            return;
+        let mut targets = Vec::new();
+        if !self.on_action.is_empty() {
+            targets.push(Target::Functions(self.on_action));
         }
+        #[cfg(feature = "webhooks")]
+        targets.extend(self.webhooks.iter().map(Target::Webhook));
+        join_all(targets.iter().map(|target| target.run(store, watch))).await;
+    }
+}
+
+impl Target<'_> {
+    async fn run(&self, store: &dyn SessionStore, watch: &ActionWatch) {
+        let mut outbox = self.outbox().await;
         let mut deliveries = FuturesUnordered::new();
+        deliveries.extend(outbox.unsent().into_iter().map(|entry| self.deliver(entry)));
         loop {
-            let (changes, mut receiver) = match self.start(store, watch).await {
+            let (changes, mut receiver) = match catch_up(&outbox, store, watch).await {
                 Ok(start) => start,
                 Err(error) => {
                     tracing::warn!(%error, "the pending actions cannot be reported");
@@ -57,51 +72,85 @@ impl Reporter<'_> {
                     continue;
                 }
             };
-            for change in changes {
-                deliveries.push(self.report(change));
-            }
-            loop {
+            let new = outbox.add(changes).await;
+            deliveries.extend(new.into_iter().map(|entry| self.deliver(entry)));
+            let mut is_complete = true;
+            while is_complete {
                 tokio::select! {
-                    change = receiver.recv() => match change {
-                        Ok(change) => deliveries.push(self.report(change)),
-                        Err(RecvError::Lagged(_)) => break, // all is read again
-                        Err(RecvError::Closed) => return,
-                    },
-                    Some(()) = deliveries.next() => {}
+                    change = receiver.recv() => {
+                        let mut changes = match change {
+                            Ok(change) => vec![change],
+                            Err(RecvError::Lagged(_)) => break, // all is read again
+                            Err(RecvError::Closed) => return,
+                        };
+                        loop {
+                            match receiver.try_recv() {
+                                Ok(change) => changes.push(change),
+                                Err(TryRecvError::Lagged(_)) => is_complete = false,
+                                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+                            }
+                        }
+                        let new = outbox.add(changes).await;
+                        deliveries.extend(new.into_iter().map(|entry| self.deliver(entry)));
+                    }
+                    Some(number) = deliveries.next() => outbox.sent(number).await,
                 }
             }
         }
     }
 
-    /// Returns what has to be reported first, and the changes after that.
-    async fn start(
-        &self,
-        store: &dyn SessionStore,
-        watch: &ActionWatch,
-    ) -> Result<(Vec<Arc<ActionChange>>, Receiver<Arc<ActionChange>>), MemoryError> {
-        let since = SystemEnvironment.now().saturating_sub(CATCH_UP.as_millis() as u64);
-        let Subscription { pending, changes: receiver } = watch.subscribe().await?;
-        let mut changes: Vec<Arc<ActionChange>> =
-            pending.into_iter().map(|action| ActionChange::Pending { action }.into()).collect();
-        let first = AuditQuery::new(PAGE_DECISIONS).since(since);
-        let mut next = Some(first.clone());
-        while let Some(query) = next.take() {
-            let page = store.decisions(&query).await?;
-            for decision in page.decisions.into_iter().filter(|decision| decision.resolved) {
-                let (session, call) = (decision.session.clone(), decision.call.clone());
-                let decision = Some(decision);
-                changes.push(ActionChange::Resolved { session, call, decision }.into());
-            }
-            next = page.next.map(|cursor| first.clone().after(cursor));
+    /// Returns what has to be sent. Waits while another process sends it.
+    async fn outbox(&self) -> Outbox {
+        match self {
+            Target::Functions(_) => Outbox::default(),
+            #[cfg(feature = "webhooks")]
+            Target::Webhook(webhook) => webhook.outbox().await,
         }
-        Ok((changes, receiver))
     }
 
-    /// Reports a change to all. Resolves when the webhooks have it, or are given up.
-    async fn report(&self, change: Arc<ActionChange>) {
-        self.on_action.iter().for_each(|report| report(&change));
-        #[cfg(feature = "webhooks")]
-        futures::future::join_all(self.webhooks.iter().map(|webhook| webhook.deliver(&change)))
-            .await;
+    /// Reports a change. Resolves when it was accepted, or is given up.
+    async fn deliver(&self, Entry { number, change }: Entry) -> u64 {
+        match self {
+            Target::Functions(functions) => functions.iter().for_each(|report| report(&change)),
+            #[cfg(feature = "webhooks")]
+            Target::Webhook(webhook) => webhook.deliver(&change).await,
+        }
+        number
     }
+}
+
+/// Returns what has changed since the last report, and the changes after that.
+async fn catch_up(
+    outbox: &Outbox,
+    store: &dyn SessionStore,
+    watch: &ActionWatch,
+) -> Result<(Vec<Arc<ActionChange>>, Receiver<Arc<ActionChange>>), MemoryError> {
+    let Subscription { pending, changes: receiver } = watch.subscribe().await?;
+    let now = SystemEnvironment.now();
+    let since = match outbox.last_decision() {
+        Some(last) => last.min(now).saturating_sub(CLOCK_TOLERANCE_MS),
+        None => now.saturating_sub(CATCH_UP.as_millis() as u64),
+    };
+    let query = AuditQuery::new(PAGE_DECISIONS).since(since);
+    let (mut changes, mut resolved) = (Vec::new(), HashSet::new());
+    for record in watch::decisions(store, query).await?.into_iter().rev() {
+        if record.resolved {
+            let action = watch::action_of(outbox.pending(), &record);
+            let since = action.as_ref().map(|(.., since)| *since);
+            changes.push(ActionChange::decided(since, record).into());
+            resolved.extend(action);
+        }
+    }
+    let key = |action: &PendingAction| -> ActionKey {
+        (action.session.clone(), action.action.call.clone(), action.since)
+    };
+    resolved.extend(pending.iter().map(key));
+    for (session, call, since) in outbox.pending().filter(|key| !resolved.contains(*key)) {
+        let decision = watch::decision(store, (session, call, *since), |_| false).await;
+        let (session, call, since) = (session.clone(), call.clone(), Some(*since));
+        let decision = decision.unwrap_or(None); // its session may be deleted
+        changes.push(ActionChange::Resolved { session, call, since, decision }.into());
+    }
+    changes.extend(pending.into_iter().map(|action| ActionChange::Pending { action }.into()));
+    Ok((changes, receiver))
 }

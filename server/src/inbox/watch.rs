@@ -3,11 +3,12 @@
 //! The store is the source: an action can become pending, and be resolved, in any process. The
 //! sessions that are open here say when it is time to look; for others it is looked every second.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::SessionStore;
+use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::log::{AuditQuery, DecisionRecord, MemoryError, PendingAction, PendingQuery};
 use loopwright_core::message::CallId;
 use tokio::sync::{Mutex, Notify, broadcast};
@@ -21,8 +22,15 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_UNREAD_CHANGES: usize = 1_024;
 /// How many actions are read at a time.
 const PAGE_ACTIONS: usize = 500;
-/// How many decisions of a session are searched for the one that resolved an action.
-const RECENT_DECISIONS: usize = 100;
+/// How many decisions are read at a time.
+pub(super) const PAGE_DECISIONS: usize = 500;
+/// By how much the clocks of processes that record decisions may differ, in milliseconds.
+pub(super) const CLOCK_TOLERANCE_MS: u64 = 60_000;
+
+/// The session and the call of an action, and the time since which it waits.
+pub(super) type ActionKey = (Arc<str>, CallId, u64);
+/// The time of a decision, its session and its position there.
+type DecisionKey = (u64, Arc<str>, u64);
 
 /// Looks for changes. Clones are the same watch.
 #[derive(Clone)]
@@ -39,7 +47,11 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    known: BTreeMap<(Arc<str>, CallId, u64), PendingAction>,
+    known: BTreeMap<ActionKey, PendingAction>,
+    /// The recent decisions that need not be reported any more.
+    seen: BTreeSet<DecisionKey>,
+    /// When it was looked last, in milliseconds since 1970.
+    looked: Option<u64>,
     /// A task looks for changes.
     is_running: bool,
 }
@@ -97,25 +109,38 @@ impl Inner {
         }
     }
 
-    /// Compares the pending actions with those that are known, and reports the difference.
+    /// Compares the pending actions with those that are known, and reports the difference, and
+    /// recent decisions that were not reported.
     async fn look(&self, state: &mut State) -> Result<(), MemoryError> {
-        let mut now = BTreeMap::new();
-        let mut next = Some(PendingQuery::new(PAGE_ACTIONS));
-        while let Some(query) = next.take() {
-            let page = self.store.pending(&query).await?;
-            for action in page.actions {
-                let key = (action.session.clone(), action.action.call.clone(), action.since);
-                now.insert(key, action);
+        let store = &*self.store;
+        let started = SystemEnvironment.now();
+        let since = state.looked.unwrap_or(started).saturating_sub(CLOCK_TOLERANCE_MS);
+        let mut now = pending_actions(store).await?;
+        // Read last: what is decided in between is reported now.
+        let recent = decisions(store, AuditQuery::new(PAGE_DECISIONS).since(since)).await?;
+        let (mut changes, mut seen) = (Vec::new(), BTreeSet::new());
+        let mut gone = state.known.clone();
+        for record in recent.into_iter().rev() {
+            let is_new = !state.seen.contains(&key_of(&record)) && seen.insert(key_of(&record));
+            if state.looked.is_some() && is_new && record.resolved {
+                let key = action_of(gone.keys(), &record);
+                if let Some(key) = &key {
+                    gone.remove(key);
+                    now.remove(key);
+                }
+                changes.push(ActionChange::decided(key.map(|(.., since)| since), record));
             }
-            next = page.next.map(|cursor| PendingQuery::new(PAGE_ACTIONS).after(cursor));
         }
-        let mut changes = Vec::new();
-        for (key, action) in &state.known {
-            if !now.contains_key(key) {
-                let (session, call) = (action.session.clone(), action.action.call.clone());
-                let decision = decision(&*self.store, action).await;
-                changes.push(ActionChange::Resolved { session, call, decision });
-            }
+        gone.retain(|key, _| !now.contains_key(key));
+        for (session, call, since) in gone.into_keys() {
+            // It was decided long ago, if at all: the decision waited for an owner.
+            let is_seen = |record: &DecisionRecord| {
+                state.seen.contains(&key_of(record)) || seen.contains(&key_of(record))
+            };
+            // The session may have been deleted from a store that does not keep its decisions.
+            let decision = decision(store, (&session, &call, since), is_seen).await.unwrap_or(None);
+            seen.extend(decision.as_ref().map(key_of));
+            changes.push(ActionChange::Resolved { session, call, since: Some(since), decision });
         }
         let is_new = |(key, action): &(&_, &PendingAction)| state.known.get(*key) != Some(action);
         let new = now.iter().filter(is_new).map(|(_, action)| action.clone());
@@ -124,14 +149,67 @@ impl Inner {
             let _ = self.changes.send(Arc::new(change)); // an error means that nobody listens
         }
         state.known = now;
+        state.seen.append(&mut seen);
+        let cut = (started.saturating_sub(CLOCK_TOLERANCE_MS), "".into(), 0);
+        state.seen = state.seen.split_off(&cut);
+        state.looked = Some(started);
         Ok(())
     }
 }
 
-/// Returns the decision that has resolved an action, if there is one.
-async fn decision(store: &dyn SessionStore, action: &PendingAction) -> Option<DecisionRecord> {
-    let query = AuditQuery::new(RECENT_DECISIONS).session(action.session.clone());
-    // The session may have been deleted.
-    let recent = store.decisions(&query.since(action.since)).await.ok()?.decisions;
-    recent.into_iter().find(|record| record.resolved && record.call == action.action.call)
+fn key_of(record: &DecisionRecord) -> DecisionKey {
+    (record.time, record.session.clone(), record.position)
+}
+
+/// Returns which of these actions a decision has resolved.
+pub(super) fn action_of<'a>(
+    mut actions: impl DoubleEndedIterator<Item = &'a ActionKey>,
+    record: &DecisionRecord,
+) -> Option<ActionKey> {
+    let is_resolved = |(session, call, since): &&ActionKey| {
+        *session == record.session && *call == record.call && *since <= record.time
+    };
+    actions.rfind(is_resolved).cloned()
+}
+
+async fn pending_actions(
+    store: &dyn SessionStore,
+) -> Result<BTreeMap<ActionKey, PendingAction>, MemoryError> {
+    let mut all = BTreeMap::new();
+    let mut next = Some(PendingQuery::new(PAGE_ACTIONS));
+    while let Some(query) = next.take() {
+        let page = store.pending(&query).await?;
+        for action in page.actions {
+            all.insert((action.session.clone(), action.action.call.clone(), action.since), action);
+        }
+        next = page.next.map(|cursor| PendingQuery::new(PAGE_ACTIONS).after(cursor));
+    }
+    Ok(all)
+}
+
+/// Returns all decisions that a query selects, the latest first.
+pub(super) async fn decisions(
+    store: &dyn SessionStore,
+    query: AuditQuery,
+) -> Result<Vec<DecisionRecord>, MemoryError> {
+    let mut all = Vec::new();
+    let mut next = Some(query.clone());
+    while let Some(page_query) = next.take() {
+        let page = store.decisions(&page_query).await?;
+        all.extend(page.decisions);
+        next = page.next.map(|cursor| query.clone().after(cursor));
+    }
+    Ok(all)
+}
+
+/// Returns the decision that has resolved an action, if there is one, and not one that was seen.
+pub(super) async fn decision(
+    store: &dyn SessionStore,
+    (session, call, since): (&Arc<str>, &CallId, u64),
+    is_seen: impl Fn(&DecisionRecord) -> bool,
+) -> Result<Option<DecisionRecord>, MemoryError> {
+    let query = AuditQuery::new(PAGE_DECISIONS).session(session.clone()).since(since);
+    let resolves = |record: &DecisionRecord| record.resolved && record.call == *call;
+    let mut all = decisions(store, query).await?.into_iter();
+    Ok(all.find(|record| resolves(record) && !is_seen(record)))
 }

@@ -3,6 +3,8 @@
 //! The headers and the signature are those of the Standard Webhooks specification, version 1.0.0
 //! (<https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>).
 
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use sha2::Sha256;
 use tokio::sync::Semaphore;
 
 use super::change::ActionChange;
+use super::outbox::{Outbox, OutboxFile};
 use crate::error::ConfigError;
 use crate::http_client::install_crypto_provider;
 
@@ -35,6 +38,8 @@ const RETRY_DELAYS: [Duration; 8] = [
     Duration::from_secs(10 * 60 * 60),
     Duration::from_secs(24 * 60 * 60),
 ];
+/// How often it is tried to open the outbox while another process has it open.
+const LOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// How many deliveries are in progress at a time.
 const MAX_DELIVERIES: usize = 16;
 
@@ -42,9 +47,10 @@ const MAX_DELIVERIES: usize = 16;
 /// specification: `webhook-id`, `webhook-timestamp`, `webhook-signature`.
 ///
 /// A delivery that is not answered with a status from 200 to 299 is sent again, eight times within
-/// two days; status 410 ends that. When a server starts, it reports all pending actions, and the
-/// decisions of the last day, so each change is sent at least once if the server is not down for
-/// longer. The receiver knows repetitions by their `webhook-id`.
+/// two days; status 410 ends that. With an [outbox](Webhook::outbox), each change is sent at least
+/// once, also what was not sent when the process was killed, and what happened before the next one
+/// started. Without one, a server that starts reports the actions that are pending, and the
+/// decisions of the last three days. The receiver knows repetitions by their `webhook-id`.
 ///
 /// ```
 /// use loopwright_server::Webhook;
@@ -59,13 +65,23 @@ const MAX_DELIVERIES: usize = 16;
 pub struct Webhook {
     url: String,
     secret: String,
+    outbox: Option<PathBuf>,
 }
 
 impl Webhook {
     /// Sends changes to `url`, signed with a secret: `whsec_`, and 24 to 64 random bytes in Base64,
     /// such as `echo whsec_$(openssl rand -base64 32)` makes.
     pub fn new(url: impl Into<String>, secret: impl Into<String>) -> Self {
-        Webhook { url: url.into(), secret: secret.into() }
+        Webhook { url: url.into(), secret: secret.into(), outbox: None }
+    }
+
+    /// Keeps in this file what was reported, and what still has to be sent. Each webhook needs a
+    /// file of its own, on a disk of this machine. If several processes have the same one, the
+    /// first sends, and another one takes over when it ends. The file has the arguments of calls;
+    /// only the user may read it.
+    pub fn outbox(mut self, file: impl Into<PathBuf>) -> Self {
+        self.outbox = Some(file.into());
+        self
     }
 }
 
@@ -76,6 +92,7 @@ pub(crate) struct WebhookSender {
     secret: Arc<[u8]>,
     client: reqwest::Client,
     capacity: Arc<Semaphore>,
+    outbox: Option<Arc<Path>>,
 }
 
 impl WebhookSender {
@@ -92,6 +109,12 @@ impl WebhookSender {
         if !url.is_ok_and(|url| matches!(url.scheme(), "http" | "https")) {
             return fail(format!("`{}` is no address of a webhook.", webhook.url));
         }
+        if let Some(path) = &webhook.outbox
+            && let Err(why) = OutboxFile::prepare(path)
+        {
+            let path = path.display();
+            return fail(format!("The outbox of the webhook, {path}, cannot be written: {why}."));
+        }
         install_crypto_provider();
         let client = reqwest::Client::builder().redirect(Policy::none()).timeout(TIMEOUT).build();
         match client {
@@ -100,8 +123,25 @@ impl WebhookSender {
                 secret: secret.into(),
                 client,
                 capacity: Arc::new(Semaphore::new(MAX_DELIVERIES)),
+                outbox: webhook.outbox.as_deref().map(Into::into),
             }),
             Err(why) => fail(format!("The webhook cannot be used: {why}.")),
+        }
+    }
+
+    /// Opens the outbox. Waits while another process has it open.
+    pub(super) async fn outbox(&self) -> Outbox {
+        let Some(path) = &self.outbox else { return Outbox::default() };
+        loop {
+            match open_outbox(path.clone()).await {
+                Ok(Some(outbox)) => return outbox,
+                Ok(None) => tracing::debug!(path = %path.display(), "another process sends"),
+                Err(why) => {
+                    let path = path.display();
+                    tracing::error!(%path, %why, "the outbox of a webhook cannot be opened");
+                }
+            }
+            tokio::time::sleep(LOCK_INTERVAL).await;
         }
     }
 
@@ -137,6 +177,15 @@ impl WebhookSender {
         let request = request.header("webhook-id", id).header("webhook-timestamp", time);
         let request = request.header("webhook-signature", signature).body(body.to_owned());
         Ok(request.send().await?.status())
+    }
+}
+
+/// Opens an outbox. Returns `None` while another process has it open.
+async fn open_outbox(path: Arc<Path>) -> io::Result<Option<Outbox>> {
+    let opened = tokio::task::spawn_blocking(move || OutboxFile::open(&path)).await;
+    match opened.unwrap_or_else(|why| Err(io::Error::other(why)))? {
+        Some((file, lines)) => Outbox::of(file, lines).await.map(Some),
+        None => Ok(None),
     }
 }
 

@@ -8,7 +8,7 @@ use loopwright_core::log::{AuditQuery, DecisionRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::access::{Caller, may_read};
+use crate::access::{Caller, may_audit};
 use crate::error::{ApiError, ErrorKind};
 use crate::json::MAX_POSITION;
 use crate::routes::page_query::{cursor, limit};
@@ -29,8 +29,9 @@ struct DecisionsQuery {
     until: Option<u64>,
 }
 
-/// A page of the decisions in the sessions that the caller may read, the latest first. It can have
-/// fewer than the limit, although more pages follow.
+/// A page of the caller's own decisions and of those in the sessions that the caller may read, the
+/// latest first. Decisions in deleted sessions are for those who took them, the role `admin` and
+/// the operator. A page can have fewer than the limit, although more pages follow.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Decisions {
     decisions: Vec<DecisionRecord>,
@@ -62,9 +63,7 @@ async fn audit(
     if caller.named().is_some() {
         let mut seen = Vec::new();
         for record in decisions {
-            // It may have been deleted in the meantime.
-            let Ok(session) = store.session(&record.session).await else { continue };
-            if may_read(&server, &caller, &session).await {
+            if may_audit(&server, &caller, &record).await {
                 seen.push(record);
             }
         }

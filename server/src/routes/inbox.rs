@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::broadcast;
 
-use crate::access::{Caller, may_see};
+use crate::access::{Caller, may_audit, may_see};
 use crate::error::ApiError;
 use crate::inbox::{ActionChange, Subscription};
 use crate::server::Server;
@@ -99,8 +99,13 @@ impl Reader {
                 }
                 is_seen
             }
-            ActionChange::Resolved { session, call, .. } => {
-                self.seen.remove(&(session.clone(), call.clone()))
+            ActionChange::Resolved { session, call, decision, .. } => {
+                let was_seen = self.seen.remove(&(session.clone(), call.clone()));
+                was_seen
+                    || match decision {
+                        Some(decision) => may_audit(&self.server, &self.caller, decision).await,
+                        None => false,
+                    }
             }
         }
     }

@@ -14,6 +14,7 @@ use loopwright_server::{AgentRejection, AgentSetup, Caller, Server};
 use serde_json::{Value, json};
 
 use crate::api::Api;
+use crate::inbox;
 
 /// A server of this store, whose sessions call `pay`, with these options.
 fn paying(store: &Arc<dyn SessionStore>, options: ActionOptions) -> Api {
@@ -96,8 +97,10 @@ async fn lists_have_pages_and_filters() {
     assert_eq!(record["source"], "http from 10.0.0.1");
     assert_eq!(record["digest"], all[0]["digest"]);
     for client in [api.as_user("Ann"), approver(&api, "Ann")] {
-        assert_eq!(client.get("/api/audit").await["decisions"], json!([]), "they may not read");
+        let own = client.get("/api/audit").await["decisions"].as_array().unwrap().clone();
+        assert_eq!((own.len(), own.iter().all(|record| record["by"] == "Ann")), (2, true));
     }
+    assert_eq!(api.as_user("Eve").get("/api/audit").await["decisions"], json!([]));
     let of_ann = api.get("/api/audit?by=Ann").await;
     assert_eq!(of_ann["decisions"].as_array().unwrap().len(), 2);
     let time = record["time"].as_u64().unwrap();
@@ -110,6 +113,56 @@ async fn lists_have_pages_and_filters() {
     let id = record["session"].as_str().unwrap();
     let of_session = api.get(&format!("/api/audit?session={id}")).await;
     assert_eq!(of_session["decisions"], json!([record]));
+}
+
+/// C975: a decision has what, its digest, who, when and from where; those in a deleted session can
+/// be read by those who took them, by `admin` and by the operator.
+#[tokio::test(start_paused = true)]
+async fn decisions_in_deleted_sessions_are_listed() {
+    let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
+    let api = paying(&store, ActionOptions::new().role("treasurer"));
+    let owner = api.as_user("olga");
+    let (id, action) = asks(&owner).await;
+    let body = json!({ "digest": action["digest"], "decision": "approve" });
+    assert_eq!(approver(&api, "tom").post(&path(&id), body).await.0, 200);
+    let before = owner.get("/api/audit").await["decisions"].clone();
+    let record = &before[0];
+    assert_eq!((&record["by"], &record["decision"]), (&json!("tom"), &json!("approve")));
+    assert_eq!((&record["digest"], &record["tool"]), (&action["digest"], &json!("pay")));
+    assert_eq!(record["source"], "http from 10.0.0.1");
+    assert!(record["time"].as_u64().unwrap() >= action["since"].as_u64().unwrap());
+    assert_eq!(owner.call("DELETE", &format!("/api/sessions/{id}"), None).await.0, 204);
+    let named =
+        |name: &str, role: &str| api.as_caller(Caller::new(Principal::new(name)).role(role));
+    for (client, sees) in [
+        (&api, true),
+        (&named("eve", "admin"), true),
+        (&approver(&api, "tom"), true),
+        (&named("eve", "reader"), false),
+        (&owner, false),
+    ] {
+        let listed = client.get("/api/audit").await["decisions"].clone();
+        assert_eq!(listed, if sees { before.clone() } else { json!([]) });
+    }
+}
+
+/// C975: the decisions of the operator name it on a server that has other users.
+#[tokio::test(start_paused = true)]
+async fn decisions_of_the_operator_name_it_among_users() {
+    let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
+    let tom = Caller::new(Principal::new("tom"));
+    let alone = inbox::paying(&store, |builder| builder.token("a-token-of-32-characters-0123456"));
+    let users = inbox::paying(&store, |builder| {
+        builder.token("a-token-of-32-characters-0123456").user("another-token-of-tom", tom)
+    });
+    for (server, by) in [(alone, Value::Null), (users, json!("operator"))] {
+        let api = Api::serving(store.clone(), server);
+        let (id, action) = asks(&api).await;
+        let body = json!({ "digest": action["digest"], "decision": "approve" });
+        assert_eq!(api.post(&path(&id), body).await.0, 200);
+        let audit = api.get(&format!("/api/audit?session={id}")).await;
+        assert_eq!(audit["decisions"][0]["by"], by);
+    }
 }
 
 /// C243: a decision that the action does not allow, and one that says too little for its quorum,

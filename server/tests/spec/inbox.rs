@@ -29,10 +29,10 @@ use tokio::sync::mpsc;
 
 use crate::api::{Api, Reader};
 
-const SECRET: [u8; 32] = [7; 32];
+pub(crate) const SECRET: [u8; 32] = [7; 32];
 
 /// A server of this store, whose sessions call `pay`, which treasurers decide.
-fn paying(
+pub(crate) fn paying(
     store: &Arc<dyn SessionStore>,
     set: impl FnOnce(ServerBuilder) -> ServerBuilder,
 ) -> Server {
@@ -49,7 +49,7 @@ fn paying(
     set(Server::builder(store.clone()).agent("paying", agent)).build().unwrap()
 }
 
-async fn asks(api: &Api) -> (String, Value) {
+pub(crate) async fn asks(api: &Api) -> (String, Value) {
     let id = api.session(json!({})).await;
     api.say(&id, "Pay.").await;
     api.run(&id, None).await;
@@ -57,12 +57,12 @@ async fn asks(api: &Api) -> (String, Value) {
     (id, action)
 }
 
-async fn decide(api: &Api, id: &str, action: &Value) -> u16 {
+pub(crate) async fn decide(api: &Api, id: &str, action: &Value) -> u16 {
     let approve = json!({ "digest": action["digest"], "decision": "approve" });
     api.post(&format!("/api/sessions/{id}/actions/c1"), approve).await.0
 }
 
-fn caller(name: &str, role: &str) -> Caller {
+pub(crate) fn caller(name: &str, role: &str) -> Caller {
     Caller::new(Principal::new(name)).role(role)
 }
 
@@ -115,7 +115,7 @@ async fn the_inbox_streams_what_the_caller_may_see() {
     assert!(others.ready().is_none());
 }
 
-type Delivery = (HeaderMap, String);
+pub(crate) type Delivery = (HeaderMap, String);
 
 /// A receiver of webhooks, which fails at first. Returns its address and what it got.
 async fn receiver(failures: usize) -> (String, mpsc::UnboundedReceiver<Delivery>) {
@@ -139,7 +139,7 @@ async fn receiver(failures: usize) -> (String, mpsc::UnboundedReceiver<Delivery>
 }
 
 /// Checks the signature of a delivery, and returns its id and its body.
-fn checked((headers, body): &Delivery) -> (String, Value) {
+pub(crate) fn checked((headers, body): &Delivery) -> (String, Value) {
     let header = |name: &str| headers[name].to_str().unwrap().to_owned();
     let (id, time) = (header("webhook-id"), header("webhook-timestamp"));
     let mut mac = Hmac::<Sha256>::new_from_slice(&SECRET).unwrap();

@@ -8,7 +8,12 @@ use axum::routing::get;
 use axum::{Json, Router};
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use loopwright_server::JwtUsers;
+use loopwright_core::GenericAgent;
+use loopwright_core::agent::Principal;
+use loopwright_core::log::InMemoryStore;
+use loopwright_core::testing::ScriptedModel;
+use loopwright_patterns::PiPattern;
+use loopwright_server::{Caller, JwtUsers, Server};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -148,16 +153,95 @@ async fn new_keys_are_fetched() {
     assert_eq!(call(&mut client, &token, Method::GET, "/api/sessions").await.0, 503);
 }
 
+/// C973: While the issuer takes its time, tokens whose keys are known are checked without it.
+#[tokio::test]
+async fn a_slow_issuer_delays_only_tokens_with_unknown_keys() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let own = format!("http://{}", listener.local_addr().unwrap());
+    let (asked, mut asks) = tokio::sync::mpsc::unbounded_channel();
+    let answers = Arc::new(tokio::sync::Semaphore::new(1));
+    let answer = answers.clone();
+    let keys = async move || {
+        asked.send(()).unwrap();
+        answer.acquire().await.unwrap().forget();
+        Json(json!({ "keys": [jwk(0)] }))
+    };
+    let app = Router::new().route("/keys", get(keys));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let users = JwtUsers::new(&own, "loopwright").keys_url(format!("{own}/keys"));
+    let served = Served::start(Vec::new(), |builder| builder.jwt(users)).await;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let claims = json!({ "sub": "ann", "iss": own, "aud": "loopwright", "exp": now + 9_000 });
+    let tokens = [sign(0, "k0", &claims), sign(1, "k1", &claims)];
+    let mut client = served.connect().await;
+    let get = async |client: &mut Client, n: usize| {
+        call(client, &tokens[n], Method::GET, "/api/sessions").await.0
+    };
+    assert_eq!(get(&mut client, 0).await, 200);
+    asks.recv().await.unwrap();
+    let advance = async |seconds| {
+        tokio::time::pause();
+        tokio::time::advance(std::time::Duration::from_secs(seconds)).await;
+        tokio::time::resume();
+    };
+    advance(11).await;
+    // The one before was idle.
+    let mut clients = [served.connect().await, served.connect().await, served.connect().await];
+    let [first, second, third] = &mut clients;
+    let unknown = async { tokio::join!(get(first, 1), get(second, 1)) };
+    let known = async {
+        asks.recv().await.unwrap(); // the issuer is asked for the other key, and does not answer
+        let known = get(third, 0).await;
+        answers.add_permits(1);
+        known
+    };
+    let (unknown, known) = tokio::join!(unknown, known);
+    assert_eq!((unknown, known), ((403, 403), 200), "there is one key");
+    assert!(asks.try_recv().is_err(), "the issuer was asked once for both");
+
+    // Keys that are used are fetched again in the background.
+    advance(55 * 60).await;
+    let mut client = served.connect().await; // the others were idle
+    assert_eq!(get(&mut client, 0).await, 200);
+    asks.recv().await.unwrap();
+    assert_eq!(get(&mut client, 0).await, 200);
+}
+
+/// C974: A token of the issuer that names a user of the server, or the operator, is refused; users
+/// of the server cannot have the names of the operator and of the session itself.
+#[tokio::test]
+async fn tokens_of_an_issuer_name_no_user_of_the_server() {
+    let keys = Arc::new(Mutex::new(vec![jwk(0)]));
+    let own = issuer(keys).await;
+    let users = JwtUsers::new(&own, "loopwright");
+    let token = "a-token-of-32-characters-0123456";
+    let ann = Caller::new(Principal::new("ann"));
+    let served = Served::start(Vec::new(), |builder| builder.jwt(users).user(token, ann)).await;
+    let mut client = served.connect().await;
+    assert_eq!(call(&mut client, token, Method::GET, "/api/sessions").await.0, 200);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    for (name, status) in [("bob", 200), ("ann", 403), ("operator", 403), ("system", 403)] {
+        let claims = json!({ "sub": name, "iss": own, "aud": "loopwright", "exp": now + 600 });
+        let token = sign(0, "k0", &claims);
+        let (got, body) = call(&mut client, &token, Method::GET, "/api/sessions").await;
+        assert_eq!(got, status, "{name}: {body}");
+        let is_named = body["error"]["message"].to_string().contains(&format!("`{name}`"));
+        assert_eq!(is_named, status == 403, "{body}");
+    }
+    for name in ["operator", "system"] {
+        let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern).build().unwrap();
+        let server = Server::builder(InMemoryStore::new()).agent("agent", agent);
+        let built = server.user(token, Caller::new(Principal::new(name))).build();
+        let why = built.err().unwrap().to_string();
+        assert!(why.contains(&format!("cannot have the name `{name}`")), "{why}");
+    }
+}
+
 /// Keys from an address without https could be forged.
 #[test]
 fn an_issuer_needs_https() {
-    use loopwright_core::GenericAgent;
-    use loopwright_core::log::InMemoryStore;
-    use loopwright_core::testing::ScriptedModel;
-    use loopwright_server::Server;
-
     let build = |users: JwtUsers| {
-        let agent = GenericAgent::builder(ScriptedModel::new([]), loopwright_patterns::PiPattern);
+        let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern);
         let agent = agent.build().unwrap();
         Server::builder(InMemoryStore::new()).agent("agent", agent).jwt(users).build()
     };

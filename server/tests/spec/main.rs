@@ -17,6 +17,7 @@ mod limits;
 mod memory;
 mod mount;
 mod openapi;
+mod outbox;
 mod proxies;
 mod questions;
 mod refusals;

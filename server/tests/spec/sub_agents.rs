@@ -5,6 +5,7 @@ use loopwright_core::model::ChatRequest;
 use loopwright_core::testing::{Gate, Script, ScriptedModel, TestTool};
 use loopwright_core::tool::Effect;
 use loopwright_patterns::PiPattern;
+use loopwright_tools::Workspace;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Frame, numbered};
@@ -74,6 +75,32 @@ async fn actions_of_sub_agents_are_decided_over_http() {
     let path = &document["components"]["schemas"]["PendingAction"]["properties"]["path"];
     let description = path["description"].as_str().unwrap();
     assert!(description.starts_with("The names of the sub-agents"), "{description}");
+}
+
+/// C977: The change that a pending call of a sub-agent would make can be seen before the decision,
+/// in the directory where the sub-agent works.
+#[tokio::test]
+async fn a_change_of_a_sub_agent_has_a_preview() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.txt"), "nine\n").unwrap();
+    let workspace = Workspace::open(folder.path()).unwrap();
+    let writes = |content: &str| json!({ "path": "a.txt", "content": content });
+    let replies = [Script::calls([("w", "write_file", writes("ten\n"))]), Script::text("Done.")];
+    let writer = GenericAgent::builder(ScriptedModel::new(replies), PiPattern)
+        .tool(loopwright_tools::write_file(workspace))
+        .child("alice", "Pays.", payer());
+    let api = Api::running(calls([("editor", writer.build().unwrap()), ("bob", payer())]));
+    let id = api.session(json!({})).await;
+    api.say(&id, "Let them work.").await;
+    api.run(&id, None).await;
+    let preview = async |call: &str| {
+        api.get(&format!("/api/sessions/{id}/actions/{call}/preview")).await["diff"].clone()
+    };
+    let diff = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-nine\n+ten\n";
+    assert_eq!(preview("e~w").await, json!(diff));
+    assert_eq!(preview("b~p").await, Value::Null);
+    let text = std::fs::read_to_string(folder.path().join("a.txt")).unwrap();
+    assert_eq!(text, "nine\n", "a preview changes nothing");
 }
 
 /// C172: The session of a sub-agent can be read; inputs and its deletion are refused with the name

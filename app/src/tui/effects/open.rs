@@ -21,7 +21,7 @@ use crate::error::StartError;
 use crate::options::Options;
 use crate::output::{self, Verbosity};
 use crate::session::{
-    Allowed, Built, Session, build, check_is_root, distil_at_end, find, name_or_random,
+    Allowed, Built, Previews, Session, build, check_is_root, distil_at_end, find, name_or_random,
 };
 use crate::settings::Settings;
 use crate::tui::state::{Opened, Outcome, Tone};
@@ -61,6 +61,7 @@ struct Open {
     handle: AgentHandle,
     agent: GenericAgent,
     model: ModelInfo,
+    previews: Previews,
     root: PathBuf,
     distils: bool,
     distils_at_end: bool,
@@ -110,6 +111,11 @@ impl Host {
     /// Returns the agent of the open session.
     pub(super) fn agent(&self) -> Option<&GenericAgent> {
         self.open.as_ref().map(|open| &open.agent)
+    }
+
+    /// Returns what computes the diffs of calls of the open session.
+    pub(super) fn previews(&self) -> Option<Previews> {
+        self.open.as_ref().map(|open| open.previews.clone())
     }
 
     pub(super) fn session(&self) -> Option<&Session> {
@@ -178,7 +184,7 @@ impl Host {
         if !same {
             self.distil_at_end().await;
         }
-        let agent = built.agent.clone();
+        let (agent, previews) = (built.agent.clone(), built.previews.clone());
         let (distils, distils_at_end) = (built.distils, built.distils_at_end);
         let started = start(&session, built, reopens).await;
         if self.open.is_some() && started.is_err() {
@@ -193,8 +199,16 @@ impl Host {
         let model = opened.model.clone();
         let root = opened.root.clone();
         let has_user_message = !opened.state.messages.is_empty();
-        self.open =
-            Some(Open { handle, agent, model, root, distils, distils_at_end, has_user_message });
+        self.open = Some(Open {
+            handle,
+            agent,
+            model,
+            previews,
+            root,
+            distils,
+            distils_at_end,
+            has_user_message,
+        });
         self.first = None;
         let _ = self.msgs.send(Msg::Opened(Box::new(opened), events));
         Ok(())

@@ -1,24 +1,20 @@
-//! The diff that a call would make to a file.
+//! What a call would change, before the user decides.
 
 use loopwright_core::event::ExternalAction;
-use loopwright_tools::{Workspace, preview};
 
 use super::msg::Msg;
 use super::open::Host;
 use crate::tui::state::Outcome;
 
 impl Host {
-    /// Computes the diff in the background and sends it.
+    /// Asks the agent's factory for the diff in the background, and sends it if there is one.
     pub(super) fn preview(&self, action: ExternalAction) {
+        let Some(previews) = self.previews() else { return };
         let msgs = self.msgs();
-        let root = self.options().workspace.root_or_here();
-        tokio::task::spawn_blocking(move || {
-            let diff = match Workspace::open(&root) {
-                Ok(workspace) => preview(&workspace, &action.name, &action.arguments),
-                Err(why) => Err(format!("The diff cannot be shown: {why}.")),
-            };
-            let outcome = Outcome::Preview(action, diff.map(Option::unwrap_or_default));
-            let _ = msgs.send(Msg::Outcome(outcome));
+        tokio::spawn(async move {
+            if let Some(diff) = previews.of(&action).await.transpose() {
+                let _ = msgs.send(Msg::Outcome(Outcome::Preview(action, diff)));
+            }
         });
     }
 }

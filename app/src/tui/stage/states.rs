@@ -16,14 +16,16 @@ impl Stage {
         assert_snapshot!(format!("{name}_{columns}x{lines}"), self.screen());
     }
 
-    /// Answers requests for diffs.
+    /// Answers requests for diffs, as the agent that works on files does.
     async fn previews(&mut self) {
         let diff = "@@ -3,5 +3,5 @@\n pub fn parse(text: &str) -> Vec<(&str, &str)> {\n     \
             text.lines()\n-        .filter_map(|line| line.split_once('='))\n+        \
             .filter_map(|line| line.split_once(\" = \"))\n         .map(|(key, value)| \
             (key.trim(), value.trim()))\n         .collect()\n";
         for effect in std::mem::take(&mut self.wanted) {
-            if let Effect::Preview(action) = effect {
+            if let Effect::Preview(action) = effect
+                && matches!(&*action.name, "edit_file" | "write_file")
+            {
                 self.outcome(Outcome::Preview(*action, Ok(diff.into()))).await;
             }
         }

@@ -286,9 +286,8 @@ impl Dialog {
     }
 }
 
-/// Requests the diff of an edit. A sub-agent may work in another directory.
+/// Requests the diff of a call that waits for an approval.
 fn preview(action: &ExternalAction) -> Vec<Effect> {
-    let is_own = action.path.is_empty() && action.request.is_none();
-    let edits = is_own && matches!(&*action.name, "edit_file" | "write_file");
-    if edits { vec![Effect::Preview(Box::new(action.clone()))] } else { Vec::new() }
+    let is_approval = action.request.is_none();
+    if is_approval { vec![Effect::Preview(Box::new(action.clone()))] } else { Vec::new() }
 }

@@ -9,7 +9,7 @@ use crate::process::{Process, loopwright, project};
 const OPERATOR: &str = "a-token-of-32-characters-0123456";
 
 /// Makes a token with `loopwright token`, and returns it with the `--user` for it.
-fn user(name: &str, role: &str) -> (String, String) {
+pub(super) fn user(name: &str, role: &str) -> (String, String) {
     let args = [&["token", name][..], if role.is_empty() { &[] } else { &["--role", role] }];
     let made = loopwright(&project(), &args.concat());
     assert_eq!(made.code, 0, "{made:?}");
@@ -29,7 +29,7 @@ fn send(served: &Served, token: &str, line: &str, body: &Value) -> Response {
     connection.response().unwrap()
 }
 
-fn json_of(response: &Response) -> Value {
+pub(super) fn json_of(response: &Response) -> Value {
     serde_json::from_str(&response.body).unwrap()
 }
 

@@ -9,9 +9,29 @@ use super::*;
 /// Makes a file of format 2 of one without posted inputs.
 const TO_FORMAT_2: &str = "DROP TABLE pending; DROP TABLE pending_total; DROP TABLE decision; \
     PRAGMA user_version = 2";
+/// Makes a file of format 3.
+const TO_FORMAT_3: &str = "DROP INDEX pending_of_session; PRAGMA user_version = 3";
 
 fn steer(id: &str) -> PostedInput {
     PostedInput::new(id, InputEvent::Steer("x".into())).unwrap()
+}
+
+/// C970: a file of format 3 gets what it lacks when it is opened, and keeps its lists.
+#[tokio::test]
+async fn a_file_of_the_third_format_is_opened() {
+    let (_folder, path) = temp_store_path();
+    let store = Sqlite::open(&path).unwrap();
+    let awaiting = r#"{"type":"call_awaiting","call":"a","name":"pay","arguments":{},"digest":"d",
+        "time":5}"#;
+    drop(begin(&store, "s", &[serde_json::from_str(awaiting).unwrap()]).await);
+    drop(store);
+    raw_connection(&path).execute_batch(TO_FORMAT_3).unwrap();
+    let store = Sqlite::open(&path).unwrap();
+    let pending = store.pending(&PendingQuery::new(9).session("s")).await.unwrap();
+    assert_eq!(pending.actions.len(), 1);
+    let format: i64 =
+        raw_connection(&path).query_row("PRAGMA user_version", (), |row| row.get(0)).unwrap();
+    assert_eq!(format, 4);
 }
 
 /// C219: a file without mailboxes, of the format before, gets them when it is opened.

@@ -169,7 +169,12 @@ fn requires(decision: &str, fields: &[&str]) -> Value {
 }
 
 impl DecisionBody {
-    fn result(self, call: &str, caller: &Caller, client: Client) -> Result<ActionResult, ApiError> {
+    fn result(
+        self,
+        call: &str,
+        by: Option<&str>,
+        client: Client,
+    ) -> Result<ActionResult, ApiError> {
         let decision = match self.decision {
             DecisionKind::Approve => Decision::Approve,
             DecisionKind::ApproveWith => {
@@ -195,8 +200,8 @@ impl DecisionBody {
         };
         let mut result = ActionResult::new(call, self.digest, decision).source(source);
         result.id = input_id(self.id)?;
-        if let Some(by) = caller.named() {
-            result = result.by(by.as_str());
+        if let Some(by) = by {
+            result = result.by(by);
         }
         Ok(result)
     }
@@ -266,14 +271,13 @@ async fn preview(
         let why = format!("The session has no pending call `{call}`.");
         return Err(ApiError::new(ErrorKind::NotFound, why));
     };
-    let mut preview = ActionPreview { digest: action.digest, diff: None, problem: None };
-    // What asks for something else than an approval has not been called so, and sub-agents may
-    // work in other directories.
-    if action.request.is_none() && action.path.is_empty() {
+    let digest = action.digest.clone();
+    let mut preview = ActionPreview { digest, diff: None, problem: None };
+    // What asks for something else than an approval has not been called so.
+    if action.request.is_none() {
         let settings = SessionSettings::from_stored(info.settings.as_deref());
-        let call = (&*action.name, &*action.arguments);
         let principal = info.owner.as_ref().or(shared.principal.as_ref());
-        match shared.agents.preview(settings, principal, call).await {
+        match shared.agents.preview(settings, principal, &action).await {
             Ok(diff) => preview.diff = diff,
             Err(error) if error.is_bad_request() => preview.problem = Some(error.message().into()),
             Err(error) => return Err(error),
@@ -292,7 +296,8 @@ async fn resolve(
     let shared = server.shared();
     shared.drain.check()?;
     let is_pending = check_decide(&server, &caller, &session, &call).await?;
-    let result = body.result(&call, &caller, client)?;
+    let by = caller.decides_as(server.shared().users.has_named());
+    let result = body.result(&call, by, client)?;
     if !is_pending {
         let entries = shared.store.read(&session, 0).await?;
         let is_known = |id: &InputId| entries.iter().any(|entry| entry.input() == Some(id));
