@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use loopwright_core::log::{MemoryError, SessionInfo, SessionLog};
+use loopwright_core::log::{MemoryError, SessionLog};
 use loopwright_core::message::MessageId;
 
 use super::releasing::{Releasing, during_a_run};
 use super::{LiveSessions, OpenSession, Parts, check_is_root, new_id};
+use crate::daily_budget::DailyBudget;
 use crate::error::{ApiError, ErrorKind};
 use crate::settings::{SessionSettings, SettingsChange};
 
@@ -20,14 +21,10 @@ const DELETE: &str = "delete the session";
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl LiveSessions {
-    /// Closes a session, keeping others from opening it meanwhile, calls `before` with it, and
-    /// deletes it. If another process has it open, it is asked to release it, and `before` is
-    /// called again. Fails during a run, and if its agent is not one of this server's.
-    pub(crate) async fn delete(
-        &self,
-        id: &str,
-        before: impl AsyncFn(&SessionInfo),
-    ) -> Result<(), ApiError> {
+    /// Closes a session, keeping others from opening it meanwhile, and deletes it; what it has used
+    /// still counts for the budget of the day. If another process has it open, it is asked to
+    /// release it. Fails during a run, and if its agent is not one of this server's.
+    pub(crate) async fn delete(&self, id: &str, budget: &DailyBudget) -> Result<(), ApiError> {
         let Parts { agents, store, .. } = &self.0.parts;
         let mut slot = self.0.lock(id).await;
         if let Ok(info) = store.session(id).await {
@@ -45,7 +42,7 @@ impl LiveSessions {
         let mut releasing = Releasing::new(&**store, id, DELETE);
         loop {
             if let Ok(info) = store.session(id).await {
-                before(&info).await;
+                budget.keep(&info).await;
             }
             match store.delete(id).await {
                 Err(MemoryError::InUse(session)) => releasing.wait(&session).await?,

@@ -14,7 +14,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use loopwright_core::agent::Principal;
 use loopwright_core::event::{InputEvent, Prompt, QueueKind, QueuedText};
-use loopwright_core::log::{SessionInfo, SessionLog};
+use loopwright_core::log::SessionLog;
 use loopwright_core::message::Content;
 
 pub(crate) use self::actions::{ActionPreview, Actions, DecisionBody};
@@ -133,8 +133,7 @@ async fn delete(
     SessionFor { id, .. }: SessionFor<Delete>,
 ) -> Result<StatusCode, ApiError> {
     let shared = server.shared();
-    let before = async |session: &SessionInfo| shared.daily_budget.keep(session).await;
-    shared.live.delete(&id, before).await?;
+    shared.live.delete(&id, &shared.daily_budget).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
