@@ -11,9 +11,10 @@ use loopwright_core::compaction::Compaction;
 use loopwright_core::event::ExternalAction;
 use tokio::sync::mpsc;
 
-use crate::environment::Names;
 use crate::output::{self, how_to_answer, report_pending};
+use crate::program::Program;
 use crate::session::{Allowed, FollowError, Session};
+use crate::slash::{RunningSlash, SlashContext};
 use crate::stdin::Hidden;
 
 pub(super) type Done = Result<(), FollowError>;
@@ -59,8 +60,11 @@ pub(super) struct Chat {
     pub(super) has_request: bool,
     /// The session remembers facts.
     pub(super) remembers: bool,
-    /// The names that follow from that of the app.
-    pub(super) names: Names,
+    pub(super) program: Arc<Program>,
+    /// What slash commands of the app receive.
+    pub(super) context: SlashContext,
+    /// The slash command of the app that runs.
+    pub(super) slash: Option<RunningSlash>,
     pub(super) compaction: Option<Pin<Box<dyn Future<Output = Compacted>>>>,
     pub(super) exit_code: Option<u8>,
 }
@@ -70,6 +74,7 @@ impl Chat {
         handle: AgentHandle,
         allowed: Allowed,
         session: &Session,
+        context: SlashContext,
         lines: mpsc::Receiver<String>,
     ) -> Self {
         Chat {
@@ -83,7 +88,9 @@ impl Chat {
             keyboard: io::stdin().is_terminal(),
             has_request: false,
             remembers: false,
-            names: Names::default(),
+            program: Arc::default(),
+            context,
+            slash: None,
             compaction: None,
             exit_code: None,
         }

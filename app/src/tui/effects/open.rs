@@ -12,6 +12,7 @@ use loopwright_core::message::MessageId;
 use loopwright_core::model::ModelInfo;
 use loopwright_core::{AgentHandle, EventStream, GenericAgent};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::msg::Msg;
 use crate::args::SessionArgs;
@@ -22,6 +23,7 @@ use crate::options::Options;
 use crate::output::{self, Verbosity};
 use crate::session::{Allowed, Built, Session, build, check_is_root, find, name_or_random};
 use crate::settings::Settings;
+use crate::slash::SlashContext;
 use crate::tui::state::{Opened, Outcome, Tone};
 
 /// Which session to open.
@@ -60,8 +62,20 @@ struct Open {
     agent: GenericAgent,
     model: ModelInfo,
     root: PathBuf,
+    /// What slash commands of the app receive.
+    slash: SlashContext,
+    /// The slash commands of the app that run. They are cancelled when the session is closed.
+    running: JoinSet<()>,
     /// Whether it contains a user message.
     has_user_message: bool,
+}
+
+impl Open {
+    /// Returns whether it contains a message, also of a slash command.
+    async fn is_used(&self) -> bool {
+        let state = self.handle.state().await;
+        self.has_user_message || !state.is_ok_and(|now| now.messages.is_empty())
+    }
 }
 
 impl Host {
@@ -145,6 +159,24 @@ impl Host {
         });
     }
 
+    /// Runs a slash command of the app in a task of its own.
+    pub(super) fn slash(&mut self, name: &str, arguments: &str) {
+        let msgs = self.msgs();
+        let Some(open) = &mut self.open else {
+            return self.send_closed();
+        };
+        while open.running.try_join_next().is_some() {}
+        let Some(command) = self.config.program.slash_command(name) else {
+            return; // the state knows the commands of the program
+        };
+        let mut running = command.start(arguments, open.slash.clone());
+        let session = open.slash.session().into();
+        open.running.spawn(async move {
+            let reply = running.ended().await;
+            let _ = msgs.send(Msg::Outcome(Outcome::Replied(session, reply)));
+        });
+    }
+
     /// Opens a session instead of the current one, or reports why it cannot be opened.
     pub(super) async fn open(&mut self, target: Target) {
         if let Err(StartError(why)) = self.try_open(target).await {
@@ -171,21 +203,30 @@ impl Host {
         if same {
             self.release().await; // a session cannot be open twice
         }
-        let agent = built.agent.clone();
+        let (agent, stored) = (built.agent.clone(), built.settings.clone());
         let started = start(&session, built, reopens).await;
         if self.open.is_some() && started.is_err() {
             return started.map(drop); // the current session stays open
         }
         self.release().await;
         let name = session.name.clone();
-        self.session = Some(session);
+        self.session = Some(session.clone());
         self.settings = settings;
         self.allowed = allowed;
         let (opened, handle, events) = started.map_err(|why| with_retry_hint(&why, &name))?;
+        let slash = SlashContext::new(&session, &stored, handle.clone());
         let model = opened.model.clone();
         let root = opened.root.clone();
         let has_user_message = !opened.state.messages.is_empty();
-        self.open = Some(Open { handle, agent, model, root, has_user_message });
+        self.open = Some(Open {
+            handle,
+            agent,
+            model,
+            root,
+            slash,
+            running: JoinSet::new(),
+            has_user_message,
+        });
         self.first = None;
         let _ = self.msgs.send(Msg::Opened(Box::new(opened), events));
         Ok(())
@@ -373,9 +414,12 @@ impl Host {
 
     /// Closes the session. Deletes it if it has never contained a user message.
     async fn release(&mut self) {
-        let Some(Open { handle, has_user_message, .. }) = self.open.take() else {
+        let Some(open) = self.open.take() else {
             return;
         };
+        let has_user_message = open.is_used().await;
+        let handle = open.handle.clone();
+        drop(open);
         let mut end = handle.subscribe(); // ends when the session has closed its log
         drop(handle);
         while end.next().await.is_some() {}
@@ -391,7 +435,7 @@ impl Host {
     /// Aborts the run and closes the session. Returns its name if it can be resumed.
     pub(super) async fn shutdown(&mut self) -> Option<Arc<str>> {
         let open = self.open.as_ref()?;
-        let has_user_message = open.has_user_message;
+        let has_user_message = open.is_used().await;
         let handle = open.handle.clone();
         if handle.state().await.is_ok_and(|state| state.is_running) {
             let _ = handle.abort().await;
