@@ -211,3 +211,35 @@ fn coding_agent(
 fn is_directory(path: &Path) -> bool {
     path.is_dir() || path.as_os_str().to_string_lossy().ends_with(std::path::is_separator)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slash::SlashReply;
+
+    fn with(names: &[&str]) -> Result<(), StartError> {
+        let command = |name: &&str| SlashCommand {
+            name: (*name).into(),
+            help: String::new(),
+            run: Box::new(|text, _| Box::pin(async { Ok(SlashReply::Show(text)) })),
+        };
+        let slash_commands = names.iter().map(command).collect();
+        let agents = vec![(CODING.into(), Kind::Coding)];
+        Program { agents, slash_commands, ..Program::default() }.check()
+    }
+
+    #[test]
+    fn a_slash_command_has_a_valid_name_of_its_own() {
+        assert!(with(&["report", "overdue"]).is_ok());
+        for (names, why) in [
+            (&["model"][..], "the name of a built-in one"), // of the terminal
+            (&["decline"], "the name of a built-in one"),   // of the chat line by line
+            (&["pay-all"], "letters a to z"),
+            (&[""], "letters a to z"),
+            (&["report", "report"], "added twice"),
+        ] {
+            let refused = with(names).unwrap_err().0;
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
+}

@@ -116,8 +116,8 @@ impl Operator for Chat {
     }
 
     async fn input(&mut self) -> Input {
-        // While a slash command runs, lines are read only if a run of the agent may need them.
-        let waits = self.slash.is_some() && matches!(self.state, State::Idle);
+        // While a slash command runs, only decisions and answers are read: it may wait for them.
+        let waits = self.slash.is_some() && matches!(self.state, State::Idle | State::Running);
         let reads = !self.input_ended && !waits;
         tokio::select! { biased;
             done = compaction(&mut self.compaction) => Input::Compacted(done),
