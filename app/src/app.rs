@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::environment::Names;
 use crate::error::StartError;
 use crate::program::{CODING, Kind, OpenStoreError, OwnCommand, Program};
+use crate::slash::{SlashCommand, SlashContext, SlashError, SlashReply};
 use crate::{command_line, exit_code, output, tui};
 
 /// The time that tasks and destructors have at the end of the process.
@@ -106,6 +107,71 @@ impl App {
         run: impl Fn(&clap::ArgMatches) -> ExitCode + Send + Sync + 'static,
     ) -> Self {
         self.0.commands.push(OwnCommand { command, run: Box::new(run) });
+        self
+    }
+
+    /// Adds a slash command, such as `/report`, to the chat in the terminal and line by line. It is
+    /// in their completions and in `/help` with the text `help`. The name consists of the letters a
+    /// to z.
+    ///
+    /// `run` gets the text after the name and the conversation. It runs on the tokio runtime, also
+    /// while the agent works. It is cancelled when the conversation is closed, and in the chat line
+    /// by line by Ctrl-C.
+    ///
+    /// ```no_run
+    /// use loopwright_cli::{App, SlashReply};
+    ///
+    /// # fn main() -> std::process::ExitCode {
+    /// App::new("acme")
+    ///     .coding_agent()
+    ///     .slash_command("report", "report what was paid", async |month: String, cx| {
+    ///         let messages = cx.handle().state().await?.messages.len();
+    ///         Ok(match month.is_empty() {
+    ///             true => SlashReply::Show(format!("{} has {messages} messages.", cx.session())),
+    ///             false => SlashReply::Send(format!("List what was paid in {month}.")),
+    ///         })
+    ///     })
+    ///     .run()
+    /// # }
+    /// ```
+    pub fn slash_command<F>(
+        mut self,
+        name: impl Into<String>,
+        help: impl Into<String>,
+        run: impl Fn(String, SlashContext) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<SlashReply, SlashError>> + Send + 'static,
+    {
+        let run = Box::new(move |arguments, context| Box::pin(run(arguments, context)) as _);
+        self.0.slash_commands.push(SlashCommand { name: name.into(), help: help.into(), run });
+        self
+    }
+
+    /// Sets the system prompt of sessions that have none of their own: `--system`, the settings
+    /// file, and over HTTP the session's settings have precedence.
+    ///
+    /// The agent that works on files uses it instead of the built-in one; `{workDir}` stands for
+    /// the directory and `{platform}` for the operating system. Other agents get it from
+    /// [`AgentSetup::system`](crate::AgentSetup::system), and have the setting `system` if they
+    /// call that.
+    ///
+    /// ```no_run
+    /// use loopwright_cli::{AgentRejection, AgentSetup, App};
+    /// use loopwright_core::{AgentBuilder, GenericAgent};
+    /// use loopwright_patterns::PiPattern;
+    ///
+    /// fn support(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
+    ///     let system = setup.system().unwrap_or_default();
+    ///     Ok(GenericAgent::builder(setup.model()?, PiPattern).system(system))
+    /// }
+    ///
+    /// # fn main() -> std::process::ExitCode {
+    /// App::new("acme").agent("support", support).system("You help with invoices.").run()
+    /// # }
+    /// ```
+    pub fn system(mut self, prompt: impl Into<String>) -> Self {
+        self.0.system = Some(prompt.into());
         self
     }
 

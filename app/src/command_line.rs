@@ -92,7 +92,8 @@ fn argument(mut arg: Arg, program: &Program) -> Arg {
         arg = arg.long_help(help);
     }
     let is_coding = CODING_OPTIONS.contains(&arg.get_id().as_str());
-    let is_hidden = is_coding && !program.has_coding_agent()
+    let has_system = arg.get_id() == "system" && program.system.is_some();
+    let is_hidden = is_coding && !has_system && !program.has_coding_agent()
         || arg.get_id() == "agent" && program.agents.len() < 2;
     if is_hidden { arg.hide(true) } else { arg }
 }

@@ -38,6 +38,7 @@ mod output;
 mod program;
 mod session;
 mod settings;
+mod slash;
 mod stdin;
 mod terms;
 mod tui;
@@ -48,3 +49,4 @@ pub use loopwright_server::{AgentFactory, AgentRejection, AgentSetup, SessionSet
 
 pub use app::App;
 pub use program::OpenStoreError;
+pub use slash::{SlashContext, SlashError, SlashReply};

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::commands::token::hex;
 use crate::environment::Names;
 use crate::error::StartError;
+use crate::slash::SlashCommand;
 
 /// The name of the agent that works on files.
 pub(crate) const CODING: &str = "coding";
@@ -40,6 +41,10 @@ pub(crate) struct Program {
     pub(crate) open_store: Option<OpenStore>,
     /// The app's own commands.
     pub(crate) commands: Vec<OwnCommand>,
+    /// The app's own slash commands.
+    pub(crate) slash_commands: Vec<SlashCommand>,
+    /// The system prompt of sessions that have none of their own.
+    pub(crate) system: Option<String>,
 }
 
 /// A command of an app besides those that every app has.
@@ -64,7 +69,7 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    /// Checks that there are agents, each with a name of its own.
+    /// Checks that there are agents, and that no two of them and no two commands share a name.
     pub(crate) fn check(&self) -> Result<(), StartError> {
         let mut names: Vec<&str> = self.agents.iter().map(|(name, _)| &**name).collect();
         names.sort_unstable();
@@ -77,6 +82,7 @@ impl Program {
                 "The command `{name}` of this app has the name of a built-in one: rename it."
             )));
         }
+        self.check_slash_commands()?;
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(StartError(format!(
                 "Two agents of this app are called `{}`: give each a name of its own.",
@@ -84,6 +90,30 @@ impl Program {
             ))),
             None => Ok(()),
         }
+    }
+
+    /// Checks that slash commands have valid names that no others have.
+    fn check_slash_commands(&self) -> Result<(), StartError> {
+        for (index, command) in self.slash_commands.iter().enumerate() {
+            let name = &command.name;
+            let is_valid = !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase());
+            let why = if !is_valid {
+                "has an invalid name: give it one of the letters a to z"
+            } else if crate::tui::is_built_in(name) || crate::commands::chat::is_built_in(name) {
+                "has the name of a built-in one: rename it"
+            } else if self.slash_commands[..index].iter().any(|other| other.name == *name) {
+                "is added twice: rename one of the two"
+            } else {
+                continue;
+            };
+            return Err(StartError(format!("The slash command `/{name}` of this app {why}.")));
+        }
+        Ok(())
+    }
+
+    /// Returns the slash command of this name, without the slash.
+    pub(crate) fn slash_command(&self, name: &str) -> Option<&SlashCommand> {
+        self.slash_commands.iter().find(|command| command.name == name)
     }
 
     /// Returns whether an agent works on files.
@@ -160,10 +190,11 @@ impl Kind {
     pub(crate) fn factory(
         &self,
         memory: Option<LongTerm>,
+        system: Option<&str>,
     ) -> Result<Arc<dyn AgentFactory>, StartError> {
         match self {
             Kind::Own(factory) => Ok(factory.clone()),
-            Kind::Coding => coding_agent(CodingAgent::builder().any_directory(), memory),
+            Kind::Coding => coding_agent(CodingAgent::builder().any_directory(), memory, system),
         }
     }
 
@@ -172,12 +203,13 @@ impl Kind {
         &self,
         roots: &[PathBuf],
         memory: Option<LongTerm>,
+        system: Option<&str>,
     ) -> Result<Arc<dyn AgentFactory>, StartError> {
         let builder =
             || roots.iter().fold(CodingAgent::builder(), |builder, root| builder.root(root));
         match self {
             Kind::Own(factory) => Ok(factory.clone()),
-            Kind::Coding => coding_agent(builder(), memory),
+            Kind::Coding => coding_agent(builder(), memory, system),
         }
     }
 }
@@ -185,12 +217,13 @@ impl Kind {
 fn coding_agent(
     builder: CodingAgentBuilder,
     memory: Option<LongTerm>,
+    system: Option<&str>,
 ) -> Result<Arc<dyn AgentFactory>, StartError> {
     let builder = match memory {
         Some(memory) => builder.long_term(memory),
         None => builder,
     };
-    let agent = builder.system(CODING_PROMPT).build();
+    let agent = builder.system(system.unwrap_or(CODING_PROMPT)).build();
     Ok(Arc::new(agent.map_err(|why| StartError(why.to_string()))?))
 }
 
@@ -206,4 +239,36 @@ fn beside(store: &Path) -> PathBuf {
 
 fn is_directory(path: &Path) -> bool {
     path.is_dir() || path.as_os_str().to_string_lossy().ends_with(std::path::is_separator)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slash::SlashReply;
+
+    fn with(names: &[&str]) -> Result<(), StartError> {
+        let command = |name: &&str| SlashCommand {
+            name: (*name).into(),
+            help: String::new(),
+            run: Box::new(|text, _| Box::pin(async { Ok(SlashReply::Show(text)) })),
+        };
+        let slash_commands = names.iter().map(command).collect();
+        let agents = vec![(CODING.into(), Kind::Coding)];
+        Program { agents, slash_commands, ..Program::default() }.check()
+    }
+
+    #[test]
+    fn a_slash_command_has_a_valid_name_of_its_own() {
+        assert!(with(&["report", "overdue"]).is_ok());
+        for (names, why) in [
+            (&["model"][..], "the name of a built-in one"), // of the terminal
+            (&["decline"], "the name of a built-in one"),   // of the chat line by line
+            (&["pay-all"], "letters a to z"),
+            (&[""], "letters a to z"),
+            (&["report", "report"], "added twice"),
+        ] {
+            let refused = with(names).unwrap_err().0;
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
 }

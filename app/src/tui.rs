@@ -30,7 +30,8 @@ use self::effects::{Editor, EffectRunner, Msg};
 use self::paint::Theme;
 use self::screen::{Screen, StderrCapture};
 use self::signals::{Signal, Signals};
-use self::state::{Effect, Outcome, Run, State, Tone};
+pub(crate) use self::state::is_built_in;
+use self::state::{Choice, Effect, Outcome, Run, State, Tone};
 use self::view::View;
 use crate::args::ChatArgs;
 use crate::config::Config;
@@ -68,6 +69,8 @@ pub(crate) async fn tui(args: ChatArgs, config: Arc<Config>) -> Result<u8, Start
     let (stderr, stderr_lines) = StderrCapture::new().map_err(failed)?;
     let screen = Screen::acquire(stderr).map_err(failed)?;
     let mut ui = Ui::new(screen);
+    let own = config.program.slash_commands.iter();
+    ui.state.own_commands = own.map(|own| Choice::new(&*own.name, &*own.help)).collect();
     ui.draw().map_err(failed)?;
     let signals = Signals::listen().map_err(failed)?;
     let (runner, msgs) = EffectRunner::start(args, config);

@@ -198,6 +198,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets the system prompt that [`AgentSetup::system`](crate::AgentSetup::system) returns for
+    /// sessions that have none of their own.
+    pub fn system(mut self, prompt: impl Into<Arc<str>>) -> Self {
+        self.agents.set_system(prompt.into());
+        self
+    }
+
     /// Sets the principal of the operator: the [`Principal`] of requests that no token and no layer
     /// of the host names, and of the sessions that belong to nobody, for tools and hooks. By
     /// default there is none. Decisions of the operator do not name it: they name `operator` if

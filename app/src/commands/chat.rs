@@ -24,7 +24,10 @@ use crate::exit_code::{ABORTED, FAILED};
 use crate::facts::{self, MemoryCommand};
 use crate::interrupt::Interrupt;
 use crate::output::{self, EventView, Printer, Verbosity};
-use crate::session::{Allowed, Live, Operator, Session, build, distil_at_end, follow};
+use crate::session::{
+    Allowed, FollowError, Live, Operator, Session, build, distil_at_end, follow,
+};
+use crate::slash::{RunningSlash, SlashCommand, SlashContext, SlashReply};
 use crate::wording::has_finished;
 
 use state::{Chat, Compacted, Done, State};
@@ -42,6 +45,13 @@ A line is a request; while the agent works, a line steers it.
 /quit         leave: a run is aborted, pending calls stay open
 Ctrl-C        abort the run; a second one, or one while idle, leaves";
 
+/// Returns whether the chat has a command of this name.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    HELP.lines()
+        .filter_map(|line| line.split_whitespace().next()?.strip_prefix('/'))
+        .any(|own| own == name)
+}
+
 /// Chats until the user leaves, and returns the exit code.
 pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartError> {
     let allowed = Allowed::default();
@@ -52,10 +62,11 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
     let (handle, events) = built.agent.run(session.context(&built).await?).await?;
     // Before, while the session may wait for another process, Ctrl-C ends this one at once.
     let interrupt = Interrupt::listen()?;
-    let mut chat = Chat::new(handle.clone(), allowed, &session, lines::read()?);
+    let context = SlashContext::new(&session, &built.settings, handle.clone());
+    let mut chat = Chat::new(handle.clone(), allowed, &session, context, lines::read()?);
     chat.remembers = settings.active.memory.unwrap_or_default();
     chat.distils = built.distils;
-    chat.names = config.program.names.clone();
+    chat.program = config.program.clone();
     let mut live = Live::new(handle, events, EventView::Text(Printer::new()));
     let followed = match chat.greet(session.info.is_some()).await {
         Ok(()) => follow(&mut live, Some(interrupt), &mut chat).await,
@@ -71,7 +82,10 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
     if code == 0 && built.distils_at_end {
         distil_at_end(&live.handle).await;
     }
-    let is_unused = !chat.has_request && session.info.is_none();
+    let state = chat.handle.state().await;
+    let is_unused = !chat.has_request
+        && session.info.is_none()
+        && state.is_ok_and(|now| now.messages.is_empty());
     if session.is_stored && is_unused {
         drop(chat);
         live.close().await;
@@ -92,6 +106,8 @@ enum Input {
     Line(Option<String>),
     /// The result of a compaction that the user requested.
     Compacted(Compacted),
+    /// The reply of a slash command of the app.
+    Replied(Result<SlashReply, String>),
 }
 
 impl Operator for Chat {
@@ -108,9 +124,13 @@ impl Operator for Chat {
     }
 
     async fn input(&mut self) -> Input {
+        // While a slash command runs, only decisions and answers are read: it may wait for them.
+        let waits = self.slash.is_some() && matches!(self.state, State::Idle | State::Running);
+        let reads = !self.input_ended && !waits;
         tokio::select! { biased;
             done = compaction(&mut self.compaction) => Input::Compacted(done),
-            line = self.lines.recv(), if !self.input_ended => Input::Line(line),
+            reply = reply(&mut self.slash) => Input::Replied(reply),
+            line = self.lines.recv(), if reads => Input::Line(line),
         }
     }
 
@@ -122,12 +142,17 @@ impl Operator for Chat {
                 Ok(())
             }
             Input::Compacted(done) => self.compacted(done, live).await,
+            Input::Replied(reply) => self.replied(reply).await,
         }
     }
 
     /// Aborts the run, or leaves if the agent is idle or already aborting.
     async fn interrupted(&mut self, _: &mut Live) -> Done {
         match self.state {
+            State::Idle if self.slash.take().is_some() => {
+                output::info("The command was cancelled.");
+                self.wait_for_request();
+            }
             State::Idle => self.exit_code = Some(0),
             _ if self.aborting => self.exit_code = Some(ABORTED),
             _ => {
@@ -173,6 +198,14 @@ async fn compaction(running: &mut Option<Pin<Box<dyn Future<Output = Compacted>>
     }
 }
 
+/// Waits for the reply of a slash command, if one runs.
+async fn reply(running: &mut Option<RunningSlash>) -> Result<SlashReply, String> {
+    match running {
+        Some(running) => running.ended().await,
+        None => pending().await,
+    }
+}
+
 impl Chat {
     /// Shows the state of the conversation, and asks for a decision if a call waits.
     async fn greet(&mut self, is_continued: bool) -> Done {
@@ -203,6 +236,9 @@ impl Chat {
 
     fn wait_for_request(&mut self) {
         self.state = State::Idle;
+        if self.slash.is_some() {
+            return; // its reply comes first
+        }
         if self.input_ended {
             self.exit_code = Some(0);
         } else {
@@ -222,7 +258,7 @@ impl Chat {
             ("", State::Running) => {}
             ("/quit", _) => self.quit().await?,
             ("/help", _) => {
-                output::info(HELP);
+                output::info(&self.help());
                 self.repeat_question();
             }
             ("/continue", State::Idle) => self.continue_run().await?,
@@ -250,6 +286,9 @@ impl Chat {
                 let action = action.clone();
                 self.decline(action, rest).await?;
             }
+            (command, state) if !state.asks_for_a_secret() && self.own(command).is_some() => {
+                self.start_slash(command, rest);
+            }
             (command, state) if is_command(command) && !state.asks_for_a_secret() => {
                 output::info(&format!("`{line}` is not a command; /help lists the commands."));
                 self.repeat_question();
@@ -275,13 +314,55 @@ impl Chat {
         Ok(())
     }
 
+    /// Returns the commands and keys, with those of the app.
+    fn help(&self) -> String {
+        let own = self.program.slash_commands.iter();
+        let own = own.map(|own| format!("\n/{:<12} {}", own.name, own.help));
+        HELP.to_owned() + &own.collect::<String>()
+    }
+
+    /// Returns the slash command of the app that this word names.
+    fn own(&self, word: &str) -> Option<&SlashCommand> {
+        self.program.slash_command(word.strip_prefix('/')?)
+    }
+
+    /// Starts a slash command of the app, one at a time.
+    fn start_slash(&mut self, word: &str, arguments: &str) {
+        if self.slash.is_some() {
+            output::info("A command is still running: wait until it is done.");
+            return;
+        }
+        self.slash = self.own(word).map(|own| own.start(arguments, self.context.clone()));
+    }
+
+    /// Shows or sends the reply of a slash command.
+    async fn replied(&mut self, reply: Result<SlashReply, String>) -> Done {
+        self.slash = None;
+        match reply {
+            Ok(SlashReply::Send(text)) if matches!(self.state, State::Idle) => {
+                return self.request(&text).await;
+            }
+            Ok(SlashReply::Send(text)) => {
+                self.handle.steer(text.as_str()).await?;
+                output::info("Queued for the next model request.");
+            }
+            Ok(SlashReply::Show(text)) => output::text(&text).map_err(FollowError::Output)?,
+            Err(why) => output::error(&why),
+        }
+        match self.state {
+            State::Idle => self.wait_for_request(),
+            _ => self.repeat_question(),
+        }
+        Ok(())
+    }
+
     /// Shows or deletes remembered facts.
     async fn memory(&self, rest: &str) {
         let command = match MemoryCommand::read(rest) {
             Ok(command) => command,
             Err(why) => return output::info(why),
         };
-        match command.run(self.remembers, &self.names).await {
+        match command.run(self.remembers, &self.program.names).await {
             Ok(answer) => {
                 for fact in answer.facts {
                     output::notice(&format!("{:>5}  {}", fact.id, fact.text));

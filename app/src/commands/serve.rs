@@ -92,8 +92,12 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
         .principal(facts::user())
         .run_budget(args.run_budget.budget())
         .grace(Duration::from_secs(args.grace.unwrap_or(DEFAULT_GRACE).into()));
+    let system = config.program.system.as_deref();
     for (name, kind) in &config.program.agents {
-        builder = builder.agent(name.clone(), kind.served(&args.root, memory.clone())?);
+        builder = builder.agent(name.clone(), kind.served(&args.root, memory.clone(), system)?);
+    }
+    if let Some(system) = system {
+        builder = builder.system(system);
     }
     if let Some(memory) = memory {
         builder = builder.long_term(memory);

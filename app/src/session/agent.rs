@@ -73,7 +73,8 @@ pub(crate) async fn build(
         Kind::Own(_) => None,
     };
     let plan = Plan {
-        factory: kind.factory(memory)?,
+        factory: kind.factory(memory, config.program.system.as_deref())?,
+        system: config.program.system.as_deref(),
         models: Arc::new(models(options, config)?),
         given: settings.given.to_session(),
         allowed,
@@ -123,6 +124,8 @@ fn models(options: &Options, config: &Config) -> Result<EnvModels, StartError> {
 struct Plan<'a> {
     factory: Arc<dyn AgentFactory>,
     models: Arc<EnvModels>,
+    /// The default system prompt of the app.
+    system: Option<&'a str>,
     /// What the command line and the session themselves say.
     given: SessionSettings,
     allowed: &'a Allowed,
@@ -140,12 +143,16 @@ impl Plan<'_> {
         let mut given = self.given.clone();
         (settings.models, given.models) = (None, None); // they are in the catalogue
         let allowed = self.allowed.clone();
-        AgentSetup::new(given)
+        let mut setup = AgentSetup::new(given)
             .defaults(settings)
             .models(self.models.clone())
             .for_principal(facts::user())
             .on_warning(output::error)
-            .auto_when(move |tool, _, _| allowed.has(&tool.name))
+            .auto_when(move |tool, _, _| allowed.has(&tool.name));
+        if let Some(system) = self.system {
+            setup = setup.default_system(system);
+        }
+        setup
     }
 }
 

@@ -142,6 +142,7 @@ impl Host {
             Effect::Memory(command) => self.memory(command),
             Effect::Preview(action) => self.preview(*action),
             Effect::Allow(name) => self.allow(&name),
+            Effect::Slash { name, arguments } => self.slash(&name, &arguments),
             input => {
                 let Some(handle) = self.handle() else {
                     return self.send_closed();

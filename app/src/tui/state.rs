@@ -20,6 +20,7 @@ mod submit;
 mod tests;
 mod transcript;
 
+pub(crate) use self::commands::is_built_in;
 pub(crate) use self::core::State;
 pub(crate) use self::dialog::{Dialog, Mode};
 pub(crate) use self::effect::{Choice, Effect, Opened, Outcome, Scroll, Source, Tone};

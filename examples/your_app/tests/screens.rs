@@ -47,6 +47,28 @@ fn a_payment_is_approved_in_the_terminal() {
     terminal.until("`acme --session");
 }
 
+/// C940: a slash command of an app is completed in the terminal, shows its text and sends its
+/// message.
+#[test]
+fn slash_commands_of_an_app_run_in_the_terminal() {
+    let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
+    let terminal = Terminal::new(&dir, 80, 24, &[]);
+    let options = format!("--model local/x --base-url {} --session july", model.url);
+    terminal.line(&format!("acme-extended {options}"));
+    terminal.until("/help lists keys and commands");
+    terminal.text("/si");
+    terminal.until("count the messages of this conversation");
+    terminal.keys(&["Tab", "Enter"]);
+    terminal.until("july has 0 messages.");
+    terminal.line("/overdue June");
+    let request = model.request();
+    assert!(request.last().contains("List the invoices of June that are overdue."));
+    request.say("There is none.");
+    terminal.until("There is none.");
+    terminal.keys(&["C-d"]);
+    terminal.until("`acme-extended --session july`");
+}
+
 /// C225: the page is that of the app's agent, and a payment is approved on it.
 #[test]
 fn a_payment_is_approved_on_the_page() {

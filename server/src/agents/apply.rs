@@ -87,7 +87,6 @@ impl AgentSetup {
         let unused = [
             ("pattern", settings.pattern.is_some()),
             ("toolChoice", settings.tool_choice.is_some()),
-            ("system", settings.system.is_some()),
             ("memory", settings.memory == Some(true)),
             ("distilAtEnd", settings.distil_at_end == Some(true)),
             ("noQuestions", settings.no_questions == Some(true)),
@@ -103,9 +102,21 @@ impl AgentSetup {
         let Some((name, _)) = unused.into_iter().find(|(_, is_set)| *is_set) else {
             return Ok(());
         };
+        Err(self.unused(name))
+    }
+
+    /// Rejects a system prompt if the agent did not ask for one.
+    pub(super) fn reject_unused_system(&self) -> Result<(), AgentRejection> {
+        match self.given.system.is_some() && !self.uses_system() {
+            true => Err(self.unused("system")),
+            false => Ok(()),
+        }
+    }
+
+    fn unused(&self, name: &str) -> AgentRejection {
         let agent = self.settings.agent.as_deref().unwrap_or_default();
         let why = format!("The agent `{agent}` does not have the setting `{name}`: leave it out.");
-        Err(AgentRejection::bad_request(format!("/{name}"), why))
+        AgentRejection::bad_request(format!("/{name}"), why)
     }
 }
 

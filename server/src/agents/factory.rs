@@ -15,7 +15,7 @@ use crate::settings::SessionSettings;
 /// A function or a closure `Fn(&AgentSetup) -> Result<AgentBuilder, AgentRejection>` implements it:
 /// what the settings say of limits and approvals is added to the builder that it returns (see
 /// [`AgentSetup::apply`]). Settings that such an agent does not have, such as a `pattern`, are
-/// rejected.
+/// rejected; so is a `system` prompt, unless the function calls [`AgentSetup::system`].
 ///
 /// A [`GenericAgent`] implements it too: then every session has that one agent, and its settings
 /// are ignored.
@@ -118,7 +118,9 @@ where
 {
     async fn build(&self, setup: &AgentSetup) -> Result<GenericAgent, AgentRejection> {
         setup.reject_unused()?;
-        Ok(setup.apply(self(setup)?)?.build()?)
+        let builder = self(setup)?;
+        setup.reject_unused_system()?;
+        Ok(setup.apply(builder)?.build()?)
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) struct Agents {
     by_name: Vec<(Arc<str>, Arc<dyn AgentFactory>)>,
     models: Option<Arc<dyn Models>>,
     defaults: SessionSettings,
+    system: Option<Arc<str>>,
     run_budget: Budget,
     rules: Arc<OperatorRules>,
 }
@@ -30,6 +31,7 @@ impl Default for Agents {
             by_name: Vec::new(),
             models: None,
             defaults: SessionSettings::default(),
+            system: None,
             run_budget: Budget::default(),
             rules: Arc::new(OperatorRules::open()),
         }
@@ -52,6 +54,11 @@ impl Agents {
     /// Sets the settings of sessions that leave them out.
     pub(crate) fn set_defaults(&mut self, defaults: SessionSettings) {
         self.defaults = defaults;
+    }
+
+    /// Sets the system prompt of sessions that have none of their own.
+    pub(crate) fn set_system(&mut self, prompt: Arc<str>) {
+        self.system = Some(prompt);
     }
 
     /// Sets what a run may use at most.
@@ -238,6 +245,9 @@ impl Agents {
         let mut setup = AgentSetup::new(settings).defaults(defaults).rules(self.rules.clone());
         if let Some(models) = &self.models {
             setup = setup.models(models.clone());
+        }
+        if let Some(system) = &self.system {
+            setup = setup.default_system(system.clone());
         }
         match principal {
             Some(principal) => setup.for_principal(principal.clone()),

@@ -28,6 +28,9 @@ pub struct AgentSetup {
     /// These, with the defaults for what they leave out.
     pub(super) settings: SessionSettings,
     principal: Option<Principal>,
+    default_system: Option<Arc<str>>,
+    /// Whether the agent asked for the system prompt, and thus has the setting.
+    uses_system: AtomicBool,
     models: Option<Arc<dyn Models>>,
     pub(super) rules: Arc<OperatorRules>,
     /// The model that the operator has chosen.
@@ -54,6 +57,8 @@ impl AgentSetup {
             given: settings.clone(),
             settings,
             principal: None,
+            default_system: None,
+            uses_system: AtomicBool::new(false),
             models: None,
             rules: Arc::new(OperatorRules::open()),
             own_model: None,
@@ -75,6 +80,12 @@ impl AgentSetup {
     /// Sets where [`AgentSetup::model`] takes the model from.
     pub fn models(mut self, models: Arc<dyn Models>) -> Self {
         self.models = Some(models);
+        self
+    }
+
+    /// Sets what [`AgentSetup::system`] returns if the settings name no system prompt.
+    pub fn default_system(mut self, prompt: impl Into<Arc<str>>) -> Self {
+        self.default_system = Some(prompt.into());
         self
     }
 
@@ -127,6 +138,19 @@ impl AgentSetup {
     /// [`AgentSetup::apply`].
     pub fn settings(&self) -> &SessionSettings {
         &self.settings
+    }
+
+    /// Returns the system prompt: that of the settings, else the default one of the app or server
+    /// ([`ServerBuilder::system`](crate::ServerBuilder::system)); `None` if there is neither. A
+    /// function that builds an agent has the setting `system` only if it calls this.
+    pub fn system(&self) -> Option<&str> {
+        self.uses_system.store(true, Ordering::Relaxed);
+        self.settings.system.as_deref().or(self.default_system.as_deref())
+    }
+
+    /// Returns whether the agent has asked for the system prompt.
+    pub(super) fn uses_system(&self) -> bool {
+        self.uses_system.load(Ordering::Relaxed)
     }
 
     /// Returns who the agent works for, if that is known.

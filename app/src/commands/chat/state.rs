@@ -11,9 +11,10 @@ use loopwright_core::compaction::Compaction;
 use loopwright_core::event::ExternalAction;
 use tokio::sync::mpsc;
 
-use crate::environment::Names;
 use crate::output::{self, how_to_answer, report_pending};
+use crate::program::Program;
 use crate::session::{Allowed, FollowError, Session};
+use crate::slash::{RunningSlash, SlashContext};
 use crate::stdin::Hidden;
 
 pub(super) type Done = Result<(), FollowError>;
@@ -61,8 +62,11 @@ pub(super) struct Chat {
     pub(super) remembers: bool,
     /// Facts can be distilled from the conversation.
     pub(super) distils: bool,
-    /// The names that follow from that of the app.
-    pub(super) names: Names,
+    pub(super) program: Arc<Program>,
+    /// What slash commands of the app receive.
+    pub(super) context: SlashContext,
+    /// The slash command of the app that runs.
+    pub(super) slash: Option<RunningSlash>,
     pub(super) compaction: Option<Pin<Box<dyn Future<Output = Compacted>>>>,
     pub(super) exit_code: Option<u8>,
 }
@@ -72,6 +76,7 @@ impl Chat {
         handle: AgentHandle,
         allowed: Allowed,
         session: &Session,
+        context: SlashContext,
         lines: mpsc::Receiver<String>,
     ) -> Self {
         Chat {
@@ -86,7 +91,9 @@ impl Chat {
             has_request: false,
             remembers: false,
             distils: false,
-            names: Names::default(),
+            program: Arc::default(),
+            context,
+            slash: None,
             compaction: None,
             exit_code: None,
         }

@@ -12,6 +12,7 @@ use loopwright_core::message::MessageId;
 use loopwright_core::model::ModelInfo;
 use loopwright_core::{AgentHandle, EventStream, GenericAgent};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::msg::Msg;
 use crate::args::SessionArgs;
@@ -24,6 +25,7 @@ use crate::session::{
     Allowed, Built, Previews, Session, build, check_is_root, distil_at_end, find, name_or_random,
 };
 use crate::settings::Settings;
+use crate::slash::SlashContext;
 use crate::tui::state::{Opened, Outcome, Tone};
 
 /// Which session to open.
@@ -65,8 +67,20 @@ struct Open {
     root: PathBuf,
     distils: bool,
     distils_at_end: bool,
+    /// What slash commands of the app receive.
+    slash: SlashContext,
+    /// The slash commands of the app that run. They are cancelled when the session is closed.
+    running: JoinSet<()>,
     /// Whether it contains a user message.
     has_user_message: bool,
+}
+
+impl Open {
+    /// Returns whether it contains a message, also of a slash command.
+    async fn is_used(&self) -> bool {
+        let state = self.handle.state().await;
+        self.has_user_message || !state.is_ok_and(|now| now.messages.is_empty())
+    }
 }
 
 impl Host {
@@ -155,6 +169,24 @@ impl Host {
         });
     }
 
+    /// Runs a slash command of the app in a task of its own.
+    pub(super) fn slash(&mut self, name: &str, arguments: &str) {
+        let msgs = self.msgs();
+        let Some(open) = &mut self.open else {
+            return self.send_closed();
+        };
+        while open.running.try_join_next().is_some() {}
+        let Some(command) = self.config.program.slash_command(name) else {
+            return; // the state knows the commands of the program
+        };
+        let mut running = command.start(arguments, open.slash.clone());
+        let session = open.slash.session().into();
+        open.running.spawn(async move {
+            let reply = running.ended().await;
+            let _ = msgs.send(Msg::Outcome(Outcome::Replied(session, reply)));
+        });
+    }
+
     /// Opens a session instead of the current one, or reports why it cannot be opened.
     pub(super) async fn open(&mut self, target: Target) {
         if let Err(StartError(why)) = self.try_open(target).await {
@@ -186,16 +218,18 @@ impl Host {
         }
         let (agent, previews) = (built.agent.clone(), built.previews.clone());
         let (distils, distils_at_end) = (built.distils, built.distils_at_end);
+        let stored = built.settings.clone();
         let started = start(&session, built, reopens).await;
         if self.open.is_some() && started.is_err() {
             return started.map(drop); // the current session stays open
         }
         self.release().await;
         let name = session.name.clone();
-        self.session = Some(session);
+        self.session = Some(session.clone());
         self.settings = settings;
         self.allowed = allowed;
         let (opened, handle, events) = started.map_err(|why| with_retry_hint(&why, &name))?;
+        let slash = SlashContext::new(&session, &stored, handle.clone());
         let model = opened.model.clone();
         let root = opened.root.clone();
         let has_user_message = !opened.state.messages.is_empty();
@@ -207,6 +241,8 @@ impl Host {
             root,
             distils,
             distils_at_end,
+            slash,
+            running: JoinSet::new(),
             has_user_message,
         });
         self.first = None;
@@ -403,9 +439,12 @@ impl Host {
 
     /// Closes the session. Deletes it if it has never contained a user message.
     async fn release(&mut self) {
-        let Some(Open { handle, has_user_message, .. }) = self.open.take() else {
+        let Some(open) = self.open.take() else {
             return;
         };
+        let has_user_message = open.is_used().await;
+        let handle = open.handle.clone();
+        drop(open);
         let mut end = handle.subscribe(); // ends when the session has closed its log
         drop(handle);
         while end.next().await.is_some() {}
@@ -421,7 +460,7 @@ impl Host {
     /// Aborts the run and closes the session. Returns its name if it can be resumed.
     pub(super) async fn shutdown(&mut self) -> Option<Arc<str>> {
         let open = self.open.as_ref()?;
-        let has_user_message = open.has_user_message;
+        let has_user_message = open.is_used().await;
         let handle = open.handle.clone();
         if handle.state().await.is_ok_and(|state| state.is_running) {
             let _ = handle.abort().await;

@@ -30,8 +30,8 @@ pub(crate) const COMMANDS: [Command; 14] = [
     command("quit", "", "quit"),
 ];
 
-/// Returns whether there is a command of this name.
-pub(super) fn is_command(name: &str) -> bool {
+/// Returns whether every app has a command of this name.
+pub(crate) fn is_built_in(name: &str) -> bool {
     COMMANDS.iter().any(|command| command.name == name)
 }
 

@@ -37,7 +37,7 @@ impl State {
                     && (*source != Source::Models || !self.known.contains_key(source))
             }
         });
-        let mut popup = Popup::new(what, written, &self.known);
+        let mut popup = Popup::new(what, written, &self.known, &self.own_commands);
         if let Some(before) = before
             && before.written == popup.written
         {

@@ -4,7 +4,7 @@ use loopwright_core::event::{QueueKind, QueuedText, RunStatus};
 use loopwright_core::message::{InputId, RunId};
 
 use super::dialog::Dialog;
-use super::effect::{Effect, Scroll, Tone};
+use super::effect::{Choice, Effect, Scroll, Tone};
 use super::popup::{Known, Popup};
 use super::prompt::Prompt;
 use super::status::{Activity, Run, Status};
@@ -44,6 +44,8 @@ pub(crate) struct State {
     /// Whether facts can be distilled from the conversation.
     pub(super) distils: bool,
     pub(super) known: Known,
+    /// The names of the app's own commands, and what `/help` says about them.
+    pub(crate) own_commands: Vec<Choice>,
     /// How the last run ended.
     pub(super) last_end: Option<RunStatus>,
     /// The length of the transcript when the session being opened was requested.

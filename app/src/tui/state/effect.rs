@@ -11,6 +11,7 @@ use loopwright_core::model::{ModelInfo, ThinkingLevel};
 use serde_json::Value;
 
 use crate::facts::MemoryCommand;
+use crate::slash::SlashReply;
 
 /// An effect that the state requests.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +54,8 @@ pub(crate) enum Effect {
     Tools,
     /// List or delete remembered facts.
     Memory(MemoryCommand),
+    /// Run a slash command of the app: [`Outcome::Replied`].
+    Slash { name: String, arguments: String },
     /// Scroll the dialog while it is open, otherwise the transcript.
     Scroll(Scroll),
     /// Redraw the whole screen: another program may have written to it.
@@ -140,6 +143,8 @@ pub(crate) enum Outcome {
     NoEditor { call: CallId, json: String },
     /// The diff of a call, or why there is none.
     Preview(ExternalAction, Result<String, String>),
+    /// The reply of a slash command that was typed in this session, or why it failed.
+    Replied(Arc<str>, Result<SlashReply, String>),
     /// The messages that were queued.
     TakenBack(Vec<String>),
     /// The choices of a source.

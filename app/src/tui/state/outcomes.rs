@@ -6,6 +6,7 @@ use super::core::{Queues, State};
 use super::effect::{Effect, Opened, Outcome, Scroll, Tone};
 use super::entry::user_text;
 use super::status::Run;
+use crate::slash::SlashReply;
 use crate::wording::sentence;
 
 impl State {
@@ -41,6 +42,7 @@ impl State {
             Outcome::Edited { call, json } => return self.dialog.edited(&call, &json, self.now),
             Outcome::NoEditor { call, json } => self.dialog.edit_inline(&call, &json),
             Outcome::Preview(action, diff) => self.dialog.previewed(&action, diff, self.now),
+            Outcome::Replied(session, reply) => return self.replied(&session, reply),
             Outcome::TakenBack(texts) => self.restore_to_prompt(&texts),
             Outcome::Listed(source, choices) => {
                 self.known.insert(source, choices);
@@ -48,6 +50,30 @@ impl State {
             }
         }
         Vec::new()
+    }
+
+    /// Shows or sends the reply of a slash command.
+    fn replied(&mut self, session: &str, reply: Result<SlashReply, String>) -> Vec<Effect> {
+        match reply {
+            Ok(SlashReply::Show(text)) => {
+                self.transcript.push_notice(Tone::Loud, text);
+                vec![Effect::Scroll(Scroll::Bottom)]
+            }
+            Err(why) => {
+                self.transcript.push_notice(Tone::Error, why);
+                Vec::new()
+            }
+            Ok(SlashReply::Send(text)) => {
+                let is_open = matches!(self.run, Run::Idle | Run::Working { .. });
+                if is_open && self.status.session.as_deref() == Some(session) {
+                    return self.send_message(text, false);
+                }
+                self.restore_to_prompt(&[text]);
+                self.notice(
+                    "The command was typed in another conversation: its message is in the prompt.",
+                )
+            }
+        }
     }
 
     fn opened(&mut self, opened: Opened) -> Vec<Effect> {

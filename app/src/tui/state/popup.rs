@@ -70,11 +70,11 @@ impl What {
 }
 
 impl Popup {
-    /// Matches the known choices against what is written.
-    pub(crate) fn new(what: What, written: String, known: &Known) -> Self {
+    /// Matches the known choices, and the app's own commands, against what is written.
+    pub(crate) fn new(what: What, written: String, known: &Known, own: &[Choice]) -> Self {
         let listed = what.source().and_then(|source| known.get(&source));
         let matches = match what {
-            What::Command => commands(&written),
+            What::Command => commands(&written, own),
             What::Level => levels(&written),
             What::Argument(Source::Models) => models(listed, &written),
             What::Argument(_) | What::File => {
@@ -115,9 +115,9 @@ fn models(known: Option<&Vec<Choice>>, written: &str) -> Vec<Choice> {
     matches
 }
 
-fn commands(written: &str) -> Vec<Choice> {
-    let fits = COMMANDS.iter().filter(|command| command.name.starts_with(written));
-    fits.map(|command| Choice::new(command.name, command.help)).collect()
+fn commands(written: &str, own: &[Choice]) -> Vec<Choice> {
+    let built_in = COMMANDS.iter().map(|command| Choice::new(command.name, command.help));
+    built_in.chain(own.iter().cloned()).filter(|choice| choice.value.starts_with(written)).collect()
 }
 
 fn levels(written: &str) -> Vec<Choice> {

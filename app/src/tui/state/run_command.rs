@@ -63,7 +63,11 @@ impl State {
                 Ok(number) => self.request_session(Effect::Fork(Some(MessageId(number)))),
                 Err(_) => self.notice("`/fork` needs the number of a message, such as m7."),
             },
-            _ => Vec::new(), // `is_command` admits no others
+            (own, text) if self.is_own_command(own) => {
+                let arguments = text.unwrap_or_default();
+                vec![Effect::Slash { name: own.to_owned(), arguments }]
+            }
+            _ => Vec::new(), // `submit` admits no others
         }
     }
 
@@ -79,14 +83,22 @@ impl State {
         }
     }
 
+    /// Returns whether the app has a command of this name.
+    pub(super) fn is_own_command(&self, name: &str) -> bool {
+        self.own_commands.iter().any(|own| own.value == name)
+    }
+
     fn help(&mut self) {
         let keys = KEYS.map(|(key, what)| Choice::new(key, what));
         let commands = COMMANDS.iter().map(|command| {
             let name = format!("/{} {}", command.name, command.argument);
             Choice::new(name.trim_end(), command.help)
         });
-        let rows = keys.into_iter().chain([Choice::new("", "")]).chain(commands);
-        self.transcript.table(rows.collect());
+        let own = self.own_commands.iter();
+        let own = own.map(|own| Choice::new(format!("/{}", own.value), own.note.clone()));
+        let rows = keys.into_iter().chain([Choice::new("", "")]).chain(commands).chain(own);
+        let rows = rows.collect();
+        self.transcript.table(rows);
     }
 }
 

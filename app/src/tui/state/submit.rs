@@ -1,6 +1,6 @@
 //! Submits the prompt: as a command, a request, a steer or a follow-up.
 
-use super::commands::is_command;
+use super::commands::is_built_in;
 use super::core::State;
 use super::effect::{Effect, Scroll};
 use super::status::Run;
@@ -22,7 +22,7 @@ impl State {
             && name.chars().all(|c| c.is_ascii_alphabetic())
         {
             let (name, rest) = (name.to_owned(), rest.trim().to_owned());
-            if !is_command(&name) {
+            if !is_built_in(&name) && !self.is_own_command(&name) {
                 return self.notice(&format!(
                     "`/{name}` is not a command: `/help` lists the commands. To send the line \
                      as a message, put a space before it."
@@ -43,6 +43,11 @@ impl State {
         }
         let text = trimmed.to_owned();
         self.prompt.take();
+        self.send_message(text, later)
+    }
+
+    /// Sends a message of the user as a request, a steer or a follow-up.
+    pub(super) fn send_message(&mut self, text: String, later: bool) -> Vec<Effect> {
         self.selected = None;
         let mut effects = if later {
             vec![Effect::FollowUp(text)]

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::*;
 use crate::facts::MemoryCommand;
+use crate::slash::SlashReply;
 
 mod dialog;
 mod questions;
@@ -343,6 +344,31 @@ fn an_undelivered_message_returns_to_the_prompt() {
         ends: true,
     });
     assert_eq!((state.prompt.text().as_str(), &state.run), ("hello\nmore", &Run::Idle));
+}
+
+/// A slash command of the app is offered and run; its message is sent in the conversation in which
+/// it was typed, and otherwise put into the prompt.
+#[test]
+fn a_command_of_the_app_is_completed_and_its_message_sent() {
+    let mut state = idle();
+    state.own_commands = vec![Choice::new("report", "report what was paid")];
+    state.status.session = Some("july".into());
+    types(&mut state, "/rep");
+    let popup = state.popup.as_ref().unwrap();
+    assert_eq!(popup.matches, state.own_commands);
+    types(&mut state, "ort June");
+    let run = Effect::Slash { name: "report".into(), arguments: "June".into() };
+    assert_eq!(key(&mut state, KeyCode::Enter), [run]);
+    let reply = |session: &str| {
+        Outcome::Replied(session.into(), Ok(SlashReply::Send("What was paid?".into())))
+    };
+    state.outcome(reply("june"));
+    assert_eq!(state.prompt.text(), "What was paid?");
+    state.prompt.take();
+    let effects = state.outcome(reply("july"));
+    assert_eq!(effects[0], Effect::Prompt("What was paid?".into()));
+    let effects = state.outcome(reply("july"));
+    assert_eq!(effects[0], Effect::Steer("What was paid?".into()));
 }
 
 /// Without an open session, the reason and the possible commands are shown each time an input needs

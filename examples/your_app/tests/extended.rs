@@ -1,0 +1,84 @@
+//! The extension points of an app: slash commands and the system prompt.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test may")]
+
+#[path = "../../../app/tests/spec/http.rs"]
+#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
+mod http;
+#[path = "../../../app/tests/spec/process.rs"]
+#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
+mod process;
+#[path = "../../../app/tests/spec/server.rs"]
+#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
+mod server;
+
+use serde_json::{Value, json};
+
+use crate::http::Connection;
+use crate::process::Process;
+use crate::server::Server;
+
+/// The binary that is tested.
+pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_acme-extended");
+
+/// C940: a slash command of an app is in `/help` of the chat, shows its text, sends its message as
+/// the user's, and says why it failed; it has the conversation that it was typed in.
+#[test]
+fn slash_commands_of_an_app_run_in_the_chat() {
+    let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
+    let options = ["chat", "--model", "local/x", "--base-url", &model.url];
+    let store = ["--store", "s.db", "--session", "july"];
+    let mut chat = Process::start(&dir, &[&options[..], &store].concat());
+    chat.line("/help");
+    chat.err.until("/overdue      ask for invoices that are overdue");
+    chat.line("/size");
+    chat.out.until("july has 0 messages.\n");
+    chat.line("/overdue");
+    chat.err.until("`/overdue` failed: it needs a month.");
+    chat.line("/oversize");
+    chat.err.until("`/oversize` is not a command");
+    chat.line("/overdue June");
+    let request = model.request();
+    assert!(request.last().contains("List the invoices of June that are overdue."));
+    request.say("There is none.");
+    chat.out.until("There is none.");
+    chat.line("/size");
+    chat.line("/quit"); // handled after the reply
+    let exit = chat.end();
+    assert!(exit.out.ends_with("july has 2 messages.\n") && exit.code == 0, "{exit:?}");
+}
+
+/// C941: the system prompt of an app is that of agents that ask for it, in scripts and served;
+/// `--system` and the settings of a session over HTTP have precedence.
+#[test]
+fn an_app_has_a_system_prompt() {
+    let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
+    let options = ["--model", "local/x", "--base-url", &model.url];
+    let system = |body: &Value| body["messages"][0]["content"].as_str().unwrap().to_owned();
+    for (own, expected) in
+        [(&[][..], "You help with invoices."), (&["--system", "Be brief."], "Be brief.")]
+    {
+        let args = [&["run", "Hi", "--no-session"], &options[..], own].concat();
+        let run = Process::start(&dir, &args);
+        let request = model.request();
+        assert_eq!(system(&request.body), expected);
+        request.say("Hello.");
+        assert_eq!(run.end().code, 0);
+    }
+    let serve = ["serve", "--addr", "127.0.0.1:0", "--store", "s.db"];
+    let mut served = Process::start(&dir, &[&serve, &options[..]].concat());
+    let url = served.err.word_after("Serving at ");
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    for (settings, expected) in
+        [(json!({}), "You help with invoices."), (json!({ "system": "Be brief." }), "Be brief.")]
+    {
+        let mut created = Connection::post(address, "/api/sessions", "", &settings.to_string());
+        let created: Value = serde_json::from_str(&created.response().unwrap().body).unwrap();
+        let path = format!("/api/sessions/{}/prompt", created["id"].as_str().unwrap());
+        let sent = Connection::post(address, &path, "", r#"{ "message": "Hi" }"#).response();
+        assert_eq!(sent.unwrap().status, 202);
+        let request = model.request();
+        assert_eq!(system(&request.body), expected);
+        request.say("Hello.");
+    }
+}
