@@ -135,6 +135,7 @@ impl LiveSessions {
             let why = "It cannot be set here: only the server's operator does.";
             return Err(ApiError::at(format!("/{name}"), why));
         }
+        settings.check_lengths(&SessionSettings::default())?;
         agents.check(&settings)?;
         agents.settle(&mut settings)?;
         let agent = agents.for_session(settings.clone(), principal).await?;
