@@ -6,6 +6,7 @@ mod decisions;
 mod entries;
 pub(crate) mod error;
 mod job;
+mod listing;
 mod mailbox;
 mod migration;
 mod owners;
@@ -314,7 +315,7 @@ fn get_nonempty(
 /// changed first.
 fn list(connection: &Connection, file: &Path) -> Result<Vec<rows::Session>, StoreError> {
     let (mut all, _) = rows::all(connection, file)?;
-    all.retain(|session| session.info.entries > 0 && session.info.sub_agent_of.is_none());
+    all.retain(|session| listing::is_listed(&session.info));
     all.sort_by_key(|session| Reverse(session.info.changed));
     Ok(all)
 }
@@ -353,7 +354,8 @@ impl SessionStore for Sqlite {
 
     async fn sessions_page(&self, query: &SessionQuery) -> Result<SessionPage, MemoryError> {
         let query = query.clone();
-        let read = move |connection: &Connection, file: &Path| rows::page(connection, file, &query);
+        let read =
+            move |connection: &Connection, file: &Path| listing::page(connection, file, &query);
         self.shared.read(read).await
     }
 

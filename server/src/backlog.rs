@@ -1,19 +1,25 @@
 //! The earlier events of an open session, for readers that catch up. All readers of a session share
 //! one copy, which is dropped when the last of them has caught up.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use loopwright_core::SessionStore;
 use loopwright_core::event::{AgentEvent, Envelope, Update};
 use loopwright_core::log::{Follower, LogEntry, MemoryError};
 use loopwright_core::message::RunId;
+use tokio::time::Instant;
 
+use crate::encoded_events::{self, EncodedEvents};
 use crate::error::{ApiError, ErrorKind};
 use crate::open_work::OpenWork;
 
-/// Holds the backlog of a session while a reader needs it.
+/// Holds what the readers of a session share, while one of them needs it.
 #[derive(Clone, Default)]
-pub(crate) struct SharedBacklog(Arc<Mutex<Weak<Backlog>>>);
+pub(crate) struct SharedBacklog {
+    backlog: Arc<Mutex<Weak<Backlog>>>,
+    encoded: Arc<Mutex<Weak<Mutex<encoded_events::Events>>>>,
+}
 
 /// The numbered events of a session, as far as its log was read.
 #[derive(Default)]
@@ -29,6 +35,8 @@ pub(crate) struct Events {
     starts: Vec<u64>,
     /// The last entry that was taken.
     last: Option<LogEntry>,
+    /// When the log was read last.
+    read_at: Instant,
 }
 
 /// Which events a reader wants.
@@ -59,7 +67,7 @@ pub(crate) struct Missed {
     /// Tells that deltas which the reader has seen are void.
     withdrawn: std::vec::IntoIter<Arc<Envelope>>,
     /// The events, and the numbers of the last one that was returned and of the last one to return.
-    /// `None` when all were returned.
+    /// `None` when all were returned. A reader that follows the log has no last one.
     rest: Option<(Arc<Backlog>, u64, u64)>,
 }
 
@@ -76,12 +84,44 @@ impl SharedBacklog {
         length: u64,
         start: Start,
     ) -> Result<(Missed, u64), ApiError> {
+        let (mut missed, after, last) = self.read(store, session, length, start).await?;
+        match &mut missed.rest {
+            Some((_, seen, end)) if *seen < last => *end = last,
+            rest => *rest = None,
+        }
+        Ok((missed, after))
+    }
+
+    /// Returns the events from `start` on, with those that the log gains later, and the number of
+    /// the last event before them.
+    ///
+    /// # Errors
+    /// Fails if there is no event of that number, or the log cannot be read.
+    pub(crate) async fn followed(
+        &self,
+        store: &dyn SessionStore,
+        session: &str,
+        start: Start,
+    ) -> Result<(Missed, u64), ApiError> {
+        let (missed, after, _) = self.read(store, session, u64::MAX, start).await?;
+        Ok((missed, after))
+    }
+
+    /// Returns the events from `start` on without an end, the number of the last event before them,
+    /// and that of the last event of the first `length` entries.
+    async fn read(
+        &self,
+        store: &dyn SessionStore,
+        session: &str,
+        length: u64,
+        start: Start,
+    ) -> Result<(Missed, u64, u64), ApiError> {
         let backlog = self.get();
         let mut events = backlog.0.lock().await;
         let events = events.get_or_insert_with(|| Events::new(session));
         events.read_to(length, store, session).await?;
-        let last = length.checked_sub(1).and_then(|at| events.ends.get(usize::try_from(at).ok()?));
-        let last = last.copied().unwrap_or(0);
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(events.ends.len());
+        let last = length.checked_sub(1).map_or(0, |at| events.ends[at]);
         let after = match start {
             Start::After(after) => after,
             Start::Last(count) => events.start_of(last, count),
@@ -89,41 +129,43 @@ impl SharedBacklog {
         if after > last {
             return Err(after_the_end(last, after));
         }
-        let withdrawn = events.withdrawn(session, after);
-        let rest = (after < last).then(|| (backlog.clone(), after, last));
-        Ok((Missed { withdrawn: withdrawn.into_iter(), rest }, after))
+        let withdrawn = events.withdrawn(session, after).into_iter();
+        let rest = Some((backlog.clone(), after, u64::MAX));
+        Ok((Missed { withdrawn, rest }, after, last))
+    }
+
+    /// Returns the events that readers have been sent, encoded.
+    pub(crate) fn encoded(&self) -> EncodedEvents {
+        EncodedEvents(shared(&self.encoded))
+    }
+
+    /// Returns whether a reader needs it.
+    pub(crate) fn is_used(&self) -> bool {
+        let (backlog, encoded) = (lock(&self.backlog), lock(&self.encoded));
+        backlog.strong_count() > 0 || encoded.strong_count() > 0
     }
 
     fn get(&self) -> Arc<Backlog> {
-        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.upgrade().unwrap_or_else(|| {
-            let new = Arc::<Backlog>::default();
-            *shared = Arc::downgrade(&new);
-            new
-        })
+        shared(&self.backlog)
     }
 }
 
-/// Returns the number of the last event before those that a reader wants.
-///
-/// # Errors
-/// Fails if the log cannot be read.
-pub(crate) async fn number_before(
-    store: &dyn SessionStore,
-    session: &str,
-    start: Start,
-) -> Result<u64, ApiError> {
-    let count = match start {
-        Start::After(after) => return Ok(after),
-        Start::Last(count) => count,
-    };
-    let mut events = Events::new(session);
-    events.read_to(u64::MAX, store, session).await?;
-    Ok(events.start_of(events.numbered.len() as u64, count))
+/// Returns what others hold, or a new one.
+fn shared<T: Default>(shared: &Mutex<Weak<T>>) -> Arc<T> {
+    let mut shared = lock(shared);
+    shared.upgrade().unwrap_or_else(|| {
+        let new = Arc::<T>::default();
+        *shared = Arc::downgrade(&new);
+        new
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the error for a reader that names an event after the last one.
-pub(crate) fn after_the_end(last: u64, after: u64) -> ApiError {
+fn after_the_end(last: u64, after: u64) -> ApiError {
     ApiError::new(
         ErrorKind::AfterTheEnd,
         format!(
@@ -142,6 +184,7 @@ impl Events {
             open: OpenWork::default(),
             starts: Vec::new(),
             last: None,
+            read_at: Instant::now(),
         }
     }
 
@@ -195,6 +238,7 @@ impl Events {
             return Ok(());
         }
         let entries = store.read(session, from).await?;
+        self.read_at = Instant::now();
         let count = usize::try_from(length - from).unwrap_or(usize::MAX).min(entries.len());
         self.take(&entries[..count]);
         Ok(())
@@ -240,14 +284,33 @@ impl Missed {
             return Some(event);
         }
         let (backlog, seen, last) = self.rest.as_mut()?;
-        *seen += 1;
         let event = match &*backlog.0.lock().await {
-            Some(events) => events.numbered(*seen).cloned(),
+            Some(events) => events.numbered(*seen + 1).cloned(),
             None => None,
         };
-        if seen >= last {
+        *seen += u64::from(event.is_some());
+        if event.is_none() && *last < u64::MAX || seen >= last {
             self.rest = None;
         }
         event
+    }
+
+    /// Takes the entries that the log has gained, unless that was done less than `interval` ago.
+    ///
+    /// # Errors
+    /// Fails if the log cannot be read.
+    pub(crate) async fn refresh(
+        &self,
+        store: &dyn SessionStore,
+        session: &str,
+        interval: Duration,
+    ) -> Result<(), MemoryError> {
+        let Some((backlog, ..)) = &self.rest else { return Ok(()) };
+        match &mut *backlog.0.lock().await {
+            Some(events) if events.read_at.elapsed() >= interval => {
+                events.read_to(u64::MAX, store, session).await
+            }
+            _ => Ok(()),
+        }
     }
 }

@@ -116,7 +116,7 @@ impl Day {
         store: &dyn SessionStore,
         owner: &Principal,
     ) -> Result<(), MemoryError> {
-        let first = SessionQuery::new(PAGE_SESSIONS).owner(owner.clone());
+        let first = SessionQuery::new(PAGE_SESSIONS).owner(owner.clone()).brief();
         let mut next = Some(first.clone());
         while let Some(query) = next.take() {
             let page = store.sessions_page(&query).await?;

@@ -16,9 +16,10 @@ use std::sync::Arc;
 use loopwright_core::EventStream;
 use loopwright_core::event::Envelope;
 
-use crate::backlog::{Missed, Start, number_before};
+use crate::backlog::{Missed, Start};
+use crate::encoded_events::{EncodedEvent, EncodedEvents};
 use crate::error::ApiError;
-use crate::live::LeaseGuard;
+use crate::live::{Lease, LeaseGuard};
 use crate::log_reader::LogReader;
 use crate::server::Server;
 use crate::sse::Numbering;
@@ -29,6 +30,7 @@ pub(crate) struct Feed {
     session: Arc<str>,
     tree: bool,
     source: Source,
+    encoded: EncodedEvents,
     numbering: Numbering,
 }
 
@@ -61,26 +63,31 @@ impl Feed {
         start: Start,
         tree: bool,
     ) -> Result<Self, ApiError> {
-        let (source, after) = Source::open(server, session, start, tree).await?;
+        let (source, encoded, after) = Source::open(server, session, start, tree).await?;
         let (server, numbering) = (server.clone(), Numbering(after));
-        Ok(Feed { server, session: session.into(), tree, source, numbering })
+        Ok(Feed { server, session: session.into(), tree, source, encoded, numbering })
     }
 
     /// Returns the next event, with its number if it has one of its own, or `None` when the session
     /// was closed or the reader was too slow. If the future is dropped, an event may be lost.
-    pub(crate) async fn next(&mut self) -> Option<(Option<u64>, Arc<Envelope>)> {
+    pub(crate) async fn next(&mut self) -> Option<(Option<u64>, EncodedEvent)> {
         loop {
             match self.source.next(&self.server, &self.session).await {
-                Next::Event(event) => return Some((self.numbering.number(&event), event)),
+                Next::Event(event) => {
+                    let number = self.numbering.number(&event);
+                    if let Some(encoded) = self.encoded.encode(event) {
+                        return Some((number, encoded));
+                    }
+                }
                 Next::Reopen => {
                     let start = Start::After(self.numbering.0);
                     let opened = Source::open(&self.server, &self.session, start, self.tree).await;
-                    (self.source, _) = opened.ok()?;
+                    (self.source, self.encoded, _) = opened.ok()?;
                 }
                 Next::Follow => {
                     let start = Start::After(self.numbering.0);
                     let log = Source::follow(&self.server, &self.session, start).await;
-                    (self.source, _) = log.ok()?;
+                    (self.source, self.encoded, _) = log.ok()?;
                 }
                 Next::Wait => {}
                 Next::End => return None,
@@ -90,13 +97,14 @@ impl Feed {
 }
 
 impl Source {
-    /// Returns the source, and the number of the last event before those that it has.
+    /// Returns the source, what its readers share, and the number of the last event before those
+    /// that it has.
     async fn open(
         server: &Server,
         id: &str,
         start: Start,
         tree: bool,
-    ) -> Result<(Self, u64), ApiError> {
+    ) -> Result<(Self, EncodedEvents, u64), ApiError> {
         let shared = server.shared();
         let lease = match shared.live.lease(id).await {
             Err(error) if error.is_read_only() => None,
@@ -109,16 +117,22 @@ impl Source {
         };
         // It may have moved to another process since.
         let Ok((length, live)) = joined else { return Self::follow(server, id, start).await };
-        let (missed, after) = lease.backlog.missed(&*shared.store, id, length, start).await?;
-        Ok((Source::Live { missed, live, lease: lease.guard }, after))
+        let Lease { guard, backlog, .. } = lease;
+        let (missed, after) = backlog.missed(&*shared.store, id, length, start).await?;
+        Ok((Source::Live { missed, live, lease: guard }, backlog.encoded(), after))
     }
 
     /// Returns the events of a session from its log.
-    async fn follow(server: &Server, id: &str, start: Start) -> Result<(Self, u64), ApiError> {
-        let store = &server.shared().store;
-        let after = number_before(&**store, id, start).await?;
-        let reader = LogReader::after(store.clone(), id.into(), after).await?;
-        Ok((Source::Log(Box::new(reader)), after))
+    async fn follow(
+        server: &Server,
+        id: &str,
+        start: Start,
+    ) -> Result<(Self, EncodedEvents, u64), ApiError> {
+        let shared = server.shared();
+        let backlog = shared.log_backlogs.of(id);
+        let (reader, after) =
+            LogReader::open(&backlog, shared.store.clone(), id.into(), start).await?;
+        Ok((Source::Log(Box::new(reader)), backlog.encoded(), after))
     }
 
     async fn next(&mut self, server: &Server, session: &str) -> Next {

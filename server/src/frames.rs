@@ -51,11 +51,6 @@ pub(crate) enum Frame {
 }
 
 impl Frame {
-    /// Returns the frame in one line.
-    pub(crate) fn json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
-
     fn error(kind: impl Into<String>, message: impl Into<String>) -> Self {
         Frame::Error { kind: kind.into(), message: message.into() }
     }

@@ -47,6 +47,7 @@ mod body_limit;
 mod coding_agent;
 mod daily_budget;
 mod drain;
+mod encoded_events;
 mod error;
 mod event_streams;
 mod feed;
@@ -76,6 +77,7 @@ mod server;
 mod server_builder;
 mod settings;
 mod sse;
+mod sse_frames;
 
 pub use axum;
 

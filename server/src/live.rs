@@ -147,6 +147,7 @@ impl LiveSessions {
             let why = "It cannot be set here: only the server's operator does.";
             return Err(ApiError::at(format!("/{name}"), why));
         }
+        settings.check_lengths(&SessionSettings::default())?;
         agents.check(&settings)?;
         agents.settle(&mut settings, None)?;
         let agent = agents.for_session(settings.clone(), principal).await?;

@@ -22,6 +22,7 @@ use crate::inbox::WebhookSender;
 use crate::inbox::{ActionWatch, OnAction, Reporter};
 use crate::limits::Limits;
 use crate::live::LiveSessions;
+use crate::log_reader::LogBacklogs;
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::run_quota::RunQuota;
@@ -79,6 +80,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) event_streams: EventStreams,
     pub(crate) histories: Histories,
+    pub(crate) log_backlogs: LogBacklogs,
     pub(crate) drain: Drain,
     pub(crate) readiness: Readiness,
 }

@@ -24,6 +24,7 @@ use crate::inbox::{ActionChange, ActionWatch, OnAction};
 use crate::inbox::{Webhook, WebhookSender};
 use crate::limits::{self, Limits};
 use crate::live::{LiveSessions, Parts};
+use crate::log_reader::LogBacklogs;
 use crate::metrics::Metrics;
 use crate::origin::read_origin;
 use crate::readiness::Readiness;
@@ -392,6 +393,7 @@ impl ServerBuilder {
             metrics,
             event_streams: EventStreams::default(),
             histories: Histories::default(),
+            log_backlogs: LogBacklogs::default(),
             bodies: Semaphore::new(self.limits.bodies.min(Semaphore::MAX_PERMITS)),
             drain,
             readiness: Readiness::default(),

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 pub(crate) use self::address::without_credentials;
 pub(crate) use self::change::SettingsChange;
+pub(crate) use self::session::MAX_NAME_CHARS;
 pub use self::session::SessionSettings;
 use crate::json::{or_default, whole_number};
 

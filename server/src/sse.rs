@@ -1,23 +1,15 @@
 //! [`sse`]: a session's events as an event stream.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt};
 use loopwright_core::event::Envelope;
-use serde::Serialize;
-use tokio_util::sync::WaitForCancellationFutureOwned;
-
-use crate::metrics::OpenStream;
-use crate::server::Shared;
 
 /// How long a stream is silent before a comment is sent.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
+pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Returns a response that streams events to a client. Each event is a frame with its type, its
 /// JSON in one line, and its sequence number as `id` if it has one.
@@ -57,19 +49,8 @@ where
     S: Stream<Item = Arc<Envelope>> + Send + 'static,
 {
     let mut numbering = Numbering::default();
-    with_heartbeat(events.map(move |envelope| numbering.frame(&envelope)))
-}
-
-/// Returns a response with these frames, which proxies do not buffer.
-pub(crate) fn response(frames: impl Stream<Item = Event> + Send + 'static) -> Response {
-    let unbuffered = (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    ([unbuffered], with_heartbeat(frames)).into_response()
-}
-
-fn with_heartbeat(
-    frames: impl Stream<Item = Event> + Send + 'static,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>> + Send + 'static> {
-    Sse::new(frames.map(Ok)).keep_alive(KeepAlive::new().interval(HEARTBEAT_INTERVAL))
+    let frames = events.map(move |envelope| Ok(numbering.frame(&envelope)));
+    Sse::new(frames).keep_alive(KeepAlive::new().interval(HEARTBEAT_INTERVAL))
 }
 
 /// Holds the number of the last event. Only events with a new number get an `id`, so a browser that
@@ -79,7 +60,7 @@ pub(crate) struct Numbering(pub(crate) u64);
 
 impl Numbering {
     /// Returns the frame of the next event.
-    pub(crate) fn frame(&mut self, envelope: &Envelope) -> Event {
+    fn frame(&mut self, envelope: &Envelope) -> Event {
         event_frame(self.number(envelope), envelope)
     }
 
@@ -95,67 +76,17 @@ impl Numbering {
 }
 
 /// Returns the frame of an event with this number.
-pub(crate) fn event_frame(number: Option<u64>, envelope: &Envelope) -> Event {
-    let frame = json_frame(envelope.event.name(), envelope);
-    match number {
-        Some(number) => frame.id(number.to_string()),
-        None => frame,
-    }
-}
-
-/// Returns a frame of this type whose data is JSON in one line.
-pub(crate) fn json_frame(name: &str, data: &impl Serialize) -> Event {
-    match serde_json::to_string(data) {
+fn event_frame(number: Option<u64>, envelope: &Envelope) -> Event {
+    let name = envelope.event.name();
+    let frame = match serde_json::to_string(envelope) {
         Ok(json) => Event::default().event(name).data(json),
         Err(error) => {
             tracing::error!(name, %error, "an event cannot be serialised");
             Event::default().comment("an event that cannot be serialised is left out")
         }
-    }
-}
-
-/// Frames that end when the server has shut down, after a frame that announces it.
-pub(crate) struct DrainedFrames<S> {
-    frames: S,
-    /// `None` when the reader has been sent `notice`.
-    draining: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    notice: Event,
-    end: Pin<Box<WaitForCancellationFutureOwned>>,
-    _open: OpenStream,
-}
-
-impl<S: Stream<Item = Event> + Unpin + Send + 'static> DrainedFrames<S> {
-    /// Adds `notice` to these frames.
-    pub(crate) fn new(shared: &Shared, frames: S, notice: Event) -> Self {
-        DrainedFrames {
-            frames,
-            draining: Some(Box::pin(shared.drain.started())),
-            notice,
-            end: Box::pin(shared.drain.finished()),
-            _open: shared.metrics.open_stream(),
-        }
-    }
-
-    /// Returns the response with these frames.
-    pub(crate) fn response(self) -> Response {
-        let next = async |mut frames: Self| frames.next().await.map(|frame| (frame, frames));
-        response(stream::unfold(self, next))
-    }
-
-    async fn next(&mut self) -> Option<Event> {
-        let draining = async {
-            match &mut self.draining {
-                Some(started) => started.await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! { biased;
-            frame = self.frames.next() => frame,
-            () = draining => {
-                self.draining = None;
-                Some(self.notice.clone())
-            },
-            () = &mut self.end => None,
-        }
+    };
+    match number {
+        Some(number) => frame.id(number.to_string()),
+        None => frame,
     }
 }

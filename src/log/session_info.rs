@@ -76,6 +76,8 @@ pub struct SessionInfo {
 
 /// The maximum number of characters of a title.
 const MAX_TITLE_CHARS: usize = 120;
+/// The maximum length of a value of the settings in [`SessionInfo::brief`].
+const MAX_BRIEF: usize = 1_000;
 
 impl SessionInfo {
     /// Describes a session without entries.
@@ -233,6 +235,31 @@ impl SessionInfo {
         self.set_unread(self.unread);
     }
 
+    /// Returns the description without what can be long, for lists: a text of the settings is cut
+    /// after 1,000 characters, and another value whose JSON has more bytes than that is left out;
+    /// of the pending actions, the arguments, the request, the data and the description are left
+    /// out.
+    pub fn brief(&self) -> SessionInfo {
+        let brief = |pending: &PendingAction| {
+            let action = &pending.action;
+            let mut terms = (*action.terms).clone();
+            (terms.description, terms.data) = (None, None);
+            let action = ExternalAction {
+                arguments: Arc::default(),
+                request: None,
+                terms: terms.into(),
+                ..action.clone()
+            };
+            PendingAction { action, ..pending.clone() }
+        };
+        let settings = self.settings.as_deref().map(brief_settings);
+        SessionInfo {
+            settings: settings.filter(|settings| !settings.is_null()).map(Arc::new),
+            pending: self.pending.iter().map(brief).collect(),
+            ..self.clone()
+        }
+    }
+
     /// Returns what the session does next when it is opened at this time, in milliseconds since
     /// 1970: [`due`](SessionInfo::due), or [`Due::Deadline`] if the deadline of a pending action
     /// has passed.
@@ -255,6 +282,21 @@ impl SessionInfo {
         };
         let waits = matches!(due, None | Some(Due::Interrupted));
         self.due = if waits && unread > 0 { Some(Due::Inbox) } else { due };
+    }
+}
+
+/// Returns the settings with what is short in them.
+fn brief_settings(settings: &Value) -> Value {
+    let Value::Object(settings) = settings else { return brief_value(settings) };
+    let settings = settings.iter().map(|(name, value)| (name.clone(), brief_value(value)));
+    settings.filter(|(_, value)| !value.is_null()).collect()
+}
+
+fn brief_value(value: &Value) -> Value {
+    match value {
+        Value::String(text) => text.chars().take(MAX_BRIEF).collect::<String>().into(),
+        value if value.to_string().len() > MAX_BRIEF => Value::Null,
+        value => value.clone(),
     }
 }
 
@@ -317,6 +359,48 @@ mod tests {
         let stored = serde_json::to_string(&info).unwrap();
         assert_eq!(serde_json::from_str::<SessionInfo>(&stored).unwrap(), info);
         info
+    }
+
+    /// C982
+    #[test]
+    fn a_brief_description_is_short_and_says_the_rest() {
+        let long = "é".repeat(4_000_000);
+        let settings = serde_json::json!({
+            "name": "Sheep", "system": long, "list": vec!["x"; 1_000], "turns": 3, "none": null,
+        });
+        let mut log = vec![
+            LogEntry::Settings { settings: settings.into() },
+            started("i"),
+            replied(&["c"], Some(0.5)),
+        ];
+        let call = "c".into();
+        let terms = Arc::new(crate::tool::ActionOptions::new().description(long.clone()).terms(7));
+        log.push(LogEntry::CallAwaiting {
+            call,
+            name: "send".into(),
+            arguments: serde_json::json!({ "to": long }).into(),
+            digest: "d".into(),
+            request: None,
+            terms,
+            time: 7,
+        });
+        let whole = SessionInfo::of("s", &log);
+        let brief = whole.brief();
+        assert!(serde_json::to_string(&brief).unwrap().len() < 4_000);
+        let settings = serde_json::json!({
+            "name": "Sheep", "system": "é".repeat(1_000), "turns": 3,
+        });
+        assert_eq!(brief.settings.as_deref(), Some(&settings));
+        let (action, brief_action) = (&whole.pending[0].action, &brief.pending[0].action);
+        assert_eq!((&brief_action.call, &brief_action.name), (&action.call, &action.name));
+        assert_eq!((brief_action.terms.quorum, &brief_action.digest), (1, &action.digest));
+        let rest = |info: &SessionInfo| SessionInfo {
+            settings: None,
+            pending: Vec::new(),
+            ..info.clone()
+        };
+        assert_eq!((rest(&brief), brief.due_at(9)), (rest(&whole), whole.due_at(9)));
+        assert_eq!(brief.brief(), brief);
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub struct SessionQuery {
     pub after: Option<SessionCursor>,
     /// Only sessions that belong to this principal.
     pub owner: Option<Principal>,
+    /// Whether the sessions are described without what can be long ([`SessionInfo::brief`]).
+    pub brief: bool,
 }
 
 /// Holds a page of a list of sessions, the one that changed last first, and sessions that changed
@@ -61,7 +63,7 @@ pub struct SessionCursor {
 impl SessionQuery {
     /// Selects the first `limit` sessions.
     pub fn new(limit: usize) -> Self {
-        SessionQuery { limit, after: None, owner: None }
+        SessionQuery { limit, after: None, owner: None, brief: false }
     }
 
     /// Selects only sessions after this position.
@@ -73,6 +75,13 @@ impl SessionQuery {
     /// Selects only sessions that belong to this principal.
     pub fn owner(mut self, owner: Principal) -> Self {
         self.owner = Some(owner);
+        self
+    }
+
+    /// Asks for descriptions without what can be long ([`SessionInfo::brief`]), which a store can
+    /// read faster.
+    pub fn brief(mut self) -> Self {
+        self.brief = true;
         self
     }
 
@@ -92,6 +101,9 @@ impl SessionQuery {
         let has_more = sessions.len() > self.limit;
         sessions.truncate(self.limit);
         let next = sessions.last().filter(|_| has_more).map(SessionCursor::of);
+        if self.brief {
+            sessions.iter_mut().for_each(|info| *info = info.brief());
+        }
         SessionPage { sessions, next }
     }
 }
@@ -100,6 +112,11 @@ impl SessionCursor {
     /// Returns the position of a session that changed at this time, in milliseconds since 1970.
     pub fn new(changed: u64, session: impl Into<Arc<str>>) -> Self {
         SessionCursor { changed: Reverse(changed), session: session.into() }
+    }
+
+    /// Returns the time, and the session.
+    pub fn parts(&self) -> (u64, &Arc<str>) {
+        (self.changed.0, &self.session)
     }
 
     fn of(info: &SessionInfo) -> Self {

@@ -107,6 +107,10 @@ async fn listed(store: &dyn SessionStore, logs: &[(&str, Vec<LogEntry>)]) -> Che
         }
         expect_eq(&pages, &expected, &rule)?;
     }
+    let rule = "a brief page has `SessionInfo::brief` of each session";
+    let page = store.sessions_page(&SessionQuery::new(expected.len()).brief()).await;
+    let brief: Vec<_> = expected.iter().map(SessionInfo::brief).collect();
+    expect_eq(&page.map_err(|e| broken(rule, e))?.sessions, &brief, rule)?;
     for owner in ["ann", "bob"].map(Principal::new) {
         let rule = format!("a page of the sessions of {owner} has no others");
         let query = SessionQuery::new(1).owner(owner.clone());

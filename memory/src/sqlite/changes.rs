@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use super::error::StoreError;
 use super::job::{Job, Write};
+use super::listing::Listing;
 use super::owners::Owners;
 use super::rows::{self, Session};
 use super::{decisions, mailbox, pending};
@@ -21,6 +22,7 @@ pub(super) struct Changes<'c> {
     connection: &'c Connection,
     find_session: Statement<'c>,
     put_session: Statement<'c>,
+    listing: Listing<'c>,
     add_entry: Statement<'c>,
     pub(super) owners: Owners,
     file: &'c Path,
@@ -42,6 +44,7 @@ impl<'c> Changes<'c> {
             connection,
             find_session: connection.prepare(rows::FIND_SESSION)?,
             put_session: connection.prepare(rows::PUT_SESSION)?,
+            listing: Listing::new(connection)?,
             add_entry: connection.prepare(rows::ADD_ENTRY)?,
             owners,
             file,
@@ -83,13 +86,13 @@ impl<'c> Changes<'c> {
             Some(mut session) => {
                 self.ensure_free(&session)?;
                 session.owner = owner.to_string();
-                session.put(&mut self.put_session)?;
+                self.put(&session)?;
                 session.number
             }
             None => {
                 let (count, number) = rows::totals(self.connection, self.file)?;
-                Session { number, owner: owner.to_string(), info: SessionInfo::new(name) }
-                    .put(&mut self.put_session)?;
+                let info = SessionInfo::new(name);
+                self.put(&Session { number, owner: owner.to_string(), info })?;
                 rows::set_totals(self.connection, count + 1, number + 1)?;
                 number
             }
@@ -105,6 +108,7 @@ impl<'c> Changes<'c> {
                 let (count, next_number) = rows::totals(self.connection, self.file)?;
                 self.remove(&session, count, next_number)
             }
+            // What is listed does not change.
             Some(session) => Session { owner: String::new(), ..session }.put(&mut self.put_session),
             None => Ok(()),
         }
@@ -133,7 +137,7 @@ impl<'c> Changes<'c> {
         entries.iter().for_each(|entry| session.info.apply(entry));
         pending::replace(self.connection, &before, pending::listed(&session.info), self.file)?;
         decisions::add(self.connection, &session.info, at, entries)?;
-        session.put(&mut self.put_session)?;
+        self.put(&session)?;
         self.add_entries(session.number, at, json)
     }
 
@@ -156,7 +160,7 @@ impl<'c> Changes<'c> {
             return Err(MemoryError::MailboxFull { session: name.into(), unread }.into());
         }
         session.info.set_unread(unread + 1);
-        session.put(&mut self.put_session)?;
+        self.put(&session)?;
         let mut input = input.clone();
         input.time = Some(SystemEnvironment.now()); // within the transaction that makes it visible
         let json = codec::encode(&input)?;
@@ -180,7 +184,7 @@ impl<'c> Changes<'c> {
             Some(row) if row.is_unread() => {
                 let unread = session.info.unread.saturating_sub(1);
                 session.info.set_unread(unread);
-                session.put(&mut self.put_session)?;
+                self.put(&session)?;
                 row.acknowledge(self.connection, receipt, is_accepted)
             }
             None if !is_accepted => {
@@ -216,7 +220,7 @@ impl<'c> Changes<'c> {
             count += 1;
         }
         pending::replace(self.connection, &[], pending::listed(info), self.file)?;
-        Session { number, owner: String::new(), info: info.clone() }.put(&mut self.put_session)?;
+        self.put(&Session { number, owner: String::new(), info: info.clone() })?;
         self.add_entries(number, shared, json)?;
         rows::set_totals(self.connection, count, number + 1)
     }
@@ -264,9 +268,16 @@ impl<'c> Changes<'c> {
         self.connection.execute("DELETE FROM entry WHERE session = ?1", [session.number])?;
         self.connection.execute("DELETE FROM mailbox WHERE session = ?1", [session.number])?;
         pending::replace(self.connection, pending::listed(&session.info), &[], self.file)?;
+        self.listing.remove(&session.info.id, self.file)?;
         // The decisions are kept, for audits.
         self.connection.execute("DELETE FROM session WHERE name = ?1", [&*session.info.id])?;
         rows::set_totals(self.connection, count - 1, next_number)
+    }
+
+    /// Writes the row of a session, and its row in the list.
+    fn put(&mut self, session: &Session) -> Result<(), StoreError> {
+        session.put(&mut self.put_session)?;
+        self.listing.put(&session.info, self.file)
     }
 
     fn add_entries(&mut self, session: i64, at: u64, json: &[String]) -> Result<(), StoreError> {

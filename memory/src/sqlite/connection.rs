@@ -19,7 +19,8 @@ use crate::private;
 /// The application id in the file's header: `lpwr`.
 const APPLICATION_ID: i64 = 0x6c70_7772;
 /// Reads the definitions of all tables, in the form of [`migration::schema`].
-const READ_SCHEMA: &str = "SELECT group_concat(sql, ';\n' ORDER BY rowid) FROM sqlite_schema \
+const READ_SCHEMA: &str = "SELECT group_concat(sql, ';\n' ORDER BY type = 'index', rowid) \
+    FROM sqlite_schema \
     WHERE name NOT LIKE 'sqlite_%'";
 
 /// Returns the file's canonical path, so that all processes use the same folder of owners. Creates

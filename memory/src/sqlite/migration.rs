@@ -7,6 +7,7 @@ use loopwright_core::log::{LogEntry, MemoryError, PostedInput};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::error::{StoreError, not_understood};
+use super::listing::{self, Listing};
 use super::{decisions, entries, mailbox, pending, rows};
 use crate::codec;
 
@@ -26,6 +27,8 @@ pub(super) const FORMAT: i64 = 4;
 /// Format 3 adds the pending actions and the decisions of all sessions that are listed, which are
 /// copies of what the other tables have. Since format 4 the decisions of deleted sessions remain,
 /// and the pending actions of a session have an index.
+///
+/// Format 4 also adds the list of sessions, which is a copy, too.
 const SCHEMAS: [&str; FORMAT as usize] = [
     "\
 CREATE TABLE session (name TEXT PRIMARY KEY, number INTEGER NOT NULL, info TEXT NOT NULL, \
@@ -48,13 +51,22 @@ principal TEXT NOT NULL, json TEXT NOT NULL, crc INTEGER NOT NULL, \
 PRIMARY KEY (time, session, position)) STRICT, WITHOUT ROWID;
 CREATE INDEX decision_of_session ON decision (session, time);
 CREATE INDEX decision_of_principal ON decision (principal, time)",
-    "CREATE INDEX pending_of_session ON pending (session, since, call)",
+    "\
+CREATE INDEX pending_of_session ON pending (session, since, call);
+CREATE TABLE listing (session TEXT PRIMARY KEY, owner TEXT NOT NULL, position INTEGER NOT NULL, \
+json TEXT NOT NULL, crc INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE listing_total (sessions INTEGER NOT NULL, crc INTEGER NOT NULL) STRICT;
+CREATE INDEX listing_by_position ON listing (position, session);
+CREATE INDEX listing_of_owner ON listing (owner, position, session)",
 ];
 
-/// Returns the definitions of the tables of a format, as the file has them.
+/// Returns the definitions of the tables of a format, as the file has them, and then those of the
+/// indices: `VACUUM` puts them in that order.
 pub(super) fn schema(format: i64) -> Option<String> {
     let formats = usize::try_from(format).ok().filter(|format| *format >= 1)?;
-    Some(SCHEMAS.get(..formats)?.join(";\n"))
+    let all = SCHEMAS.get(..formats)?.iter().flat_map(|schema| schema.split(";\n"));
+    let (indices, tables): (Vec<_>, Vec<_>) = all.partition(|sql| sql.starts_with("CREATE INDEX"));
+    Some([tables, indices].concat().join(";\n"))
 }
 
 /// Creates the tables of an empty file.
@@ -62,6 +74,7 @@ pub(super) fn create(tx: &Connection) -> Result<(), StoreError> {
     SCHEMAS.iter().try_for_each(|schema| tx.execute_batch(schema))?;
     rows::set_totals(tx, 0, 1)?;
     pending::set_total(tx, 0)?;
+    listing::set_total(tx, 0)?;
     tx.pragma_update(None, "user_version", FORMAT)?;
     Ok(())
 }
@@ -87,6 +100,7 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Memory
             fill(&tx, path)?;
         }
         tx.execute_batch(SCHEMAS[3])?;
+        list(&tx, path)?;
         tx.pragma_update(None, "user_version", FORMAT)?;
         Ok(tx.commit()?)
     };
@@ -115,6 +129,14 @@ fn fill(tx: &Connection, path: &Path) -> Result<(), StoreError> {
         decisions::add(tx, &info, first, &own)?;
     }
     Ok(())
+}
+
+/// Copies the list of sessions.
+fn list(tx: &Connection, path: &Path) -> Result<(), StoreError> {
+    listing::set_total(tx, 0)?;
+    let mut listing = Listing::new(tx)?;
+    let (sessions, _) = rows::all(tx, path)?;
+    sessions.iter().try_for_each(|session| listing.put(&session.info, path))
 }
 
 /// Returns a number in the header of the file.

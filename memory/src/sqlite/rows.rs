@@ -3,15 +3,11 @@
 //! A row that can no longer be reached has no checksum. So entries are counted and numbered, and
 //! sessions are counted: missing rows are detected too.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use loopwright_core::agent::Principal;
-use loopwright_core::log::{MemoryError, SessionCursor, SessionInfo, SessionPage, SessionQuery};
+use loopwright_core::log::{MemoryError, SessionInfo};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Statement};
-use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::error::{StoreError, damaged, not_understood};
 use crate::codec;
@@ -92,14 +88,9 @@ impl<'r> CheckedRow<'r> {
         format!("the row of session `{}`", self.name)
     }
 
-    /// Reads its information as this type.
-    fn decode<T: DeserializeOwned>(&self, file: &Path) -> Result<T, StoreError> {
-        let decoded = codec::decode(self.info.as_bytes());
-        Ok(decoded.map_err(|why| not_understood(file, &self.what(), &why))?)
-    }
-
     fn session(&self, file: &Path) -> Result<Session, StoreError> {
-        let info: SessionInfo = self.decode(file)?;
+        let decoded = codec::decode(self.info.as_bytes());
+        let info: SessionInfo = decoded.map_err(|why| not_understood(file, &self.what(), &why))?;
         if *info.id != *self.name {
             return Err(damaged(file, &self.what()).into());
         }
@@ -191,47 +182,6 @@ pub(super) fn all(connection: &Connection, file: &Path) -> Result<(Vec<Session>,
         Ok(())
     })?;
     Ok((sessions, next_number))
-}
-
-/// Returns a page of the sessions that have entries and are not those of sub-agents.
-///
-/// Each row is checked, but only those of the page are decoded as a whole and kept: rows can be
-/// large.
-pub(super) fn page(
-    connection: &Connection,
-    file: &Path,
-    query: &SessionQuery,
-) -> Result<SessionPage, StoreError> {
-    let mut first = BTreeMap::new();
-    for_each_row(connection, file, |row| {
-        let listed: Listed = row.decode(file)?;
-        let position = SessionCursor::new(listed.changed, row.name);
-        let is_selected = listed.entries > 0
-            && listed.sub_agent_of.is_none()
-            && query.has_owner(listed.owner.as_ref())
-            && query.after.as_ref().is_none_or(|after| position > *after);
-        // One more than the limit says whether there is another page.
-        let has_room = first.len() <= query.limit;
-        if is_selected
-            && (has_room || first.last_key_value().is_some_and(|last| position < *last.0))
-        {
-            first.insert(position, row.session(file)?.info);
-            if first.len() > query.limit + 1 {
-                first.pop_last();
-            }
-        }
-        Ok(())
-    })?;
-    Ok(query.page(first.into_values().collect()))
-}
-
-/// What decides whether a session is listed, and where.
-#[derive(Deserialize)]
-struct Listed {
-    entries: u64,
-    changed: u64,
-    sub_agent_of: Option<IgnoredAny>,
-    owner: Option<Principal>,
 }
 
 /// Calls `visit` with the row of each session. Returns the number of sessions and the number of the

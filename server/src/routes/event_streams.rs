@@ -12,23 +12,23 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::response::sse::Event;
 use axum::routing::post;
 use futures::stream::{self, BoxStream, SelectAll};
 use futures::{Stream, StreamExt};
-use loopwright_core::event::Envelope;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::access::{Caller, Read, check_session};
+use crate::encoded_events::EncodedEvent;
 use crate::error::{ApiError, ErrorKind};
 use crate::event_streams::{Change, ChangeableStream, Follow};
 use crate::feed::Feed;
 use crate::json::JsonBody;
 use crate::server::Server;
-use crate::sse::{DrainedFrames, json_frame};
+use crate::sse_frames::{DrainedFrames, SseFrame};
 
 /// The maximum number of feeds of a stream.
 const MAX_FEEDS: usize = 1_000;
@@ -52,7 +52,7 @@ pub(crate) enum StreamFrame {
         /// own.
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<u64>,
-        event: Arc<Envelope>,
+        event: EncodedEvent,
     },
     /// The feed could not be opened.
     Error { feed: Arc<str>, error: ApiError },
@@ -212,15 +212,46 @@ fn events_of(feed: Arc<str>, events: Feed) -> impl Stream<Item = StreamFrame> + 
 }
 
 impl StreamFrame {
-    fn encoded(&self) -> Event {
+    fn encoded(&self) -> SseFrame {
         let name = match self {
             StreamFrame::Stream { .. } => "stream",
             StreamFrame::Open { .. } => "open",
-            StreamFrame::Event { .. } => "event",
+            StreamFrame::Event { feed, id, event } => return event_frame(feed, *id, event),
             StreamFrame::Error { .. } => "error",
             StreamFrame::End { .. } => "end",
             StreamFrame::Draining => "draining",
         };
-        json_frame(name, self)
+        SseFrame::new(Some(name), self)
+    }
+}
+
+/// Returns the frame of an event, which shares the JSON of the event.
+fn event_frame(feed: &str, id: Option<u64>, event: &EncodedEvent) -> SseFrame {
+    let id = id.map(|id| format!("\"id\":{id},")).unwrap_or_default();
+    let before = format!("{{\"type\":\"event\",\"feed\":{},{id}\"event\":", json!(feed));
+    SseFrame::around("event", event.json.clone(), (&before, "}"), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use loopwright_core::AgentEvent;
+    use loopwright_core::event::{Envelope, Update};
+    use loopwright_core::message::{MessageId, RunId};
+
+    use super::*;
+    use crate::encoded_events::EncodedEvents;
+
+    /// C980: the frame has what its schema says.
+    #[test]
+    fn a_frame_around_the_json_of_an_event_is_the_whole_frame() {
+        let update = Update::Text { block: 0, delta: "\"x\"".into() };
+        let event = AgentEvent::MessageUpdate { message_id: MessageId(1), update };
+        let event = Arc::new(Envelope::new(3, "s", RunId(1), 1, event));
+        let event = EncodedEvents::default().encode(event).unwrap();
+        for id in [Some(3), None] {
+            let frame = StreamFrame::Event { feed: "a \"feed\"".into(), id, event: event.clone() };
+            let whole = SseFrame::new(Some("event"), &frame);
+            assert_eq!(format!("{:?}", frame.encoded()), format!("{whole:?}"));
+        }
     }
 }

@@ -6,13 +6,13 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use axum::response::sse::Event;
 use axum::routing::get;
 use axum::{Json, Router};
 use futures::stream;
 use loopwright_core::event::Envelope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::access::{Read, SessionFor};
 use crate::backlog::Start;
@@ -20,7 +20,7 @@ use crate::error::{ApiError, ErrorKind};
 use crate::feed::Feed;
 use crate::json::MAX_POSITION;
 use crate::server::Server;
-use crate::sse::{DrainedFrames, event_frame};
+use crate::sse_frames::{DrainedFrames, SseFrame};
 
 /// Where a reader wants to continue.
 #[derive(Deserialize, JsonSchema)]
@@ -104,10 +104,11 @@ async fn events(
     let start = Start::new(last_event_id(&headers)?.or(query.after), query.last);
     let feed = Feed::open(&server, &id, start, query.tree).await?;
     let next = async |mut feed: Feed| {
-        let (number, event) = feed.next().await?;
-        Some((event_frame(number, &event), feed))
+        let (number, encoded) = feed.next().await?;
+        let name = encoded.event.event.name();
+        Some((SseFrame::around(name, encoded.json, ("", ""), number), feed))
     };
-    let notice = Event::default().event("draining").data("{}");
+    let notice = SseFrame::new(Some("draining"), &json!({}));
     Ok(DrainedFrames::new(shared, Box::pin(stream::unfold(feed, next)), notice).response())
 }
 

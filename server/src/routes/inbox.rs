@@ -7,19 +7,19 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
-use axum::response::sse::Event;
 use axum::routing::get;
 use futures::stream;
 use loopwright_core::message::CallId;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 use tokio::sync::broadcast;
 
 use crate::access::{Caller, may_audit, may_see};
 use crate::error::ApiError;
 use crate::inbox::{ActionChange, Subscription};
 use crate::server::Server;
-use crate::sse::{DrainedFrames, json_frame};
+use crate::sse_frames::{DrainedFrames, SseFrame};
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new().route("/api/inbox/events", get(events))
@@ -63,7 +63,7 @@ async fn events(State(server): State<Server>, caller: Caller) -> Result<Response
         let frame = reader.next().await?;
         Some((frame.encoded(), reader))
     };
-    let notice = Event::default().event("draining").data("{}");
+    let notice = SseFrame::new(Some("draining"), &json!({}));
     Ok(DrainedFrames::new(shared, Box::pin(stream::unfold(reader, next)), notice).response())
 }
 
@@ -112,7 +112,7 @@ impl Reader {
 }
 
 impl InboxFrame {
-    fn encoded(&self) -> Event {
+    fn encoded(&self) -> SseFrame {
         let name = match self {
             InboxFrame::Ready(_) => "ready",
             InboxFrame::Change(change) => match &**change {
@@ -120,6 +120,6 @@ impl InboxFrame {
                 ActionChange::Resolved { .. } => "resolved",
             },
         };
-        json_frame(name, self)
+        SseFrame::new(Some(name), self)
     }
 }

@@ -112,7 +112,7 @@ async fn find(
         return Ok(store.search(text, limit).await?);
     }
     let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
-    let mut query = SessionQuery::new(PAGE_SESSIONS);
+    let mut query = SessionQuery::new(PAGE_SESSIONS).brief();
     query.owner = server.shared().policy.only_owner(caller);
     let mut hits = Vec::new();
     loop {

@@ -47,6 +47,7 @@ impl SettingsChange {
             changed.extend(self.0);
         }
         let mut changed: SessionSettings = json_at(&changed.to_string(), "")?;
+        changed.check_lengths(settings)?;
         if changed.model != settings.model {
             changed.base_url = None;
         }
@@ -101,6 +102,19 @@ mod tests {
         assert_eq!(same, settings);
         let other = change(json!({ "model": "a/c" }), settings).unwrap();
         assert_eq!(other, json!({ "model": "a/c" }));
+    }
+
+    /// C981: what was stored before there was a bound can stay, but not be set.
+    #[test]
+    fn names_and_models_have_a_maximum_length() {
+        for (setting, max) in [("name", 200), ("model", 500)] {
+            let max_text = "ß".repeat(max);
+            change(json!({ setting: max_text }), json!({})).unwrap();
+            let long = json!({ setting: format!("{max_text}s") });
+            let error = change(long.clone(), json!({})).unwrap_err();
+            assert_eq!(error.path(), Some(&*format!("/{setting}")), "{error}");
+            assert_eq!(change(json!({ "thinking": "low" }), long).unwrap()["thinking"], "low");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::address::without_credentials;
+use crate::error::ApiError;
 use crate::json::{count, sum};
 
 /// The settings that clients of a server cannot choose, by their names in JSON.
@@ -31,6 +32,11 @@ const HOST_ONLY: [&str; 16] = [
     "maxDisk",
 ];
 
+/// The maximum length of the name of a session, in characters. Lists contain it.
+pub(crate) const MAX_NAME_CHARS: usize = 200;
+/// The maximum length of the model of a session, in characters. Lists contain it.
+const MAX_MODEL_CHARS: usize = 500;
+
 /// Describes the agent of a session: its name, its model with the address, the directory, limits
 /// and permissions.
 ///
@@ -48,6 +54,7 @@ pub struct SessionSettings {
     pub agent: Option<String>,
     /// A name for people.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MAX_NAME_CHARS))]
     pub name: Option<String>,
     /// The directory to work in, below one of the server's roots; defaults to the first root.
     #[serde(alias = "root", skip_serializing_if = "Option::is_none")]
@@ -55,7 +62,7 @@ pub struct SessionSettings {
     pub work_dir: Option<String>,
     /// The model, as `PROVIDER/NAME`; defaults to the server's model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(regex(pattern = r"\S"), length(max = MAX_MODEL_CHARS))]
     pub model: Option<String>,
     /// The address of the model's server, up to but without `/chat/completions`, if it is not the
     /// provider's. It belongs to [`model`](Self::model): requests are sent nowhere else.
@@ -246,6 +253,21 @@ impl SessionSettings {
     /// Returns whether the settings of a stored session are those of another program.
     pub(crate) fn is_foreign(&self) -> bool {
         self.agent.as_deref() == Some("")
+    }
+
+    /// Checks the length of what a client has set, or has changed of the settings `old`.
+    pub(crate) fn check_lengths(&self, old: &SessionSettings) -> Result<(), ApiError> {
+        for (setting, new, old, max) in [
+            ("name", &self.name, &old.name, MAX_NAME_CHARS),
+            ("model", &self.model, &old.model, MAX_MODEL_CHARS),
+        ] {
+            let is_long = |text: &String| text.chars().nth(max).is_some();
+            if new != old && new.as_ref().is_some_and(is_long) {
+                let why = format!("It is too long: give at most {max} characters.");
+                return Err(ApiError::at(format!("/{setting}"), why));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the budget of the whole session.

@@ -328,14 +328,14 @@ async fn the_size_of_all_bodies_together_is_bounded() {
             .body(body)
             .unwrap()
     };
-    let named = |length: usize| json!({ "name": "n".repeat(length) });
+    let long = |length: usize| json!({ "system": "n".repeat(length) });
     let slow = [api.respond(begins(300_000)), api.respond(begins(300_000))];
     let mut slow = futures::future::join_all(slow);
     assert!(futures::poll!(&mut slow).is_pending());
-    refused(api.post("/api/sessions", named(500_000)).await, "Too many large requests");
-    assert_eq!(api.post("/api/sessions", named(300_000)).await.0, 201, "there is room for it");
+    refused(api.post("/api/sessions", long(500_000)).await, "Too many large requests");
+    assert_eq!(api.post("/api/sessions", long(300_000)).await.0, 201, "there is room for it");
     for _ in 0..5 {
-        assert_eq!(api.post("/api/sessions", named(300_000)).await.0, 201, "it was released");
+        assert_eq!(api.post("/api/sessions", long(300_000)).await.0, 201, "it was released");
     }
     let answers = slow.await; // thirty seconds later
     assert!(
@@ -344,7 +344,7 @@ async fn the_size_of_all_bodies_together_is_bounded() {
             .all(|(status, body)| *status == 400 && body.to_string().contains("too long")),
         "{answers:?}"
     );
-    assert_eq!(api.post("/api/sessions", named(900_000)).await.0, 201);
+    assert_eq!(api.post("/api/sessions", long(900_000)).await.0, 201);
 }
 
 /// C112: a body has thirty seconds in all, even if another byte keeps arriving.

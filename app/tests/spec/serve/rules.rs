@@ -110,7 +110,7 @@ fn flags_and_settings_bound_what_clients_use() {
         let mut chat = ruled.chat();
         chat["llmConfig"]["provider"] = json!("openai");
         assert_eq!(ruled.refused("/api/agent-chat", &chat), (403, "/llmConfig/model".into()));
-        let long = json!({ "name": "n".repeat(1000) });
+        let long = json!({ "system": "n".repeat(1000) });
         assert_eq!(ruled.refused("/api/sessions", &long).0, 413);
 
         let headers = format!("Authorization: Bearer {TOKEN}\r\nHost: {}\r\n", ruled.address);

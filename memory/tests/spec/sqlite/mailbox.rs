@@ -7,10 +7,11 @@ use loopwright_core::log::{AuditQuery, InputReceipt, LogEntry, PendingQuery, Pos
 use super::*;
 
 /// Makes a file of format 2 of one without posted inputs.
-const TO_FORMAT_2: &str = "DROP TABLE pending; DROP TABLE pending_total; DROP TABLE decision; \
-    PRAGMA user_version = 2";
+const TO_FORMAT_2: &str = "DROP TABLE listing; DROP TABLE listing_total; DROP TABLE pending; \
+    DROP TABLE pending_total; DROP TABLE decision; PRAGMA user_version = 2";
 /// Makes a file of format 3.
-const TO_FORMAT_3: &str = "DROP INDEX pending_of_session; PRAGMA user_version = 3";
+const TO_FORMAT_3: &str = "DROP TABLE listing; DROP TABLE listing_total; \
+    DROP INDEX pending_of_session; PRAGMA user_version = 3";
 
 fn steer(id: &str) -> PostedInput {
     PostedInput::new(id, InputEvent::Steer("x".into())).unwrap()

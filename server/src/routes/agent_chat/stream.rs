@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::response::Response;
-use axum::response::sse::Event;
 use futures::{Stream, StreamExt};
 use loopwright_core::{AgentHandle, EventStream};
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -15,7 +14,7 @@ use crate::metrics::OpenStream;
 use crate::observer::Observer;
 use crate::quota::Permit;
 use crate::run_quota::RunPermit;
-use crate::sse::response;
+use crate::sse_frames::{SseFrame, response};
 
 /// Aborts a run when it is dropped before the run has ended. The run's permit is released when it
 /// has ended, so a client that disconnects does not get more runs at a time.
@@ -81,7 +80,7 @@ impl RunStream {
     }
 
     pub(super) fn into_response(self) -> Response {
-        response(self.map(|frame| Event::default().data(frame.json())))
+        response(self.map(|frame| SseFrame::new(None, &frame)))
     }
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::images::{self, ImageBody};
 use crate::agents::Agents;
 use crate::error::{ApiError, ErrorKind};
-use crate::settings::SessionSettings;
+use crate::settings::{MAX_NAME_CHARS, SessionSettings};
 
 /// The maximum length of a client's id of an input, in characters.
 const MAX_INPUT_ID_CHARS: usize = 200;
@@ -33,6 +33,7 @@ pub(crate) struct ForkBody {
     pub(crate) message: Option<MessageId>,
     /// A name for people; defaults to that of the session.
     #[serde(default)]
+    #[schemars(length(max = MAX_NAME_CHARS))]
     pub(crate) name: Option<String>,
 }
 

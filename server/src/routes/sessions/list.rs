@@ -16,7 +16,7 @@ use crate::access::{Caller, may_read};
 use crate::error::{ApiError, ErrorKind};
 use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
-use crate::settings::SessionSettings;
+use crate::settings::{MAX_NAME_CHARS, SessionSettings};
 
 /// Which sessions a client wants.
 #[derive(Deserialize, JsonSchema)]
@@ -103,15 +103,17 @@ impl ListQuery {
     fn read(self) -> Result<SessionQuery, ApiError> {
         let mut query = SessionQuery::new(limit(self.limit)?);
         query.after = cursor(self.after)?;
-        Ok(query)
+        Ok(query.brief())
     }
 }
 
 impl SessionSummary {
     fn of(server: &Server, session: SessionInfo, interrupted: bool) -> Self {
+        // The name may have been stored before its length was bounded.
+        let name = SessionSettings::from_stored(session.settings.as_deref()).name;
         SessionSummary {
             setup: Setup::of(&server.shared().agents, &session),
-            name: SessionSettings::from_stored(session.settings.as_deref()).name,
+            name: name.map(|name| name.chars().take(MAX_NAME_CHARS).collect()),
             owner: session.owner,
             id: session.id,
             title: session.title,

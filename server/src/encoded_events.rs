@@ -1,0 +1,129 @@
+//! [`EncodedEvents`]: the JSON of events, which the readers of a session share.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use axum::body::Bytes;
+use loopwright_core::event::Envelope;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The maximum length of the JSON of an event that is kept for readers that get the event later.
+/// Longer JSON is shared by those that have it at the same time.
+const MAX_KEPT_BYTES: usize = 4 * 1024;
+/// How many events are kept.
+const MAX_KEPT_EVENTS: usize = 32;
+/// How many events are known, at least, before those that no reader has are removed.
+const MIN_KNOWN_EVENTS: usize = 64;
+
+/// An event and its JSON.
+#[derive(Clone, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub(crate) struct EncodedEvent {
+    pub(crate) event: Arc<Envelope>,
+    #[serde(skip)]
+    pub(crate) json: Bytes,
+}
+
+/// The events that readers of a session have been sent, encoded once for all of them. Clones share
+/// them.
+#[derive(Clone, Default)]
+pub(crate) struct EncodedEvents(pub(crate) Arc<Mutex<Events>>);
+
+#[derive(Default)]
+pub(crate) struct Events {
+    /// The events by their addresses, which no other event has while one of these is here.
+    known: HashMap<usize, (Weak<Envelope>, Weak<Vec<u8>>)>,
+    /// The number of known events from which on those that no reader has are removed.
+    sweep_at: usize,
+    kept: VecDeque<Arc<Vec<u8>>>,
+}
+
+/// The JSON of an event, as the owner of [`Bytes`].
+struct SharedJson(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for SharedJson {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl EncodedEvents {
+    /// Returns an event with its JSON, or `None` if it cannot be serialised.
+    pub(crate) fn encode(&self, event: Arc<Envelope>) -> Option<EncodedEvent> {
+        let json = self.0.lock().unwrap_or_else(PoisonError::into_inner).json(&event)?;
+        Some(EncodedEvent { event, json: Bytes::from_owner(SharedJson(json)) })
+    }
+}
+
+impl Events {
+    fn json(&mut self, event: &Arc<Envelope>) -> Option<Arc<Vec<u8>>> {
+        let address = Arc::as_ptr(event) as usize;
+        if let Some(json) = self.known.get(&address).and_then(|(_, json)| json.upgrade()) {
+            return Some(json);
+        }
+        let json = match serde_json::to_vec(&**event) {
+            Ok(json) => Arc::new(json),
+            Err(error) => {
+                tracing::error!(name = event.event.name(), %error, "an event cannot be serialised");
+                return None;
+            }
+        };
+        if self.known.len() >= self.sweep_at {
+            self.known.retain(|_, (_, json)| json.strong_count() > 0);
+            self.sweep_at = MIN_KNOWN_EVENTS.max(2 * self.known.len());
+        }
+        self.known.insert(address, (Arc::downgrade(event), Arc::downgrade(&json)));
+        if json.len() <= MAX_KEPT_BYTES {
+            if self.kept.len() == MAX_KEPT_EVENTS {
+                self.kept.pop_front();
+            }
+            self.kept.push_back(json.clone());
+        }
+        Some(json)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loopwright_core::event::{AgentEvent, Update};
+    use loopwright_core::message::{MessageId, RunId};
+
+    use super::*;
+
+    fn event(text: &str) -> Arc<Envelope> {
+        let update = Update::Text { block: 0, delta: text.into() };
+        let event = AgentEvent::MessageUpdate { message_id: MessageId(1), update };
+        Arc::new(Envelope::new(1, "s", RunId(1), 1, event))
+    }
+
+    /// C980: long JSON exists once, as long as a reader has it.
+    #[test]
+    fn readers_share_the_json_of_an_event() {
+        let events = EncodedEvents::default();
+        let (long, short) = (event(&"x".repeat(2 * MAX_KEPT_BYTES)), event("x"));
+        let first = events.encode(long.clone()).unwrap().json;
+        assert_eq!(first, serde_json::to_vec(&*long).unwrap());
+        assert_eq!(events.encode(long.clone()).unwrap().json.as_ptr(), first.as_ptr());
+        drop(first);
+        let address = Arc::as_ptr(&long) as usize;
+        let is_held = |address| events.0.lock().unwrap().known[&address].1.strong_count() > 0;
+        assert!(!is_held(address), "nobody has it");
+        let first = events.encode(short.clone()).unwrap().json.as_ptr();
+        assert_eq!(events.encode(short).unwrap().json.as_ptr(), first, "it was kept");
+    }
+
+    /// C980
+    #[test]
+    fn events_that_nobody_has_are_forgotten() {
+        let events = EncodedEvents::default();
+        for number in 0..1_000 {
+            let event = event(&number.to_string());
+            let json = events.encode(event.clone()).unwrap().json;
+            assert_eq!(json, serde_json::to_vec(&*event).unwrap(), "{number}");
+        }
+        let events = events.0.lock().unwrap();
+        assert!(events.known.len() <= MIN_KNOWN_EVENTS + 1, "{}", events.known.len());
+        assert_eq!(events.kept.len(), MAX_KEPT_EVENTS);
+    }
+}
