@@ -3,6 +3,9 @@
 export const BASE = new URL('api/', document.baseURI);
 const TOKEN_KEY = 'loopwright-token';
 
+/** What a request that got no response is reported with. Browsers say only "Failed to fetch". */
+const UNREACHABLE = 'The server does not respond. Check that it is running and that you are online, then try again.';
+
 /** The server refused a request. */
 export class ApiError extends Error {
   constructor(status, error) {
@@ -31,7 +34,9 @@ export async function request(method, path, { body: json, signal } = {}) {
     const headers = sent ? { authorization: `Bearer ${sent}` } : {};
     if (json !== undefined) headers['content-type'] = 'application/json';
     const init = { method, headers, signal, body: json === undefined ? undefined : JSON.stringify(json) };
-    const response = await fetch(new URL(path, BASE), init);
+    const response = await fetch(new URL(path, BASE), init).catch((error) => {
+      throw error.name === 'AbortError' ? error : new Error(UNREACHABLE, { cause: error });
+    });
     if (response.ok) return response;
     const body = await response.json().catch(() => null);
     const error = new ApiError(response.status, body?.error);

@@ -11,7 +11,7 @@ export const agentOf = ({ path = [] }) => path.join('/');
 
 /** Creates a card without content; `resolve(body)` sends a decision about the action, and shows why it was refused. */
 export function emptyCard(text, action, decide) {
-  const title = el('h3', { tabindex: -1 }, text);
+  const title = el('h3', { tabindex: -1, 'aria-level': 2 }, text);
   const problem = el('p', { class: 'problem', role: 'alert', hidden: true });
   const showProblem = (why) => ((problem.textContent = why), (problem.hidden = !why));
   const face = el('div');

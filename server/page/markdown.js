@@ -1,7 +1,7 @@
 // Markdown to DOM nodes while it streams. HTML in it is text like any other, images are links, and a link goes to
 // http, https or mail and nowhere else. A finished block is never redrawn.
 
-import { el } from './dom.js';
+import { el, truncated } from './dom.js';
 
 const FENCE = /^\s*(`{3,20}|~{3,20})([^`]*)$/;
 const HEADING = /^ {0,3}(#{1,6})\s+(.*)$/;
@@ -130,7 +130,7 @@ export class Markdown {
     switch (kind) {
       case 'heading': {
         const [, marks, text] = HEADING.exec(lines[0]);
-        return el(`h${Math.min(6, marks.length + 2)}`, {}, ...inline(text.trimEnd().replace(/ #+$/, ''), partial));
+        return el(`h${Math.min(6, marks.length + 1)}`, {}, ...inline(text.trimEnd().replace(/ #+$/, ''), partial));
       }
       case 'rule': return el('hr');
       case 'list': return list(lines, partial);
@@ -196,24 +196,32 @@ function list(lines, partial) {
     const at = (top.item = el('li'));
     top.made.append(at);
     const task = /^\[([ xX])\]\s+(.*)$/.exec(found[3]);
-    if (task) at.append(el('input', { type: 'checkbox', disabled: true, checked: task[1] !== ' ' }), ' ');
+    if (task) {
+      const name = truncated(task[2], 200);
+      at.append(el('input', { type: 'checkbox', disabled: true, checked: task[1] !== ' ', 'aria-label': name }), ' ');
+    }
     item = { at, text: task ? task[2] : found[3] };
   }
   draw(partial);
   return root;
 }
 
+/** Returns the class of a column from its cell in the divider, such as `:-:` or `-:`. */
+const alignment = (cell) => (!cell.endsWith(':') ? null : cell.startsWith(':') ? 'center' : 'right');
+
 function table(lines, partial) {
   const cells = (line) => line.trim().replace(/^\|/, '').replace(/\|$/, '').split(/(?<!\\)\|/).slice(0, 64);
-  const row = (line, tag) =>
-    el('tr', {}, ...cells(line).map((cell) => el(tag, {}, ...inline(cell.trim().replaceAll('\\|', '|'), partial))));
+  const columns = lines.length > 1 ? cells(lines[1]).map((cell) => alignment(cell.trim())) : [];
+  const row = (line, tag) => el('tr', {}, ...cells(line).map((cell, at) =>
+    el(tag, { class: columns[at] }, ...inline(cell.trim().replaceAll('\\|', '|'), partial))));
   const body = el('tbody', {}, ...lines.slice(2).map((line) => row(line, 'td')));
   return el('div', { class: 'table', tabindex: 0 }, el('table', {}, el('thead', {}, row(lines[0], 'th')), body));
 }
 
-const SPECIAL = /[\\`*_~[!<]|https?:\/\//g;
+const SPECIAL = /[\\`*_~[!<&]|https?:\/\//g;
 const LINK = /!?\[((?:[^[\]\\]|\\.|\[[^[\]]{0,200}\]){0,1000})\]\(\s*<?((?:[^\s<>()]|\([^\s<>()]{0,500}\)){0,2000})>?(?:\s+"[^"]{0,500}")?\s*\)/y;
 const ANGLE = /<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/y;
+const ENTITY = /&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]\w{1,9}));/iy;
 const BARE = /https?:\/\/[^\s<>"'`|]{1,2000}/y;
 
 /** Returns the address, or null if a link may not lead to it. */
@@ -225,6 +233,24 @@ function safe(address) {
     return null;
   }
 }
+
+/** The named characters that models write. Others stay as they are written. */
+const NAMED = {
+  amp: '&', lt: '<', gt: '>', quot: '"', apos: '’', nbsp: '\u00a0', copy: '©', reg: '®', trade: '™', deg: '°', plusmn: '±',
+  times: '×', divide: '÷', middot: '·', bull: '•', hellip: '…', ndash: '–', mdash: '—', lsquo: '‘', rsquo: '’', ldquo: '“',
+  rdquo: '”', laquo: '«', raquo: '»', larr: '←', rarr: '→', uarr: '↑', darr: '↓', euro: '€', pound: '£', sect: '§', micro: 'µ',
+  frac12: '½', le: '≤', ge: '≥', ne: '≠', asymp: '≈', infin: '∞', check: '✓',
+};
+
+/** Returns the character that an entity stands for, or null. */
+function character([, decimal, hexadecimal, name]) {
+  if (name) return Object.hasOwn(NAMED, name) ? NAMED[name] : null;
+  const code = decimal ? parseInt(decimal, 10) : parseInt(hexadecimal, 16);
+  return code > 0x1f && code <= 0x10ffff && !(code >= 0xd800 && code < 0xe000) ? String.fromCodePoint(code) : null;
+}
+
+const decoded = (text) =>
+  text.replace(/&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]\w{1,9}));/gi, (whole, ...groups) => character([whole, ...groups]) ?? whole);
 
 const anchor = (href, ...children) =>
   el('a', { href, title: href, target: '_blank', rel: 'noopener noreferrer nofollow' }, ...children);
@@ -256,6 +282,13 @@ export function inline(text, partial = false, depth = 0, linked = false) {
       if (close >= 0) take(close + run.length, el('code', {}, text.slice(at + run.length, close).trim()));
       else if (partial && at + run.length < text.length) take(text.length, el('code', {}, text.slice(at + run.length)));
       else missing.add(run), (at += run.length);
+      continue;
+    }
+    if (mark === '&') {
+      const entity = match(ENTITY, at);
+      const shown = entity && character(entity);
+      if (shown) take(at + entity[0].length, shown);
+      else at += 1;
       continue;
     }
     if (mark === '[' || mark === '!' || mark === '<' || mark.startsWith('http')) {
@@ -309,17 +342,41 @@ function ending(text, marker, from, missing) {
   return -1;
 }
 
+/** Returns the host of a link whose text names another one, so that a reader without a pointer sees it. */
+function otherHost(text, href) {
+  const { host } = new URL(href);
+  const named = text.toLowerCase().match(/(?:[\p{L}\p{N}-]{1,63}\.){1,8}\p{L}{2,63}(?![\p{L}\p{N}-])/gu) ?? [];
+  return host && named.length && !named.every((one) => host === one || host === `www.${one}` || `www.${host}` === one) ? host : null;
+}
+
+/** Returns an address in a text without the punctuation that follows it; brackets that it opened belong to it. */
+function bare(address) {
+  let end = address.length;
+  const count = (bracket) => address.slice(0, end).split(bracket).length;
+  let extra = count(')') - count('(');
+  while (end > 0) {
+    const last = address[end - 1];
+    if (last === ')' ? extra <= 0 : !/[.,;:!?\]*_~]/.test(last)) break;
+    if (last === ')') extra -= 1;
+    end -= 1;
+  }
+  return address.slice(0, end);
+}
+
 function linkAt(text, at, mark, match, depth) {
   if (mark === '[' || mark === '!') {
     const found = match(LINK, at);
-    const href = found && safe(found[2]);
+    const href = found && safe(decoded(found[2]));
     if (!href) return null;
     const words = depth < MAX_DEPTH ? inline(found[1] || href, false, depth + 1, true) : [found[1]];
-    return { end: at + found[0].length, node: anchor(href, ...words) };
+    const node = anchor(href, ...words);
+    const host = otherHost(node.textContent, href);
+    if (host) node.append(el('span', { class: 'host' }, ` (${host})`));
+    return { end: at + found[0].length, node };
   }
   const found = match(mark === '<' ? ANGLE : BARE, at);
   if (!found || (mark !== '<' && /\w/.test(text[at - 1] ?? ' '))) return null;
-  const address = mark === '<' ? found[1] : found[0].replace(/[.,;:!?)\]*_~]+$/, '');
+  const address = mark === '<' ? found[1] : bare(found[0]);
   const href = safe(address);
   return href && { end: at + (mark === '<' ? found[0].length : address.length), node: anchor(href, address) };
 }

@@ -99,7 +99,7 @@ class Reply {
       block.setRawArguments(parts[at].arguments);
       calls.push([parts[at].id, block]);
     });
-    const why = { length: 'The reply was cut off: it reached the limit of its length.', content_filter: 'The provider’s filter cut the reply off.', aborted: 'Stopped.', interrupted: 'Interrupted.' }[stop]
+    const why = { length: 'The reply was cut off: it reached the limit of its length.', content_filter: 'The provider’s filter cut the reply off.', interrupted: 'Interrupted.' }[stop]
       ?? (isEmpty(parts) ? 'The reply is empty.' : null);
     if (why) this.node.append(el('p', { class: 'note' }, why));
     return calls;

@@ -41,6 +41,7 @@ fn everything_can_be_done_with_the_keys() {
     tab.press("Escape", false);
     reply.until_hung_up();
     tab.until_text(".notice", "Stopped.");
+    assert_eq!(tab.text("#log").matches("Stopped.").count(), 1);
 
     // From the top of the page.
     let address = tab.address();

@@ -6,6 +6,24 @@ use loopwright_core::testing::{Script, ScriptedModel};
 use crate::fixture::Fixture;
 use crate::stored_sessions::agent;
 
+/// The page says what to do if the server does not respond, and keeps the message.
+#[test]
+fn a_message_to_a_server_that_is_down_is_kept() {
+    let fixture = Fixture::new();
+    let tab = fixture.tab();
+    tab.say("Count.");
+    fixture.request().say("One.");
+    tab.until_text("#status", "Ready");
+    fixture.kill();
+    tab.until_text("#status", "Reconnecting…");
+    tab.say("Go on.");
+    tab.until_text("#problem.error", "The server does not respond. Check that it is running");
+    assert_eq!(tab.eval("document.querySelector('#prompt').value"), "Go on.");
+    fixture.restart();
+    tab.until_text(".notice, #status", "Ready");
+    assert_eq!(tab.eval("document.querySelector('#prompt').value"), "Go on.");
+}
+
 /// C105: After a kill of the server in the middle of a reply the page continues where it was.
 #[test]
 fn after_a_kill_of_the_server_its_run_is_continued() {

@@ -321,6 +321,13 @@ impl Tab {
         self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
+    /// Makes the pointer a finger.
+    pub(crate) fn touch(&self) {
+        let touch = json!({ "enabled": true, "maxTouchPoints": 5 });
+        self.call("Emulation.setTouchEmulationEnabled", touch);
+        self.until("matchMedia('(pointer: coarse)').matches");
+    }
+
     /// Sets the preferences of the user: `dark` or `light`, and no motion.
     pub(crate) fn prefer(&self, scheme: &str) {
         self.media(scheme, "reduce");

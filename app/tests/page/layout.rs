@@ -103,10 +103,11 @@ fn it_is_readable_on_a_phone_in_the_dark_and_in_the_light() {
     assert!(!scrolls_sideways(&tab));
     tab.screenshot("phone-ready");
     // Fingers are not mice.
+    tab.touch();
     let small = tab.eval(
-        "[...document.querySelectorAll('main button')]
-            .filter((one) => one.checkVisibility() && !one.matches('.copy')
-            && one.getBoundingClientRect().height < 32).map((one) => one.outerHTML)",
+        "[...document.querySelectorAll('main :is(button, summary)')]
+            .filter((one) => one.checkVisibility() && one.getBoundingClientRect().height < 44)
+            .map((one) => one.outerHTML)",
     );
     assert_eq!(small, json!([]));
 }

@@ -23,9 +23,9 @@ fn drawn(tab: &Tab, text: &str, chunk: usize) -> String {
     tab.eval(&script).as_str().unwrap().to_owned()
 }
 
-const TEXTS: [(&str, &str); 24] = [
+const TEXTS: [(&str, &str); 28] = [
     ("one\ntwo\n\nthree", "<p>one\ntwo</p><p>three</p>"),
-    ("# A `b` #\ntext", "<h3>A <code>b</code></h3><p>text</p>"),
+    ("# A `b` #\ntext", "<h2>A <code>b</code></h2><p>text</p>"),
     ("####### seven", "<p>####### seven</p>"),
     ("a **b *c* d** e", "<p>a <strong>b <em>c</em> d</strong> e</p>"),
     ("***both***", "<p><strong><em>both</em></strong></p>"),
@@ -44,8 +44,8 @@ const TEXTS: [(&str, &str); 24] = [
     (
         "- [ ] a\n- [x] b",
         concat!(
-            "<ul><li><input type=\"checkbox\" disabled=\"\"> a</li>",
-            "<li><input type=\"checkbox\" disabled=\"\" checked=\"\"> b</li></ul>",
+            "<ul><li><input type=\"checkbox\" disabled=\"\" aria-label=\"a\"> a</li>",
+            "<li><input type=\"checkbox\" disabled=\"\" checked=\"\" aria-label=\"b\"> b</li></ul>",
         ),
     ),
     (
@@ -72,6 +72,33 @@ const TEXTS: [(&str, &str); 24] = [
         concat!(
             "<table><thead><tr><th>a</th><th>b</th></tr></thead><tbody><tr>",
             "<td><code>c</code></td><td><strong>d</strong></td></tr></tbody></table><p>e</p>",
+        ),
+    ),
+    (
+        "a|b|c\n:-|:-:|-:\nd|e|f",
+        concat!(
+            "<table><thead><tr><th>a</th><th class=\"center\">b</th><th class=\"right\">c</th>",
+            "</tr></thead><tbody><tr><td>d</td><td class=\"center\">e</td>",
+            "<td class=\"right\">f</td></tr></tbody></table>",
+        ),
+    ),
+    (
+        "&copy; &amp;lt; &#8364; &#x1F600; &nothing; &#0; `&amp;`",
+        "<p>© &amp;lt; € 😀 &amp;nothing; &amp;#0; <code>&amp;amp;</code></p>",
+    ),
+    (
+        "(see https://x.org/a_b(c)). https://x.org/d)",
+        concat!(
+            "<p>(see <A https://x.org/a_b(c)>https://x.org/a_b(c)</a>). ",
+            "<A https://x.org/d>https://x.org/d</a>)</p>",
+        ),
+    ),
+    (
+        "[https://bank.example](https://evil.example/x) [bank.example](https://www.bank.example)",
+        concat!(
+            "<p><A https://evil.example/x>https://bank.example",
+            "<span class=\"host\"> (evil.example)</span></a> ",
+            "<A https://www.bank.example/>bank.example</a></p>",
         ),
     ),
     ("a\n\n---\n\n* * *", "<p>a</p><hr><hr>"),
