@@ -91,3 +91,29 @@ fn the_agent_is_served() {
     let shown = acme(&dir, &["sessions", "show", id]).out;
     assert!(shown.contains("Pay invoice 7.") && shown.contains("It is paid."), "{shown}");
 }
+
+/// C225: settings come from `acme.toml` and `ACME_*`, and the generated texts name the app.
+#[test]
+fn settings_completions_and_the_manual_page_have_the_apps_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let max_turns = |vars: &[(&str, &str)]| {
+        let vars = [&[("HOME", "home")], vars].concat();
+        let exit = Process::start_with(&dir, &["config", "--json"], &vars).end();
+        assert_eq!(exit.code, 0, "{exit:?}");
+        let mut rows = exit.out.lines().map(|row| serde_json::from_str::<Value>(row).unwrap());
+        rows.find(|row| row["key"] == "max_turns").unwrap()
+    };
+    let directory = dir.path().join("home/.config/acme");
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("acme.toml"), "max_turns = 7").unwrap();
+    let row = max_turns(&[("LOOPWRIGHT_MAX_TURNS", "9")]);
+    assert_eq!((&row["value"], &row["source"]), (&json!(7), &json!("file")), "{row}");
+    let row = max_turns(&[("ACME_MAX_TURNS", "8")]);
+    assert_eq!((&row["value"], &row["variable"]), (&json!(8), &json!("ACME_MAX_TURNS")), "{row}");
+
+    for args in [&["man"][..], &["completions", "bash"]] {
+        let exit = acme(&dir, args);
+        assert!(exit.code == 0 && exit.out.contains("acme"), "{exit:?}");
+        assert!(!exit.out.to_lowercase().contains("loopwright"), "{}", exit.out);
+    }
+}
