@@ -27,7 +27,7 @@ fn a_large_payment_is_approved_by_another_principal() {
     request.say("Paid.");
     world.ask(&[pay(20_000.0)]);
     let action = world.pending(1).remove(0);
-    assert_ne!(world.decide("bob", &action, approve()).0, 200);
+    assert_eq!(world.decide("bob", &action, approve()).0, 404, "bob does not see the session");
     assert_eq!(world.decide("carol", &action, approve()).0, 200);
     assert!(world.model.request().last().contains("booked 20000 € to Alpha"));
 }

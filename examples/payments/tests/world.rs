@@ -73,21 +73,34 @@ impl World {
         self.request(server, user, &format!("/api/sessions/{}/{path}", self.session), body)
     }
 
-    /// Lets the model make calls for a prompt of ann at the first server.
+    /// Lets the model make calls for a prompt of ann at the first server, which is idle or about
+    /// to be.
     pub(crate) fn ask(&self, calls: &[(&str, Value)]) {
+        self.until_idle();
         let prompt = json!({ "message": "Do it." });
         assert_eq!(self.post(ONE, "ann", "prompt", &prompt).0, 202);
         self.model.request().call(calls);
     }
 
+    fn until_idle(&self) {
+        let deadline = Instant::now() + TEST_TIMEOUT;
+        let path = format!("/api/sessions/{}", self.session);
+        while self.get(ONE, "ann", &path)["running"] != false {
+            assert!(Instant::now() < deadline, "the run does not end");
+        }
+    }
+
+    fn get(&self, server: usize, user: &str, path: &str) -> Value {
+        let (address, token) = (&self.addresses[server], token(user));
+        let mut connection = Connection::open(address);
+        let head = format!("Host: {address}\r\nAuthorization: Bearer {token}\r\n");
+        connection.send(format!("GET {path} HTTP/1.1\r\n{head}\r\n").as_bytes());
+        serde_json::from_str(&connection.response().unwrap().body).unwrap()
+    }
+
     /// Returns the actions that a user sees at the second server.
     pub(crate) fn actions(&self, user: &str) -> Vec<Value> {
-        let (address, mut connection) =
-            (&self.addresses[TWO], Connection::open(&self.addresses[TWO]));
-        let head = format!("Host: {address}\r\nAuthorization: Bearer {}\r\n", token(user));
-        connection.send(format!("GET /api/actions HTTP/1.1\r\n{head}\r\n").as_bytes());
-        let response = connection.response().unwrap();
-        let listed: Value = serde_json::from_str(&response.body).unwrap();
+        let listed = self.get(TWO, user, "/api/actions");
         listed["actions"].as_array().unwrap_or_else(|| panic!("{listed}")).clone()
     }
 
