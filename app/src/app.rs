@@ -10,6 +10,7 @@ use loopwright_server::AgentFactory;
 use tokio::runtime;
 
 use crate::args::{ChatArgs, Cli, Command};
+use crate::command_context::CommandContext;
 use crate::command_line::Parsed;
 use crate::commands::{
     actions, audit, chat, completions, config as config_command, models, run, serve, sessions,
@@ -82,8 +83,9 @@ impl App {
         self
     }
 
-    /// Adds a command of the app's own, such as `acme report`. `run` gets its arguments, and
-    /// returns the exit code of the process. It runs outside of a runtime.
+    /// Adds a command of the app's own, such as `acme report`. `run` gets its arguments and
+    /// the sessions, settings and directories of the app, and returns the exit code of the process.
+    /// It runs outside of a runtime.
     ///
     /// ```no_run
     /// use std::process::ExitCode;
@@ -94,8 +96,8 @@ impl App {
     ///     let report = clap::Command::new("report").about("Print what was paid");
     ///     App::new("acme")
     ///         .coding_agent()
-    ///         .command(report, |_| {
-    ///             println!("Nothing.");
+    ///         .command(report, |_, cx| {
+    ///             println!("The settings are in {:?}.", cx.config_directory());
     ///             ExitCode::SUCCESS
     ///         })
     ///         .run()
@@ -104,7 +106,7 @@ impl App {
     pub fn command(
         mut self,
         command: clap::Command,
-        run: impl Fn(&clap::ArgMatches) -> ExitCode + Send + Sync + 'static,
+        run: impl Fn(&clap::ArgMatches, &CommandContext) -> ExitCode + Send + Sync + 'static,
     ) -> Self {
         self.0.commands.push(OwnCommand { command, run: Box::new(run) });
         self
@@ -182,7 +184,10 @@ impl App {
         let program = Arc::new(self.0);
         let done = program.check().and_then(|()| match command_line::parse(&program) {
             Parsed::BuiltIn(cli) => dispatch(*cli, program.clone()).map(ExitCode::from),
-            Parsed::Own(own, arguments) => Ok((own.run)(&arguments)),
+            Parsed::Own { own, arguments, no_config } => {
+                let config = Config::load(program.clone(), no_config)?;
+                Ok((own.run)(&arguments, &CommandContext::new(config)))
+            }
         });
         match done {
             Ok(code) => code,

@@ -31,7 +31,11 @@ const CODING_OPTIONS: [&str; 15] = [
 pub(crate) enum Parsed<'p> {
     BuiltIn(Box<Cli>),
     /// A command of the app, with its arguments.
-    Own(&'p OwnCommand, Box<ArgMatches>),
+    Own {
+        own: &'p OwnCommand,
+        arguments: Box<ArgMatches>,
+        no_config: bool,
+    },
 }
 
 /// Reads the command line. If it is invalid, or asks for help, the process ends.
@@ -40,7 +44,8 @@ pub(crate) fn parse(program: &Program) -> Parsed<'_> {
     if let Some((name, arguments)) = matches.subcommand() {
         let own = program.commands.iter().find(|own| own.command.get_name() == name);
         if let Some(own) = own {
-            return Parsed::Own(own, Box::new(arguments.clone()));
+            let no_config = matches.get_flag("no_config");
+            return Parsed::Own { own, arguments: Box::new(arguments.clone()), no_config };
         }
     }
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -133,7 +138,7 @@ mod tests {
     fn an_app_has_commands_of_its_own() {
         let own = |name: &'static str| OwnCommand {
             command: Command::new(name).about("Print what was paid"),
-            run: Box::new(|_| std::process::ExitCode::SUCCESS),
+            run: Box::new(|_, _| std::process::ExitCode::SUCCESS),
         };
         let with = |name| Program {
             commands: vec![own(name)],

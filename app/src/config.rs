@@ -308,7 +308,7 @@ mod tests {
         assert_eq!((args.grace, args.log_format), (Some(0), Some(LogFormat::Text)));
     }
 
-    /// C976: Each setting of a server, in the user's file, is what its flag is.
+    /// C296: Each setting of a server, in the user's file, is what its flag is.
     #[test]
     fn each_setting_of_a_server_is_what_its_flag_is() {
         let user = format!("ann:{}:admin,treasurer", "0".repeat(64));

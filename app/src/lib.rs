@@ -24,6 +24,7 @@
 mod answer;
 mod app;
 mod args;
+mod command_context;
 mod command_line;
 mod commands;
 mod config;
@@ -48,5 +49,6 @@ pub use clap;
 pub use loopwright_server::{AgentFactory, AgentRejection, AgentSetup, SessionSettings};
 
 pub use app::App;
+pub use command_context::CommandContext;
 pub use program::OpenStoreError;
 pub use slash::{SlashContext, SlashError, SlashReply};

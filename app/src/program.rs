@@ -11,6 +11,7 @@ use loopwright_memory::{Jsonl, Sqlite};
 use loopwright_server::{AgentFactory, CodingAgent, CodingAgentBuilder};
 use sha2::{Digest, Sha256};
 
+use crate::command_context::CommandContext;
 use crate::commands::token::hex;
 use crate::environment::Names;
 use crate::error::StartError;
@@ -29,6 +30,10 @@ pub type OpenStoreError = Box<dyn std::error::Error + Send + Sync>;
 /// Opens the session store at a path, or the default one.
 pub(crate) type OpenStore =
     Box<dyn Fn(Option<&Path>) -> Result<Arc<dyn SessionStore>, OpenStoreError> + Send + Sync>;
+
+/// Runs a command of an app with its arguments.
+pub(crate) type RunCommand =
+    Box<dyn Fn(&clap::ArgMatches, &CommandContext) -> ExitCode + Send + Sync>;
 
 /// Holds what an app is made of.
 #[derive(Default)]
@@ -50,7 +55,7 @@ pub(crate) struct Program {
 /// A command of an app besides those that every app has.
 pub(crate) struct OwnCommand {
     pub(crate) command: clap::Command,
-    pub(crate) run: Box<dyn Fn(&clap::ArgMatches) -> ExitCode + Send + Sync>,
+    pub(crate) run: RunCommand,
 }
 
 /// An agent of an app.

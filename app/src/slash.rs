@@ -15,7 +15,7 @@ use crate::wording::sentence;
 /// Describes why a slash command of an app failed.
 pub type SlashError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a slash command of an app leads to.
+/// Says what a slash command of an app leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlashReply {

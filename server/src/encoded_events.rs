@@ -97,7 +97,7 @@ mod tests {
         Arc::new(Envelope::new(1, "s", RunId(1), 1, event))
     }
 
-    /// C980: long JSON exists once, as long as a reader has it.
+    /// C278: long JSON exists once, as long as a reader has it.
     #[test]
     fn readers_share_the_json_of_an_event() {
         let events = EncodedEvents::default();
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(events.encode(short).unwrap().json.as_ptr(), first, "it was kept");
     }
 
-    /// C980
+    /// C278
     #[test]
     fn events_that_nobody_has_are_forgotten() {
         let events = EncodedEvents::default();

@@ -185,7 +185,7 @@ mod tests {
         String::from_utf8(frame.0.concat()).unwrap()
     }
 
-    /// C980: a frame is the same whether its JSON is long or not, and long JSON is not copied.
+    /// C278: a frame is the same whether its JSON is long or not, and long JSON is not copied.
     #[test]
     fn the_parts_of_a_frame_are_the_frame() {
         for length in [1, MAX_COPIED_BYTES, MAX_COPIED_BYTES + 1] {

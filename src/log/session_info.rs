@@ -361,7 +361,7 @@ mod tests {
         info
     }
 
-    /// C982
+    /// C280
     #[test]
     fn a_brief_description_is_short_and_says_the_rest() {
         let long = "é".repeat(4_000_000);

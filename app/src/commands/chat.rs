@@ -24,9 +24,7 @@ use crate::exit_code::{ABORTED, FAILED};
 use crate::facts::{self, MemoryCommand};
 use crate::interrupt::Interrupt;
 use crate::output::{self, EventView, Printer, Verbosity};
-use crate::session::{
-    Allowed, FollowError, Live, Operator, Session, build, distil_at_end, follow,
-};
+use crate::session::{Allowed, FollowError, Live, Operator, Session, build, distil_at_end, follow};
 use crate::slash::{RunningSlash, SlashCommand, SlashContext, SlashReply};
 use crate::wording::has_finished;
 

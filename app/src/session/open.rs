@@ -193,7 +193,7 @@ mod tests {
         let (handle, _events) = built.agent.run(context).await.unwrap();
         assert_eq!(handle.prompt("Where is the whale?").await.unwrap().text, "There.");
     }
-    /// C977: What an app's agent says of a call's change is shown, for its sub-agents too.
+    /// C297: What an app's agent says of a call's change is shown, for its sub-agents too.
     #[tokio::test]
     async fn an_agent_of_an_app_has_previews() {
         let agent = || GenericAgent::builder(ScriptedModel::new([]), PiPattern);

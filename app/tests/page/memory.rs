@@ -70,7 +70,7 @@ fn without_memory_the_page_says_so() {
     assert_eq!(tab.eval("document.querySelector('#memory').open"), json!(false));
 }
 
-/// C913: The page offers only the commands that the agent and the server have.
+/// C268: The page offers only the commands that the agent and the server have.
 #[test]
 fn the_page_offers_what_the_agent_and_the_server_have() {
     let fixture = Fixture::new();
@@ -92,7 +92,7 @@ fn the_page_offers_what_the_agent_and_the_server_have() {
     assert!(!tab.text("#hint").contains("/plan"), "{}", tab.text("#hint"));
 }
 
-/// C913: `/memory distil` stores what the conversation says about the user.
+/// C268: `/memory distil` stores what the conversation says about the user.
 #[test]
 fn facts_are_distilled_from_the_conversation() {
     let fixture = Fixture::with(&["--memory"]);

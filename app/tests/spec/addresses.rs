@@ -8,7 +8,7 @@ use crate::server::Server;
 
 const CONFIG: &str = "own.toml";
 
-/// C953: a conversation that began with a model on this machine is never sent to another address,
+/// C286: a conversation that began with a model on this machine is never sent to another address,
 /// in `run`, `chat` and `serve`: not if the address is set later, in a file or the environment.
 #[test]
 fn a_local_conversation_stays_on_this_machine() {
@@ -32,7 +32,7 @@ fn a_local_conversation_stays_on_this_machine() {
     assert!(other.is_unasked(), "the conversation was sent elsewhere");
 }
 
-/// C953: offline rules, which have no address, are not replaced by a server at an address that the
+/// C286: offline rules, which have no address, are not replaced by a server at an address that the
 /// settings give them later, in `run`, `approve` and `serve`.
 #[test]
 fn a_model_without_an_address_gets_none_later() {

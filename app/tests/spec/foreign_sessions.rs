@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::process::{Process, STORE, loopwright, project};
 
-/// C954: a session without settings, or with those of another program, is shown and not continued;
+/// C287: a session without settings, or with those of another program, is shown and not continued;
 /// nothing is written to it.
 #[test]
 fn a_session_of_another_program_is_only_read() {

@@ -92,7 +92,7 @@ fn looking_creates_nothing_and_a_file_of_something_else_is_named() {
     assert_eq!(kept, "my shopping list, which is not a database");
 }
 
-/// C914: `/memory distil` stores what the conversation says about the user, `--distil-at-end` does
+/// C269: `/memory distil` stores what the conversation says about the user, `--distil-at-end` does
 /// so when the chat ends, once however often it ends, and `/memory export` writes all facts to a
 /// file that only the user can read.
 #[test]
@@ -140,7 +140,7 @@ fn facts_are_distilled_on_request_and_at_the_end() {
     assert!(export.contains("The user's cat is called Minka.") && export.contains("a boat"));
 }
 
-/// C914: without `--memory` nothing is distilled, and the command says so.
+/// C269: without `--memory` nothing is distilled, and the command says so.
 #[test]
 fn nothing_is_distilled_without_memory() {
     let project = project();

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::conversation::Conversation;
 
-/// C914: with `--distil-at-end`, facts are distilled when another conversation is opened and when
+/// C269: with `--distil-at-end`, facts are distilled when another conversation is opened and when
 /// the app quits; the next conversation uses them.
 #[test]
 fn facts_are_distilled_when_a_conversation_ends() {

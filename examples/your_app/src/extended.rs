@@ -1,19 +1,34 @@
-//! An app with slash commands and a system prompt of its own.
+//! An app with a command, slash commands and a system prompt of its own.
 
 use std::process::ExitCode;
 
 use loopwright::patterns::PiPattern;
 use loopwright::{AgentBuilder, GenericAgent};
-use loopwright_cli::{AgentRejection, AgentSetup, App, SlashReply};
+use loopwright_cli::clap::{Arg, ArgMatches, Command};
+use loopwright_cli::{AgentRejection, AgentSetup, App, CommandContext, SlashReply};
 
 fn support(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
     let agent = GenericAgent::builder(setup.model()?, PiPattern);
     Ok(agent.system(setup.system().unwrap_or_default()))
 }
 
+/// Prints the month, the model of the settings, and where the data is.
+fn report(arguments: &ArgMatches, cx: &CommandContext) -> ExitCode {
+    let month = arguments.get_one::<String>("month").map_or("all", String::as_str);
+    match (cx.store(), cx.settings(), cx.data_directory()) {
+        (Ok(_), Ok(settings), Some(data)) => {
+            let model = settings.model.unwrap_or_default();
+            println!("{month}: {model} in {}", data.display());
+            ExitCode::SUCCESS
+        }
+        _ => ExitCode::FAILURE,
+    }
+}
+
 fn main() -> ExitCode {
     App::new("acme-extended")
         .agent("support", support)
+        .command(Command::new("report").about("Print what was paid").arg(Arg::new("month")), report)
         .system("You help with invoices.")
         .slash_command("size", "count the messages of this conversation", async |_, cx| {
             let messages = cx.handle().state().await?.messages.len();

@@ -21,7 +21,7 @@ use crate::server::Server;
 /// The binary that is tested.
 pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_acme-extended");
 
-/// C940: a slash command of an app is in `/help` of the chat, shows its text, sends its message as
+/// C281: a slash command of an app is in `/help` of the chat, shows its text, sends its message as
 /// the user's, and says why it failed; it has the conversation that it was typed in.
 #[test]
 fn slash_commands_of_an_app_run_in_the_chat() {
@@ -48,7 +48,40 @@ fn slash_commands_of_an_app_run_in_the_chat() {
     assert!(exit.out.ends_with("july has 2 messages.\n") && exit.code == 0, "{exit:?}");
 }
 
-/// C941: the system prompt of an app is that of agents that ask for it, in scripts and served;
+/// C301: a command of an app runs with its arguments and with the app's sessions, settings and
+/// directories: the file of its name, its environment variables, and its data directory. It is in
+/// the completions and the manual pages.
+#[test]
+fn a_command_of_an_app_runs_with_the_apps_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().to_str().unwrap();
+    let run = |args: &[&str], vars: &[(&str, &str)]| {
+        let vars = [&[("HOME", home)], vars].concat();
+        Process::start_with(&dir, args, &vars).end()
+    };
+    let settings = dir.path().join(".config/acme-extended");
+    std::fs::create_dir_all(&settings).unwrap();
+    std::fs::write(settings.join("acme-extended.toml"), "model = \"local/file\"\n").unwrap();
+    let data = format!("{home}/.local/share/acme-extended");
+    let variable = [("ACME_EXTENDED_MODEL", "local/variable")];
+    for (args, vars, expected) in [
+        (&["report"][..], &[][..], format!("all: local/file in {data}\n")),
+        (&["report", "June"], &variable, format!("June: local/variable in {data}\n")),
+        (&["report", "--no-config"], &[], format!("all:  in {data}\n")),
+    ] {
+        let exit = run(args, vars);
+        assert_eq!((exit.code, &exit.out), (0, &expected), "{exit:?}");
+    }
+    assert!(dir.path().join(".local/share/acme-extended/sessions.db").is_file());
+    let shown = run(&["config"], &[]);
+    assert!(shown.out.contains("local/file"), "{shown:?}");
+    let man = run(&["man"], &[]);
+    assert!(man.out.contains("Print what was paid"), "{man:?}");
+    let completions = run(&["completions", "bash"], &[]);
+    assert!(completions.out.contains("report"), "{completions:?}");
+}
+
+/// C282: the system prompt of an app is that of agents that ask for it, in scripts and served;
 /// `--system` and the settings of a session over HTTP have precedence.
 #[test]
 fn an_app_has_a_system_prompt() {

@@ -47,7 +47,7 @@ fn a_payment_is_approved_in_the_terminal() {
     terminal.until("`acme --session");
 }
 
-/// C940: a slash command of an app is completed in the terminal, shows its text and sends its
+/// C281: a slash command of an app is completed in the terminal, shows its text and sends its
 /// message.
 #[test]
 fn slash_commands_of_an_app_run_in_the_terminal() {

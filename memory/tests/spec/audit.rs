@@ -33,7 +33,7 @@ async fn of_session(store: &dyn SessionStore, session: &str) -> Vec<DecisionReco
     store.decisions(&AuditQuery::new(9).session(session)).await.unwrap().decisions
 }
 
-/// C970: the decisions of a deleted session can still be read, once, also if a session of its name
+/// C290: the decisions of a deleted session can still be read, once, also if a session of its name
 /// is written again, and after the store is opened again.
 #[tokio::test]
 async fn decisions_outlive_their_session() {
@@ -79,7 +79,7 @@ async fn decisions_outlive_their_session() {
     }
 }
 
-/// C970: a file of decisions that was cut off is read up to there; one that was changed is an error
+/// C290: a file of decisions that was cut off is read up to there; one that was changed is an error
 /// that names its line.
 #[tokio::test]
 async fn the_decisions_of_deleted_sessions_have_checksums() {

@@ -50,7 +50,7 @@ async fn the_owner_learns_of_a_posted_input_within_100_ms() {
     }
 }
 
-/// C927: an input that another process posts is in the log of an idle owner, and has its receipt,
+/// C277: an input that another process posts is in the log of an idle owner, and has its receipt,
 /// within 100 ms: half of them at least, and with `LOOPWRIGHT_LATENCY=1` 99 of 100.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_posted_input_has_its_receipt_within_100_ms() {

@@ -64,7 +64,7 @@ impl ActionChange {
 mod tests {
     use super::*;
 
-    /// C972: A call that becomes pending twice is two actions, also if nobody decides.
+    /// C292: A call that becomes pending twice is two actions, also if nobody decides.
     #[test]
     fn a_call_that_is_pending_twice_has_two_ids() {
         let gone = |since| {

@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::encoded_events::EncodedEvents;
 
-    /// C980: the frame has what its schema says.
+    /// C278: the frame has what its schema says.
     #[test]
     fn a_frame_around_the_json_of_an_event_is_the_whole_frame() {
         let update = Update::Text { block: 0, delta: "\"x\"".into() };

@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(other, json!({ "model": "a/c" }));
     }
 
-    /// C981: what was stored before there was a bound can stay, but not be set.
+    /// C279: what was stored before there was a bound can stay, but not be set.
     #[test]
     fn names_and_models_have_a_maximum_length() {
         for (setting, max) in [("name", 200), ("model", 500)] {

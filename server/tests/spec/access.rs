@@ -182,7 +182,7 @@ async fn a_daily_budget_ends_the_prompts_of_a_principal() {
     assert_eq!(ask(&api, &ids[0], "prompt").await.0, 202, "the operator is not limited");
 }
 
-/// C951: a principal without a name, which a layer of the host has inserted by mistake, is not the
+/// C284: a principal without a name, which a layer of the host has inserted by mistake, is not the
 /// operator: the request is refused, as a caller and as a bare principal.
 #[tokio::test]
 async fn an_empty_principal_is_refused() {
@@ -204,7 +204,7 @@ async fn an_empty_principal_is_refused() {
     }
 }
 
-/// C951: a server with users lets them approve nothing for good, unless its rules say otherwise.
+/// C284: a server with users lets them approve nothing for good, unless its rules say otherwise.
 #[tokio::test]
 async fn a_server_with_users_has_strict_rules() {
     let create = async |set: fn(ServerBuilder) -> ServerBuilder| {
@@ -221,7 +221,7 @@ async fn a_server_with_users_has_strict_rules() {
     assert_eq!(create(ruled).await, 201);
 }
 
-/// C950: a decision whose call is not pending is refused and not sent: the process that has the
+/// C283: a decision whose call is not pending is refused and not sent: the process that has the
 /// session open would take it when the call is pending, whoever may decide that.
 #[tokio::test(start_paused = true)]
 async fn a_decision_of_a_call_that_is_not_pending_is_never_sent() {
@@ -247,7 +247,7 @@ async fn a_decision_of_a_call_that_is_not_pending_is_never_sent() {
     assert_eq!(store.session(&id).await.unwrap().unread, 0, "nothing was posted");
 }
 
-/// C950: a decision that is sent again with its id is accepted and changes nothing.
+/// C283: a decision that is sent again with its id is accepted and changes nothing.
 #[tokio::test]
 async fn a_repeated_decision_is_accepted() {
     let api = Api::new([writes(), Script::text("Denied.")]);
@@ -272,7 +272,7 @@ fn costly(replies: usize) -> Vec<Script> {
     (0..replies).map(|_| Script::text("Hi.").usage(usage)).collect()
 }
 
-/// C955: sessions that were deleted still count on their day.
+/// C288: sessions that were deleted still count on their day.
 #[tokio::test]
 async fn deleted_sessions_count_for_the_daily_budget() {
     let daily = Budget::default().tokens(20);
@@ -293,7 +293,7 @@ async fn deleted_sessions_count_for_the_daily_budget() {
     }
 }
 
-/// C955: requests to an agent with a model of the server's count; those with the client's own key
+/// C288: requests to an agent with a model of the server's count; those with the client's own key
 /// and those of the operator do not.
 #[tokio::test]
 async fn chat_requests_count_for_the_daily_budget() {

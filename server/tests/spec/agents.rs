@@ -209,7 +209,7 @@ async fn a_conversation_keeps_its_model_and_its_address() {
     }
 }
 
-/// C953: a session that was stored with a model and no address is sent to no other one, if the
+/// C286: a session that was stored with a model and no address is sent to no other one, if the
 /// server's default gets an address later, also after its settings were changed and in forks.
 #[tokio::test(start_paused = true)]
 async fn a_model_without_an_address_gets_none() {
@@ -239,7 +239,7 @@ async fn a_model_without_an_address_gets_none() {
     }
 }
 
-/// C954: a session whose settings are missing, unreadable or of another program is read, and
+/// C287: a session whose settings are missing, unreadable or of another program is read, and
 /// neither written nor deleted; the first agent runs those of earlier versions.
 #[tokio::test(start_paused = true)]
 async fn a_session_of_another_program_is_read_only() {

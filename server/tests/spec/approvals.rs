@@ -115,7 +115,7 @@ async fn lists_have_pages_and_filters() {
     assert_eq!(of_session["decisions"], json!([record]));
 }
 
-/// C975: a decision has what, its digest, who, when and from where; those in a deleted session can
+/// C295: a decision has what, its digest, who, when and from where; those in a deleted session can
 /// be read by those who took them, by `admin` and by the operator.
 #[tokio::test(start_paused = true)]
 async fn decisions_in_deleted_sessions_are_listed() {
@@ -146,7 +146,7 @@ async fn decisions_in_deleted_sessions_are_listed() {
     }
 }
 
-/// C975: the decisions of the operator name it on a server that has other users.
+/// C295: the decisions of the operator name it on a server that has other users.
 #[tokio::test(start_paused = true)]
 async fn decisions_of_the_operator_name_it_among_users() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
@@ -220,7 +220,7 @@ async fn a_server_takes_the_defaults_that_are_due() {
     assert_eq!(last["parts"][0]["text"], "Done.", "the run went on");
 }
 
-/// C923: a server carries out a decision that a killed process has logged and not acted on.
+/// C273: a server carries out a decision that a killed process has logged and not acted on.
 #[tokio::test]
 async fn a_server_carries_out_a_decision_that_was_not_acted_on() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
@@ -243,7 +243,7 @@ async fn a_server_carries_out_a_decision_that_was_not_acted_on() {
     assert_eq!(store.session(&id).await.unwrap().due, None);
 }
 
-/// C244 C923: a server looks for work again and again, and finds what came after its start.
+/// C244 C273: a server looks for work again and again, and finds what came after its start.
 #[tokio::test(start_paused = true)]
 async fn a_server_looks_for_work_once_a_minute() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());

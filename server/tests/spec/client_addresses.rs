@@ -171,7 +171,7 @@ async fn the_operator_s_own_model_is_anywhere() {
     assert_eq!((status, &body["error"]["path"]), (400, &json!("/baseUrl")), "{body}");
 }
 
-/// C952: a model whose name alone leads to a server on this machine is refused like its address, in
+/// C285: a model whose name alone leads to a server on this machine is refused like its address, in
 /// requests and in sessions, unless the operator allows it or has chosen it.
 #[tokio::test]
 async fn clients_do_not_reach_local_models_by_name() {
@@ -208,7 +208,7 @@ async fn clients_do_not_reach_local_models_by_name() {
     open.session(json!({ "model": "lmstudio/x" })).await;
 }
 
-/// C953: a local model is stored with its address, so that the session is sent nowhere else.
+/// C286: a local model is stored with its address, so that the session is sent nowhere else.
 #[tokio::test]
 async fn a_local_model_is_stored_with_its_address() {
     let api = api(OperatorRules::open(), |server| server);

@@ -153,7 +153,7 @@ async fn new_keys_are_fetched() {
     assert_eq!(call(&mut client, &token, Method::GET, "/api/sessions").await.0, 503);
 }
 
-/// C973: While the issuer takes its time, tokens whose keys are known are checked without it.
+/// C293: While the issuer takes its time, tokens whose keys are known are checked without it.
 #[tokio::test]
 async fn a_slow_issuer_delays_only_tokens_with_unknown_keys() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -207,7 +207,7 @@ async fn a_slow_issuer_delays_only_tokens_with_unknown_keys() {
     assert_eq!(get(&mut client, 0).await, 200);
 }
 
-/// C974: A token of the issuer that names a user of the server, or the operator, is refused; users
+/// C294: A token of the issuer that names a user of the server, or the operator, is refused; users
 /// of the server cannot have the names of the operator and of the session itself.
 #[tokio::test]
 async fn tokens_of_an_issuer_name_no_user_of_the_server() {

@@ -168,7 +168,7 @@ fn distilled(fact: &str) -> Script {
 
 const UNTIL_CLOSED: Duration = Duration::from_secs(250);
 
-/// C912: If the settings say so, facts are distilled once from a session that is closed because
+/// C267: If the settings say so, facts are distilled once from a session that is closed because
 /// nobody uses it, and from open ones when the server shuts down; they belong to its principal, and
 /// another session uses them.
 #[tokio::test(start_paused = true)]
@@ -207,7 +207,7 @@ async fn facts_are_distilled_when_a_session_ends() {
     assert_eq!(model.requests().len(), 4);
 }
 
-/// C912: Without the setting, nothing is sent when a session ends; a prompt with the command
+/// C267: Without the setting, nothing is sent when a session ends; a prompt with the command
 /// distils it. A failed request is not sent again before the session is used again.
 #[tokio::test(start_paused = true)]
 async fn facts_are_distilled_on_request_only_by_default() {
@@ -242,7 +242,7 @@ async fn facts_are_distilled_on_request_only_by_default() {
     assert!(metrics.as_str().unwrap().contains("loopwright_live_sessions 0\n"), "{metrics}");
 }
 
-/// C913: The list of agents says what each carries out, and whether there are facts about the
+/// C268: The list of agents says what each carries out, and whether there are facts about the
 /// caller; an agent of an app carries out nothing by default.
 #[tokio::test]
 async fn the_list_of_agents_says_what_they_carry_out() {

@@ -82,7 +82,7 @@ async fn kill(reports: JoinHandle<()>) {
     reports.await.unwrap_err();
 }
 
-/// C971: An action that another process opens and decides between two looks at the store is
+/// C291: An action that another process opens and decides between two looks at the store is
 /// reported with its decision, to the host and to those who may know of it.
 #[tokio::test(start_paused = true)]
 async fn what_is_decided_between_two_looks_is_reported() {
@@ -115,7 +115,7 @@ async fn what_is_decided_between_two_looks_is_reported() {
     assert!(streams[2].ready().is_none(), "bob may not know of it");
 }
 
-/// C972: A report that a killed process had not sent is sent by the next one, and so is what
+/// C292: A report that a killed process had not sent is sent by the next one, and so is what
 /// happened in between: an action that was withdrawn, and a decision of any age. What was accepted
 /// is not sent again.
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn an_outbox_survives_kills() {
     assert_eq!(receiver.next().await.1["action"]["session"], json!(last));
 }
 
-/// C972: Of the processes with one outbox one sends, and another one takes over when it ends.
+/// C292: Of the processes with one outbox one sends, and another one takes over when it ends.
 #[tokio::test]
 async fn one_process_sends_what_is_in_an_outbox() {
     let folder = tempfile::tempdir().unwrap();

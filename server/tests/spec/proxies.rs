@@ -156,7 +156,7 @@ async fn a_server_for_others_needs_rules() {
     serve_on_all(Some(OperatorRules::strict())).await.unwrap();
 }
 
-/// C951: everybody behind a proxy reaches the server, so it needs a token, whatever its address is.
+/// C284: everybody behind a proxy reaches the server, so it needs a token, whatever its address is.
 #[tokio::test]
 async fn a_server_behind_a_proxy_needs_a_token() {
     let serve_locally = async |token: Option<&str>| {

@@ -63,7 +63,7 @@ impl Subscriber for Warnings {
     fn exit(&self, _: &Id) {}
 }
 
-/// C956: a refusal is logged once, with who was refused, from where and why, also if the routes are
+/// C289: a refusal is logged once, with who was refused, from where and why, also if the routes are
 /// part of a host's app; what is only wrong is not.
 #[tokio::test]
 async fn refusals_are_logged_with_the_caller() {
@@ -102,7 +102,7 @@ async fn refusals_are_logged_with_the_caller() {
     assert_eq!(*warnings.0.lock().unwrap(), [""; 0]);
 }
 
-/// C956: connections beyond the bound of a client are logged, once for many.
+/// C289: connections beyond the bound of a client are logged, once for many.
 #[tokio::test]
 async fn refused_connections_are_logged() {
     let (warnings, _guards) = Warnings::record();

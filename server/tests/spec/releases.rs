@@ -39,7 +39,7 @@ fn assert_run_in_progress((status, refused): (u16, Value)) {
     assert!(why.starts_with("A run is in progress in this session"), "{why}");
 }
 
-/// C247 C920: settings are changed through any server: one that has the session open and idle
+/// C247 C270: settings are changed through any server: one that has the session open and idle
 /// releases it, its readers stay, and nothing that was sent is lost. During a run the answer is
 /// that of a session that is open here.
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn settings_of_a_session_that_another_server_has_open_are_changed() {
     }
 }
 
-/// C920: a session is deleted through any server while another one has it open and idle. Its
+/// C270: a session is deleted through any server while another one has it open and idle. Its
 /// readers there end.
 #[tokio::test]
 async fn a_session_that_another_server_has_open_is_deleted() {
@@ -117,7 +117,7 @@ impl CompactionPolicy for KeepTwo {
     }
 }
 
-/// C921: a compaction reaches the session where it is open, and returns what was replaced, again
+/// C271: a compaction reaches the session where it is open, and returns what was replaced, again
 /// for a copy of the request. What an owner refuses is refused with its reason.
 #[tokio::test]
 async fn a_session_that_another_server_has_open_is_compacted() {
@@ -155,7 +155,7 @@ async fn a_session_that_another_server_has_open_is_compacted() {
     }
 }
 
-/// C922: a steer for a sub-agent reaches it where the session is open, once, and is refused there
+/// C272: a steer for a sub-agent reaches it where the session is open, once, and is refused there
 /// if no sub-agent works for the call.
 #[tokio::test]
 async fn a_sub_agent_of_a_session_that_another_server_has_open_is_steered() {

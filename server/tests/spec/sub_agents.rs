@@ -77,7 +77,7 @@ async fn actions_of_sub_agents_are_decided_over_http() {
     assert!(description.starts_with("The names of the sub-agents"), "{description}");
 }
 
-/// C977: The change that a pending call of a sub-agent would make can be seen before the decision,
+/// C297: The change that a pending call of a sub-agent would make can be seen before the decision,
 /// in the directory where the sub-agent works.
 #[tokio::test]
 async fn a_change_of_a_sub_agent_has_a_preview() {

@@ -15,7 +15,7 @@ fn epoch(shared: &SharedSession) -> u64 {
     SessionLog::of(&shared.entries()).epoch()
 }
 
-/// C924: an idle owner that is asked for its session leaves: its streams end as moved, its handles
+/// C274: an idle owner that is asked for its session leaves: its streams end as moved, its handles
 /// fail, and what is posted afterwards waits for the next owner.
 #[tokio::test(start_paused = true)]
 async fn an_idle_owner_releases_its_session() {
@@ -39,7 +39,7 @@ async fn an_idle_owner_releases_its_session() {
     end(handle, events).await;
 }
 
-/// C924: an owner that works, or is about to, keeps its session and says that a run is in progress.
+/// C274: an owner that works, or is about to, keeps its session and says that a run is in progress.
 /// A request that names an earlier owner changes nothing.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_works_keeps_its_session() {
@@ -64,7 +64,7 @@ async fn an_owner_that_works_keeps_its_session() {
     end(handle, events).await;
 }
 
-/// C921: a compaction that is posted has its receipt when it is done; one that fails is refused,
+/// C271: a compaction that is posted has its receipt when it is done; one that fails is refused,
 /// with its reason.
 #[tokio::test(start_paused = true)]
 async fn a_compaction_can_be_posted() {
@@ -95,7 +95,7 @@ async fn a_compaction_can_be_posted() {
     end(handle, events).await;
 }
 
-/// C921: a compaction whose owner was killed while it ran is completed by the next owner.
+/// C271: a compaction whose owner was killed while it ran is completed by the next owner.
 #[tokio::test(start_paused = true)]
 async fn a_posted_compaction_outlives_its_owner() {
     let shared = SharedSession::opened();
@@ -121,7 +121,7 @@ async fn a_posted_compaction_outlives_its_owner() {
     drop((handle, events));
 }
 
-/// C925: an owner at rest reads its mailbox from time to time, since a hint can be lost.
+/// C275: an owner at rest reads its mailbox from time to time, since a hint can be lost.
 #[tokio::test(start_paused = true)]
 async fn an_idle_owner_reads_its_mailbox_without_a_hint() {
     let shared = SharedSession::opened();
@@ -136,7 +136,7 @@ async fn an_idle_owner_reads_its_mailbox_without_a_hint() {
     end(handle, events).await;
 }
 
-/// C926: a row that two owners have read is delivered once: the paused one cannot append.
+/// C276: a row that two owners have read is delivered once: the paused one cannot append.
 #[tokio::test(start_paused = true)]
 async fn a_row_that_two_owners_read_is_delivered_once() {
     let shared = SharedSession::opened();
@@ -156,7 +156,7 @@ async fn a_row_that_two_owners_read_is_delivered_once() {
     end(handle, events).await;
 }
 
-/// C926: an owner that is replaced while it writes a refusal has refused nothing, at rest and
+/// C276: an owner that is replaced while it writes a refusal has refused nothing, at rest and
 /// during a run: the input can be accepted by the next one.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_is_replaced_while_it_refuses_has_refused_nothing() {
@@ -189,7 +189,7 @@ async fn an_owner_that_is_replaced_while_it_refuses_has_refused_nothing() {
     }
 }
 
-/// C923: a prompt that an owner has logged, and that it was killed before it could start, is due. A
+/// C273: a prompt that an owner has logged, and that it was killed before it could start, is due. A
 /// run that was interrupted is not, and neither is what waits behind it: it waits for `Continue`.
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_was_logged_and_not_started_is_due() {

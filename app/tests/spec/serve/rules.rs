@@ -48,7 +48,7 @@ impl Ruled {
 
 /// C256–C259: beyond this machine clients may name public addresses only and approve nothing for
 /// good, unless flags or settings allow it; on this machine both are allowed, unless a proxy lets
-/// others reach it or the server has other users than its operator (C951).
+/// others reach it or the server has other users than its operator (C284).
 #[test]
 fn rules_are_strict_where_others_reach_the_server() {
     const LOCAL: &str = "127.0.0.1:0";
@@ -151,7 +151,7 @@ fn invalid_rules_are_errors() {
     }
 }
 
-/// C951: everybody behind a proxy would be the operator of a server without a token.
+/// C284: everybody behind a proxy would be the operator of a server without a token.
 #[test]
 fn a_server_behind_a_proxy_does_not_start_without_a_token() {
     let args = ["serve", "--addr", "127.0.0.1:0", "--trusted-proxy", "127.0.0.1"];

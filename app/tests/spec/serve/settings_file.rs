@@ -36,7 +36,7 @@ fn delivery(hook: &Server, accept: bool) -> (String, Value) {
     (id, body)
 }
 
-/// C976: The settings of the file hold, and the webhook gets what it was not sent when the server
+/// C296: The settings of the file hold, and the webhook gets what it was not sent when the server
 /// is killed and started again.
 #[test]
 fn a_settings_file_configures_users_and_the_webhook() {

@@ -99,7 +99,7 @@ fn mistakes_in_users_are_reported() {
     assert!(exit.code == 2 && exit.err.contains(":2: `serve.user` must be a list of users"));
 }
 
-/// C955: flags and settings bound what each user uses per day, in tokens and in dollars.
+/// C288: flags and settings bound what each user uses per day, in tokens and in dollars.
 #[test]
 fn flags_and_settings_bound_the_use_of_a_day() {
     let (token, ann) = user("ann", "");

@@ -77,7 +77,7 @@ async fn the_mailbox_is_a_file_of_the_session() {
     assert!(!mailbox.exists());
 }
 
-/// C925: an input whose poster was killed before it could announce it is announced when it is
+/// C275: an input whose poster was killed before it could announce it is announced when it is
 /// posted again.
 #[tokio::test]
 async fn an_unread_input_that_is_posted_twice_is_announced_twice() {
@@ -99,7 +99,7 @@ async fn an_unread_input_that_is_posted_twice_is_announced_twice() {
     assert_eq!(unread(&*memory).await.unwrap(), ["i"]);
 }
 
-/// C925: a poster announces an input before it writes it, so that it can be killed in between.
+/// C275: a poster announces an input before it writes it, so that it can be killed in between.
 #[tokio::test]
 async fn an_input_is_announced_before_it_is_written() {
     let (_directory, store, file) = store(&[&[remembered("one")]]).await;

@@ -37,7 +37,7 @@ fn text(request: &ChatRequest) -> String {
     request.messages.iter().map(|message| format!("{}\n", message.text())).collect()
 }
 
-/// C910: a fact of a session that has ended is used in another one, of the same user only; a
+/// C265: a fact of a session that has ended is used in another one, of the same user only; a
 /// session that ends twice sends one request and stores each fact once.
 #[tokio::test]
 async fn a_fact_of_an_ended_session_is_used_in_another() {
@@ -69,7 +69,7 @@ async fn a_fact_of_an_ended_session_is_used_in_another() {
     assert!(memory.facts(&[bob()], 0, 9).await.unwrap().is_empty());
 }
 
-/// C910: on request all messages since the last time are distilled, by a detached request in the
+/// C265: on request all messages since the last time are distilled, by a detached request in the
 /// log that counts against the limits; neither the command nor its answer is sent to a model.
 #[tokio::test]
 async fn facts_are_distilled_on_request() {
@@ -113,7 +113,7 @@ async fn facts_are_distilled_on_request() {
     assert_eq!(stored[2].message.map(|id| id.0), Some(10), "the message that the user wrote");
 }
 
-/// C910: nothing is distilled without a principal, and the answer says so; and of several
+/// C265: nothing is distilled without a principal, and the answer says so; and of several
 /// principals nobody gets a fact from what another one has written.
 #[tokio::test]
 async fn facts_of_a_command_are_those_of_its_principal() {
@@ -133,7 +133,7 @@ async fn facts_of_a_command_are_those_of_its_principal() {
     assert_eq!(memory.facts(&[bob()], 0, 9).await.unwrap().len(), 1);
 }
 
-/// C910: a session whose user is asked something is left alone when it ends, and a request that
+/// C265: a session whose user is asked something is left alone when it ends, and a request that
 /// failed is sent again at the next end.
 #[tokio::test]
 async fn an_end_denies_no_action_and_a_failure_is_repeated() {
@@ -170,7 +170,7 @@ fn reply(request: &ChatRequest) -> Script {
     }
 }
 
-/// C910: the pattern with commands keeps the contract of patterns, and a crash at any point neither
+/// C265: the pattern with commands keeps the contract of patterns, and a crash at any point neither
 /// loses facts nor stores them twice.
 #[tokio::test(start_paused = true)]
 async fn the_pattern_with_commands_conforms() {
@@ -208,7 +208,7 @@ async fn the_pattern_with_commands_conforms() {
     assert_eq!(texts(&stored), ["The ark has three decks."]);
 }
 
-/// C910: a message that arrives while facts are distilled is answered, without the command.
+/// C265: a message that arrives while facts are distilled is answered, without the command.
 #[tokio::test]
 async fn a_message_during_the_command_is_answered() {
     let (_folder, memory) = open();

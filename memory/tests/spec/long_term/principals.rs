@@ -192,7 +192,7 @@ async fn a_call_after_a_restart_is_that_of_its_principal() {
     }
 }
 
-/// C911: in a session of several principals, what was recalled for one of them is in no request of
+/// C266: in a session of several principals, what was recalled for one of them is in no request of
 /// another one: neither the result of a call nor what the hook has added.
 #[tokio::test]
 async fn what_was_recalled_for_one_user_is_in_no_request_of_another() {
@@ -230,7 +230,7 @@ async fn what_was_recalled_for_one_user_is_in_no_request_of_another() {
     assert!(!details.contains("ann"), "{details}");
 }
 
-/// C911: facts that are for everyone stay.
+/// C266: facts that are for everyone stay.
 #[tokio::test]
 async fn recalled_facts_for_everyone_stay() {
     let (_folder, memory) = open();

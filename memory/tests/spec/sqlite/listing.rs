@@ -42,7 +42,7 @@ async fn pages(store: &Sqlite, limit: usize) -> Result<Vec<Vec<SessionInfo>>, Me
     Ok(lists)
 }
 
-/// C982: a file of the format before gets a list of sessions when it is opened.
+/// C280: a file of the format before gets a list of sessions when it is opened.
 #[tokio::test]
 async fn a_file_of_the_third_format_gets_a_list_of_sessions() {
     let (_folder, path) = temp_store_path();
@@ -64,7 +64,7 @@ async fn a_file_of_the_third_format_gets_a_list_of_sessions() {
     assert!(before[1] == brief && brief != before[0]);
 }
 
-/// C982: what changes a session changes the list, which keeps its order.
+/// C280: what changes a session changes the list, which keeps its order.
 #[tokio::test]
 async fn the_list_follows_the_sessions() {
     let (_folder, path) = temp_store_path();
@@ -91,7 +91,7 @@ async fn the_list_follows_the_sessions() {
     assert_eq!(names().await, ["s1", "s3"]);
 }
 
-/// C982: a session that was changed in the list, or can no longer be reached there, is damage.
+/// C280: a session that was changed in the list, or can no longer be reached there, is damage.
 #[tokio::test]
 async fn a_damaged_list_of_sessions_is_reported() {
     for damage in [

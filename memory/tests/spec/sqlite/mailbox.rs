@@ -17,7 +17,7 @@ fn steer(id: &str) -> PostedInput {
     PostedInput::new(id, InputEvent::Steer("x".into())).unwrap()
 }
 
-/// C970: a file of format 3 gets what it lacks when it is opened, and keeps its lists.
+/// C290: a file of format 3 gets what it lacks when it is opened, and keeps its lists.
 #[tokio::test]
 async fn a_file_of_the_third_format_is_opened() {
     let (_folder, path) = temp_store_path();

@@ -1,0 +1,87 @@
+//! A bank that the tests direct: it records orders, and knows the idempotency keys that it got.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+
+use crate::process::TEST_TIMEOUT;
+
+/// What the bank does with the next order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Books it and replies.
+    Book,
+    /// Neither books it nor replies, once.
+    HoldBefore,
+    /// Books it and does not reply, once.
+    HoldAfter,
+}
+
+pub(crate) struct Bank {
+    pub(crate) address: String,
+    state: Arc<Mutex<State>>,
+    held: Receiver<()>,
+}
+
+struct State {
+    next: Next,
+    /// The keys and orders as they arrived and were booked, with those of known keys.
+    booked: Vec<(String, String)>,
+    /// The connections of orders that are held.
+    open: Vec<TcpStream>,
+}
+
+impl Bank {
+    pub(crate) fn open() -> Bank {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let new = State { next: Next::Book, booked: Vec::new(), open: Vec::new() };
+        let state = Arc::new(Mutex::new(new));
+        let (to_test, held) = channel();
+        let shared = state.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let mut line = String::new();
+                let _ = BufReader::new(&stream).read_line(&mut line); // its sender may be killed
+                let Some((key, order)) = line.trim_end().split_once('\t') else { continue };
+                let mut state = shared.lock().unwrap();
+                let next = std::mem::replace(&mut state.next, Next::Book);
+                if next != Next::HoldBefore {
+                    state.booked.push((key.into(), order.into()));
+                }
+                if next == Next::Book {
+                    let _ = (&stream).write_all(format!("booked {order}").as_bytes());
+                } else {
+                    state.open.push(stream);
+                    let _ = to_test.send(()); // the test may have ended
+                }
+            }
+        });
+        Bank { address, state, held }
+    }
+
+    pub(crate) fn set(&self, next: Next) {
+        self.state.lock().unwrap().next = next;
+    }
+
+    /// Waits until an order is held.
+    pub(crate) fn until_held(&self) {
+        self.held.recv_timeout(TEST_TIMEOUT).unwrap();
+    }
+
+    /// Returns the orders that arrived and were booked, with repetitions.
+    pub(crate) fn arrived(&self) -> Vec<String> {
+        self.state.lock().unwrap().booked.iter().map(|(_, order)| order.clone()).collect()
+    }
+
+    /// Returns the orders that were booked, those with the same key once.
+    pub(crate) fn booked(&self) -> Vec<String> {
+        let mut booked = self.state.lock().unwrap().booked.clone();
+        booked.sort();
+        booked.dedup();
+        let mut orders: Vec<String> = booked.into_iter().map(|(_, order)| order).collect();
+        orders.sort();
+        orders
+    }
+}
