@@ -100,6 +100,9 @@ fn a_forced_call_runs_its_tool() {
     assert!(of_type(&events, "turn_start").len() > 1, "the model was not asked again: {events:#?}");
 }
 
+/// How many runs there may be until one is done.
+const MAX_SEEDS: u32 = 10;
+
 #[derive(Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Colour {
@@ -116,8 +119,13 @@ struct Flag {
 }
 
 fn agent(pattern: impl BehaviorPattern + 'static) -> AgentBuilder {
+    agent_with_seed(0, pattern)
+}
+
+fn agent_with_seed(seed: u32, pattern: impl BehaviorPattern + 'static) -> AgentBuilder {
     let model = OpenAiChat::builder("smol")
         .base_url(server("LOOPWRIGHT_LOCAL_MODEL"))
+        .option("seed", json!(seed))
         .option("repeat_penalty", json!(1.3)) // or it repeats a word until its reply is cut off
         .build()
         .unwrap();
@@ -132,6 +140,24 @@ async fn log(agent: AgentBuilder, prompt: &str) -> (RunOutcome, Vec<LogEntry>) {
     let (handle, _events) = agent.build().unwrap().run(cx).await.unwrap();
     let outcome = handle.prompt(prompt).await.unwrap();
     (outcome, memory.entries())
+}
+
+/// Asks with other seeds until a run is done, as this model often writes without an end. Every run
+/// must pass the check.
+async fn until_done(
+    agent: impl Fn(u32) -> AgentBuilder,
+    prompt: &str,
+    check: impl Fn(&RunOutcome, &[LogEntry]),
+) -> (RunOutcome, Vec<LogEntry>) {
+    for seed in 1..=MAX_SEEDS {
+        let (outcome, log) = log(agent(seed), prompt).await;
+        println!("seed {seed}: {:?}, {:?}", outcome.end, outcome.text);
+        check(&outcome, &log);
+        if outcome.end == RunStatus::Done {
+            return (outcome, log);
+        }
+    }
+    panic!("no run of {MAX_SEEDS} is done");
 }
 
 #[tokio::test]
@@ -156,13 +182,18 @@ async fn a_value_is_extracted() {
 async fn samples_vote() {
     let mut limits = Limits::default();
     limits.output_retries = 9;
-    let agent = agent(SelfConsistency::new(3).temperature(1.0)).limits(limits).max_tokens(150);
-    let (outcome, log) = log(agent, "What is 2 + 2? Reason in five words.").await;
-    // The model may vote for an empty answer.
-    assert!(matches!(outcome.end, RunStatus::Done | RunStatus::Incomplete), "{outcome:?}");
-    assert_eq!(outcome.end == RunStatus::Done, !outcome.text.trim().is_empty(), "{outcome:?}");
-    let detached = log.iter().filter(|entry| matches!(entry, LogEntry::Detached { .. })).count();
-    assert!(detached >= 3, "{detached} samples");
+    let agent = |seed| {
+        let pattern = SelfConsistency::new(3).temperature(1.0);
+        agent_with_seed(seed, pattern).limits(limits.clone()).max_tokens(150)
+    };
+    let check = |outcome: &RunOutcome, log: &[LogEntry]| {
+        // The model may vote for an empty answer.
+        assert!(matches!(outcome.end, RunStatus::Done | RunStatus::Incomplete), "{outcome:?}");
+        let is_sample = |entry: &&LogEntry| matches!(entry, LogEntry::Detached { .. });
+        assert!(log.iter().filter(is_sample).count() >= 3, "{log:?}");
+    };
+    let (outcome, _) = until_done(agent, "What is 2 + 2? Reason in five words.", check).await;
+    assert!(!outcome.text.trim().is_empty(), "{outcome:?}");
 }
 
 struct Handbook;
@@ -176,17 +207,20 @@ impl Retriever for Handbook {
 
 #[tokio::test]
 async fn an_answer_follows_from_passages() {
-    let agent = agent(Rag::new(Handbook, PiPattern)).max_turns(3).max_tokens(100);
-    let (outcome, log) = log(agent, "When does the office open?").await;
-    // It may write or search without end, which is no failure of the pattern.
-    let ends = [RunStatus::Done, RunStatus::Limit, RunStatus::Incomplete];
-    assert!(ends.contains(&outcome.end), "{outcome:?}");
-    assert!(!outcome.text.trim().is_empty() || outcome.end == RunStatus::Limit, "{outcome:?}");
-    let found = log.iter().any(|entry| match entry {
-        LogEntry::CallFinished { result } => result.text().contains("opens at nine"),
-        _ => false,
-    });
-    assert!(found, "{log:?}");
+    let agent =
+        |seed| agent_with_seed(seed, Rag::new(Handbook, PiPattern)).max_turns(3).max_tokens(100);
+    let check = |outcome: &RunOutcome, log: &[LogEntry]| {
+        // It may write or search without end, which is no failure of the pattern.
+        let ends = [RunStatus::Done, RunStatus::Limit, RunStatus::Incomplete];
+        assert!(ends.contains(&outcome.end), "{outcome:?}");
+        let found = log.iter().any(|entry| match entry {
+            LogEntry::CallFinished { result } => result.text().contains("opens at nine"),
+            _ => false,
+        });
+        assert!(found, "{log:?}");
+    };
+    let (outcome, log) = until_done(agent, "When does the office open?", check).await;
+    assert!(!outcome.text.trim().is_empty(), "{outcome:?}");
     let is_citations = |message: &Message| match &message.body {
         MessageKind::Custom(message) => *message.kind == *"citations",
         _ => false,
@@ -194,5 +228,5 @@ async fn an_answer_follows_from_passages() {
     let cited = log
         .iter()
         .any(|entry| matches!(entry, LogEntry::Remembered { message } if is_citations(message)));
-    assert!(cited || outcome.end != RunStatus::Done, "{log:?}");
+    assert!(cited, "{log:?}");
 }
