@@ -77,9 +77,9 @@ fn replies() -> [Script; 8] {
 /// Plans a first step that is the last message of the user, a second one, and then none.
 fn next_plan(request: &ChatRequest) -> Value {
     let texts: Vec<String> = request.messages.iter().map(user_text).collect();
-    let is_of_pattern = |text: &String| {
-        text.is_empty() || [PLAN, "Now do", "Say what"].iter().any(|own| text.starts_with(own))
-    };
+    let own = [PLAN, "Now do", "Say what", "The answer is not valid JSON"];
+    let is_of_pattern =
+        |text: &String| text.is_empty() || own.iter().any(|own| text.starts_with(own));
     let last = texts.iter().rposition(|text| !is_of_pattern(text)).unwrap_or_default();
     match texts[last..].iter().filter(|text| text.starts_with("Now do")).count() {
         0 => json!({ "steps": [texts[last], "tidy up"] }),

@@ -31,7 +31,7 @@ fn count(text: &str, name: &str) -> usize {
 
 /// Returns the rows of the table: the file of the task, its essential lines and all its lines.
 fn rows(page: &str) -> Vec<(String, usize, usize)> {
-    let rows = page.lines().filter(|line| line.contains(".rs`"));
+    let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains(".rs`"));
     let cells = rows.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
     let number = |cell: &str| cell.trim_matches('*').parse().unwrap();
     let row = cells.map(|cells| {
