@@ -374,7 +374,7 @@ impl SessionStore for Jsonl {
         let (name, copy) = (session.clone(), input.clone());
         match self.work(move |store| store.find_mail(&name, &copy)).await? {
             Some(Some(receipt)) => return Ok(Some(receipt)),
-            // Whoever posted it may have been killed before it could announce it.
+            // Its sender may have been killed before it could announce it.
             Some(None) if self.folder.hints().is_announced(&session) => return Ok(None),
             _ => {}
         }

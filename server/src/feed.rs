@@ -6,10 +6,9 @@
 //! read takes no memory.
 //!
 //! The log alone gives the events of a session that another process has open, without deltas, and
-//! of one that this server cannot open, because of its agent or
-//! its model. When the session is opened here, or taken over by
-//! another process, the reader goes on without a gap. A reader does not open a session again that
-//! another process has taken over or asked for, since it would take it away from there.
+//! of one that this server cannot open, because of its agent or its model. When the session is
+//! opened here, or taken over by another process, the reader continues without a gap. It does not
+//! open a session again that another process has taken over or asked for.
 
 use std::sync::Arc;
 

@@ -468,7 +468,7 @@ impl OpenSession {
         Arc::strong_count(&self.leases) == 1
     }
 
-    /// Returns whether the session has ended by itself, because another process has taken it over
+    /// Returns whether the session has ended because another process has taken it over
     /// or has asked for it.
     fn has_ended(&self) -> bool {
         self.handle.has_ended() || self.watcher.is_finished()

@@ -133,7 +133,7 @@ impl World {
         self.one.take().unwrap().kill();
     }
 
-    /// Continues the session at the second server, which may have begun by itself, and returns the
+    /// Continues the session at the second server, which may have begun already, and returns the
     /// request to the model that follows.
     pub(crate) fn recover(&self) -> Exchange {
         let (status, why) = self.post(TWO, "ann", "continue", &json!({}));

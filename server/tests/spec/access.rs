@@ -222,7 +222,7 @@ async fn a_server_with_users_has_strict_rules() {
 }
 
 /// C283: a decision whose call is not pending is refused and not sent: the process that has the
-/// session open would take it when the call is pending, whoever may decide that.
+/// session open would take it when the call is pending, without a check of roles.
 #[tokio::test(start_paused = true)]
 async fn a_decision_of_a_call_that_is_not_pending_is_never_sent() {
     let folder = tempfile::tempdir().unwrap();
