@@ -16,11 +16,15 @@ import schemathesis
 SERVER = os.environ["LOOPWRIGHT_API"]
 CHOICE = random.Random(int(os.environ["LOOPWRIGHT_SEED"]))
 ROLES = ("user", "assistant", "tool")
+# The open stream, and its id.
+STREAMS = []
 PATTERNS = ("generic", "pi", "plan-first", "plan-execute", "reflect", "self-consistency", "clarify", "react")
 PIXEL = {
     "media_type": "image/png",
     "data": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
 }
+# How long a stream that does not end may be silent until the rest of its frames is not waited for, in seconds.
+SILENCE = 0.25
 TOOLS = ("read_file", "write_file", "edit_file", "list_directory", "all")
 
 
@@ -57,6 +61,26 @@ def an_action():
     return actions[0]
 
 
+def a_stream():
+    """A stream that stays open: another one for one request of ten."""
+    if not STREAMS or CHOICE.random() < 0.1:
+        request = urllib.request.Request(
+            SERVER + "/api/events", data=b"{}", headers={"Content-Type": "application/json"}
+        )
+        response = urllib.request.urlopen(request, timeout=30)
+        while not (line := response.readline()).startswith(b"data:"):
+            if not line:
+                raise RuntimeError("the stream ended before its first frame")
+        STREAMS[:] = [(response, json.loads(line.removeprefix(b"data:"))["stream"])]
+    return STREAMS[0][1]
+
+
+def end_when_silent(response, **_):
+    """Ends a response that has no end after a silence."""
+    if response.headers.get("Content-Type", "").startswith("text/event-stream"):
+        response.raw.connection.sock.settimeout(SILENCE)
+
+
 def named(text):
     return isinstance(text, str) and text.strip() != ""
 
@@ -65,19 +89,27 @@ def named(text):
 def before_call(context, case, kwargs):
     method, path = case.method.upper(), case.operation.path
     names, body = case.path_parameters or {}, case.body
-    if path.endswith("/actions/{call}") and method == "POST" and CHOICE.random() < 0.5:
+    if path.endswith("/events"):
+        kwargs["hooks"] = {"response": end_when_silent}
+    if path.endswith(("/actions/{call}", "/preview")) and CHOICE.random() < 0.5:
         action = an_action()
         names["id"], names["call"] = action["session"], action["call"]
         if isinstance(body, dict) and isinstance(body.get("digest"), str):
             body["digest"] = action["digest"]
-        if valid(case):
+        if isinstance(body, dict) and valid(case):
             fit(body, action)
     elif "id" in names and CHOICE.random() < 0.8:
         names["id"] = a_session()
+    if "stream" in names and CHOICE.random() < 0.5:
+        names["stream"] = a_stream()
     if "name" in names and CHOICE.random() < 0.8:
         names["name"] = "coding"
     if not isinstance(body, dict) or method not in ("POST", "PATCH"):
         return
+    if valid(case) and isinstance(body.get("follow"), list):
+        for follow in body["follow"]:
+            if CHOICE.random() < 0.8:
+                follow["session"] = a_session()
     if isinstance(body.get("workDir"), str) and body["workDir"] != "":
         body["workDir"] = "."
     if valid(case) and isinstance(body.get("images"), list):

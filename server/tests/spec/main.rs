@@ -22,6 +22,7 @@ mod proxies;
 mod questions;
 mod refusals;
 mod releases;
+mod responses;
 mod resume;
 mod rules;
 mod sessions;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use loopwright_core::pattern::Question;
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -113,72 +112,6 @@ fn rust_files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
     files.into_iter().chain(folders.iter().flat_map(|folder| rust_files(folder))).collect()
-}
-
-/// Responses fit their schemas.
-#[tokio::test]
-async fn responses_fit_their_schemas() {
-    use loopwright_core::testing::Script;
-    let call = Script::new().say("I write.").call(
-        "a",
-        "write_file",
-        r#"{"path": "new.txt", "content": "ten"}"#,
-    );
-    let api = Api::new([call, Script::text("Done.")]);
-    let document = api.get("/api/openapi.json").await;
-    let fits = |pointer: &str, value: &Value| {
-        let mut schema = document.pointer(pointer).unwrap_or_else(|| panic!("{pointer}")).clone();
-        schema["components"] = document["components"].clone();
-        let validator = jsonschema::validator_for(&schema).unwrap();
-        let errors: Vec<String> = validator.iter_errors(value).map(|why| why.to_string()).collect();
-        assert!(errors.is_empty(), "{pointer}: {errors:#?}\n{value}");
-    };
-    let response = |method: &str, path: &str, status: u16| {
-        let path = path.replace('/', "~1");
-        format!("/paths/{path}/{method}/responses/{status}/content/application~1json/schema")
-    };
-    let id = api.session(json!({ "name": "n" })).await;
-    api.say(&id, "Write.").await;
-    let mut frames = api.run(&id, None).await;
-    for path in ["/api/sessions", "/api/actions", "/api/audit", "/healthz", "/readyz"] {
-        fits(&response("get", path, 200), &api.get(path).await);
-    }
-    for path in ["/api/sessions/{id}", "/api/sessions/{id}/actions", "/api/sessions/{id}/messages"]
-    {
-        fits(&response("get", path, 200), &api.get(&path.replace("{id}", &id)).await);
-    }
-    let action = api.get("/api/actions").await["actions"][0].clone();
-    let path = format!("/api/sessions/{id}/actions/{}", action["call"].as_str().unwrap());
-    let approve = json!({ "digest": action["digest"], "decision": "approve" });
-    fits("/components/schemas/DecisionBody", &approve);
-    for question in [
-        Question::choice("Which?", ["a", "b"]),
-        Question::several("Which?", ["a", "b"]),
-        Question::text("Which?"),
-        Question::json::<Vec<u32>>("Which?"),
-        Question::secret("Which?"),
-    ] {
-        fits("/components/schemas/Question", &serde_json::to_value(question).unwrap());
-    }
-    for field in ["data", "content"] {
-        let provide = json!({ "digest": "d", "decision": "provide", (field): "new.txt" });
-        fits("/components/schemas/DecisionBody", &provide);
-    }
-    let (status, decided) = api.post(&path, approve).await;
-    assert_eq!(status, 200, "{decided}");
-    fits(&response("post", "/api/sessions/{id}/actions/{call}", 200), &decided);
-    fits(&response("get", "/api/audit", 200), &api.get("/api/audit").await);
-    let last = frames.iter().rev().find_map(|frame| frame.id);
-    frames.extend(api.run(&id, last).await);
-    for frame in &frames {
-        fits("/components/schemas/Envelope", &frame.data);
-    }
-    fits(
-        &response("get", "/api/sessions/{id}/messages", 200),
-        &api.get(&format!("/api/sessions/{id}/messages")).await,
-    );
-    let (status, refused) = api.post("/api/sessions", json!({ "model": 1 })).await;
-    fits(&response("post", "/api/sessions", status), &refused);
 }
 
 /// A number is not the type of a part, although serde would accept it.

@@ -7,6 +7,21 @@ use serde_json::{Map, Value, json};
 use crate::error::ErrorBody;
 use crate::routes::page_query::{DEFAULT_LIMIT, MAX_LIMIT};
 
+/// How any request can be refused. An operation that has reasons of its own for one of these statuses
+/// replaces the description.
+const ANY_REQUEST: [(u16, &str); 6] = [
+    (400, "The request has not one `Host` header, or its body is not complete."),
+    (403, "The token is missing or wrong, or the server does not accept the `Host` or the page."),
+    (413, "The body is too large."),
+    (429, "There are too many connections or large bodies at once, of this client or of all."),
+    (431, "The headers and the address are too large."),
+    (500, "The server failed; its log says why."),
+];
+/// The operations that need no token.
+const PUBLIC: [&str; 2] = ["/healthz", "/readyz"];
+/// How any request with a token can be refused.
+const NO_KEYS: (u16, &str) = (503, "The keys of the issuer of tokens cannot be read now.");
+
 /// The document while it is written: OpenAPI 3.2, the first version that can describe the events of
 /// a stream.
 pub(super) struct Document {
@@ -63,15 +78,17 @@ impl Document {
                 json!({ "name": name, "in": "path", "required": true, "schema": schema })
             })
             .collect();
-        let error = self.responses.subschema_for::<ErrorBody>();
-        let default = json_response("The request was refused, or has failed.", &error);
         let value = json!({
             "summary": summary,
             "operationId": operation_id(method, path),
             "parameters": parameters,
-            "responses": { "default": default },
+            "responses": {},
         });
-        Operation { document: self, path, method, value }
+        let operation = Operation { document: self, path, method, value }.errors(&ANY_REQUEST);
+        match PUBLIC.contains(&path) {
+            true => operation,
+            false => operation.errors(&[NO_KEYS]),
+        }
     }
 
     /// Returns the document.
@@ -91,7 +108,9 @@ impl Document {
             "info": {
                 "title": "loopwright",
                 "version": env!("CARGO_PKG_VERSION"),
-                "description": "Agents over HTTP: one request and its events, or live sessions.",
+                "description": "Agents over HTTP: one request and its events, or live sessions. \
+                    Any request is refused with status 403 if its token is missing or wrong, and \
+                    if the server does not accept its `Host` or the page that sends it.",
                 "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
             },
             "servers": [{ "url": "/" }],
@@ -111,11 +130,7 @@ impl Operation<'_> {
         let schema = self.document.requests.subschema_for::<T>();
         self.value["requestBody"] =
             json!({ "required": true, "content": { "application/json": { "schema": schema } } });
-        self.errors(&[
-            (413, "The body is too large."),
-            (415, "The body is not JSON."),
-            (429, "There are too many requests at once, of this client or of all."),
-        ])
+        self.errors(&[(415, "The body is not JSON.")])
     }
 
     /// Adds a parameter that is required; `location` is `query` or `header`.

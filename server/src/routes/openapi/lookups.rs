@@ -22,7 +22,11 @@ pub(super) fn describe(document: &mut Document) {
             "Describes an agent as a session without settings has it: its model and its tools.",
         )
         .response::<AgentDescription>(200, "The agent.")
-        .errors(&[(404, "There is no such agent."), NOT_BUILT])
+        .errors(&[
+            (403, "The caller may not use the agent, or the operator does not allow its model."),
+            (404, "There is no such agent."),
+            NOT_BUILT,
+        ])
         .add();
     document
         .operation(
@@ -31,7 +35,7 @@ pub(super) fn describe(document: &mut Document) {
             "Describes the agent of a session: its model, its tools, and which need approval.",
         )
         .response::<AgentDescription>(200, "The agent.")
-        .errors(&[NO_SESSION, NOT_BUILT])
+        .errors(&[(403, "The operator does not allow the session's model."), NO_SESSION, NOT_BUILT])
         .add();
     document
         .operation("get", "/api/models", "Lists the models that sessions can name.")

@@ -25,8 +25,16 @@ const OF_SUB_AGENT: (u16, &str) = (
     "The session's agent is not one of this server's, or it belongs to a sub-agent: the message \
      names the session at the root, which opens it.",
 );
-const NOT_ALLOWED: (u16, &str) =
-    (403, "The operator does not allow the session's model: here it can only be read.");
+pub(super) const NOT_ALLOWED: (u16, &str) = (
+    403,
+    "The caller may only read the session, or the operator does not allow its model, so that it can \
+     only be read here.",
+);
+const NOT_WITH_SETTINGS: (u16, &str) = (
+    403,
+    "The caller may not do this, or the operator does not allow the model, its address, or a tool \
+     to run without approval.",
+);
 const UNANSWERED: (u16, &str) = (
     504,
     "The process that has the session open does not answer. The input waits for it: sent again \
@@ -61,17 +69,7 @@ fn chat(document: &mut Document) {
         )
         .request::<ChatRequest>()
         .event_stream::<Frame>("The frames of the run; the last is `complete`.", &[])
-        .errors(&[
-            BAD_BODY,
-            (401, "There is no API key."),
-            (
-                403,
-                "The token is missing or wrong, or the operator does not allow the model, its \
-                 address, or a tool to run without approval.",
-            ),
-            BUSY,
-            DRAINING,
-        ])
+        .errors(&[BAD_BODY, (401, "There is no API key."), NOT_WITH_SETTINGS, BUSY, DRAINING])
         .add();
 }
 
@@ -90,12 +88,7 @@ fn sessions(document: &mut Document) {
         .operation("post", "/api/sessions", "Creates a session.")
         .request::<SessionSettings>()
         .response::<CreatedSession>(201, "The session.")
-        .errors(&[
-            BAD_BODY,
-            (403, "The operator does not allow the model, or a tool to run without approval."),
-            BUSY,
-            DRAINING,
-        ])
+        .errors(&[BAD_BODY, NOT_WITH_SETTINGS, BUSY, DRAINING])
         .add();
     document
         .operation(
@@ -116,6 +109,7 @@ fn sessions(document: &mut Document) {
         .response::<SessionStatus>(200, "The session, with the change in its log.")
         .errors(&[
             BAD_BODY,
+            NOT_WITH_SETTINGS,
             NO_SESSION,
             (
                 409,
@@ -135,12 +129,20 @@ fn sessions(document: &mut Document) {
         )
         .request::<ForkBody>()
         .response::<CreatedSession>(201, "The new session, with the same settings.")
-        .errors(&[BAD_BODY, NO_SESSION, OF_SUB_AGENT, BUSY, DRAINING])
+        .errors(&[
+            BAD_BODY,
+            NOT_WITH_SETTINGS,
+            (404, "There is no such session, or it has no such message."),
+            OF_SUB_AGENT,
+            BUSY,
+            DRAINING,
+        ])
         .add();
     document
         .operation("delete", "/api/sessions/{id}", "Deletes a session.")
         .empty_response(204, "The session was deleted.")
         .errors(&[
+            (403, "The caller may only read the session."),
             NO_SESSION,
             (
                 409,
@@ -221,6 +223,7 @@ fn inputs(document: &mut Document) {
         .request::<ContinueBody>()
         .response::<AcceptedInput>(202, "The run continues.")
         .errors(&[
+            BAD_BODY,
             NOT_ALLOWED,
             NO_SESSION,
             (409, "There is nothing to continue, or a run is in progress."),
@@ -321,7 +324,11 @@ fn actions(document: &mut Document) {
             "Returns the change that a pending call would make to a file, for who decides on it.",
         )
         .response::<ActionPreview>(200, "The change, if the call is one that has a preview.")
-        .errors(&[(404, "There is no such session, or no such pending call."), OF_SUB_AGENT])
+        .errors(&[
+            (403, "The operator does not allow the session's model."),
+            (404, "There is no such session, or no such pending call."),
+            OF_SUB_AGENT,
+        ])
         .add();
     let not_pending =
         (409, "It is not pending any more, or its arguments are not those that were shown.");
