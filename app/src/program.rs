@@ -170,17 +170,32 @@ impl Program {
     /// so that servers on one store share it, or in the data directory if the app has its own
     /// stores.
     pub(crate) fn outbox(&self, store: Option<&Path>, url: &str) -> Option<PathBuf> {
-        let given = store.map(Path::to_owned);
-        let (folder, name) = match &self.open_store {
-            Some(_) => {
-                let store = given.unwrap_or_default();
-                let folder = self.names.data_directory()?.join("webhooks");
-                (folder, format!("{url} {}", store.display()))
-            }
-            None => (beside(&given.or_else(|| self.default_store())?), url.to_owned()),
+        let name = match (&self.open_store, store) {
+            (Some(_), store) => format!("{url} {}", store.unwrap_or(Path::new("")).display()),
+            (None, _) => url.to_owned(),
         };
-        let digest = hex(&Sha256::digest(name.as_bytes())[..8]);
-        Some(folder.join(format!("{digest}.outbox")))
+        Some(self.beside_store(store, "webhooks")?.join(format!("{}.outbox", digest(&name))))
+    }
+
+    /// Returns the directory with what counts for the daily budget and is in no log, for the store
+    /// at this path.
+    pub(crate) fn daily_use(&self, store: Option<&Path>) -> Option<PathBuf> {
+        let directory = self.beside_store(store, "daily-use")?;
+        Some(match (&self.open_store, store) {
+            (Some(_), Some(store)) => directory.join(digest(&store.display().to_string())),
+            _ => directory,
+        })
+    }
+
+    /// Returns the folder for something that belongs to the store at this path.
+    fn beside_store(&self, store: Option<&Path>, what: &str) -> Option<PathBuf> {
+        match &self.open_store {
+            Some(_) => Some(self.names.data_directory()?.join(what)),
+            None => {
+                let store = store.map(Path::to_owned);
+                Some(beside(&store.or_else(|| self.default_store())?, what))
+            }
+        }
     }
 
     /// Returns the path of the store that is used by default, if the app has none of its own.
@@ -232,14 +247,19 @@ fn coding_agent(
     Ok(Arc::new(agent.map_err(|why| StartError(why.to_string()))?))
 }
 
-/// Returns the folder for what belongs to the store at this path.
-fn beside(store: &Path) -> PathBuf {
+/// Returns the folder with this name for what belongs to the store at this path.
+fn beside(store: &Path, what: &str) -> PathBuf {
     if is_directory(store) {
-        return store.join(".webhooks");
+        return store.join(format!(".{what}"));
     }
     let mut name = store.as_os_str().to_owned();
-    name.push("-webhooks");
+    name.push(format!("-{what}"));
     name.into()
+}
+
+/// Returns the beginning of a digest of a text, for the name of a file.
+fn digest(text: &str) -> String {
+    hex(&Sha256::digest(text.as_bytes())[..8])
 }
 
 fn is_directory(path: &Path) -> bool {

@@ -2,10 +2,13 @@
 //!
 //! What they have used is read from their logs, so that it survives a restart and includes what
 //! other processes with the store have used. A log is read once, and then only its new entries.
-//! What has no log any more counts only in this process, until it ends: sessions that it has
-//! deleted, and requests to `/api/agent-chat`.
+//! What has no log, deleted sessions and requests to `/api/agent-chat`, is in the files of a
+//! directory; without one it counts only in this process, until it ends.
+
+mod use_file;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,16 +17,21 @@ use loopwright_core::agent::{Budget, Environment, Principal, SystemEnvironment};
 use loopwright_core::log::{MemoryError, SessionInfo, SessionQuery};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use self::use_file::{StoredUse, UseFiles};
 use crate::error::{ApiError, ErrorKind};
 
 const DAY: u64 = 24 * 60 * 60 * 1000;
 /// How many sessions are listed at a time.
 const PAGE_SESSIONS: usize = 100;
 
+/// Tokens, and a cost in US dollars.
+type Use = (u64, f64);
+
 /// Checks what the sessions of a principal have used today, in UTC.
 pub(crate) struct DailyBudget {
     budget: Budget,
     store: Arc<dyn SessionStore>,
+    files: Option<UseFiles>,
     used: Mutex<HashMap<Principal, Arc<Mutex<Day>>>>,
 }
 
@@ -33,8 +41,8 @@ struct Day {
     /// The start of the day, in milliseconds since 1970.
     start: u64,
     sessions: HashMap<Arc<str>, SessionUse>,
-    /// What requests without a session have used.
-    requests: (u64, f64),
+    /// What requests without a session have used, unless a file has it.
+    requests: Use,
 }
 
 /// What one session has used.
@@ -42,12 +50,17 @@ struct SessionUse {
     /// The session as far as its log was read.
     info: SessionInfo,
     /// What it had used when the day began, or what a fork shares with its parent.
-    before: (u64, f64),
+    before: Use,
 }
 
 impl DailyBudget {
-    pub(crate) fn new(budget: Budget, store: Arc<dyn SessionStore>) -> Self {
-        DailyBudget { budget, store, used: Mutex::default() }
+    pub(crate) fn new(
+        budget: Budget,
+        store: Arc<dyn SessionStore>,
+        directory: Option<PathBuf>,
+    ) -> Self {
+        let files = directory.map(UseFiles::new);
+        DailyBudget { budget, store, files, used: Mutex::default() }
     }
 
     /// Checks that the sessions of this principal may use more today. A run counts on the day on
@@ -56,7 +69,8 @@ impl DailyBudget {
         let Budget { tokens, cost, .. } = self.budget;
         let Some(mut day) = self.day(principal).await else { return Ok(()) };
         day.update(&*self.store, principal).await?;
-        let (used_tokens, used_cost) = day.used();
+        let stored = self.stored(principal, day.start).await?;
+        let (used_tokens, used_cost) = day.used(&stored);
         let why = match (tokens, cost) {
             (Some(tokens), _) if used_tokens >= tokens => {
                 format!("{used_tokens} of {tokens} tokens")
@@ -79,19 +93,56 @@ impl DailyBudget {
     pub(crate) async fn keep(&self, session: &SessionInfo) {
         let Some(owner) = &session.owner else { return };
         let Some(mut day) = self.day(owner).await else { return };
-        if session.changed >= day.start
-            && let Err(error) = day.read(&*self.store, session).await
-        {
+        if session.changed < day.start {
+            return;
+        }
+        if let Err(error) = day.read(&*self.store, session).await {
             tracing::warn!(session = &*session.id, %error, "what it has used does not count");
+            return;
+        }
+        let used = day.sessions.get(&session.id).map(SessionUse::used).unwrap_or_default();
+        if used != (0, 0.0) {
+            self.write(owner, Some(session.id.clone()), used, day.start).await;
         }
     }
 
     /// Adds what a request without a session has used.
     pub(crate) async fn add(&self, principal: &Principal, tokens: u64, cost: f64) {
-        if let Some(mut day) = self.day(principal).await {
-            day.requests.0 += tokens;
-            day.requests.1 += cost;
+        let Some(mut day) = self.day(principal).await else { return };
+        if !self.write(principal, None, (tokens, cost), day.start).await {
+            day.requests = (day.requests.0 + tokens, day.requests.1 + cost);
         }
+    }
+
+    /// Writes what was used to the file of the day. Returns whether it is there.
+    async fn write(
+        &self,
+        principal: &Principal,
+        session: Option<Arc<str>>,
+        used: Use,
+        start: u64,
+    ) -> bool {
+        let Some(files) = &self.files else { return false };
+        let written = files.add(principal, session, used, start).await;
+        if let Err(why) = &written {
+            let directory = files.directory().display();
+            tracing::error!(
+                %directory, %why,
+                "the use of a day cannot be written: it counts until this process ends"
+            );
+        }
+        written.is_ok()
+    }
+
+    /// Returns what the file of a day says about a principal.
+    async fn stored(&self, principal: &Principal, start: u64) -> Result<StoredUse, ApiError> {
+        let Some(files) = &self.files else { return Ok(StoredUse::default()) };
+        files.of(principal, start).await.map_err(|why| {
+            let directory = files.directory().display();
+            tracing::error!(%directory, %why, "the use of a day cannot be read");
+            let why = "What was used today cannot be read; the server's log says why.";
+            ApiError::new(ErrorKind::Internal, why)
+        })
     }
 
     /// Returns the use of a principal today, or `None` if it is not bounded.
@@ -154,18 +205,33 @@ impl Day {
         Ok(())
     }
 
-    /// Returns the tokens and the cost of all sessions and requests.
-    fn used(&self) -> (u64, f64) {
-        let each = self.sessions.values().map(|session| {
-            let (tokens, cost) = used(&session.info);
-            (tokens - session.before.0, cost - session.before.1)
+    /// Returns the tokens and the cost of all sessions and requests. What the file says about a
+    /// session may be here as well.
+    fn used(&self, stored: &StoredUse) -> Use {
+        let logged = self.sessions.iter().map(|(id, session)| {
+            let kept = stored.sessions.get(id).copied().unwrap_or_default();
+            max(session.used(), kept)
         });
-        each.fold(self.requests, |sum, one| (sum.0 + one.0, sum.1 + one.1))
+        let kept = stored.sessions.iter().filter(|(id, _)| !self.sessions.contains_key(*id));
+        let all = logged.chain(kept.map(|(_, used)| *used)).chain([stored.requests]);
+        all.fold(self.requests, |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 }
 
-fn used(session: &SessionInfo) -> (u64, f64) {
+impl SessionUse {
+    /// Returns what it has used today.
+    fn used(&self) -> Use {
+        let (tokens, cost) = used(&self.info);
+        (tokens - self.before.0, cost - self.before.1)
+    }
+}
+
+fn used(session: &SessionInfo) -> Use {
     (session.usage.total(), session.cost)
+}
+
+fn max(one: Use, other: Use) -> Use {
+    (one.0.max(other.0), one.1.max(other.1))
 }
 
 #[cfg(test)]
@@ -208,7 +274,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Sqlite::open(folder.path().join("sessions.db")).unwrap();
         let now = SystemEnvironment.now();
-        let budget = |budget| DailyBudget::new(budget, Arc::new(store.clone()));
+        let budget = |budget| DailyBudget::new(budget, Arc::new(store.clone()), None);
         let (tokens, cost) =
             (budget(Budget::default().tokens(60)), budget(Budget::default().cost(0.5)));
         write(&store, "old", run(1, now - 2 * DAY, 1_000)).await;

@@ -1,5 +1,6 @@
 //! [`ServerBuilder`]: how a server is configured.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ pub struct ServerBuilder {
     bad_user: Option<ConfigError>,
     policy: Arc<dyn AccessPolicy>,
     daily_budget: Budget,
+    daily_use: Option<PathBuf>,
     on_action: Vec<OnAction>,
     #[cfg(feature = "webhooks")]
     webhooks: Vec<Webhook>,
@@ -78,6 +80,7 @@ impl ServerBuilder {
             bad_user: None,
             policy: Arc::new(OwnerPolicy),
             daily_budget: Budget::default(),
+            daily_use: None,
             on_action: Vec::new(),
             #[cfg(feature = "webhooks")]
             webhooks: Vec::new(),
@@ -288,9 +291,19 @@ impl ServerBuilder {
     /// operator is not limited.
     ///
     /// What sessions use is read from their logs. What such requests have used, and sessions that
-    /// were deleted here, counts in this process only, until it ends.
+    /// were deleted, counts in this process only, until it ends, unless there is a
+    /// [directory](Self::daily_use) for it.
     pub fn daily_budget(mut self, budget: Budget) -> Self {
         self.daily_budget = budget;
+        self
+    }
+
+    /// Sets the directory in which the server keeps what counts for the
+    /// [daily budget](Self::daily_budget) and is in no log: it survives a restart, and servers with
+    /// the same store and directory count it together. There is a file for each day, and those of
+    /// earlier days are removed. The directory is created when it is needed.
+    pub fn daily_use(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.daily_use = Some(directory.into());
         self
     }
 
@@ -359,7 +372,7 @@ impl ServerBuilder {
         let runs = RunQuota::new(self.limits.runs_per_client, self.limits.runs);
         let drain = Drain::default();
         let actions = ActionWatch::new(self.store.clone(), drain.clone());
-        let daily_budget = DailyBudget::new(self.daily_budget, self.store.clone());
+        let daily_budget = DailyBudget::new(self.daily_budget, self.store.clone(), self.daily_use);
         let daily_budget = Arc::new(daily_budget);
         let parts = Parts {
             #[cfg(feature = "long-term")]

@@ -107,6 +107,9 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
     let mut daily = Budget::default();
     (daily.tokens, daily.cost) = (args.max_daily_tokens, args.max_daily_cost);
     builder = builder.daily_budget(daily);
+    if let Some(directory) = config.program.daily_use(args.store.path.as_deref()) {
+        builder = builder.daily_use(directory);
+    }
     for user in &args.user {
         let caller = Caller::new(Principal::new(user.name.as_str()));
         let caller = user.roles.iter().fold(caller, |caller, role| caller.role(role.as_str()));

@@ -2,6 +2,7 @@
 //! the modules below.
 
 mod attacks;
+mod daily_use;
 mod errors;
 mod faults;
 mod hostile_models;
