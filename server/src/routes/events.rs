@@ -101,6 +101,12 @@ async fn events(
         let why = "`after` or `last` is no number, or `tree` is neither `true` nor `false`.";
         ApiError::new(ErrorKind::BadRequest, why)
     })?;
+    for (name, given) in [("after", query.after), ("last", query.last)] {
+        if given.is_some_and(|number| number > MAX_POSITION) {
+            let why = format!("`{name}` must be a number from 0 to {MAX_POSITION}.");
+            return Err(ApiError::new(ErrorKind::BadRequest, why));
+        }
+    }
     let start = Start::new(last_event_id(&headers)?.or(query.after), query.last);
     let feed = Feed::open(&server, &id, start, query.tree).await?;
     let next = async |mut feed: Feed| {
@@ -117,6 +123,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
         return Ok(None);
     };
     let number = id.to_str().ok().and_then(|id| id.parse().ok());
+    let number = number.filter(|number| *number <= MAX_POSITION);
     number.map(Some).ok_or_else(|| not_a_number("Last-Event-ID"))
 }
 

@@ -291,6 +291,28 @@ async fn refusals_have_statuses_of_the_document() {
     assert_eq!(server.call(("get", "/api/agents/{name}"), &[("name", "x")], None).await.0, 404);
 }
 
+/// C950: a number that the document does not allow is refused.
+#[tokio::test]
+async fn numbers_above_the_greatest_one_are_refused() {
+    let server = Documented::new(Api::new([])).await;
+    let id = server.api.session(json!({})).await;
+    let (greatest, above) = ("9007199254740991", "9007199254740992");
+    let events = ("get", "/api/sessions/{id}/events");
+    for name in ["after", "last"] {
+        let (status, refused) = server.call(events, &[("id", &id), (name, above)], None).await;
+        assert_eq!(status, 400, "{name}: {refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains(name), "{refused}");
+    }
+    assert_eq!(server.call(events, &[("id", &id), ("after", greatest)], None).await.0, 409);
+    let Err((status, refused)) = server.api.try_events(&id, Some(1 << 53)).await else {
+        panic!("the header has an illegal number")
+    };
+    assert_eq!(status, 400, "{refused}");
+    let history = ("get", "/api/sessions/{id}/history");
+    assert_eq!(server.call(history, &[("id", &id), ("before", above)], None).await.0, 400);
+    assert_eq!(server.call(history, &[("id", &id), ("before", greatest)], None).await.0, 200);
+}
+
 /// C950: what the operator's rules do not allow is refused with a status of the document.
 #[tokio::test]
 async fn refusals_of_the_operator_have_statuses_of_the_document() {

@@ -27,8 +27,19 @@ fn a_deleted_session_counts_after_a_kill() {
         let (ann, ann_user) = user("ann", "");
         let path = dir.path().join(store);
         let args = [
-            "serve", "--addr", "127.0.0.1:0", "--user", &ann_user, "--model", "custom/test",
-            "--base-url", &model.url, "--max-daily-tokens", "5", "--store", path.to_str().unwrap(),
+            "serve",
+            "--addr",
+            "127.0.0.1:0",
+            "--user",
+            &ann_user,
+            "--model",
+            "custom/test",
+            "--base-url",
+            &model.url,
+            "--max-daily-tokens",
+            "5",
+            "--store",
+            path.to_str().unwrap(),
         ];
         let start = || {
             let mut process = Process::start(&dir, &args);
