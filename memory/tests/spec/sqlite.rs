@@ -6,6 +6,7 @@ mod files;
 mod listing;
 mod mailbox;
 mod other_process;
+mod pending;
 mod processes;
 
 use std::path::{Path, PathBuf};
