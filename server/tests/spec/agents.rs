@@ -7,6 +7,7 @@ use loopwright_core::model::ModelError;
 use loopwright_core::testing::{Script, ScriptedModel, TestTool};
 use loopwright_core::tool::Effect;
 use loopwright_core::{AgentBuilder, ChatModel, GenericAgent, RunContext, SessionStore};
+use loopwright_memory::Sqlite;
 use loopwright_patterns::PiPattern;
 use loopwright_server::{
     AgentRejection, AgentSetup, LlmConfig, Models, OperatorRules, Server, ServerBuilder,
@@ -14,7 +15,7 @@ use loopwright_server::{
 };
 use serde_json::{Value, json};
 
-use crate::api::Api;
+use crate::api::{Api, Frame};
 
 /// Models that reply with the name of the agent's model, and record what was asked for.
 #[derive(Clone, Default)]
@@ -125,6 +126,75 @@ async fn a_session_of_an_unknown_agent_is_read_only() {
         assert!(refused["error"]["message"].as_str().unwrap().contains("`shepherd`"), "{refused}");
     }
     assert_eq!(store.read(&id, 0).await.unwrap(), before);
+}
+
+/// C201: the events of such a session are read from the log, also in a feed and while the process
+/// that has it open continues; its inputs are refused.
+#[tokio::test]
+async fn the_events_of_a_session_of_an_unknown_agent_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || -> Arc<dyn SessionStore> {
+        Arc::new(Sqlite::open(folder.path().join("sessions.db")).unwrap())
+    };
+    let owner = api(&open(), &Recording::default());
+    let id = owner.session(json!({ "agent": "shepherd" })).await;
+    owner.say(&id, "How many?").await;
+    let own = owner.run(&id, None).await;
+    let store = open();
+    let only = Server::builder(store.clone()).models(Recording::default());
+    let other = Api::serving(store, only.agent("billing", billing).build().unwrap());
+
+    let mut events = other.events(&id, None).await;
+    let follow = json!({ "follow": [{ "feed": "f", "session": id }] });
+    let mut feed = other.stream("/api/events", follow).await;
+    let texts = |frames: &[Frame]| -> Vec<(u64, Value)> {
+        let ends = frames.iter().filter(|frame| frame.event == "message_end");
+        ends.map(|frame| (frame.id.unwrap(), frame.data["message"].clone())).collect()
+    };
+    let first = events.until("agent_end").await;
+    assert_eq!(texts(&first), texts(&own));
+    let mut feed_until_end = async || {
+        let mut ends = Vec::new();
+        loop {
+            let frame = feed.next().await.unwrap();
+            assert_ne!(frame.event, "error", "{frame:?}");
+            let event = &frame.data["event"];
+            if event["type"] == "message_end" {
+                ends.push((frame.data["id"].as_u64().unwrap(), event["message"].clone()));
+            }
+            if event["type"] == "agent_end" {
+                return ends;
+            }
+        }
+    };
+    assert_eq!(feed_until_end().await, texts(&own));
+
+    // The owner continues, and both streams follow.
+    let last = own.iter().rev().find_map(|frame| frame.id);
+    owner.say(&id, "And now?").await;
+    let own = owner.run(&id, last).await;
+    assert_eq!(texts(&own).len(), 2);
+    assert_eq!(texts(&events.until("agent_end").await), texts(&own));
+    assert_eq!(feed_until_end().await, texts(&own));
+    let history = other.get(&format!("/api/sessions/{id}/history?before=3")).await;
+    assert_eq!(history["events"].as_array().unwrap().len(), 2, "{history}");
+
+    let path = format!("/api/sessions/{id}");
+    let decision = json!({ "digest": "d", "decision": "approve" });
+    for (method, route, body) in [
+        ("POST", "/prompt", json!({ "message": "Go." })),
+        ("POST", "/steer", json!({ "message": "Go." })),
+        ("POST", "/steer", json!({ "message": "Go.", "call": "c" })),
+        ("POST", "/actions/c", decision),
+        ("POST", "/fork", json!({})),
+        ("PATCH", "", json!({ "name": "Mine" })),
+        ("DELETE", "", json!({})),
+    ] {
+        let (status, refused) = other.call(method, &format!("{path}{route}"), Some(body)).await;
+        let kind = &refused["error"]["kind"];
+        assert_eq!((status, kind), (409, &json!("unknown_agent")), "{route}: {refused}");
+    }
+    assert!(events.ready().is_none(), "nothing was changed");
 }
 
 /// C202: limits and approvals of a session apply to any agent; settings that it does not have are

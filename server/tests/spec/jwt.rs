@@ -13,10 +13,11 @@ use loopwright_core::agent::Principal;
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::testing::ScriptedModel;
 use loopwright_patterns::PiPattern;
-use loopwright_server::{Caller, JwtUsers, Server};
+use loopwright_server::{Caller, JwtUsers, OperatorRules, Server};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use crate::api::Api;
 use crate::http2::{Client, Served};
 
 /// The prefix of an Ed25519 key in the form PKCS #8.
@@ -125,6 +126,29 @@ async fn a_token_of_the_issuer_names_its_caller() {
     }
     let operator = "a-token-of-32-characters-0123456";
     assert_eq!(call(&mut client, operator, Method::GET, &path).await.0, 200);
+}
+
+/// C284: a server with an issuer lets its callers approve nothing for good, and neither its operator,
+/// unless its rules say otherwise.
+#[tokio::test]
+async fn a_server_with_an_issuer_has_strict_rules() {
+    let create = async |caller: Option<&str>, rules: Option<OperatorRules>| {
+        let api = Api::with(Arc::new(InMemoryStore::new()), [], |builder| {
+            let builder = builder.jwt(JwtUsers::new("https://id.example.org", "loopwright"));
+            match rules {
+                Some(rules) => builder.rules(rules),
+                None => builder,
+            }
+        });
+        let api = caller.map_or(api.clone(), |name| api.as_user(name));
+        let approved = json!({ "autoApprove": ["write_file"] });
+        let (status, body) = api.post("/api/sessions", approved).await;
+        (status, body["error"]["path"].clone())
+    };
+    for caller in [Some("ann"), None] {
+        assert_eq!(create(caller, None).await, (403, json!("/autoApprove/0")), "{caller:?}");
+        assert_eq!(create(caller, Some(OperatorRules::open())).await.0, 201, "{caller:?}");
+    }
 }
 
 /// C229: keys that the issuer adds later are fetched; without any, tokens cannot be checked.
