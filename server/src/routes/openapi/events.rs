@@ -58,8 +58,8 @@ fn session_events(document: &mut Document) {
         .optional_parameter(
             "header",
             "Last-Event-ID",
-            number.clone(),
-            "The same, as browsers send it; it takes precedence over `after`.",
+            json!({ "anyOf": [number, { "type": "string", "maxLength": 0 }] }),
+            "The same, as browsers send it; it takes precedence over `after`, unless it is empty.",
         )
         .optional_parameter(
             "query",
