@@ -17,15 +17,11 @@ use loopwright_core::agent::{Budget, Environment, Principal, SystemEnvironment};
 use loopwright_core::log::{MemoryError, SessionInfo, SessionQuery};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use self::use_file::{StoredUse, UseFiles};
+use self::use_file::{DAY, StoredUse, Use, UseFiles, max};
 use crate::error::{ApiError, ErrorKind};
 
-const DAY: u64 = 24 * 60 * 60 * 1000;
 /// How many sessions are listed at a time.
 const PAGE_SESSIONS: usize = 100;
-
-/// Tokens, and a cost in US dollars.
-type Use = (u64, f64);
 
 /// Checks what the sessions of a principal have used today, in UTC.
 pub(crate) struct DailyBudget {
@@ -228,10 +224,6 @@ impl SessionUse {
 
 fn used(session: &SessionInfo) -> Use {
     (session.usage.total(), session.cost)
-}
-
-fn max(one: Use, other: Use) -> Use {
-    (one.0.max(other.0), one.1.max(other.1))
 }
 
 #[cfg(test)]

@@ -14,12 +14,15 @@ use loopwright_core::agent::Principal;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use super::{DAY, Use, max};
-
+/// A day, in milliseconds.
+pub(super) const DAY: u64 = 24 * 60 * 60 * 1000;
 /// The ends of the names of the files, after the number of the day since 1970.
 const EXTENSION: &str = "jsonl";
 /// How many days files are kept.
 const MAX_DAYS: u64 = 2;
+
+/// Tokens, and a cost in US dollars.
+pub(super) type Use = (u64, f64);
 
 /// The files of a directory.
 pub(super) struct UseFiles {
@@ -140,6 +143,11 @@ impl ReadFile {
             None => stored.requests = (stored.requests.0 + tokens, stored.requests.1 + cost),
         }
     }
+}
+
+/// Returns the greater tokens, and the greater cost.
+pub(super) fn max(one: Use, other: Use) -> Use {
+    (one.0.max(other.0), one.1.max(other.1))
 }
 
 /// Adds a line to a file.

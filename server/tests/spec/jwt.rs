@@ -128,8 +128,8 @@ async fn a_token_of_the_issuer_names_its_caller() {
     assert_eq!(call(&mut client, operator, Method::GET, &path).await.0, 200);
 }
 
-/// C284: a server with an issuer lets its callers approve nothing for good, and neither its operator,
-/// unless its rules say otherwise.
+/// C284: a server with an issuer lets neither its callers nor its operator approve anything for
+/// good, unless its rules say otherwise.
 #[tokio::test]
 async fn a_server_with_an_issuer_has_strict_rules() {
     let create = async |caller: Option<&str>, rules: Option<OperatorRules>| {

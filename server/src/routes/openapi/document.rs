@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::error::ErrorBody;
 use crate::routes::page_query::{DEFAULT_LIMIT, MAX_LIMIT};
 
-/// How any request can be refused. An operation that has reasons of its own for one of these statuses
+/// How any request can be refused. An operation with reasons of its own for one of these statuses
 /// replaces the description.
 const ANY_REQUEST: [(u16, &str); 6] = [
     (400, "The request has not one `Host` header, or its body is not complete."),

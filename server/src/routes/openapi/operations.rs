@@ -27,8 +27,8 @@ const OF_SUB_AGENT: (u16, &str) = (
 );
 pub(super) const NOT_ALLOWED: (u16, &str) = (
     403,
-    "The caller may only read the session, or the operator does not allow its model, so that it can \
-     only be read here.",
+    "The caller may only read the session, or the operator does not allow its model, so that it \
+     can only be read here.",
 );
 const NOT_WITH_SETTINGS: (u16, &str) = (
     403,
