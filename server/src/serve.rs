@@ -104,8 +104,8 @@ pub async fn serve(
     tokio::select! {
         () = shutdown => {}
         _ = async {
-            let due = server.keep_running_due();
-            tokio::join!(acceptor.accept_all(&connections, Scope::All), due, server.report_actions())
+            let accepting = acceptor.accept_all(&connections, Scope::All);
+            tokio::join!(accepting, server.keep_running_due(), server.report_actions())
         } => {}
     }
     // Requests that arrive from here on are refused, until all runs have ended.

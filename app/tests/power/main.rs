@@ -87,13 +87,13 @@ impl Served {
         }
     }
 
-    fn make_room(&self) {
+    fn free_space(&self) {
         std::fs::remove_file(self.disk.join("filler")).unwrap();
     }
 }
 
-/// C200: a server whose disk is full is alive and not ready, the log says why, and it is ready again
-/// when there is room.
+/// C200: a server whose disk is full is alive and not ready, the log says why, and it is ready
+/// again when there is room.
 #[test]
 fn a_server_on_a_full_disk_is_not_ready() {
     for store in ["sessions.db", "sessions/"] {
@@ -108,7 +108,7 @@ fn a_server_on_a_full_disk_is_not_ready() {
         assert_eq!(served.get("/healthz").0, 200, "{store}");
         let refused = served.create();
         assert!(refused.status == 500, "{store}: {refused:?}");
-        served.make_room();
+        served.free_space();
         served.until_ready(200, r#""status":"ok""#);
         assert_eq!(served.create().status, 201, "{store}");
         let files = std::fs::read_dir(&served.disk).unwrap().map(|file| file.unwrap().file_name());

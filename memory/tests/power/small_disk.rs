@@ -57,17 +57,17 @@ fn run(script: &str, kind: Kind, size: &str) -> String {
 fn says_whether_there_is_room(kind: Kind) {
     let text = run(CHECK_SCRIPT, kind, "4m");
     let parts: Vec<&str> = text.split("\nthe disk ").collect();
-    let [begun, room, full, room_again] = parts[..] else { panic!("{text}") };
-    for part in [begun, room, room_again] {
+    let [started, room, full, later] = parts[..] else { panic!("{text}") };
+    for part in [started, room, later] {
         assert!(!part.contains("ERROR"), "{text}");
     }
-    assert!(room.contains("writable") && room_again.contains("writable"), "{text}");
+    assert!(room.contains("writable") && later.contains("writable"), "{text}");
     assert!(
         full.contains("ERROR write: ") && full.contains("sessions cannot be written to: No space"),
         "{text}"
     );
     assert_eq!(full.matches("ERROR ").count(), 2, "the append fails too: {text}");
-    assert!(room_again.contains("files: 0"), "{text}");
+    assert!(later.contains("files: 0"), "{text}");
 }
 
 #[test]

@@ -22,8 +22,8 @@ pub(crate) fn routes() -> Router<Server> {
     Router::new().route("/healthz", get(health)).route("/readyz", get(ready))
 }
 
-/// Returns whether a path is one of these routes. They are public, and answered also to clients that
-/// have all their connections.
+/// Returns whether a path is one of these routes. They are public, and answered also to clients
+/// that have all their connections.
 pub(crate) fn is_health_path(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz")
 }

@@ -192,8 +192,9 @@ fn a_client_has_so_many_connections_and_no_more() {
     }
 }
 
-/// C940: a client that has all its connections can still ask whether the server is alive and accepts
-/// work, also while others of its address send nothing; how many may do so at a time is bounded.
+/// C940: a client that has all its connections can still ask whether the server is alive and
+/// accepts work, also while others of its address send nothing; how many may do so at a time is
+/// bounded.
 #[test]
 fn a_client_with_all_connections_can_ask_for_the_health() {
     let served = Served::start(&["--max-connections", "3"]);
@@ -219,8 +220,8 @@ fn a_client_with_all_connections_can_ask_for_the_health() {
     drop((held, silent));
 }
 
-/// Sends a request without a body. Returns the status and the body of the response, or `None` if the
-/// connection is closed.
+/// Sends a request without a body. Returns the status and the body of the response, or `None` if
+/// the connection is closed.
 fn ask(served: &Served, connection: &mut Connection, path: &str) -> Option<(u16, String)> {
     connection.send(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", served.address).as_bytes());
     connection.response().map(|response: Response| (response.status, response.body))

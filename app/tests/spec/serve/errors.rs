@@ -45,8 +45,8 @@ fn errors_are_sent_in_an_error_frame() {
     assert!(!log.contains(KEY), "{log}");
 }
 
-/// C943: No file of a store contains a key or a header of a client, also if the model's server sends
-/// them back.
+/// C943: No file of a store contains a key or a header of a client, also if the model's server
+/// sends them back.
 #[test]
 fn no_file_of_a_store_contains_a_key() {
     const HEADER: &str = "a-header-of-the-team-0123";
