@@ -213,8 +213,9 @@ pub(crate) struct TokenArgs {
     /// The user's name, without `:` and `,`.
     #[arg(value_name = "NAME", value_parser = name_without_separators)]
     pub(crate) name: String,
-    /// A role of the user: `admin` may do everything, `reader` read all sessions, `approver` decide
-    /// the actions of all sessions; others are those that actions name. May be repeated.
+    /// A role of the user: `admin` may do everything, `reader` read all sessions and the metrics,
+    /// `approver` decide the actions of all sessions; others are those that actions name. May be
+    /// repeated.
     #[arg(long, value_name = "ROLE", value_parser = name_without_separators)]
     pub(crate) role: Vec<String>,
 }

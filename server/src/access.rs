@@ -13,8 +13,8 @@ pub use self::caller::Caller;
 pub use self::jwt::JwtUsers;
 pub use self::policy::{Access, AccessPolicy, OwnerPolicy};
 pub(crate) use self::session::{
-    Change, Delete, Read, SessionFor, caller_of, check_create, check_decide, check_session,
-    may_audit, may_read, may_see,
+    Change, Delete, Read, SessionFor, caller_of, check_create, check_decide, check_metrics,
+    check_session, may_audit, may_read, may_see,
 };
 pub(crate) use self::token::TokenDigest;
 pub(crate) use self::users::Users;

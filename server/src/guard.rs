@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::access::Caller;
 use crate::error::{ApiError, ErrorKind};
-use crate::routes::is_page_file;
+use crate::routes::{is_health_path, is_page_file};
 use crate::server::Server;
 
 /// Checks the requests to a server that listens.
@@ -78,7 +78,7 @@ impl Guard {
         }
         // Public paths need no token and disclose nothing about sessions.
         let path = request.uri().path();
-        let is_public = matches!(path, "/healthz" | "/readyz") || is_page_file(path);
+        let is_public = is_health_path(path) || is_page_file(path);
         let site =
             headers.get(HeaderName::from_static("sec-fetch-site")).map(|site| site.as_bytes());
         let is_foreign = site.is_some_and(|site| site != b"same-origin" && site != b"none");

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use loopwright_core::AgentEvent;
 use loopwright_core::event::{Envelope, Role, RunStatus, Update};
@@ -20,9 +21,7 @@ pub(crate) struct Observer {
     metrics: Arc<Metrics>,
     source: Source,
     run: Option<Timed>,
-    reply: Option<Timed>,
-    /// Whether a part of the reply has arrived.
-    has_token: bool,
+    reply: Option<Reply>,
     calls: HashMap<CallId, Timed>,
 }
 
@@ -30,6 +29,32 @@ pub(crate) struct Observer {
 struct Timed {
     start: Instant,
     span: Span,
+}
+
+/// A reply of the model that streams.
+struct Reply {
+    /// When the request of this attempt was sent, or will be.
+    start: Instant,
+    /// The span of this attempt. `None` if it is not known yet that there is one.
+    span: Option<Span>,
+    /// Whether a part of it has arrived.
+    has_token: bool,
+}
+
+impl Reply {
+    fn new(span: Span) -> Self {
+        Reply { start: Instant::now(), span: Some(span), has_token: false }
+    }
+
+    /// Ends an attempt of which nothing is a part of the reply. The next one starts in `delay`.
+    fn end_attempt(&mut self, why: &str, delay: Duration) {
+        if let Some(span) = self.span.take() {
+            span.record("error.type", why);
+        }
+        let now = Instant::now();
+        self.start = now.checked_add(delay).unwrap_or(now);
+        self.has_token = false;
+    }
 }
 
 impl Timed {
@@ -42,7 +67,7 @@ impl Observer {
     /// Creates the observer of a session.
     pub(crate) fn new(metrics: Arc<Metrics>, source: Source) -> Self {
         let calls = HashMap::new();
-        Observer { metrics, source, run: None, reply: None, has_token: false, calls }
+        Observer { metrics, source, run: None, reply: None, calls }
     }
 
     /// Handles the next event.
@@ -57,24 +82,36 @@ impl Observer {
             }
             AgentEvent::TurnStart { .. } => self.metrics.turn_started(),
             AgentEvent::MessageStart { role: Role::Assistant, .. } => {
-                self.reply = Some(Timed::new(self.chat(&event.session_id)));
-                self.has_token = false;
+                self.reply = Some(Reply::new(self.chat(&event.session_id)));
             }
             AgentEvent::MessageUpdate { update: Update::Withdrawn, .. } => {
-                if let Some(reply) = self.reply.take() {
-                    reply.span.record("error.type", "withdrawn");
+                if let Some(reply) = &mut self.reply {
+                    reply.end_attempt("withdrawn", Duration::ZERO);
                 }
             }
-            AgentEvent::MessageUpdate { .. } if !self.has_token => {
-                self.has_token = true;
-                if let Some(reply) = &self.reply {
+            AgentEvent::Retry(notice) => {
+                // Without a reply it is about another request, such as that for a summary.
+                let Some(mut reply) = self.reply.take() else { return };
+                let delay = Duration::from_millis(notice.delay_ms);
+                reply.end_attempt(&enum_name(&notice.kind), delay);
+                reply.span = Some(self.chat(&event.session_id));
+                self.reply = Some(reply);
+            }
+            AgentEvent::MessageUpdate { .. } => {
+                let Some(mut reply) = self.reply.take() else { return };
+                if reply.span.is_none() {
+                    reply.span = Some(self.chat(&event.session_id));
+                }
+                if !std::mem::replace(&mut reply.has_token, true) {
                     self.metrics.first_token(&self.source, reply.start.elapsed());
                 }
+                self.reply = Some(reply);
             }
             AgentEvent::MessageEnd { message } => {
                 if let (Some(message), Some(reply)) = (message.as_assistant(), self.reply.take()) {
                     self.metrics.reply(&self.source, &message.usage, reply.start.elapsed());
-                    record_reply(&reply.span, message);
+                    let span = reply.span.unwrap_or_else(|| self.chat(&event.session_id));
+                    record_reply(&span, message);
                 }
             }
             AgentEvent::ToolExecutionStart { call, name, .. } => {

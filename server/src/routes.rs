@@ -19,6 +19,7 @@ mod sessions;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 
+pub(crate) use self::health::is_health_path;
 pub(crate) use self::page::is_file as is_page_file;
 pub(crate) use self::sessions::SessionId;
 use crate::body_limit::limit_bodies;

@@ -2,6 +2,7 @@
 
 mod access_log;
 mod connection;
+mod refused;
 mod requests;
 mod response_body;
 mod stream_executor;
@@ -16,14 +17,13 @@ use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::middleware::from_fn_with_state;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-use self::connection::Connection;
-use crate::error::{ApiError, ErrorBody, ErrorKind};
+use self::connection::{Connection, Scope};
+use self::refused::{RefusedConnections, refuse};
 use crate::guard::{self, Guard};
 use crate::quota::{Client, Quota};
 use crate::routes::router;
@@ -31,10 +31,13 @@ use crate::server::Server;
 
 /// The maximum number of connections; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 16_384;
+/// The number of connections that a client with all its connections may have besides, each for one
+/// request to `/healthz` or `/readyz`.
+const HEALTH_CONNECTIONS_PER_CLIENT: usize = 32;
+/// The maximum number of such connections.
+const MAX_HEALTH_CONNECTIONS: usize = 512;
 /// How long streams of events may take to end after a shutdown.
 const STREAM_END_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often refused connections are logged.
-const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// How long browsers may remember the answer to a preflight.
 const PREFLIGHT_AGE: Duration = Duration::from_secs(600);
 /// How long to wait when no connection can be accepted, for example because too many files are
@@ -92,6 +95,7 @@ pub async fn serve(
         listener,
         capacity: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
         quota: Quota::new(per_client, MAX_CONNECTIONS),
+        health_quota: Quota::new(HEALTH_CONNECTIONS_PER_CLIENT, MAX_HEALTH_CONNECTIONS),
         routes,
         server: server.clone(),
     };
@@ -100,8 +104,8 @@ pub async fn serve(
     tokio::select! {
         () = shutdown => {}
         _ = async {
-            let due = server.keep_running_due();
-            tokio::join!(acceptor.accept_all(&connections, true), due, server.report_actions())
+            let accepting = acceptor.accept_all(&connections, Scope::All);
+            tokio::join!(accepting, server.keep_running_due(), server.report_actions())
         } => {}
     }
     // Requests that arrive from here on are refused, until all runs have ended.
@@ -111,7 +115,7 @@ pub async fn serve(
     let closed = tokio::time::timeout(grace + STREAM_END_TIMEOUT, connections.wait());
     tokio::select! {
         _ = async { tokio::join!(server.drain(grace), closed) } => {}
-        () = acceptor.accept_all(&late_connections, false) => {}
+        () = acceptor.accept_all(&late_connections, Scope::One) => {}
     }
     Ok(())
 }
@@ -144,14 +148,16 @@ struct Acceptor {
     listener: TcpListener,
     capacity: Arc<Semaphore>,
     quota: Quota,
+    health_quota: Quota,
     routes: Router,
     server: Server,
 }
 
 impl Acceptor {
-    /// Accepts connections until the future is dropped. Without `keep_alive` each has one request.
-    async fn accept_all(&mut self, connections: &TaskTracker, keep_alive: bool) {
-        let mut refusals = RefusedConnections::default();
+    /// Accepts connections until the future is dropped. Those within the quota have this scope;
+    /// further ones can only ask for the server's health.
+    async fn accept_all(&mut self, connections: &TaskTracker, scope: Scope) {
+        let refused = RefusedConnections::default();
         while let Ok(capacity) = self.capacity.clone().acquire_owned().await {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
@@ -160,10 +166,12 @@ impl Acceptor {
                         true => Client(None), // its requests count for the clients behind it
                         false => Client::of(peer.ip()),
                     };
-                    let Some(permit) = self.quota.try_acquire(client) else {
+                    let health = || Some((self.health_quota.try_acquire(client)?, Scope::Health));
+                    let permit = self.quota.try_acquire(client).map(|permit| (permit, scope));
+                    let Some((permit, scope)) = permit.or_else(health) else {
                         refuse(&stream);
                         shared.metrics.refusal("too_many");
-                        refusals.warn(peer);
+                        refused.warn(peer.ip());
                         continue;
                     };
                     let _ = stream.set_nodelay(true); // without it, the connection is only slower
@@ -171,10 +179,12 @@ impl Acceptor {
                         peer,
                         routes: self.routes.clone(),
                         quota: self.quota.clone(),
+                        health_quota: self.health_quota.clone(),
                         rules: shared.agents.rules().clone(),
                         drain: shared.drain.clone(),
                         metrics: shared.metrics.clone(),
-                        keep_alive,
+                        refused: refused.clone(),
+                        scope,
                     };
                     connections.spawn(async move {
                         connection.serve(stream).await;
@@ -188,39 +198,4 @@ impl Acceptor {
             }
         }
     }
-}
-
-/// Warns of connections that are refused, at most once in [`REFUSAL_LOG_INTERVAL`]: they cost a
-/// client nothing.
-#[derive(Default)]
-struct RefusedConnections {
-    last: Option<Instant>,
-    /// How many were refused since then.
-    unreported: u64,
-}
-
-impl RefusedConnections {
-    fn warn(&mut self, peer: SocketAddr) {
-        self.unreported += 1;
-        if self.last.is_some_and(|last| last.elapsed() < REFUSAL_LOG_INTERVAL) {
-            return;
-        }
-        let (client, count) = (peer.ip(), std::mem::take(&mut self.unreported));
-        self.last = Some(Instant::now());
-        tracing::warn!(%client, count, "a connection was refused: the client has too many");
-    }
-}
-
-/// Sends an error to a client that has too many connections, without reading its request.
-fn refuse(stream: &TcpStream) {
-    let why = "Too many connections of this address are open: close one.";
-    let body = ErrorBody { error: ApiError::new(ErrorKind::TooMany, why) };
-    let body = serde_json::to_string(&body).unwrap_or_default();
-    let response = format!(
-        "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\n\
-         Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    // It fits into the socket's buffer, unless the client has closed the connection.
-    let _ = stream.try_write(response.as_bytes());
 }

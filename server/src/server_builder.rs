@@ -245,7 +245,7 @@ impl ServerBuilder {
     /// Sets the maximum number of connections of one client's address to a [served](crate::serve)
     /// server. Defaults to [`Self::CONNECTIONS_PER_CLIENT`]; all clients together may have 16,384.
     /// Each stream of events is a connection. Over HTTP/2 each request in progress counts like one
-    /// more connection.
+    /// more connection. Some more connections are for requests to `/healthz` and `/readyz` only.
     pub fn max_connections(mut self, per_client: usize) -> Self {
         self.limits.connections_per_client = per_client;
         self

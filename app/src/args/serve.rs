@@ -258,9 +258,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true")]
     pub(crate) no_questions: Option<bool>,
-    /// Remember facts about the user across sessions, and use them. All clients are one user: you.
+    /// Remember facts about each user across sessions, and use them.
     ///
-    /// They are those of `chat --memory`, in memory.db beside the default store.
+    /// They are in memory.db beside the default store. Those about the operator, who is everyone if
+    /// the server has no other users, are those of `chat --memory`.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true")]
     pub(crate) memory: Option<bool>,

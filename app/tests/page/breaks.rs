@@ -3,6 +3,9 @@
 use loopwright_core::log::LogEntry;
 use loopwright_core::testing::{Script, ScriptedModel};
 
+use serde_json::json;
+
+use crate::browser::Tab;
 use crate::fixture::Fixture;
 use crate::stored_sessions::agent;
 
@@ -77,6 +80,49 @@ fn a_session_of_another_process_is_shown() {
     tab.until_text("#status", "Ready");
     tab.until("document.querySelector('#problem').hidden");
     drop(other);
+}
+
+/// C944: A run that is in progress in another process is shown as that, in the conversation and in
+/// the list; it is called interrupted when that process is gone.
+#[test]
+fn a_run_of_another_process_is_not_called_interrupted() {
+    let fixture = Fixture::new();
+    let other = fixture.run("elsewhere", "Count.");
+    let mut reply = fixture.request();
+    reply.begin();
+    reply.text("One, ");
+    let at = format!("{}/#s=elsewhere", fixture.url.trim_end_matches('/'));
+    let is_in_progress = |tab: &Tab| {
+        tab.until_text("#log", "Count.");
+        tab.until_text("#status", "Working…");
+        tab.until_text("#list .when", "working");
+        let session = tab.eval("fetch('api/sessions/elsewhere').then((one) => one.json())");
+        assert_eq!((&session["running"], &session["interrupted"]), (&json!(true), &json!(false)));
+        tab.until_text("#status", "Working…");
+        assert_eq!(tab.count(".continue"), 0, "{:?}", tab.conversation());
+        assert!(!tab.text("#list").contains("interrupted"), "{}", tab.text("#list"));
+    };
+    let tab = fixture.tab_at(&at);
+    is_in_progress(&tab);
+    tab.reload();
+    is_in_progress(&tab);
+    reply.text("two.");
+    reply.end("stop");
+    tab.until_text("#log", "One, two.");
+    tab.until_text("#status", "Ready");
+    assert_eq!(other.end().code, 0);
+
+    let other = fixture.run("elsewhere", "Go on.");
+    let mut reply = fixture.request();
+    reply.begin();
+    tab.until_text("#log", "Go on.");
+    is_in_progress(&tab);
+    other.kill();
+    tab.reload();
+    tab.until_text(".notice", "The server stopped in the middle of this run.");
+    tab.until_text("#status", "Interrupted");
+    tab.until_text("#list .when", "interrupted");
+    assert_eq!(tab.console_errors(), Vec::<String>::new());
 }
 
 /// The page did not know yet that the run had ended.

@@ -91,6 +91,13 @@ impl Fixture {
         self.process.replace(Some(process));
     }
 
+    /// Starts `loopwright run`, with the store and the model of the server.
+    pub(crate) fn run(&self, session: &str, message: &str) -> Process {
+        let model = ["--model", "local/scripted", "--base-url", &self.model.url];
+        let args = [&["run", "--session", session], &model[..], &[message]].concat();
+        Process::start_with(&self.dir, &args, &[])
+    }
+
     /// Opens a tab with the page.
     pub(crate) fn tab(&self) -> Tab {
         self.browser.tab(&self.url)

@@ -56,6 +56,9 @@ pub(crate) enum Work {
     Exit,
     /// Continues, and closes the store.
     Close,
+    /// Checks whether the store can be written to, and continues: while the disk has room, while it
+    /// is full, and when it has room again.
+    Check,
     /// Locks the store, as a change does, until there is a line of input.
     Lock,
 }
@@ -119,6 +122,22 @@ pub(crate) async fn run() {
             worker.append("a", &[1, 1, 1]).await;
             worker.append("d", &[2, 2]).await;
         }
+        Work::Check => {
+            let filler = root.join("sessions/filler");
+            for disk in ["has room", "is full", "has room again"] {
+                println!("\nthe disk {disk}");
+                match disk {
+                    "is full" => fill(&filler),
+                    "has room again" => std::fs::remove_file(&filler).expect("the file"),
+                    _ => {}
+                }
+                let writable = worker.store.check_writable().await;
+                if worker.check("write", writable).is_some() {
+                    println!("\nwritable");
+                }
+                worker.append("a", &[1, 3, 1, 3]).await;
+            }
+        }
         Work::Lock => unreachable!("it needs no store"),
     }
 }
@@ -141,6 +160,14 @@ fn lock(kind: Kind, root: &Path) {
             connection.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
             wait();
         }
+    }
+}
+
+/// Writes a file until the disk is full.
+fn fill(path: &Path) {
+    let mut file = File::create(path).expect("the file");
+    for size in [64 * 1024, 1] {
+        while file.write_all(&vec![0; size]).is_ok() {}
     }
 }
 

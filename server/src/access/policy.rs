@@ -26,6 +26,8 @@ pub enum Access<'a> {
     Decide(&'a SessionInfo, &'a PendingAction),
     /// Delete a session.
     Delete(&'a SessionInfo),
+    /// Read `/metrics`: names of agents, models and tools, and what all sessions have used.
+    Metrics,
 }
 
 /// Decides what callers may do. The default is [`OwnerPolicy`].
@@ -69,7 +71,7 @@ pub trait AccessPolicy: Send + Sync {
 /// these roles:
 ///
 /// - `admin` may do everything,
-/// - `reader` may read all sessions,
+/// - `reader` may read all sessions, and the metrics,
 /// - `approver` may decide the actions of all sessions.
 ///
 /// An action that names roles is decided by callers with one of them, whoever owns the session, and
@@ -88,6 +90,7 @@ impl AccessPolicy for OwnerPolicy {
             || match access {
                 Access::Create(_) => true,
                 Access::Read(info) => owns(info) || caller.has_role(READER),
+                Access::Metrics => caller.has_role(READER),
                 Access::Change(info) | Access::Delete(info) => owns(info),
                 Access::Decide(info, action) => match &*action.action.terms.roles {
                     [] => owns(info) || caller.has_role(APPROVER),

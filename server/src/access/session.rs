@@ -154,6 +154,17 @@ pub(crate) async fn check_create(
     Err(ApiError::new(ErrorKind::Forbidden, why))
 }
 
+/// Checks that the caller may read the metrics.
+pub(crate) async fn check_metrics(server: &Server, caller: &Caller) -> Result<(), ApiError> {
+    let policy = &server.shared().policy;
+    if caller.named().is_none() || policy.allows(caller, Access::Metrics).await {
+        return Ok(());
+    }
+    let why = "The metrics are about the sessions of all users: use the token of the operator, or \
+               of a user with the role `reader`.";
+    Err(ApiError::new(ErrorKind::Forbidden, why))
+}
+
 /// Returns whether the caller may read a session of a list.
 pub(crate) async fn may_read(server: &Server, caller: &Caller, session: &SessionInfo) -> bool {
     caller.named().is_none() || server.shared().policy.allows(caller, Access::Read(session)).await
@@ -213,6 +224,7 @@ async fn check(
         Access::Change(_) => "change",
         Access::Decide(..) => "decide",
         Access::Delete(_) => "delete",
+        Access::Metrics => "read the metrics",
     };
     if matches!(access, Access::Read(_)) || !policy.allows(caller, Access::Read(session)).await {
         // For the client it does not exist, so the log of refusals does not have it.

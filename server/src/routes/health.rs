@@ -22,6 +22,12 @@ pub(crate) fn routes() -> Router<Server> {
     Router::new().route("/healthz", get(health)).route("/readyz", get(ready))
 }
 
+/// Returns whether a path is one of these routes. They are public, and answered also to clients
+/// that have all their connections.
+pub(crate) fn is_health_path(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz")
+}
+
 /// A process that answers is alive, also while it shuts down or its disk is full.
 async fn health() -> Json<Health> {
     Json(Health::of("ok"))

@@ -17,6 +17,7 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::refused::{RefusedConnections, too_many_connections};
 use super::requests::Requests;
 use super::response_body::ResponseBody;
 use super::stream_executor::StreamExecutor;
@@ -24,12 +25,16 @@ use super::write_timeout::{WRITE_TIMEOUT, with_write_timeout};
 use crate::drain::Drain;
 use crate::error::{ApiError, ErrorKind};
 use crate::metrics::Metrics;
+use crate::observer::enum_name;
 use crate::quota::{Client, Permit, Quota};
+use crate::routes::is_health_path;
 use crate::rules::OperatorRules;
 
 /// How long a client may take to send the head of a request, and how long a connection may have no
 /// request in progress.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same for a connection that can only ask for the server's health.
+const HEALTH_HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum size of a head.
 const MAX_HEAD_BYTES: u32 = 64 * 1024;
 /// The maximum number of headers.
@@ -47,11 +52,24 @@ pub(super) struct Connection {
     pub(super) routes: Router,
     /// Requests over HTTP/2 and of trusted proxies count like connections.
     pub(super) quota: Quota,
+    /// What requests for the server's health count for, once the quota is used up.
+    pub(super) health_quota: Quota,
     pub(super) rules: Arc<OperatorRules>,
     pub(super) drain: Drain,
     pub(super) metrics: Arc<Metrics>,
-    /// Whether it may have more than one request.
-    pub(super) keep_alive: bool,
+    pub(super) refused: RefusedConnections,
+    pub(super) scope: Scope,
+}
+
+/// What the client of a connection may request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Any number of requests.
+    All,
+    /// One request: the server is shutting down.
+    One,
+    /// One request for the server's health: the client has too many connections.
+    Health,
 }
 
 impl Connection {
@@ -60,25 +78,27 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
-        let Connection { peer, routes, quota, rules, drain, metrics, keep_alive } = self;
-        let is_proxy = rules.is_proxy(peer.ip());
+        let Connection { peer, scope, .. } = self;
+        let drain = self.drain.clone();
+        let is_proxy = self.rules.is_proxy(peer.ip());
         let requests = Requests::default();
-        let (routes, counter) = (TowerToHyperService::new(routes), requests.clone());
+        let routes = TowerToHyperService::new(self.routes.clone());
+        let counter = requests.clone();
         // Not a layer, which would build all routes again for each connection.
         let service = service_fn(move |mut request: Request<Incoming>| {
             let client = match is_proxy {
                 // Its port is not known.
-                true => SocketAddr::new(rules.client_address(peer.ip(), request.headers()), 0),
+                true => SocketAddr::new(self.rules.client_address(peer.ip(), request.headers()), 0),
                 false => peer,
             };
             request.extensions_mut().insert(ConnectInfo(client));
             let is_http2 = request.version() == Version::HTTP_2;
-            let permit = match is_http2 || is_proxy {
-                true => check(&request, &quota, client).map(Some),
-                false => Ok(None),
-            };
-            if permit.is_err() {
-                metrics.refusal("too_many");
+            let permit = self.admit(&request, is_http2 || is_proxy, client);
+            if let Err(error) = &permit {
+                self.metrics.refusal(&enum_name(&error.kind()));
+                if error.kind() == ErrorKind::TooMany {
+                    self.refused.warn(client.ip());
+                }
             }
             let guard = counter.begin();
             let routes = routes.clone();
@@ -91,13 +111,17 @@ impl Connection {
                 Ok::<_, Infallible>(response.map(|body| ResponseBody::new(body, is_http2, held)))
             }
         });
-        let http = builder(keep_alive);
+        let head_timeout = match scope {
+            Scope::All | Scope::One => HEAD_TIMEOUT,
+            Scope::Health => HEALTH_HEAD_TIMEOUT,
+        };
+        let http = builder(scope == Scope::All, head_timeout);
         let io = TokioIo::new(with_write_timeout(stream, WRITE_TIMEOUT));
         let mut connection = pin!(http.serve_connection(io, service));
         let mut last_request = pin!(async {
-            match keep_alive {
-                true => drain.started().await,
-                false => requests.first().await,
+            match scope {
+                Scope::All => drain.started().await,
+                Scope::One | Scope::Health => requests.first().await,
             }
         });
         let mut is_closing = false;
@@ -110,7 +134,7 @@ impl Connection {
                     return;
                 }
                 () = &mut last_request, if !is_closing => {}
-                () = requests.idle(HEAD_TIMEOUT) => {
+                () = requests.idle(head_timeout) => {
                     if is_closing {
                         return;
                     }
@@ -120,14 +144,45 @@ impl Connection {
             connection.as_mut().graceful_shutdown();
         }
     }
+
+    /// Checks what hyper does not check of a request, and takes a permit if it `counts` like a
+    /// connection.
+    fn admit<B>(
+        &self,
+        request: &Request<B>,
+        counts: bool,
+        client: SocketAddr,
+    ) -> Result<Option<Permit>, ApiError> {
+        if request.headers().len() > MAX_HEADERS {
+            let why = format!("The request has more than {MAX_HEADERS} headers.");
+            return Err(ApiError::new(ErrorKind::BadRequest, why)
+                .with_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
+        }
+        let is_health = is_health_path(request.uri().path());
+        match self.scope {
+            Scope::Health if is_health => return Ok(None), // the connection has a permit
+            Scope::Health => return Err(too_many_connections()),
+            Scope::All | Scope::One if !counts => return Ok(None),
+            Scope::All | Scope::One => {}
+        }
+        let client = Client::of(client.ip());
+        let permit = match self.quota.try_acquire(client) {
+            None if is_health => self.health_quota.try_acquire(client),
+            permit => permit,
+        };
+        permit.map(Some).ok_or_else(|| {
+            let why = "Too many connections and requests of this address are open: close one.";
+            ApiError::new(ErrorKind::TooMany, why)
+        })
+    }
 }
 
 /// Returns the settings of both versions.
-fn builder(keep_alive: bool) -> Builder<StreamExecutor> {
+fn builder(keep_alive: bool, head_timeout: Duration) -> Builder<StreamExecutor> {
     let mut http = Builder::new(StreamExecutor);
     http.http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
+        .header_read_timeout(head_timeout)
         .max_buf_size(MAX_HEAD_BYTES as usize)
         .max_headers(MAX_HEADERS)
         .keep_alive(keep_alive);
@@ -140,19 +195,6 @@ fn builder(keep_alive: bool) -> Builder<StreamExecutor> {
         .keep_alive_interval(WRITE_TIMEOUT)
         .keep_alive_timeout(WRITE_TIMEOUT);
     http
-}
-
-/// Checks what hyper does not check of requests over HTTP/2, and takes a permit for a request.
-fn check<B>(request: &Request<B>, quota: &Quota, client: SocketAddr) -> Result<Permit, ApiError> {
-    if request.headers().len() > MAX_HEADERS {
-        let why = format!("The request has more than {MAX_HEADERS} headers.");
-        return Err(ApiError::new(ErrorKind::BadRequest, why)
-            .with_status(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
-    }
-    quota.try_acquire(Client::of(client.ip())).ok_or_else(|| {
-        let why = "Too many connections and requests of this address are open: close one.";
-        ApiError::new(ErrorKind::TooMany, why)
-    })
 }
 
 #[cfg(test)]

@@ -62,6 +62,40 @@ async fn statuses(api: &Api, id: &str) -> [u16; 3] {
     [read[0], changed[0], decided]
 }
 
+/// C941: The metrics are about the sessions of all users, so that they are for the operator,
+/// `admin` and `reader`, or for whom the policy of the host says.
+#[tokio::test]
+async fn metrics_are_not_for_every_user() {
+    /// Lets the monitoring read the metrics, and nobody else.
+    struct Monitored;
+    #[async_trait]
+    impl AccessPolicy for Monitored {
+        async fn allows(&self, caller: &Caller, access: Access<'_>) -> bool {
+            matches!(access, Access::Metrics) && caller.has_role("monitoring")
+        }
+    }
+    let api = Api::new([]);
+    let other = Api::with(Arc::new(InMemoryStore::new()), [], |server| server.policy(Monitored));
+    for (role, by_default, by_policy) in [
+        ("", 403, 403),
+        ("approver", 403, 403),
+        ("reader", 200, 403),
+        ("admin", 200, 403),
+        ("monitoring", 403, 200),
+    ] {
+        for (api, expected) in [(&api, by_default), (&other, by_policy)] {
+            let (status, body) =
+                api.as_caller(caller("bob", role)).call("GET", "/metrics", None).await;
+            assert_eq!(status, expected, "{role}: {body}");
+            let shown = body.to_string().contains("loopwright_runs_active");
+            assert_eq!(shown, status == 200, "{role}: {body}");
+        }
+    }
+    for api in [api, other] {
+        assert_eq!(api.call("GET", "/metrics", None).await.0, 200, "the operator");
+    }
+}
+
 /// C227: A session is its owner's. For others it does not exist, unless a role lets them read it or
 /// decide its actions; nobody but the owner, `admin` and the operator changes or deletes it.
 #[tokio::test]

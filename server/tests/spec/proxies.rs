@@ -91,13 +91,16 @@ async fn each_client_behind_a_proxy_has_its_own_bounds() {
     for client in ["203.0.113.1", "2001:db8::2"] {
         assert_eq!(upstream.send(&events, client, None).await.status(), 429, "{client} has two");
     }
-    for client in ["203.0.113.3", ""] {
-        assert_eq!(upstream.send("/healthz", client, None).await.status(), 200, "{client}");
+    // C940: a full client can still ask for the server's health.
+    for client in ["203.0.113.1", "203.0.113.3", ""] {
+        for path in ["/healthz", "/readyz"] {
+            assert_eq!(upstream.send(path, client, None).await.status(), 200, "{client} {path}");
+        }
     }
     // A stream that ends makes room for another request of its client.
     open.truncate(1);
     loop {
-        if upstream.send("/healthz", "203.0.113.1", None).await.status() == 200 {
+        if upstream.send("/api/agents", "203.0.113.1", None).await.status() == 200 {
             break;
         }
         tokio::task::yield_now().await;

@@ -9,7 +9,7 @@ use loopwright_core::testing::{Script, ScriptedModel};
 use loopwright_patterns::PiPattern;
 use loopwright_server::{Caller, OperatorRules, Server, serve};
 use serde_json::json;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -114,6 +114,7 @@ async fn refused_connections_are_logged() {
     let _open = TcpStream::connect(address).await.unwrap();
     for _ in 0..5 {
         let mut refused = TcpStream::connect(address).await.unwrap();
+        refused.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
         let mut response = String::new();
         let _ = refused.read_to_string(&mut response).await; // it may be reset after the response
         assert!(response.starts_with("HTTP/1.1 429"), "{response}");

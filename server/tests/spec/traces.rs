@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use loopwright_core::message::Usage;
+use loopwright_core::model::{ModelError, ModelErrorKind, ModelEvent, RetryNotice};
 use loopwright_core::testing::Script;
 use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Metadata, Subscriber};
 
 use crate::api::Api;
@@ -26,6 +29,19 @@ struct Span {
 impl Visit for Span {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         self.fields.insert(field.name(), format!("{value:?}").trim_matches('"').to_owned());
+    }
+}
+
+impl Spans {
+    /// Records the spans of this thread until the guards are dropped.
+    fn record() -> (Spans, (tracing::Dispatch, DefaultGuard)) {
+        let spans = Spans::default();
+        // With a single dispatcher, `tracing` asks the dispatcher of the thread that meets a
+        // callsite first, which may be the thread of another test that has none, and then switches
+        // the callsite off everywhere. With two it asks both.
+        let second = tracing::Dispatch::new(spans.clone());
+        let guard = tracing::subscriber::set_default(spans.clone());
+        (spans, (second, guard))
     }
 }
 
@@ -66,12 +82,7 @@ fn scripts() -> [Script; 2] {
 /// conventions say.
 #[tokio::test(start_paused = true)]
 async fn a_run_is_traced_by_the_conventions() {
-    let spans = Spans::default();
-    // With a single dispatcher, `tracing` asks the dispatcher of the thread that meets a callsite
-    // first, which may be the thread of another test that has none, and then switches the callsite
-    // off everywhere. With two it asks both.
-    let _second = tracing::Dispatch::new(spans.clone());
-    let _guard = tracing::subscriber::set_default(spans.clone());
+    let (spans, _guards) = Spans::record();
     let api = Api::new(scripts());
     let id = api.session(json!({})).await;
     let mut reader = api.events(&id, None).await;
@@ -105,6 +116,59 @@ async fn a_run_is_traced_by_the_conventions() {
         (field(0, "gen_ai.usage.input_tokens"), field(0, "gen_ai.usage.output_tokens")),
         ("44".into(), "7".into())
     );
+}
+
+/// C942: The attempt of a reply that succeeds is counted and traced, whatever happened to the
+/// attempts before it: those that broke off have spans of their own.
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_was_retried_is_counted() {
+    let seconds = Duration::from_secs;
+    let error = ModelError::new(ModelErrorKind::Overloaded, "busy");
+    let retry =
+        |attempt| ModelEvent::Retry(RetryNotice::new(attempt, 4, seconds(5), &error).into());
+    let script = Script::new()
+        .wait(seconds(1)) // it breaks off
+        .say("Ei")
+        .wait(seconds(9))
+        .withdraw()
+        .event(retry(2))
+        .wait(seconds(5 + 3)) // it fails at once
+        .event(retry(3))
+        .wait(seconds(5 + 2)) // another model takes over from this one
+        .say("Te")
+        .withdraw()
+        .wait(seconds(4))
+        .say("Nine.")
+        .wait(seconds(16))
+        .usage(Usage::new(20, 4));
+    let (spans, _guards) = Spans::record();
+    let api = Api::new([script]);
+    let id = api.session(json!({})).await;
+    let mut reader = api.events(&id, None).await;
+    api.say(&id, "How many?").await;
+    reader.until("agent_end").await;
+    let metrics = api.get("/metrics").await;
+    let text = metrics.as_str().unwrap();
+    let source = "{agent=\"coding\",model=\"test/scripted\"}";
+    for line in [
+        "tokens_total{agent=\"coding\",model=\"test/scripted\",kind=\"output\"} 4",
+        &format!("reply_seconds_count{source} 1"),
+        &format!("reply_seconds_sum{source} 20"),
+        &format!("first_token_seconds_count{source} 3"),
+        &format!("first_token_seconds_sum{source} 7"),
+    ] {
+        assert!(text.contains(&format!("loopwright_{line}\n")), "{line} is not in\n{text}");
+    }
+    let spans = spans.0.lock().unwrap().clone();
+    let ends: Vec<&str> = spans
+        .iter()
+        .filter(|span| span.name == "chat")
+        .map(|span| {
+            let end = span.fields.get("error.type");
+            end.or_else(|| span.fields.get("gen_ai.response.finish_reasons")).unwrap().as_str()
+        })
+        .collect();
+    assert_eq!(ends, ["withdrawn", "overloaded", "withdrawn", "[\"stop\"]"]);
 }
 
 /// Runs of `/api/agent-chat` are counted too, also those whose client has disconnected.

@@ -59,6 +59,15 @@ fn every_separate_test_and_benchmark_is_listed() {
     }
 }
 
+/// What is made here is in no commit, and in no build in a container.
+#[test]
+fn docker_ignores_what_git_ignores() {
+    let ignored = read(".dockerignore");
+    for line in read(".gitignore").lines() {
+        assert!(ignored.lines().any(|own| own == line), ".dockerignore does not have {line}");
+    }
+}
+
 #[test]
 fn the_architecture_page_is_at_most_10_kilobytes() {
     assert!(read("ARCHITECTURE.md").len() <= 10 * 1024);

@@ -175,23 +175,56 @@ fn what_is_meant_as_harm_is_refused() {
 fn a_client_has_so_many_connections_and_no_more() {
     let served = Served::start(&["--max-connections", "3"]);
     let mut held: Vec<Connection> = (0..3).map(|_| Connection::open(&served.address)).collect();
-    let request = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", served.address);
-    let ask = |connection: &mut Connection| {
-        connection.send(request.as_bytes());
-        connection.response().map(|response: Response| (response.status, response.body))
-    };
+    let ask = |connection: &mut Connection| ask(&served, connection, "/api/sessions");
     assert_eq!(ask(&mut held[2]).unwrap().0, 200);
-    let (status, body) = ask(&mut Connection::open(&served.address)).unwrap();
+    let mut further = Connection::open(&served.address);
+    let (status, body) = ask(&mut further).unwrap();
     assert!(
         status == 429 && body.contains("Too many connections of this address"),
         "{status} {body}"
     );
+    assert_eq!(ask(&mut further), None, "it is closed");
     assert_eq!(ask(&mut held[0]).unwrap().0, 200, "those that were there stay");
     held.pop();
     let deadline = std::time::Instant::now() + crate::process::TEST_TIMEOUT;
     while ask(&mut Connection::open(&served.address)).is_none_or(|(status, _)| status != 200) {
         assert!(std::time::Instant::now() < deadline, "the place is not free again");
     }
+}
+
+/// C940: a client that has all its connections can still ask whether the server is alive and
+/// accepts work, also while others of its address send nothing; how many may do so at a time is
+/// bounded.
+#[test]
+fn a_client_with_all_connections_can_ask_for_the_health() {
+    let served = Served::start(&["--max-connections", "3"]);
+    let open = || Connection::open(&served.address);
+    let held: Vec<Connection> = (0..3).map(|_| open()).collect();
+    let silent: Vec<Connection> = (0..20).map(|_| open()).collect();
+    for path in ["/healthz", "/readyz"] {
+        let mut connection = open();
+        let (status, body) = ask(&served, &mut connection, path).unwrap();
+        assert!(status == 200 && body.contains(r#""status":"ok""#), "{path}: {status} {body}");
+        assert_eq!(ask(&served, &mut connection, path), None, "{path}: it has one request");
+    }
+    for path in ["/", "/metrics", "/api/sessions", "/healthz/x"] {
+        let (status, body) = ask(&served, &mut open(), path).unwrap();
+        assert!(status == 429 && body.contains("close one"), "{path}: {status} {body}");
+    }
+    // The places for that are bounded, and those of connections that send nothing free again.
+    let mut more: Vec<Connection> = (0..40).map(|_| open()).collect();
+    let refused = |connection: &mut Connection| connection.response().map(|it| it.status);
+    let statuses: Vec<Option<u16>> = more.iter_mut().map(refused).collect();
+    assert!(statuses.contains(&None) && statuses.contains(&Some(429)), "{statuses:?}");
+    assert_eq!(ask(&served, &mut open(), "/healthz").unwrap().0, 200);
+    drop((held, silent));
+}
+
+/// Sends a request without a body. Returns the status and the body of the response, or `None` if
+/// the connection is closed.
+fn ask(served: &Served, connection: &mut Connection, path: &str) -> Option<(u16, String)> {
+    connection.send(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", served.address).as_bytes());
+    connection.response().map(|response: Response| (response.status, response.body))
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Errors of `serve`: what the client, the log and the command line show of them.
 
+use std::path::{Path, PathBuf};
+
 use serde_json::{Value, json};
 
 use super::{KEY, Served, types};
@@ -41,6 +43,86 @@ fn errors_are_sent_in_an_error_frame() {
         "runs and replies are in it: {log}"
     );
     assert!(!log.contains(KEY), "{log}");
+}
+
+/// C943: No file of a store contains a key or a header of a client, also if the model's server
+/// sends them back.
+#[test]
+fn no_file_of_a_store_contains_a_key() {
+    const HEADER: &str = "a-header-of-the-team-0123";
+    for store in ["kept/sessions.db", "kept/"] {
+        let served = Served::start_own(&["--store", store], &[("CUSTOM_API_KEY", KEY)]);
+        let post = |path: &str, body: Value| {
+            let mut connection = Connection::post(&served.address, path, "", &body.to_string());
+            let response = connection.response().unwrap();
+            assert!(response.status < 300, "{response:?}");
+            serde_json::from_str::<Value>(&response.body).unwrap()
+        };
+        let id = post("/api/sessions", json!({}))["id"].as_str().unwrap().to_owned();
+        let mut events = Connection::open(&served.address);
+        let head =
+            format!("GET /api/sessions/{id}/events HTTP/1.1\r\nHost: {}\r\n\r\n", served.address);
+        events.send(head.as_bytes());
+        assert_eq!(events.head().unwrap().0, 200);
+        for refuse in [true, false] {
+            post(&format!("/api/sessions/{id}/prompt"), json!({ "message": "Count the sheep." }));
+            let request = served.model.request();
+            assert!(request.head.contains(KEY), "it is sent: {}", request.head);
+            match refuse {
+                true => request.answer("401 Unauthorized", &json!({ "error": { "message": KEY } })),
+                false => request.say("Nine sheep."),
+            }
+            loop {
+                let frame = events.frame().unwrap();
+                assert!(!frame.contains(KEY), "{frame}");
+                if frame.lines().any(|line| line.trim_end() == "event: agent_end") {
+                    break;
+                }
+            }
+        }
+        let mut body = served.body("Count the goats.", &json!({}));
+        body["llmConfig"]["headers"] = json!({ "x-team": HEADER });
+        let mut connection = served.post(&body);
+        let request = served.model.request();
+        let echoed = format!("{KEY} and {HEADER} are wrong");
+        assert!(request.head.contains(HEADER), "it is sent: {}", request.head);
+        request.answer("400 Bad Request", &json!({ "error": { "message": echoed } }));
+        assert_eq!(connection.head().unwrap().0, 200);
+        let events = format!("{:?}", connection.events());
+        assert!(events.contains("error") && !events.contains(KEY), "{events}");
+        assert!(!events.contains(HEADER), "{events}");
+        let check = || {
+            let mut files = Vec::new();
+            files_below(&served.dir.path().join("kept"), &mut files);
+            let has = |file: &[u8], text: &str| {
+                file.windows(text.len()).any(|part| part == text.as_bytes())
+            };
+            assert!(files.iter().any(|(_, file)| has(file, "Nine sheep.")), "it is stored here");
+            for (path, file) in &files {
+                let secret = [KEY, HEADER].into_iter().find(|secret| has(file, secret));
+                assert_eq!(secret, None, "{}", path.display());
+            }
+        };
+        check();
+        served.process.signal("-TERM");
+        let log = served.process.end().err;
+        assert!(!log.contains(KEY) && !log.contains(HEADER), "{log}");
+        check();
+    }
+}
+
+/// Reads all files below a directory.
+fn files_below(dir: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files_below(&path, files),
+            false => {
+                let contents = std::fs::read(&path).unwrap();
+                files.push((path, contents));
+            }
+        }
+    }
 }
 
 #[test]

@@ -407,6 +407,7 @@ fn others(document: &mut Document) {
     document
         .operation("get", "/metrics", "Returns metrics for Prometheus.")
         .text_response("text/plain", "Metrics in Prometheus' text format.")
+        .errors(&[(403, "The caller may not read them.")])
         .add();
     document
         .operation("get", "/api/openapi.json", "Returns this document.")

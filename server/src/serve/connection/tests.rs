@@ -23,6 +23,9 @@ const SILENCE: Duration = Duration::from_secs(50);
 const LARGE: &str = "/large";
 const TICKS: &str = "/ticks";
 const SMALL: &str = "/small";
+// Paths of the API. Here the second one is answered slowly.
+const HEALTH: &str = "/healthz";
+const READINESS: &str = "/readyz";
 
 /// A large response, a small one, and a stream that says something now and then.
 fn routes() -> Router {
@@ -36,19 +39,23 @@ fn routes() -> Router {
         .route(LARGE, get(async || vec![b'x'; 1_000_000]))
         .route(TICKS, get(async move || Body::from_stream(ticks())))
         .route(SMALL, get(async || "small"))
+        .route(HEALTH, get(async || "alive"))
+        .route(READINESS, get(async move || Body::from_stream(ticks())))
 }
 
 /// Serves a connection. Returns its other end, and the time when it is closed.
-fn connect(quota: &Quota, drain: &Drain, keep_alive: bool) -> (DuplexStream, JoinHandle<Instant>) {
+fn connect(quota: &Quota, drain: &Drain, scope: Scope) -> (DuplexStream, JoinHandle<Instant>) {
     let (ours, theirs) = duplex(1024 * 1024);
     let connection = Connection {
         peer: ([127, 0, 0, 1], 1).into(),
         routes: routes(),
         quota: quota.clone(),
+        health_quota: Quota::new(1, 1),
         rules: Arc::new(OperatorRules::open()),
         drain: drain.clone(),
         metrics: Arc::default(),
-        keep_alive,
+        refused: RefusedConnections::default(),
+        scope,
     };
     let closed = tokio::spawn(async move {
         connection.serve(ours).await;
@@ -74,7 +81,7 @@ fn request(path: &str) -> Request<Body> {
 async fn a_connection_without_a_request_is_closed() {
     let settings = [PREFACE, &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
     for sent in [b"", &b"GE"[..], b"GET / HTTP/1.1\r\n", &PREFACE[..10], PREFACE, &settings] {
-        let (mut stream, closed) = connect(&Quota::new(9, 9), &Drain::default(), true);
+        let (mut stream, closed) = connect(&Quota::new(9, 9), &Drain::default(), Scope::All);
         let start = Instant::now();
         stream.write_all(sent).await.unwrap();
         let seconds = (closed.await.unwrap() - start).as_secs();
@@ -82,11 +89,44 @@ async fn a_connection_without_a_request_is_closed() {
     }
 }
 
+/// C940: A connection for the server's health has one request, for that, and little time.
+#[tokio::test(start_paused = true)]
+async fn a_connection_for_the_health_has_one_request() {
+    for (path, status, end) in
+        [(HEALTH, "200", "alive"), (SMALL, "429", "of this address are open: close one.\"}}")]
+    {
+        let (mut stream, closed) = connect(&Quota::new(0, 0), &Drain::default(), Scope::Health);
+        let start = Instant::now();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        stream.write_all(head.repeat(2).as_bytes()).await.unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        assert!(response.starts_with(&format!("HTTP/1.1 {status}")), "{response}");
+        assert!(response.ends_with(end) && response.matches("HTTP/1.1").count() == 1, "{response}");
+        assert!(closed.await.unwrap() - start < Duration::from_secs(1));
+
+        let (stream, closed) = connect(&Quota::new(0, 0), &Drain::default(), Scope::Health);
+        let mut client = client(stream).await;
+        let response = client.send_request(request(path)).await.unwrap();
+        assert_eq!(response.status().as_str(), status);
+        drop(response);
+        closed.await.unwrap();
+        assert!(client.send_request(request(path)).await.is_err());
+    }
+    for sent in [b"", &b"GET /healthz HTTP/1.1\r\n"[..], PREFACE] {
+        let (mut stream, closed) = connect(&Quota::new(0, 0), &Drain::default(), Scope::Health);
+        let start = Instant::now();
+        stream.write_all(sent).await.unwrap();
+        let seconds = (closed.await.unwrap() - start).as_secs();
+        assert!((2..=4).contains(&seconds), "{seconds} s after {sent:?}");
+    }
+}
+
 /// C204: A stream of events that is read stays open, however long it is silent.
 #[tokio::test(start_paused = true)]
 async fn a_silent_stream_stays_open() {
     let quota = Quota::new(9, 9);
-    let (stream, _) = connect(&quota, &Drain::default(), true);
+    let (stream, _) = connect(&quota, &Drain::default(), Scope::All);
     let mut client = client(stream).await;
     let mut ticks = client.send_request(request(TICKS)).await.unwrap().into_data_stream();
     for _ in 0..5 {
@@ -102,7 +142,7 @@ async fn a_silent_stream_stays_open() {
 #[tokio::test(start_paused = true)]
 async fn a_response_that_is_not_taken_is_ended() {
     let (quota, start) = (Quota::new(9, 9), Instant::now());
-    let (stream, _) = connect(&quota, &Drain::default(), true);
+    let (stream, _) = connect(&quota, &Drain::default(), Scope::All);
     let mut client = client(stream).await;
     let mut ticks = client.send_request(request(TICKS)).await.unwrap().into_data_stream();
     let mut large = client.send_request(request(LARGE)).await.unwrap().into_body();
@@ -130,13 +170,21 @@ async fn a_response_that_is_not_taken_is_ended() {
 #[tokio::test(start_paused = true)]
 async fn requests_in_progress_are_bounded() {
     let quota = Quota::new(2, 9);
-    let (stream, _) = connect(&quota, &Drain::default(), true);
+    let (stream, _) = connect(&quota, &Drain::default(), Scope::All);
     let mut client = client(stream).await;
     let mut streams = Vec::new();
     for _ in 0..2 {
         streams.push(client.send_request(request(TICKS)).await.unwrap());
     }
     assert_eq!(client.send_request(request(SMALL)).await.unwrap().status(), 429);
+    // C940: except for requests for the server's health, which have a bound of their own.
+    let health = client.send_request(request(READINESS)).await.unwrap();
+    assert_eq!(health.status(), 200);
+    assert_eq!(client.send_request(request(HEALTH)).await.unwrap().status(), 429);
+    drop(health);
+    while client.send_request(request(HEALTH)).await.unwrap().status() != 200 {
+        tokio::task::yield_now().await;
+    }
     streams.pop();
     quota.released().await;
     assert_eq!(client.send_request(request(SMALL)).await.unwrap().status(), 200);
@@ -146,7 +194,7 @@ async fn requests_in_progress_are_bounded() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_has_so_many_requests_at_a_time() {
     let quota = Quota::new(1000, 1000);
-    let (stream, _) = connect(&quota, &Drain::default(), true);
+    let (stream, _) = connect(&quota, &Drain::default(), Scope::All);
     let mut client = client(stream).await;
     client.send_request(request(SMALL)).await.unwrap(); // the settings have arrived
     let mut streams = Vec::new();
@@ -162,7 +210,7 @@ async fn a_connection_has_so_many_requests_at_a_time() {
 /// C204: The head of a request is bounded.
 #[tokio::test(start_paused = true)]
 async fn large_heads_are_refused() {
-    let (stream, _) = connect(&Quota::new(9, 9), &Drain::default(), true);
+    let (stream, _) = connect(&Quota::new(9, 9), &Drain::default(), Scope::All);
     let mut client = client(stream).await;
     let mut many = request(SMALL);
     for number in 0..=MAX_HEADERS {
@@ -180,7 +228,7 @@ async fn large_heads_are_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_connections_after_their_requests() {
     let drain = Drain::default();
-    let (stream, closed) = connect(&Quota::new(9, 9), &drain, true);
+    let (stream, closed) = connect(&Quota::new(9, 9), &drain, Scope::All);
     let mut client = client(stream).await;
     let mut ticks = client.send_request(request(TICKS)).await.unwrap().into_data_stream();
     drain.start();
@@ -189,7 +237,7 @@ async fn a_shutdown_ends_connections_after_their_requests() {
     drop(ticks);
     closed.await.unwrap();
 
-    let (stream, closed) = connect(&Quota::new(9, 9), &drain, false);
+    let (stream, closed) = connect(&Quota::new(9, 9), &drain, Scope::One);
     let mut client = self::client(stream).await;
     let response = client.send_request(request(SMALL)).await.unwrap();
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "small");
@@ -201,7 +249,7 @@ async fn a_shutdown_ends_connections_after_their_requests() {
 /// C204: Both versions are spoken at the same port.
 #[tokio::test(start_paused = true)]
 async fn a_connection_of_http_1_is_served() {
-    let (mut stream, _) = connect(&Quota::new(9, 9), &Drain::default(), true);
+    let (mut stream, _) = connect(&Quota::new(9, 9), &Drain::default(), Scope::All);
     let head = "GET /small HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut response = String::new();
