@@ -97,5 +97,5 @@ pub use rules::OperatorRules;
 pub use serve::serve;
 pub use server::Server;
 pub use server_builder::ServerBuilder;
-pub use settings::{LlmConfig, SessionSettings};
+pub use settings::{CustomSetting, LlmConfig, SessionSettings, SettingKind};
 pub use sse::sse;

@@ -31,7 +31,7 @@ use crate::readiness::Readiness;
 use crate::rules::OperatorRules;
 use crate::run_quota::RunQuota;
 use crate::server::{Server, Shared};
-use crate::settings::SessionSettings;
+use crate::settings::{CustomSetting, SessionSettings};
 
 /// Configures a [`Server`].
 #[must_use = "call build()"]
@@ -199,6 +199,14 @@ impl ServerBuilder {
         self
     }
 
+    /// Adds a setting of the app to those of sessions, which agents read with
+    /// [`AgentSetup::custom`](crate::AgentSetup::custom). Clients choose its value under `custom` of
+    /// a session's settings, unless it is [`host_only`](CustomSetting::host_only).
+    pub fn setting(mut self, setting: CustomSetting) -> Self {
+        self.agents.add_setting(setting);
+        self
+    }
+
     /// Sets the system prompt that [`AgentSetup::system`](crate::AgentSetup::system) returns for
     /// sessions that have none of their own.
     pub fn system(mut self, prompt: impl Into<Arc<str>>) -> Self {
@@ -326,7 +334,8 @@ impl ServerBuilder {
     /// Returns a [`ConfigError`] if there is no agent, if two have the same name or one has an
     /// empty name, if a token has fewer than 16 characters or belongs to two callers, if the digest
     /// of one has another form, if the address of an issuer has no https, if a webhook has no valid
-    /// address or secret, if an origin is none, or if there are origins and no token.
+    /// address or secret, if an origin is none, if there are origins and no token, or if one of the
+    /// app's own settings or its default value is invalid.
     pub fn build(mut self) -> Result<Server, ConfigError> {
         if !self.has_rules && self.users.has_others() {
             self.agents.set_rules(OperatorRules::strict());
@@ -346,6 +355,7 @@ impl ServerBuilder {
         if let Some(error) = self.bad_user {
             return Err(error);
         }
+        self.agents.check_settings()?;
         let origins: Vec<HeaderValue> =
             self.origins.iter().map(|origin| read_origin(origin)).collect::<Result<_, _>>()?;
         if !origins.is_empty() && self.users.is_empty() {

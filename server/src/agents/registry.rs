@@ -10,9 +10,11 @@ use loopwright_core::model::ModelInfo;
 use super::factory::AgentFactory;
 use super::models::Models;
 use super::setup::{AgentSetup, ChatOptions};
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ConfigError, ErrorKind};
 use crate::rules::OperatorRules;
-use crate::settings::{SessionSettings, without_credentials};
+use crate::settings::{
+    CustomSetting, CustomValues, SessionSettings, check_values, without_credentials,
+};
 
 /// The agents of a server, the default one first.
 #[derive(Clone)]
@@ -20,6 +22,8 @@ pub(crate) struct Agents {
     by_name: Vec<(Arc<str>, Arc<dyn AgentFactory>)>,
     models: Option<Arc<dyn Models>>,
     defaults: SessionSettings,
+    /// The app's own settings.
+    custom: Arc<[CustomSetting]>,
     system: Option<Arc<str>>,
     run_budget: Budget,
     rules: Arc<OperatorRules>,
@@ -31,6 +35,7 @@ impl Default for Agents {
             by_name: Vec::new(),
             models: None,
             defaults: SessionSettings::default(),
+            custom: Arc::default(),
             system: None,
             run_budget: Budget::default(),
             rules: Arc::new(OperatorRules::open()),
@@ -54,6 +59,33 @@ impl Agents {
     /// Sets the settings of sessions that leave them out.
     pub(crate) fn set_defaults(&mut self, defaults: SessionSettings) {
         self.defaults = defaults;
+    }
+
+    /// Adds a setting of the app.
+    pub(crate) fn add_setting(&mut self, setting: CustomSetting) {
+        self.custom = self.custom.iter().cloned().chain([setting]).collect();
+    }
+
+    /// Returns the app's own settings.
+    pub(crate) fn custom_settings(&self) -> &[CustomSetting] {
+        &self.custom
+    }
+
+    /// Checks the app's own settings, and their values for sessions that leave them out.
+    pub(crate) fn check_settings(&self) -> Result<(), ConfigError> {
+        CustomSetting::check_all(&self.custom)?;
+        for (name, value) in &self.defaults.custom {
+            let setting = self.custom.iter().find(|setting| setting.name() == name);
+            let why = match setting {
+                None => "is not one of the server's: add it with `ServerBuilder::setting`".into(),
+                Some(setting) if setting.read(value).is_none() => {
+                    format!("must be {}", setting.allowed())
+                }
+                Some(_) => continue,
+            };
+            return Err(ConfigError(format!("The default setting `{name}` {why}.").into()));
+        }
+        Ok(())
     }
 
     /// Sets the system prompt of sessions that have none of their own.
@@ -99,6 +131,7 @@ impl Agents {
     /// Checks what a client has set of a session against the rules of the operator.
     pub(crate) fn check(&self, settings: &SessionSettings) -> Result<(), ApiError> {
         self.check_model(settings)?;
+        check_values(&self.custom, &settings.custom, &CustomValues::new())?;
         self.rules.check_approvals(settings.auto_approve.as_deref())
     }
 
@@ -111,6 +144,7 @@ impl Agents {
         if new.auto_approve != old.auto_approve {
             self.rules.check_approvals(new.auto_approve.as_deref())?;
         }
+        check_values(&self.custom, &new.custom, &old.custom)?;
         self.check_model(new)
     }
 
@@ -233,6 +267,7 @@ impl Agents {
         principal: Option<&Principal>,
     ) -> Result<(GenericAgent, bool), ApiError> {
         self.choose(&mut settings)?;
+        check_values(&self.custom, &settings.custom, &CustomValues::new())?;
         self.rules.check_approvals(settings.auto_approve.as_deref())?;
         let factory = self.factory(&settings)?;
         let setup = self.setup(settings, principal).for_request(options);
@@ -242,7 +277,10 @@ impl Agents {
 
     fn setup(&self, settings: SessionSettings, principal: Option<&Principal>) -> AgentSetup {
         let defaults = self.defaults_of(&settings);
-        let mut setup = AgentSetup::new(settings).defaults(defaults).rules(self.rules.clone());
+        let mut setup = AgentSetup::new(settings)
+            .defaults(defaults)
+            .custom_settings(self.custom.clone())
+            .rules(self.rules.clone());
         if let Some(models) = &self.models {
             setup = setup.models(models.clone());
         }

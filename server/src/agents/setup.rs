@@ -7,12 +7,13 @@ use loopwright_core::ChatModel;
 use loopwright_core::agent::{Extensions, Principal};
 use loopwright_core::model::ModelError;
 use loopwright_core::tool::ToolSpec;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::models::Models;
 use super::rejection::AgentRejection;
 use crate::rules::OperatorRules;
-use crate::settings::{LlmConfig, SessionSettings, non_empty};
+use crate::settings::{CustomSetting, LlmConfig, SessionSettings, non_empty};
 
 /// Returns whether a call runs without approval.
 type AutoRule = Arc<dyn Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync>;
@@ -27,6 +28,8 @@ pub struct AgentSetup {
     pub(super) given: SessionSettings,
     /// These, with the defaults for what they leave out.
     pub(super) settings: SessionSettings,
+    /// The app's own settings.
+    custom: Arc<[CustomSetting]>,
     principal: Option<Principal>,
     default_system: Option<Arc<str>>,
     /// Whether the agent asked for the system prompt, and thus has the setting.
@@ -56,6 +59,7 @@ impl AgentSetup {
         AgentSetup {
             given: settings.clone(),
             settings,
+            custom: Arc::default(),
             principal: None,
             default_system: None,
             uses_system: AtomicBool::new(false),
@@ -74,6 +78,12 @@ impl AgentSetup {
     pub fn defaults(mut self, defaults: SessionSettings) -> Self {
         self.own_model.clone_from(&defaults.model);
         self.settings = self.settings.over(defaults);
+        self
+    }
+
+    /// Sets the app's own settings, which [`AgentSetup::custom`] returns the values of.
+    pub fn custom_settings(mut self, settings: impl Into<Arc<[CustomSetting]>>) -> Self {
+        self.custom = settings.into();
         self
     }
 
@@ -151,6 +161,39 @@ impl AgentSetup {
     /// Returns whether the agent has asked for the system prompt.
     pub(super) fn uses_system(&self) -> bool {
         self.uses_system.load(Ordering::Relaxed)
+    }
+
+    /// Returns the value of one of the app's own settings: that of the session, else the default
+    /// one of the server or the command line, else that of the setting. Without any of them, an
+    /// `Option` is `None`, and another type is rejected.
+    ///
+    /// ```
+    /// use loopwright_server::{AgentSetup, CustomSetting, SessionSettings};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut settings = SessionSettings::new();
+    /// settings.custom.insert("max-amount".into(), 100.into());
+    /// let setup = AgentSetup::new(settings).custom_settings([
+    ///     CustomSetting::number("max-amount", "The largest payment, in euros"),
+    ///     CustomSetting::choice("region", "The region to search", ["eu", "us"]).default("eu"),
+    /// ]);
+    /// assert_eq!(setup.custom::<f64>("max-amount")?, 100.0);
+    /// assert_eq!(setup.custom::<String>("region")?, "eu");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Rejects a missing value, one that is invalid or that has another type, and a name that no
+    /// setting of the app has.
+    pub fn custom<T: DeserializeOwned>(&self, name: &str) -> Result<T, AgentRejection> {
+        let Some(setting) = self.custom.iter().find(|setting| setting.name() == name) else {
+            let why = format!(
+                "The agent reads the setting `{name}`, which the app does not have: add it with \
+                 `App::setting` or `ServerBuilder::setting`."
+            );
+            return Err(AgentRejection::internal(why));
+        };
+        Ok(setting.value_in(&self.settings.custom)?)
     }
 
     /// Returns who the agent works for, if that is known.

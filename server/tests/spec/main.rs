@@ -7,6 +7,7 @@ mod agents;
 mod api;
 mod approvals;
 mod client_addresses;
+mod custom_settings;
 mod event_streams;
 mod history;
 mod http2;
