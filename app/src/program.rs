@@ -1,5 +1,7 @@
 //! What an app is made of: its name, its agents, its store, its version.
 
+mod settings;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,7 +10,7 @@ use std::sync::Arc;
 use loopwright_core::SessionStore;
 use loopwright_memory::long_term::LongTerm;
 use loopwright_memory::{Jsonl, Sqlite};
-use loopwright_server::{AgentFactory, CodingAgent, CodingAgentBuilder};
+use loopwright_server::{AgentFactory, CodingAgent, CodingAgentBuilder, CustomSetting};
 use sha2::{Digest, Sha256};
 
 use crate::command_context::CommandContext;
@@ -48,6 +50,8 @@ pub(crate) struct Program {
     pub(crate) commands: Vec<OwnCommand>,
     /// The app's own slash commands.
     pub(crate) slash_commands: Vec<SlashCommand>,
+    /// The app's own settings.
+    pub(crate) settings: Vec<CustomSetting>,
     /// The system prompt of sessions that have none of their own.
     pub(crate) system: Option<String>,
 }
@@ -74,7 +78,8 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    /// Checks that there are agents, and that no two of them and no two commands share a name.
+    /// Checks that there are agents, and that agents, commands and settings have valid names that
+    /// no others have.
     pub(crate) fn check(&self) -> Result<(), StartError> {
         let mut names: Vec<&str> = self.agents.iter().map(|(name, _)| &**name).collect();
         names.sort_unstable();
@@ -88,6 +93,7 @@ impl Program {
             )));
         }
         self.check_slash_commands()?;
+        self.check_settings()?;
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(StartError(format!(
                 "Two agents of this app are called `{}`: give each a name of its own.",

@@ -84,6 +84,7 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
             commands: args.commands.clone(),
             ..WorkspaceOptions::default()
         },
+        custom: args.custom.clone(),
         ..Options::default()
     };
     let mut builder = Server::builder(config.program.open_store(args.store.path.clone())?)
@@ -99,6 +100,9 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
     if let Some(system) = system {
         builder = builder.system(system);
     }
+    for setting in &config.program.settings {
+        builder = builder.setting(setting.clone());
+    }
     if let Some(memory) = memory {
         builder = builder.long_term(memory);
     }
@@ -113,7 +117,7 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
         builder = builder.user_digest(&user.digest, caller);
     }
     if let Some(url) = &args.webhook {
-        let variable = names.variable("WEBHOOK_SECRET");
+        let variable = names.webhook_secret_variable();
         let secret = env::var(&variable).map_err(|_| {
             let why = "The webhook needs a secret, which its receiver knows too: set";
             StartError(format!(

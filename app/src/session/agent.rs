@@ -8,7 +8,7 @@ use loopwright_core::event::ExternalAction;
 use loopwright_core::model::ModelInfo;
 use loopwright_memory::long_term::DISTIL_COMMAND;
 use loopwright_server::{
-    AgentFactory, AgentRejection, AgentSetup, EnvModels, Models, SessionSettings,
+    AgentFactory, AgentRejection, AgentSetup, CustomSetting, EnvModels, Models, SessionSettings,
 };
 use serde_json::Value;
 
@@ -75,6 +75,7 @@ pub(crate) async fn build(
     let plan = Plan {
         factory: kind.factory(memory, config.program.system.as_deref())?,
         system: config.program.system.as_deref(),
+        custom: &config.program.settings,
         models: Arc::new(models(options, config)?),
         given: settings.given.to_session(),
         allowed,
@@ -126,6 +127,8 @@ struct Plan<'a> {
     models: Arc<EnvModels>,
     /// The default system prompt of the app.
     system: Option<&'a str>,
+    /// The app's own settings.
+    custom: &'a [CustomSetting],
     /// What the command line and the session themselves say.
     given: SessionSettings,
     allowed: &'a Allowed,
@@ -145,6 +148,7 @@ impl Plan<'_> {
         let allowed = self.allowed.clone();
         let mut setup = AgentSetup::new(given)
             .defaults(settings)
+            .custom_settings(self.custom)
             .models(self.models.clone())
             .for_principal(facts::user())
             .on_warning(output::error)
@@ -159,6 +163,7 @@ impl Plan<'_> {
 /// Returns the error of an option that an agent has rejected.
 fn of_option(rejection: &AgentRejection) -> StartError {
     let path = rejection.path().unwrap_or_default();
+    let path = path.strip_prefix("/custom").unwrap_or(path);
     let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     let flag = match name {
         "" | "model" => return StartError(rejection.message().to_owned()),
