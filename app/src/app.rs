@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::SessionStore;
-use loopwright_server::{AgentFactory, CustomSetting};
+use loopwright_server::{AgentFactory, CustomSetting, SystemPrompt};
 use tokio::runtime;
 
 use crate::args::{ChatArgs, Cli, Command};
@@ -183,7 +183,8 @@ impl App {
     }
 
     /// Sets the system prompt of sessions that have none of their own: `--system`, the settings
-    /// file, and over HTTP the session's settings have precedence.
+    /// file, and over HTTP the session's settings have precedence. It is a text, or a function
+    /// `Fn(&AgentSetup) -> String`, which computes it each time an agent is built.
     ///
     /// The agent that works on files uses it instead of the built-in one; `{workDir}` stands for
     /// the directory and `{platform}` for the operating system. Other agents get it from
@@ -204,7 +205,20 @@ impl App {
     /// App::new("acme").agent("support", support).system("You help with invoices.").run()
     /// # }
     /// ```
-    pub fn system(mut self, prompt: impl Into<String>) -> Self {
+    ///
+    /// ```no_run
+    /// # use loopwright_cli::{AgentSetup, App};
+    /// # fn main() -> std::process::ExitCode {
+    /// App::new("acme")
+    ///     .coding_agent()
+    ///     .system(|setup: &AgentSetup| match setup.principal() {
+    ///         Some(user) => format!("You work for {user} in {{workDir}}."),
+    ///         None => "You work in {workDir}.".to_owned(),
+    ///     })
+    ///     .run()
+    /// # }
+    /// ```
+    pub fn system(mut self, prompt: impl Into<SystemPrompt>) -> Self {
         self.0.system = Some(prompt.into());
         self
     }

@@ -48,6 +48,7 @@ mod wording;
 pub use clap;
 pub use loopwright_server::{
     AgentFactory, AgentRejection, AgentSetup, CustomSetting, SessionSettings, SettingKind,
+    SystemPrompt,
 };
 
 pub use app::App;

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use loopwright_core::SessionStore;
 use loopwright_memory::long_term::LongTerm;
 use loopwright_memory::{Jsonl, Sqlite};
-use loopwright_server::{AgentFactory, CodingAgent, CodingAgentBuilder, CustomSetting};
+use loopwright_server::{
+    AgentFactory, CodingAgent, CodingAgentBuilder, CustomSetting, SystemPrompt,
+};
 use sha2::{Digest, Sha256};
 
 use crate::command_context::CommandContext;
@@ -53,7 +55,7 @@ pub(crate) struct Program {
     /// The app's own settings.
     pub(crate) settings: Vec<CustomSetting>,
     /// The system prompt of sessions that have none of their own.
-    pub(crate) system: Option<String>,
+    pub(crate) system: Option<SystemPrompt>,
 }
 
 /// A command of an app besides those that every app has.
@@ -197,11 +199,12 @@ impl Program {
 }
 
 impl Kind {
-    /// Returns the factory for a session on this machine: its user chooses the directory.
+    /// Returns the factory for a session on this machine: its user chooses the directory. An app
+    /// with a `system` prompt of its own sets it in the setup of agents.
     pub(crate) fn factory(
         &self,
         memory: Option<LongTerm>,
-        system: Option<&str>,
+        system: Option<&SystemPrompt>,
     ) -> Result<Arc<dyn AgentFactory>, StartError> {
         match self {
             Kind::Own(factory) => Ok(factory.clone()),
@@ -214,7 +217,7 @@ impl Kind {
         &self,
         roots: &[PathBuf],
         memory: Option<LongTerm>,
-        system: Option<&str>,
+        system: Option<&SystemPrompt>,
     ) -> Result<Arc<dyn AgentFactory>, StartError> {
         let builder =
             || roots.iter().fold(CodingAgent::builder(), |builder, root| builder.root(root));
@@ -228,14 +231,14 @@ impl Kind {
 fn coding_agent(
     builder: CodingAgentBuilder,
     memory: Option<LongTerm>,
-    system: Option<&str>,
+    system: Option<&SystemPrompt>,
 ) -> Result<Arc<dyn AgentFactory>, StartError> {
     let builder = match memory {
         Some(memory) => builder.long_term(memory),
         None => builder,
     };
-    let agent = builder.system(system.unwrap_or(CODING_PROMPT)).build();
-    Ok(Arc::new(agent.map_err(|why| StartError(why.to_string()))?))
+    let builder = if system.is_some() { builder } else { builder.system(CODING_PROMPT) };
+    Ok(Arc::new(builder.build().map_err(|why| StartError(why.to_string()))?))
 }
 
 /// Returns the folder for what belongs to the store at this path.

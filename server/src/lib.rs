@@ -84,7 +84,7 @@ pub use axum;
 #[cfg(feature = "jwt")]
 pub use access::JwtUsers;
 pub use access::{Access, AccessPolicy, Caller, OwnerPolicy};
-pub use agents::{AgentFactory, AgentRejection, AgentSetup, Models};
+pub use agents::{AgentFactory, AgentRejection, AgentSetup, Models, SystemPrompt};
 #[cfg(feature = "coding-agent")]
 pub use coding_agent::{CodingAgent, CodingAgentBuilder, EnvModels};
 pub use error::ConfigError;

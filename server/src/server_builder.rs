@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 #[cfg(feature = "jwt")]
 use crate::access::JwtUsers;
 use crate::access::{AccessPolicy, Caller, OwnerPolicy, TokenDigest, Users};
-use crate::agents::{AgentFactory, Agents, Models};
+use crate::agents::{AgentFactory, Agents, Models, SystemPrompt};
 use crate::daily_budget::DailyBudget;
 use crate::drain::Drain;
 use crate::error::ConfigError;
@@ -208,8 +208,9 @@ impl ServerBuilder {
     }
 
     /// Sets the system prompt that [`AgentSetup::system`](crate::AgentSetup::system) returns for
-    /// sessions that have none of their own.
-    pub fn system(mut self, prompt: impl Into<Arc<str>>) -> Self {
+    /// sessions that have none of their own: a text, or a function of the setup. Sessions of a
+    /// coding agent that has no prompt of its own have it too.
+    pub fn system(mut self, prompt: impl Into<SystemPrompt>) -> Self {
         self.agents.set_system(prompt.into());
         self
     }

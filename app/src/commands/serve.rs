@@ -93,12 +93,12 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
         .principal(facts::user())
         .run_budget(args.run_budget.budget())
         .grace(Duration::from_secs(args.grace.unwrap_or(DEFAULT_GRACE).into()));
-    let system = config.program.system.as_deref();
+    let system = config.program.system.as_ref();
     for (name, kind) in &config.program.agents {
         builder = builder.agent(name.clone(), kind.served(&args.root, memory.clone(), system)?);
     }
     if let Some(system) = system {
-        builder = builder.system(system);
+        builder = builder.system(system.clone());
     }
     for setting in &config.program.settings {
         builder = builder.setting(setting.clone());

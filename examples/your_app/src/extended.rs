@@ -9,11 +9,14 @@ use loopwright_cli::{AgentRejection, AgentSetup, App, CommandContext, CustomSett
 
 fn support(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
     let agent = GenericAgent::builder(setup.model()?, PiPattern);
-    let mut system = setup.system().unwrap_or_default().to_owned();
-    if let Some(region) = setup.custom::<Option<String>>("region")? {
-        system += &format!(" The region is {region}.");
+    Ok(agent.system(setup.system().unwrap_or_default()))
+}
+
+fn system(setup: &AgentSetup) -> String {
+    match setup.custom::<String>("region") {
+        Ok(region) => format!("You help with invoices. The region is {region}."),
+        Err(_) => "You help with invoices.".into(),
     }
-    Ok(agent.system(system))
 }
 
 /// Prints the month, the model of the settings, and where the data is.
@@ -35,7 +38,7 @@ fn main() -> ExitCode {
         .command(Command::new("report").about("Print what was paid").arg(Arg::new("month")), report)
         .setting(CustomSetting::choice("region", "The region to search", ["eu", "us"]))
         .setting(CustomSetting::number("max-amount", "The largest payment, in euros").default(100))
-        .system("You help with invoices.")
+        .system(system)
         .slash_command("size", "count the messages of this conversation", async |_, cx| {
             let messages = cx.handle().state().await?.messages.len();
             Ok(SlashReply::Show(format!("{} has {messages} messages.", cx.session())))

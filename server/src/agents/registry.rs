@@ -10,6 +10,7 @@ use loopwright_core::model::ModelInfo;
 use super::factory::AgentFactory;
 use super::models::Models;
 use super::setup::{AgentSetup, ChatOptions};
+use super::system_prompt::SystemPrompt;
 use crate::error::{ApiError, ConfigError, ErrorKind};
 use crate::rules::OperatorRules;
 use crate::settings::{
@@ -24,7 +25,7 @@ pub(crate) struct Agents {
     defaults: SessionSettings,
     /// The app's own settings.
     custom: Arc<[CustomSetting]>,
-    system: Option<Arc<str>>,
+    system: Option<SystemPrompt>,
     run_budget: Budget,
     rules: Arc<OperatorRules>,
 }
@@ -89,7 +90,7 @@ impl Agents {
     }
 
     /// Sets the system prompt of sessions that have none of their own.
-    pub(crate) fn set_system(&mut self, prompt: Arc<str>) {
+    pub(crate) fn set_system(&mut self, prompt: SystemPrompt) {
         self.system = Some(prompt);
     }
 
@@ -241,7 +242,7 @@ impl Agents {
     ) -> Result<GenericAgent, ApiError> {
         let factory = self.factory(&settings)?;
         self.check_model(&settings)?;
-        let setup = self.setup(settings, principal);
+        let setup = self.setup(settings, principal, None);
         let agent = factory.build(&setup).await?.with_run_budget(&self.run_budget);
         Ok(agent.with_session_budget(self.rules.of_session()))
     }
@@ -255,7 +256,7 @@ impl Agents {
         action: &ExternalAction,
     ) -> Result<Option<String>, ApiError> {
         let factory = self.factory(&settings)?;
-        Ok(factory.preview(&self.setup(settings, principal), action).await?)
+        Ok(factory.preview(&self.setup(settings, principal, None), action).await?)
     }
 
     /// Builds the agent that answers one request. Returns whether its model is the server's, so
@@ -270,12 +271,18 @@ impl Agents {
         check_values(&self.custom, &settings.custom, &CustomValues::new())?;
         self.rules.check_approvals(settings.auto_approve.as_deref())?;
         let factory = self.factory(&settings)?;
-        let setup = self.setup(settings, principal).for_request(options);
+        let setup = self.setup(settings, principal, Some(options));
         let agent = factory.build(&setup).await?.with_run_budget(&self.run_budget);
         Ok((agent, !setup.is_clients_model()))
     }
 
-    fn setup(&self, settings: SessionSettings, principal: Option<&Principal>) -> AgentSetup {
+    /// Returns the setup of a session, or of a request to `/api/agent-chat`.
+    fn setup(
+        &self,
+        settings: SessionSettings,
+        principal: Option<&Principal>,
+        request: Option<ChatOptions>,
+    ) -> AgentSetup {
         let defaults = self.defaults_of(&settings);
         let mut setup = AgentSetup::new(settings)
             .defaults(defaults)
@@ -284,11 +291,14 @@ impl Agents {
         if let Some(models) = &self.models {
             setup = setup.models(models.clone());
         }
-        if let Some(system) = &self.system {
-            setup = setup.default_system(system.clone());
+        if let Some(principal) = principal {
+            setup = setup.for_principal(principal.clone());
         }
-        match principal {
-            Some(principal) => setup.for_principal(principal.clone()),
+        if let Some(options) = request {
+            setup = setup.for_request(options);
+        }
+        match &self.system {
+            Some(system) => setup.default_system(system.clone()), // it may depend on all of these
             None => setup,
         }
     }

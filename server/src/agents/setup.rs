@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::models::Models;
 use super::rejection::AgentRejection;
+use super::system_prompt::SystemPrompt;
 use crate::rules::OperatorRules;
 use crate::settings::{CustomSetting, LlmConfig, SessionSettings, non_empty};
 
@@ -31,7 +32,7 @@ pub struct AgentSetup {
     /// The app's own settings.
     custom: Arc<[CustomSetting]>,
     principal: Option<Principal>,
-    default_system: Option<Arc<str>>,
+    default_system: Option<String>,
     /// Whether the agent asked for the system prompt, and thus has the setting.
     uses_system: AtomicBool,
     models: Option<Arc<dyn Models>>,
@@ -93,9 +94,14 @@ impl AgentSetup {
         self
     }
 
-    /// Sets what [`AgentSetup::system`] returns if the settings name no system prompt.
-    pub fn default_system(mut self, prompt: impl Into<Arc<str>>) -> Self {
-        self.default_system = Some(prompt.into());
+    /// Sets what [`AgentSetup::system`] returns if the settings name no system prompt. A function is
+    /// called with the setup as it is now, so set the prompt last.
+    pub fn default_system(mut self, prompt: impl Into<SystemPrompt>) -> Self {
+        if self.settings.system.is_none() {
+            self.default_system = Some(prompt.into().of(&self));
+            // The agent itself has asked for nothing yet.
+            (self.uses_system, self.is_clients_model) = Default::default();
+        }
         self
     }
 
@@ -156,6 +162,12 @@ impl AgentSetup {
     pub fn system(&self) -> Option<&str> {
         self.uses_system.store(true, Ordering::Relaxed);
         self.settings.system.as_deref().or(self.default_system.as_deref())
+    }
+
+    /// Returns the default system prompt, if the settings name none.
+    #[cfg(feature = "coding-agent")]
+    pub(crate) fn default_prompt(&self) -> Option<&str> {
+        self.default_system.as_deref()
     }
 
     /// Returns whether the agent has asked for the system prompt.

@@ -28,5 +28,6 @@ mod rules;
 mod sessions;
 mod settings;
 mod sub_agents;
+mod system_prompts;
 mod traces;
 mod two_servers;
