@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::SessionStore;
-use loopwright_server::AgentFactory;
+use loopwright_server::{AgentFactory, CustomSetting, SystemPrompt};
 use tokio::runtime;
 
 use crate::args::{ChatArgs, Cli, Command};
@@ -150,8 +150,41 @@ impl App {
         self
     }
 
+    /// Adds a setting of the app's own. It is a flag of `chat`, `run`, `serve` and the other commands
+    /// that take settings, a key of the settings file with `_` for `-`, an environment variable
+    /// (`ACME_MAX_AMOUNT`), and over HTTP a value under `custom` of a session's settings. A value
+    /// that is given on the command line or over HTTP is stored with the session.
+    ///
+    /// An agent reads the value with [`AgentSetup::custom`](crate::AgentSetup::custom). Not only
+    /// one agent: all agents of the app have the setting. Of the settings files, only the user's own
+    /// can set it, and not a project's.
+    ///
+    /// [`App::run`] fails if the setting has the name of a built-in one or of another one.
+    ///
+    /// ```no_run
+    /// use loopwright_cli::{AgentRejection, AgentSetup, App, CustomSetting};
+    /// use loopwright_core::{AgentBuilder, GenericAgent};
+    /// use loopwright_patterns::PiPattern;
+    ///
+    /// fn support(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
+    ///     let region: String = setup.custom("region")?;
+    ///     let system = format!("You help with invoices of the region {region}.");
+    ///     Ok(GenericAgent::builder(setup.model()?, PiPattern).system(system))
+    /// }
+    ///
+    /// # fn main() -> std::process::ExitCode {
+    /// let region = CustomSetting::choice("region", "The region to search", ["eu", "us"]);
+    /// App::new("acme").agent("support", support).setting(region.default("eu")).run()
+    /// # }
+    /// ```
+    pub fn setting(mut self, setting: CustomSetting) -> Self {
+        self.0.settings.push(setting);
+        self
+    }
+
     /// Sets the system prompt of sessions that have none of their own: `--system`, the settings
-    /// file, and over HTTP the session's settings have precedence.
+    /// file, and over HTTP the session's settings have precedence. It is a text, or a function
+    /// `Fn(&AgentSetup) -> String`, which computes it each time an agent is built.
     ///
     /// The agent that works on files uses it instead of the built-in one; `{workDir}` stands for
     /// the directory and `{platform}` for the operating system. Other agents get it from
@@ -172,7 +205,20 @@ impl App {
     /// App::new("acme").agent("support", support).system("You help with invoices.").run()
     /// # }
     /// ```
-    pub fn system(mut self, prompt: impl Into<String>) -> Self {
+    ///
+    /// ```no_run
+    /// # use loopwright_cli::{AgentSetup, App};
+    /// # fn main() -> std::process::ExitCode {
+    /// App::new("acme")
+    ///     .coding_agent()
+    ///     .system(|setup: &AgentSetup| match setup.principal() {
+    ///         Some(user) => format!("You work for {user} in {{workDir}}."),
+    ///         None => "You work in {workDir}.".to_owned(),
+    ///     })
+    ///     .run()
+    /// # }
+    /// ```
+    pub fn system(mut self, prompt: impl Into<SystemPrompt>) -> Self {
         self.0.system = Some(prompt.into());
         self
     }

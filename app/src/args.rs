@@ -1,5 +1,6 @@
 //! The command line.
 
+mod custom;
 mod rules;
 mod serve;
 mod sessions;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use self::custom::{built_in_flags, values, with_flags};
 pub(crate) use self::rules::RuleOptions;
 use self::serve::name_without_separators;
 pub(crate) use self::serve::{

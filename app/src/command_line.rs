@@ -4,7 +4,7 @@
 use clap::builder::StyledStr;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
-use crate::args::Cli;
+use crate::args::{self, Cli};
 use crate::environment::Names;
 use crate::program::{OwnCommand, Program};
 
@@ -48,7 +48,10 @@ pub(crate) fn parse(program: &Program) -> Parsed<'_> {
             return Parsed::Own { own, arguments: Box::new(arguments.clone()), no_config };
         }
     }
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if let Some(custom) = cli.custom_mut() {
+        *custom = args::values(&matches, &program.settings);
+    }
     Parsed::BuiltIn(Box::new(cli))
 }
 
@@ -57,9 +60,15 @@ pub(crate) fn is_built_in(name: &str) -> bool {
     name == "help" || Cli::command().find_subcommand(name).is_some()
 }
 
+/// Returns the names of the flags that every app has, of all commands.
+pub(crate) fn built_in_flags() -> Vec<String> {
+    args::built_in_flags(Cli::command())
+}
+
 /// Describes the command line.
 pub(crate) fn command(program: &Program) -> Command {
-    let mut command = for_app(Cli::command(), program).name(program.names.app().to_owned());
+    let command = args::with_flags(for_app(Cli::command(), program), &program.settings);
+    let mut command = command.name(program.names.app().to_owned());
     if let Some(version) = &program.version {
         command = command.version(version.clone());
     }

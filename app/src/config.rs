@@ -16,12 +16,12 @@ use loopwright_core::SessionStore;
 use serde::de::DeserializeOwned;
 
 use self::file::Owner;
-pub(crate) use self::keys::KEYS;
+pub(crate) use self::keys::{KEYS, Key, Kind};
 pub(crate) use self::layer::{Layer, Origin};
 use crate::args::{JwtArgs, RuleOptions, RunBudget, ServeArgs, StoreArgs};
 use crate::environment::Names;
 use crate::error::StartError;
-use crate::options::{BudgetOptions, Options, WorkspaceOptions};
+use crate::options::{BudgetOptions, Options, WorkspaceOptions, custom_over};
 use crate::output;
 use crate::program::Program;
 use crate::settings::Settings;
@@ -76,14 +76,14 @@ impl Config {
                     StartError(format!("The settings in {} cannot be read: {why}.", path.display()))
                 })?;
                 let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-                file::read(&text, &path, Owner::User)?
+                file::read(&text, &path, Owner::User, &program)?
             }
             _ => Layer::default(),
         };
-        for warning in variables::misspelt_warnings(names) {
+        for warning in variables::misspelt_warnings(&program) {
             output::notice(&warning);
         }
-        let environment = variables::read(names)?;
+        let environment = variables::read(&program)?;
         Ok(Config { program, environment, user, file, reads_projects: reads_files })
     }
 
@@ -109,7 +109,8 @@ impl Config {
                 path.display()
             ))),
             Some((text, _)) => {
-                file::read(&text, &path, Owner::Project { users_file: self.file.as_deref() })
+                let owner = Owner::Project { users_file: self.file.as_deref() };
+                file::read(&text, &path, owner, &self.program)
             }
         }
     }
@@ -230,6 +231,7 @@ impl Config {
             store: StoreArgs { path: self.store(&given.store) },
             unprotected: self.users_list(given.unprotected, "unprotected"),
             commands: given.commands.over(own.workspace.commands),
+            custom: custom_over(given.custom, own.custom),
         })
     }
 
@@ -294,7 +296,7 @@ mod tests {
         let path = Path::new("/p/loopwright.toml");
         let text = "[serve]\nmax_turns = 5\nmax_tokens = 6\nmax_cost = 0.5\nmax_time = 7\n\
                     max_connections = 8\ngrace = 9\nlog_format = \"json\"";
-        let user = file::read(text, path, Owner::User).unwrap();
+        let user = file::read(text, path, Owner::User, &Program::default()).unwrap();
         let config = Config { user, ..Config::default() };
         let args = serve(&config, &[]);
         let budget = args.run_budget.budget();
@@ -353,7 +355,13 @@ mod tests {
                 Ok(_) => format!("[serve]\n{name} = {value}"),
                 Err(_) => format!("[serve]\n{name} = \"{value}\""),
             };
-            let user = file::read(&text, Path::new("/p/loopwright.toml"), Owner::User).unwrap();
+            let user = file::read(
+                &text,
+                Path::new("/p/loopwright.toml"),
+                Owner::User,
+                &Program::default(),
+            )
+            .unwrap();
             let from_file = serve(&Config { user, ..Config::default() }, &[]);
             let flag = format!("--{}={value}", name.replace('_', "-"));
             let from_flag = serve(&Config::default(), &[&flag]);
@@ -365,7 +373,8 @@ mod tests {
     #[test]
     fn a_flag_of_serve_overrides_the_file() {
         let path = Path::new("/p/loopwright.toml");
-        let user = file::read("no_agents_md = true", path, Owner::User).unwrap();
+        let user =
+            file::read("no_agents_md = true", path, Owner::User, &Program::default()).unwrap();
         let config = Config { user, ..Config::default() };
         for (flag, expected) in
             [(None, true), (Some("--no-agents-md=false"), false), (Some("--no-agents-md"), true)]

@@ -53,6 +53,21 @@ impl Names {
         self.variable("TOKEN")
     }
 
+    /// Returns the variable with the secret of the webhook of `serve`.
+    pub(crate) fn webhook_secret_variable(&self) -> String {
+        self.variable("WEBHOOK_SECRET")
+    }
+
+    /// Returns the variables that are no settings.
+    pub(crate) fn other_variables(&self) -> [String; 4] {
+        [
+            self.config_variable(),
+            self.token_variable(),
+            self.log_variable(),
+            self.webhook_secret_variable(),
+        ]
+    }
+
     /// Returns the name of files with settings, such as `loopwright.toml`.
     pub(crate) fn settings_file(&self) -> String {
         format!("{}.toml", self.0)

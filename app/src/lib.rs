@@ -46,7 +46,10 @@ mod tui;
 mod wording;
 
 pub use clap;
-pub use loopwright_server::{AgentFactory, AgentRejection, AgentSetup, SessionSettings};
+pub use loopwright_server::{
+    AgentFactory, AgentRejection, AgentSetup, CustomSetting, SessionSettings, SettingKind,
+    SystemPrompt,
+};
 
 pub use app::App;
 pub use command_context::CommandContext;

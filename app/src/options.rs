@@ -6,10 +6,12 @@ mod retries;
 mod session;
 mod workspace;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub(crate) use self::budget::{BudgetOptions, dollars, is_sum};
 pub(crate) use self::choices::{Approve, Pattern, Thinking};
@@ -118,6 +120,19 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TOOL|read-only|all", value_parser = Approve::read)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) approve: Vec<Approve>,
+    /// The values of the app's own settings, by their names.
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) custom: BTreeMap<String, Value>,
+}
+
+/// Returns these values, with those of `lower` for settings that have none.
+pub(crate) fn custom_over(
+    values: BTreeMap<String, Value>,
+    mut lower: BTreeMap<String, Value>,
+) -> BTreeMap<String, Value> {
+    lower.extend(values);
+    lower
 }
 
 impl Options {
@@ -144,6 +159,7 @@ impl Options {
             budget: self.budget.over(lower.budget),
             retries: self.retries.over(lower.retries),
             approve: if self.approve.is_empty() { lower.approve } else { self.approve },
+            custom: custom_over(self.custom, lower.custom),
         }
     }
 

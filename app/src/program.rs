@@ -1,5 +1,7 @@
 //! What an app is made of: its name, its agents, its store, its version.
 
+mod settings;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,7 +10,9 @@ use std::sync::Arc;
 use loopwright_core::SessionStore;
 use loopwright_memory::long_term::LongTerm;
 use loopwright_memory::{Jsonl, Sqlite};
-use loopwright_server::{AgentFactory, CodingAgent, CodingAgentBuilder};
+use loopwright_server::{
+    AgentFactory, CodingAgent, CodingAgentBuilder, CustomSetting, SystemPrompt,
+};
 use sha2::{Digest, Sha256};
 
 use crate::command_context::CommandContext;
@@ -48,8 +52,10 @@ pub(crate) struct Program {
     pub(crate) commands: Vec<OwnCommand>,
     /// The app's own slash commands.
     pub(crate) slash_commands: Vec<SlashCommand>,
+    /// The app's own settings.
+    pub(crate) settings: Vec<CustomSetting>,
     /// The system prompt of sessions that have none of their own.
-    pub(crate) system: Option<String>,
+    pub(crate) system: Option<SystemPrompt>,
 }
 
 /// A command of an app besides those that every app has.
@@ -74,7 +80,8 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    /// Checks that there are agents, and that no two of them and no two commands share a name.
+    /// Checks that there are agents, and that agents, commands and settings have valid names that
+    /// no others have.
     pub(crate) fn check(&self) -> Result<(), StartError> {
         let mut names: Vec<&str> = self.agents.iter().map(|(name, _)| &**name).collect();
         names.sort_unstable();
@@ -88,6 +95,7 @@ impl Program {
             )));
         }
         self.check_slash_commands()?;
+        self.check_settings()?;
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(StartError(format!(
                 "Two agents of this app are called `{}`: give each a name of its own.",
@@ -206,11 +214,12 @@ impl Program {
 }
 
 impl Kind {
-    /// Returns the factory for a session on this machine: its user chooses the directory.
+    /// Returns the factory for a session on this machine: its user chooses the directory. An app
+    /// with a `system` prompt of its own sets it in the setup of agents.
     pub(crate) fn factory(
         &self,
         memory: Option<LongTerm>,
-        system: Option<&str>,
+        system: Option<&SystemPrompt>,
     ) -> Result<Arc<dyn AgentFactory>, StartError> {
         match self {
             Kind::Own(factory) => Ok(factory.clone()),
@@ -223,7 +232,7 @@ impl Kind {
         &self,
         roots: &[PathBuf],
         memory: Option<LongTerm>,
-        system: Option<&str>,
+        system: Option<&SystemPrompt>,
     ) -> Result<Arc<dyn AgentFactory>, StartError> {
         let builder =
             || roots.iter().fold(CodingAgent::builder(), |builder, root| builder.root(root));
@@ -237,14 +246,14 @@ impl Kind {
 fn coding_agent(
     builder: CodingAgentBuilder,
     memory: Option<LongTerm>,
-    system: Option<&str>,
+    system: Option<&SystemPrompt>,
 ) -> Result<Arc<dyn AgentFactory>, StartError> {
     let builder = match memory {
         Some(memory) => builder.long_term(memory),
         None => builder,
     };
-    let agent = builder.system(system.unwrap_or(CODING_PROMPT)).build();
-    Ok(Arc::new(agent.map_err(|why| StartError(why.to_string()))?))
+    let builder = if system.is_some() { builder } else { builder.system(CODING_PROMPT) };
+    Ok(Arc::new(builder.build().map_err(|why| StartError(why.to_string()))?))
 }
 
 /// Returns the folder with this name for what belongs to the store at this path.

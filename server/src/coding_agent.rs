@@ -100,7 +100,8 @@ impl CodingAgentBuilder {
 
     /// Sets the system prompt of sessions that have none of their own. `{workDir}` stands for the
     /// directory, and `{platform}` for the operating system. Requests to `/api/agent-chat` have the
-    /// built-in one.
+    /// built-in one. Defaults to that of the server
+    /// ([`ServerBuilder::system`](crate::ServerBuilder::system)), else to the built-in one.
     pub fn system(mut self, prompt: impl Into<String>) -> Self {
         self.system = Some(prompt.into());
         self
@@ -220,10 +221,8 @@ impl CodingAgent {
 
     async fn system_prompt(&self, setup: &AgentSetup, workspace: &Workspace) -> String {
         let settings = setup.settings();
-        let template = match &self.system {
-            Some(prompt) if setup.has_user() => prompt,
-            _ => SYSTEM_PROMPT,
-        };
+        let own = self.system.as_deref().or_else(|| setup.default_prompt());
+        let template = own.filter(|_| setup.has_user()).unwrap_or(SYSTEM_PROMPT);
         let built_in = || {
             template
                 .replace("{workDir}", &workspace.root().display().to_string())

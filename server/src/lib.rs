@@ -84,7 +84,7 @@ pub use axum;
 #[cfg(feature = "jwt")]
 pub use access::JwtUsers;
 pub use access::{Access, AccessPolicy, Caller, OwnerPolicy};
-pub use agents::{AgentFactory, AgentRejection, AgentSetup, Models};
+pub use agents::{AgentFactory, AgentRejection, AgentSetup, Models, SystemPrompt};
 #[cfg(feature = "coding-agent")]
 pub use coding_agent::{CodingAgent, CodingAgentBuilder, EnvModels};
 pub use error::ConfigError;
@@ -97,5 +97,5 @@ pub use rules::OperatorRules;
 pub use serve::serve;
 pub use server::Server;
 pub use server_builder::ServerBuilder;
-pub use settings::{LlmConfig, SessionSettings};
+pub use settings::{CustomSetting, LlmConfig, SessionSettings, SettingKind};
 pub use sse::sse;

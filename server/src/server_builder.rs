@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 #[cfg(feature = "jwt")]
 use crate::access::JwtUsers;
 use crate::access::{AccessPolicy, Caller, OwnerPolicy, TokenDigest, Users};
-use crate::agents::{AgentFactory, Agents, Models};
+use crate::agents::{AgentFactory, Agents, Models, SystemPrompt};
 use crate::daily_budget::DailyBudget;
 use crate::drain::Drain;
 use crate::error::ConfigError;
@@ -32,7 +32,7 @@ use crate::readiness::Readiness;
 use crate::rules::OperatorRules;
 use crate::run_quota::RunQuota;
 use crate::server::{Server, Shared};
-use crate::settings::SessionSettings;
+use crate::settings::{CustomSetting, SessionSettings};
 
 /// Configures a [`Server`].
 #[must_use = "call build()"]
@@ -202,9 +202,18 @@ impl ServerBuilder {
         self
     }
 
+    /// Adds a setting of the app to those of sessions, which agents read with
+    /// [`AgentSetup::custom`](crate::AgentSetup::custom). Clients choose its value under `custom` of
+    /// a session's settings, unless it is [`host_only`](CustomSetting::host_only).
+    pub fn setting(mut self, setting: CustomSetting) -> Self {
+        self.agents.add_setting(setting);
+        self
+    }
+
     /// Sets the system prompt that [`AgentSetup::system`](crate::AgentSetup::system) returns for
-    /// sessions that have none of their own.
-    pub fn system(mut self, prompt: impl Into<Arc<str>>) -> Self {
+    /// sessions that have none of their own: a text, or a function of the setup. Sessions of a
+    /// coding agent that has no prompt of its own have it too.
+    pub fn system(mut self, prompt: impl Into<SystemPrompt>) -> Self {
         self.agents.set_system(prompt.into());
         self
     }
@@ -339,7 +348,8 @@ impl ServerBuilder {
     /// Returns a [`ConfigError`] if there is no agent, if two have the same name or one has an
     /// empty name, if a token has fewer than 16 characters or belongs to two callers, if the digest
     /// of one has another form, if the address of an issuer has no https, if a webhook has no valid
-    /// address or secret, if an origin is none, or if there are origins and no token.
+    /// address or secret, if an origin is none, if there are origins and no token, or if one of the
+    /// app's own settings or its default value is invalid.
     pub fn build(mut self) -> Result<Server, ConfigError> {
         if !self.has_rules && self.users.has_others() {
             self.agents.set_rules(OperatorRules::strict());
@@ -359,6 +369,7 @@ impl ServerBuilder {
         if let Some(error) = self.bad_user {
             return Err(error);
         }
+        self.agents.check_settings()?;
         let origins: Vec<HeaderValue> =
             self.origins.iter().map(|origin| read_origin(origin)).collect::<Result<_, _>>()?;
         if !origins.is_empty() && self.users.is_empty() {

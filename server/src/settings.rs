@@ -2,6 +2,7 @@
 
 mod address;
 mod change;
+mod custom;
 mod session;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,8 @@ use serde::Deserialize;
 
 pub(crate) use self::address::without_credentials;
 pub(crate) use self::change::SettingsChange;
+pub use self::custom::{CustomSetting, SettingKind};
+pub(crate) use self::custom::{CustomValues, check_values, custom_values, schema_of};
 pub(crate) use self::session::MAX_NAME_CHARS;
 pub use self::session::SessionSettings;
 use crate::json::{or_default, whole_number};

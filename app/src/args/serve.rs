@@ -1,5 +1,6 @@
 //! The command line of `serve`.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,6 +10,7 @@ use clap::{Args, ValueEnum};
 use loopwright_core::agent::Budget;
 use loopwright_server::{JwtUsers, ServerBuilder};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::rules::RuleOptions;
 use super::sessions::StoreArgs;
@@ -280,4 +282,7 @@ pub(crate) struct ServeArgs {
     pub(crate) unprotected: Vec<String>,
     #[command(flatten)]
     pub(crate) commands: CommandOptions,
+    /// The values of the app's own settings, for sessions that have none.
+    #[arg(skip)]
+    pub(crate) custom: BTreeMap<String, Value>,
 }

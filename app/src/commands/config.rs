@@ -1,5 +1,6 @@
 //! `loopwright config`: the settings in force, and where each of them is set.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use loopwright_server::{ServerBuilder, SessionSettings};
 use serde_json::{Value, json};
 
 use crate::args::{ConfigArgs, DEFAULT_ADDR, DEFAULT_GRACE};
-use crate::config::{Config, KEYS, Layer, Origin};
+use crate::config::{Config, Key, Kind, Layer, Origin};
 use crate::error::StartError;
 use crate::options::{Options, Pattern, RetryOptions, Thinking};
 use crate::output;
@@ -21,10 +22,11 @@ const MAX_VALUE_WIDTH: usize = 60;
 
 /// Shows all settings, and returns the exit code.
 pub(crate) async fn config(args: &ConfigArgs, config: &Config) -> Result<u8, StartError> {
-    let mut flags = Layer::of(&args.options, |key| Origin::Flag(key.flag()))?;
-    let store_key = KEYS.iter().find(|key| key.name == "store");
+    let program = &config.program;
+    let mut flags = Layer::of(&args.options, program, |key| Origin::Flag(key.flag()))?;
+    let store_key = program.keys().find(|key| key.name == "store");
     if let (Some(path), Some(key)) = (&args.store.path, store_key) {
-        flags.set(key, json!(path), Origin::Flag(key.flag()));
+        flags.set(&key, json!(path), Origin::Flag(key.flag()));
     }
     let stored = match &args.session {
         Some(name) => {
@@ -34,16 +36,16 @@ pub(crate) async fn config(args: &ConfigArgs, config: &Config) -> Result<u8, Sta
         None => Options::default(),
     };
     let name = args.session.clone().unwrap_or_default();
-    let session = Layer::of(&stored, |_| Origin::Session(name.clone()))?;
+    let session = Layer::of(&stored, program, |_| Origin::Session(name.clone()))?;
     let given = args.options.clone().over(stored.clone());
     let project = config.project(&given.workspace)?;
     let root = given.workspace.workspace()?.root().to_owned();
     let layers = [&flags, &session, &config.environment, &project, &config.user];
     // A setting can disable others: an address applies only to its own model, for example.
     let resolved = config.resolve_stored(args.options.clone(), stored)?;
-    let active = Layer::of(&resolved.active, |key| Origin::Flag(key.flag()))?;
-    let rows: Vec<Row> =
-        KEYS.iter().map(|key| row(key.name, &layers, &active, &config.program)).collect();
+    let active = Layer::of(&resolved.active, program, |key| Origin::Flag(key.flag()))?;
+    let rows: Vec<Row<'_>> =
+        program.keys().map(|key| row(key, &layers, &active, program)).collect();
     if args.json {
         return output::after_write(rows.iter().try_for_each(|row| output::json_line(&row.json())));
     }
@@ -63,20 +65,21 @@ pub(crate) async fn config(args: &ConfigArgs, config: &Config) -> Result<u8, Sta
 }
 
 /// Holds a setting as it is shown.
-struct Row {
-    name: &'static str,
+struct Row<'a> {
+    name: Cow<'a, str>,
     value: Value,
     /// Where it is set, or `None` if it has its default.
     origin: Option<Origin>,
 }
 
-fn row(name: &'static str, layers: &[&Layer], active: &Layer, program: &Program) -> Row {
+fn row<'a>(key: Key<'a>, layers: &[&Layer], active: &Layer, program: &Program) -> Row<'a> {
+    let name = &*key.name;
     let set = layers.iter().find_map(|layer| layer.get(name));
     let is_option = name != "store" && !name.starts_with("serve.");
     let value = if is_option { active.get(name) } else { set }.map(|(value, _)| value.clone());
     let (value, origin) = match (value, set) {
         (Some(value), Some((_, origin))) => (value, Some(origin.clone())),
-        _ => (default_value(name, program), None),
+        _ => (default_value(&key, program), None),
     };
     let value = match value {
         Value::String(url) if name == "base_url" => {
@@ -89,12 +92,15 @@ fn row(name: &'static str, layers: &[&Layer], active: &Layer, program: &Program)
         }
         value => value,
     };
-    Row { name, value, origin }
+    Row { name: key.name, value, origin }
 }
 
 /// Returns the default of a setting, or null if there is none or it depends on the environment.
-fn default_value(name: &str, program: &Program) -> Value {
-    match name {
+fn default_value(key: &Key<'_>, program: &Program) -> Value {
+    if let Kind::Custom(setting) = key.kind {
+        return json!(setting.default_value());
+    }
+    match &*key.name {
         "agent" => json!(program.agents.first().map(|(name, _)| name)),
         "no_agents_md" | "no_questions" | "guard" | "network" | "unconfined" => json!(false),
         "thinking" => json!(Thinking::from(ThinkingLevel::default())),
@@ -124,7 +130,7 @@ fn default_value(name: &str, program: &Program) -> Value {
     }
 }
 
-impl Row {
+impl Row<'_> {
     fn json(&self) -> Value {
         let mut row = json!({ "key": self.name, "value": self.value, "source": "default" });
         match &self.origin {
@@ -151,7 +157,7 @@ impl Row {
     }
 
     fn value(&self) -> String {
-        match (&self.value, self.name) {
+        match (&self.value, &*self.name) {
             (Value::Null, "model") => "(chosen by the keys and servers on this machine)".into(),
             (Value::Null, "serve.allow_model") => "(all)".into(),
             (Value::Null, "serve.allow_address" | "serve.allow_approve") => {
@@ -174,8 +180,8 @@ impl Row {
     }
 }
 
-fn print_table(rows: &[Row]) -> io::Result<()> {
-    let widths = |cell: fn(&Row) -> usize| rows.iter().map(cell).max().unwrap_or_default();
+fn print_table(rows: &[Row<'_>]) -> io::Result<()> {
+    let widths = |cell: fn(&Row<'_>) -> usize| rows.iter().map(cell).max().unwrap_or_default();
     let names = widths(|row| row.name.len());
     let values = widths(|row| row.value().chars().count()).min(MAX_VALUE_WIDTH);
     rows.iter().try_for_each(|row| {

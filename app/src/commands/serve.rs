@@ -84,6 +84,7 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
             commands: args.commands.clone(),
             ..WorkspaceOptions::default()
         },
+        custom: args.custom.clone(),
         ..Options::default()
     };
     let mut builder = Server::builder(config.program.open_store(args.store.path.clone())?)
@@ -92,12 +93,15 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
         .principal(facts::user())
         .run_budget(args.run_budget.budget())
         .grace(Duration::from_secs(args.grace.unwrap_or(DEFAULT_GRACE).into()));
-    let system = config.program.system.as_deref();
+    let system = config.program.system.as_ref();
     for (name, kind) in &config.program.agents {
         builder = builder.agent(name.clone(), kind.served(&args.root, memory.clone(), system)?);
     }
     if let Some(system) = system {
-        builder = builder.system(system);
+        builder = builder.system(system.clone());
+    }
+    for setting in &config.program.settings {
+        builder = builder.setting(setting.clone());
     }
     if let Some(memory) = memory {
         builder = builder.long_term(memory);
@@ -116,7 +120,7 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
         builder = builder.user_digest(&user.digest, caller);
     }
     if let Some(url) = &args.webhook {
-        let variable = names.variable("WEBHOOK_SECRET");
+        let variable = names.webhook_secret_variable();
         let secret = env::var(&variable).map_err(|_| {
             let why = "The webhook needs a secret, which its receiver knows too: set";
             StartError(format!(

@@ -7,9 +7,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::keys::{KEYS, Key};
+use super::keys::Key;
 use super::layer::{Layer, Origin};
 use crate::error::StartError;
+use crate::program::Program;
 
 /// Selects who wrote a file.
 #[derive(Debug, Clone, Copy)]
@@ -26,8 +27,13 @@ pub(super) enum Owner<'a> {
 ///
 /// Fails on invalid TOML, on an unknown setting, on an invalid value, and on a setting that this
 /// owner may not set. The error names file and line.
-pub(super) fn read(text: &str, path: &Path, owner: Owner<'_>) -> Result<Layer, StartError> {
-    let file = File { text, path, owner };
+pub(super) fn read(
+    text: &str,
+    path: &Path,
+    owner: Owner<'_>,
+    program: &Program,
+) -> Result<Layer, StartError> {
+    let file = File { text, path, owner, program };
     let table = DeTable::parse(text).map_err(|why| {
         let at = why.span().map_or(0, |span| span.start);
         file.wrong(at, &format!("invalid TOML: {}", why.message().replace('\n', ", ")))
@@ -41,6 +47,7 @@ struct File<'a> {
     text: &'a str,
     path: &'a Path,
     owner: Owner<'a>,
+    program: &'a Program,
 }
 
 impl File<'_> {
@@ -59,14 +66,14 @@ impl File<'_> {
                 self.table(table, "serve.", layer)?;
                 continue;
             }
-            let Some(key) = KEYS.iter().find(|key| key.name == name) else {
-                return Err(self.wrong(at, &unknown(&name)));
+            let Some(key) = self.program.keys().find(|key| key.name == name) else {
+                return Err(self.wrong(at, &unknown(&name, self.program)));
             };
             if let (Some(risk), Owner::Project { users_file }) = (key.risk, self.owner) {
-                return Err(self.wrong(at, &not_allowed(key, risk, users_file)));
+                return Err(self.wrong(at, &not_allowed(&key, risk, users_file)));
             }
-            if ["readable", "writable", "unconfined"].contains(&key.name)
-                && is_contradiction(layer, key, value.get_ref())
+            if ["readable", "writable", "unconfined"].contains(&&*key.name)
+                && is_contradiction(layer, &key, value.get_ref())
             {
                 let why = "`unconfined` commands can read and write everything that you can: \
                            remove either `unconfined`, or `readable` and `writable`.";
@@ -90,7 +97,11 @@ impl File<'_> {
                            setting; `--guard=false` switches it off.";
                 return Err(self.wrong(at, why));
             }
-            layer.set(key, value, Origin::File { path: Arc::from(self.path), line: self.line(at) });
+            layer.set(
+                &key,
+                value,
+                Origin::File { path: Arc::from(self.path), line: self.line(at) },
+            );
         }
         Ok(())
     }
@@ -106,8 +117,8 @@ impl File<'_> {
 
 /// Returns whether the setting contradicts the layer: commands cannot be unconfined and have
 /// exceptions to their confinement. The flags exclude each other too.
-fn is_contradiction(layer: &Layer, key: &Key, value: &DeValue<'_>) -> bool {
-    match key.name {
+fn is_contradiction(layer: &Layer, key: &Key<'_>, value: &DeValue<'_>) -> bool {
+    match &*key.name {
         "unconfined" => {
             value.as_bool() == Some(true)
                 && ["readable", "writable"].iter().any(|key| layer.has(key))
@@ -117,7 +128,7 @@ fn is_contradiction(layer: &Layer, key: &Key, value: &DeValue<'_>) -> bool {
 }
 
 /// Returns the error for a name that no setting has.
-fn unknown(name: &str) -> String {
+fn unknown(name: &str, program: &Program) -> String {
     let lower = name.to_lowercase();
     if ["key", "token", "secret", "password"].iter().any(|word| lower.contains(word)) {
         return format!(
@@ -125,7 +136,8 @@ fn unknown(name: &str) -> String {
              environment, for example as OPENAI_API_KEY."
         );
     }
-    let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+    let keys: Vec<Key<'_>> = program.keys().collect();
+    let names: Vec<&str> = keys.iter().map(|key| &*key.name).collect();
     let asked = lower.replace('-', "_");
     match similar::get_close_matches(&*asked, &names, 1, 0.6).first() {
         Some(near) => format!("there is no setting `{name}`; did you mean `{near}`?"),
@@ -134,7 +146,7 @@ fn unknown(name: &str) -> String {
 }
 
 /// Returns the error for a setting that a project's file may not contain.
-fn not_allowed(key: &Key, risk: &str, users_file: Option<&Path>) -> String {
+fn not_allowed(key: &Key<'_>, risk: &str, users_file: Option<&Path>) -> String {
     let file = users_file.map_or_else(
         || "your own file with settings".into(),
         |file| format!("your own file, {},", file.display()),
@@ -149,10 +161,35 @@ fn not_allowed(key: &Key, risk: &str, users_file: Option<&Path>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use loopwright_server::CustomSetting;
+
+    use super::super::keys::KEYS;
     use super::*;
+
+    fn program() -> Program {
+        let settings = vec![
+            CustomSetting::number("max-amount", "The largest payment"),
+            CustomSetting::choice("region", "The region to search", ["eu", "us"]),
+        ];
+        Program { settings, ..Program::default() }
+    }
+
+    fn read(text: &str, path: &Path, owner: Owner<'_>) -> Result<Layer, StartError> {
+        super::read(text, path, owner, &program())
+    }
 
     fn error(text: &str, owner: Owner<'_>) -> String {
         read(text, Path::new("/p/loopwright.toml"), owner).unwrap_err().0
+    }
+
+    /// C921: a setting of the app is in the user's file, with `_` for `-`, and has its type.
+    #[test]
+    fn the_users_file_has_the_apps_own_settings() {
+        let path = Path::new("/p/loopwright.toml");
+        let layer = read("max_amount = 7\nregion = \"us\"", path, Owner::User).unwrap();
+        let custom = layer.options().unwrap().custom;
+        let expected = [("max-amount", Value::from(7)), ("region", "us".into())];
+        assert_eq!(custom, expected.map(|(name, value)| (name.to_owned(), value)).into());
     }
 
     #[test]
@@ -187,6 +224,8 @@ mod tests {
             ),
             ("model = \"a/b\"\nmodel = \"c/d\"", ":2: invalid TOML: duplicate key"),
             ("max_turns = 1979-05-27", ":1: `max_turns` must be a whole number"),
+            ("region = \"mars\"", ":1: `region` must be one of: eu, us, and not this string."),
+            ("max_amonut = 7", ":1: there is no setting `max_amonut`; did you mean `max_amount`?"),
         ] {
             let why = error(text, Owner::User);
             assert!(
@@ -218,7 +257,7 @@ mod tests {
     #[test]
     fn a_project_cannot_grant_rights() {
         let allowed: Vec<&str> =
-            KEYS.iter().filter(|key| key.risk.is_none()).map(|key| key.name).collect();
+            KEYS.iter().filter(|key| key.risk.is_none()).map(|key| &*key.name).collect();
         let known = [
             "system",
             "no_agents_md",
@@ -231,7 +270,8 @@ mod tests {
         ];
         assert_eq!(allowed, known, "consider the risk before projects may set more");
         let own = Path::new("/home/me/.config/loopwright/loopwright.toml");
-        for key in KEYS.iter().filter(|key| key.risk.is_some()) {
+        let program = program();
+        for key in program.keys().filter(|key| key.risk.is_some()) {
             let text = format!("max_turns = 3\n{} = true", key.name);
             let why = error(&text, Owner::Project { users_file: Some(own) });
             let expected =

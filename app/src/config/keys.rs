@@ -1,10 +1,12 @@
 //! The settings that a `loopwright.toml` or the environment can contain: their names, their types,
 //! and who may set them.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use loopwright_server::CustomSetting;
 use serde_json::{Value, json};
 
 use crate::args::{LogFormat, UserArg};
@@ -12,18 +14,18 @@ use crate::environment::Names;
 use crate::options::{Approve, Pattern, Thinking, is_sum, protected_path};
 
 /// Describes a setting. Its name is that of its flag, with `_` for `-`.
-#[derive(Debug)]
-pub(crate) struct Key {
+#[derive(Debug, Clone)]
+pub(crate) struct Key<'a> {
     /// The name; names of the table `[serve]` begin with `serve.`.
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) kind: Kind<'a>,
     /// What the setting decides, if a project's file may not set it.
     pub(crate) risk: Option<&'static str>,
 }
 
 /// The type of a setting.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum Kind<'a> {
     Text,
     Switch,
     Count,
@@ -42,23 +44,25 @@ pub(crate) enum Kind {
     /// Paths in the directory to work in.
     Protected,
     Address,
+    /// That of a setting of the app's own.
+    Custom(&'a CustomSetting),
 }
 
-const fn key(name: &'static str, kind: Kind) -> Key {
-    Key { name, kind, risk: None }
+const fn key(name: &'static str, kind: Kind<'static>) -> Key<'static> {
+    Key { name: Cow::Borrowed(name), kind, risk: None }
 }
 
 /// Describes a setting that only the user's own file, the environment and flags may set.
-const fn own(name: &'static str, kind: Kind, risk: &'static str) -> Key {
-    Key { name, kind, risk: Some(risk) }
+const fn own(name: &'static str, kind: Kind<'static>, risk: &'static str) -> Key<'static> {
+    Key { name: Cow::Borrowed(name), kind, risk: Some(risk) }
 }
 
 const SERVER_RISK: &str = "what the server does";
 const BUDGET_RISK: &str = "how much a session may use";
 const MODEL_RISK: &str = "which server receives the conversation, and which key";
 
-/// All settings, in the order of `loopwright config`.
-pub(crate) const KEYS: &[Key] = &[
+/// All built-in settings, in the order of `loopwright config`.
+pub(crate) const KEYS: &[Key<'static>] = &[
     own("agent", Kind::Text, "which agent works, with which tools"),
     own("model", Kind::Text, MODEL_RISK),
     own("base_url", Kind::Text, MODEL_RISK),
@@ -118,7 +122,16 @@ pub(crate) const KEYS: &[Key] = &[
     own("serve.max_session_cost", Kind::Dollars, SERVER_RISK),
 ];
 
-impl Key {
+impl<'a> Key<'a> {
+    /// Returns the key of a setting of the app's own.
+    pub(crate) fn custom(setting: &'a CustomSetting) -> Self {
+        Key {
+            name: setting.name().replace('-', "_").into(),
+            kind: Kind::Custom(setting),
+            risk: Some("what the agents of this app do"),
+        }
+    }
+
     /// Returns the name of its environment variable.
     pub(crate) fn variable(&self, names: &Names) -> String {
         names.variable(&self.name.replace('.', "_").to_uppercase())
@@ -126,11 +139,11 @@ impl Key {
 
     /// Returns its flag.
     pub(crate) fn flag(&self) -> String {
-        format!("--{}", self.name.rsplit('.').next().unwrap_or(self.name).replace('_', "-"))
+        format!("--{}", self.name.rsplit('.').next().unwrap_or(&self.name).replace('_', "-"))
     }
 }
 
-impl Kind {
+impl Kind<'_> {
     /// Describes the valid values.
     pub(crate) fn allowed(self) -> String {
         match self {
@@ -156,6 +169,7 @@ impl Kind {
                 "a list of protected paths, such as [\".vscode\"], or \".\" for all".into()
             }
             Kind::Address => "an address and a port, such as \"127.0.0.1:7777\"".into(),
+            Kind::Custom(setting) => setting.allowed(),
         }
     }
 
@@ -174,6 +188,7 @@ impl Kind {
             Kind::Word(words) => {
                 json!(words().into_iter().find(|word| Some(word.as_str()) == text)?)
             }
+            Kind::Custom(setting) => setting.read(value)?,
             Kind::Path => path(text?),
             Kind::Address => json!(text?.parse::<SocketAddr>().ok()?),
             Kind::Approvals => list(value, |tool| json!(Approve::of(tool)))?,
@@ -205,6 +220,7 @@ impl Kind {
                 text.parse::<u64>().map_or_else(|_| json!(text), |count| json!(count))
             }
             Kind::Dollars => text.parse::<f64>().map_or_else(|_| json!(text), |sum| json!(sum)),
+            Kind::Custom(setting) => setting.parse(text).unwrap_or_else(|| json!(text)),
             Kind::Paths => json!(std::env::split_paths(text).collect::<Vec<_>>()),
             Kind::Users => json!(text.split_whitespace().collect::<Vec<_>>()),
             Kind::Approvals | Kind::Names | Kind::Protected => {
@@ -264,7 +280,8 @@ mod tests {
 
     #[test]
     fn invalid_values_are_rejected() {
-        let read = |kind: Kind, value: Value| kind.read(&value, Some(Path::new("/etc/loopwright")));
+        let read =
+            |kind: Kind<'_>, value: Value| kind.read(&value, Some(Path::new("/etc/loopwright")));
         assert_eq!(read(Kind::Count, json!(0)), None);
         assert_eq!(read(Kind::Count, json!(1_u64 << 40)), None);
         assert_eq!(read(Kind::Tokens, json!(1_u64 << 40)), Some(json!(1_u64 << 40)));

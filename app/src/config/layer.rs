@@ -8,9 +8,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::keys::{KEYS, Key};
+use super::keys::{KEYS, Key, Kind};
 use crate::error::StartError;
 use crate::options::Options;
+use crate::program::Program;
 
 /// Describes where a setting was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,25 +24,30 @@ pub(crate) enum Origin {
 
 /// Holds the settings of one source.
 #[derive(Debug, Default)]
-pub(crate) struct Layer(BTreeMap<&'static str, (Value, Origin)>);
+pub(crate) struct Layer(BTreeMap<String, (Value, Origin)>);
 
 impl Layer {
     /// Returns the settings among the options, whose origins `origin` returns.
     pub(crate) fn of(
         options: &Options,
-        origin: impl Fn(&Key) -> Origin,
+        program: &Program,
+        origin: impl Fn(&Key<'_>) -> Origin,
     ) -> Result<Self, StartError> {
         let all = serde_json::to_value(options)
             .map_err(|why| StartError(format!("The options cannot be serialised: {why}.")))?;
-        let given = KEYS
-            .iter()
-            .filter_map(|key| Some((key.name, (all.get(key.name)?.clone(), origin(key)))));
+        let value = |key: &Key<'_>| match key.kind {
+            Kind::Custom(setting) => options.custom.get(setting.name()).cloned(),
+            _ => all.get(&*key.name).cloned(),
+        };
+        let given = program
+            .keys()
+            .filter_map(|key| Some((key.name.to_string(), (value(&key)?, origin(&key)))));
         Ok(Layer(given.collect()))
     }
 
     /// Adds a setting.
-    pub(crate) fn set(&mut self, key: &Key, value: Value, origin: Origin) {
-        self.0.insert(key.name, (value, origin));
+    pub(crate) fn set(&mut self, key: &Key<'_>, value: Value, origin: Origin) {
+        self.0.insert(key.name.to_string(), (value, origin));
     }
 
     /// Returns the value and the origin of a setting.
@@ -61,9 +67,14 @@ impl Layer {
 
     /// Returns the options of an agent among the settings.
     pub(super) fn options(&self) -> Result<Options, StartError> {
-        let all =
-            self.0.iter().map(|(name, (value, _))| ((*name).to_owned(), value.clone())).collect();
-        Options::deserialize(Value::Object(all))
-            .map_err(|why| StartError(format!("The settings cannot be read: {why}.")))
+        let is_built_in = |name: &str| KEYS.iter().any(|key| key.name == name);
+        let all = self.0.iter().map(|(name, (value, _))| (name.clone(), value.clone()));
+        let (built_in, custom): (Vec<_>, Vec<_>) = all.partition(|(name, _)| is_built_in(name));
+        let mut options = Options::deserialize(Value::Object(built_in.into_iter().collect()))
+            .map_err(|why| StartError(format!("The settings cannot be read: {why}.")))?;
+        // The names of the app's own settings have `-` for the `_` of their keys.
+        let custom = custom.into_iter().map(|(key, value)| (key.replace('_', "-"), value));
+        options.custom = custom.collect();
+        Ok(options)
     }
 }

@@ -2,10 +2,9 @@
 
 use std::env;
 
-use super::keys::KEYS;
 use super::layer::{Layer, Origin};
-use crate::environment::Names;
 use crate::error::StartError;
+use crate::program::Program;
 
 /// How similar a name must be to one of our variables to be reported as misspelt, from 0 to 1.
 const MIN_SIMILARITY: f32 = 0.75;
@@ -15,10 +14,10 @@ const MIN_SIMILARITY: f32 = 0.75;
 /// # Errors
 ///
 /// Fails if a variable has an invalid value.
-pub(super) fn read(names: &Names) -> Result<Layer, StartError> {
+pub(super) fn read(program: &Program) -> Result<Layer, StartError> {
     let mut layer = Layer::default();
-    for key in KEYS {
-        let variable = key.variable(names);
+    for key in program.keys() {
+        let variable = key.variable(&program.names);
         let Some(text) = env::var_os(&variable).filter(|text| !text.is_empty()) else {
             continue;
         };
@@ -30,22 +29,23 @@ pub(super) fn read(names: &Names) -> Result<Layer, StartError> {
                 text.display()
             )));
         };
-        layer.set(key, value, Origin::Variable(variable));
+        layer.set(&key, value, Origin::Variable(variable));
     }
     Ok(layer)
 }
 
 /// Returns a warning for each set variable whose name is almost one of ours.
-pub(super) fn misspelt_warnings(ours: &Names) -> Vec<String> {
-    warnings(ours, env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
+pub(super) fn misspelt_warnings(program: &Program) -> Vec<String> {
+    warnings(program, env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
 }
 
 /// Returns a warning for each name that is almost one of ours. Names that are less similar belong
 /// to another program, or to another version.
-fn warnings(names: &Names, set: impl IntoIterator<Item = String>) -> Vec<String> {
+fn warnings(program: &Program, set: impl IntoIterator<Item = String>) -> Vec<String> {
+    let names = &program.names;
     let prefix = names.prefix();
-    let others = [names.config_variable(), names.token_variable(), names.log_variable()];
-    let ours: Vec<String> = KEYS.iter().map(|key| key.variable(names)).chain(others).collect();
+    let ours = program.keys().map(|key| key.variable(names));
+    let ours: Vec<String> = ours.chain(names.other_variables()).collect();
     let suffix = |name: &str| name.strip_prefix(&prefix).map(str::to_lowercase);
     let known: Vec<String> = ours.iter().filter_map(|name| suffix(name)).collect();
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
@@ -63,20 +63,33 @@ fn warnings(names: &Names, set: impl IntoIterator<Item = String>) -> Vec<String>
 
 #[cfg(test)]
 mod tests {
+    use loopwright_server::CustomSetting;
+
     use super::*;
 
     /// Variables of this project's tests, and those of other programs, are not reported.
     #[test]
     fn only_names_that_are_almost_ours_are_misspelt() {
-        let names = Names::default();
+        let program = Program {
+            settings: vec![CustomSetting::text("ledger-name", "The ledger")],
+            ..Program::default()
+        };
+        let names = &program.names;
         let misspelt = warnings(
-            &names,
-            ["LOOPWRIGHT_MODLE", "LOOPWRIGHT_TOKN", "LOOPWRIGHT_SERVE_ADR"].map(str::to_owned),
+            &program,
+            [
+                "LOOPWRIGHT_MODLE",
+                "LOOPWRIGHT_TOKN",
+                "LOOPWRIGHT_SERVE_ADR",
+                "LOOPWRIGHT_LEDGR_NAME",
+            ]
+            .map(str::to_owned),
         );
-        for (warning, meant) in misspelt.iter().zip(["MODEL", "TOKEN", "SERVE_ADDR"]) {
+        for (warning, meant) in misspelt.iter().zip(["MODEL", "TOKEN", "SERVE_ADDR", "LEDGER_NAME"])
+        {
             assert!(warning.ends_with(&format!("did you mean LOOPWRIGHT_{meant}?")), "{warning}");
         }
-        assert_eq!(misspelt.len(), 3);
+        assert_eq!(misspelt.len(), 4);
         for name in [
             "MODEL",
             "MODELS",
@@ -95,9 +108,9 @@ mod tests {
             "SPEC_STORE",
             "",
         ] {
-            assert_eq!(warnings(&names, [names.variable(name)]), [""; 0], "{name}");
+            assert_eq!(warnings(&program, [names.variable(name)]), [""; 0], "{name}");
         }
         let others = ["MODLE".to_owned(), "LOOPWRITE_MODEL".to_owned()];
-        assert_eq!(warnings(&names, others), [""; 0]);
+        assert_eq!(warnings(&program, others), [""; 0]);
     }
 }

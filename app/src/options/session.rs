@@ -43,6 +43,7 @@ impl Options {
         settings.writable.clone_from(&commands.writable);
         settings.max_memory = commands.max_memory;
         settings.max_disk = commands.max_disk;
+        settings.custom.clone_from(&self.custom);
         settings
     }
 
@@ -94,6 +95,7 @@ impl Options {
                 max_retry_delay: settings.max_retry_delay,
             },
             approve: approve.iter().map(|word| Approve::of(word)).collect(),
+            custom: settings.custom,
         })
     }
 }
@@ -116,6 +118,7 @@ mod tests {
             "max_turns": 3, "max_session_turns": 4,
             "max_session_tokens": 5, "max_session_cost": 6.5, "max_attempts": 7,
             "max_retry_delay": 8, "approve": ["read-only", {"tool": "edit_file"}],
+            "custom": {"region": "eu"},
         }))
         .unwrap();
         let json = serde_json::to_value(&options).unwrap();

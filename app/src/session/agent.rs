@@ -8,7 +8,8 @@ use loopwright_core::event::ExternalAction;
 use loopwright_core::model::ModelInfo;
 use loopwright_memory::long_term::DISTIL_COMMAND;
 use loopwright_server::{
-    AgentFactory, AgentRejection, AgentSetup, EnvModels, Models, SessionSettings,
+    AgentFactory, AgentRejection, AgentSetup, CustomSetting, EnvModels, Models, SessionSettings,
+    SystemPrompt,
 };
 use serde_json::Value;
 
@@ -73,8 +74,9 @@ pub(crate) async fn build(
         Kind::Own(_) => None,
     };
     let plan = Plan {
-        factory: kind.factory(memory, config.program.system.as_deref())?,
-        system: config.program.system.as_deref(),
+        factory: kind.factory(memory, config.program.system.as_ref())?,
+        system: config.program.system.as_ref(),
+        custom: &config.program.settings,
         models: Arc::new(models(options, config)?),
         given: settings.given.to_session(),
         allowed,
@@ -125,7 +127,9 @@ struct Plan<'a> {
     factory: Arc<dyn AgentFactory>,
     models: Arc<EnvModels>,
     /// The default system prompt of the app.
-    system: Option<&'a str>,
+    system: Option<&'a SystemPrompt>,
+    /// The app's own settings.
+    custom: &'a [CustomSetting],
     /// What the command line and the session themselves say.
     given: SessionSettings,
     allowed: &'a Allowed,
@@ -143,22 +147,24 @@ impl Plan<'_> {
         let mut given = self.given.clone();
         (settings.models, given.models) = (None, None); // they are in the catalogue
         let allowed = self.allowed.clone();
-        let mut setup = AgentSetup::new(given)
+        let setup = AgentSetup::new(given)
             .defaults(settings)
+            .custom_settings(self.custom)
             .models(self.models.clone())
             .for_principal(facts::user())
             .on_warning(output::error)
             .auto_when(move |tool, _, _| allowed.has(&tool.name));
-        if let Some(system) = self.system {
-            setup = setup.default_system(system);
+        match self.system {
+            Some(system) => setup.default_system(system.clone()), // it may depend on all of these
+            None => setup,
         }
-        setup
     }
 }
 
 /// Returns the error of an option that an agent has rejected.
 fn of_option(rejection: &AgentRejection) -> StartError {
     let path = rejection.path().unwrap_or_default();
+    let path = path.strip_prefix("/custom").unwrap_or(path);
     let name = path.trim_start_matches('/').split('/').next().unwrap_or_default();
     let flag = match name {
         "" | "model" => return StartError(rejection.message().to_owned()),

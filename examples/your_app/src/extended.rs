@@ -1,15 +1,22 @@
-//! An app with a command, slash commands and a system prompt of its own.
+//! An app with a command, slash commands, settings and a system prompt of its own.
 
 use std::process::ExitCode;
 
 use loopwright::patterns::PiPattern;
 use loopwright::{AgentBuilder, GenericAgent};
 use loopwright_cli::clap::{Arg, ArgMatches, Command};
-use loopwright_cli::{AgentRejection, AgentSetup, App, CommandContext, SlashReply};
+use loopwright_cli::{AgentRejection, AgentSetup, App, CommandContext, CustomSetting, SlashReply};
 
 fn support(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
     let agent = GenericAgent::builder(setup.model()?, PiPattern);
     Ok(agent.system(setup.system().unwrap_or_default()))
+}
+
+fn system(setup: &AgentSetup) -> String {
+    match setup.custom::<String>("region") {
+        Ok(region) => format!("You help with invoices. The region is {region}."),
+        Err(_) => "You help with invoices.".into(),
+    }
 }
 
 /// Prints the month, the model of the settings, and where the data is.
@@ -29,7 +36,9 @@ fn main() -> ExitCode {
     App::new("acme-extended")
         .agent("support", support)
         .command(Command::new("report").about("Print what was paid").arg(Arg::new("month")), report)
-        .system("You help with invoices.")
+        .setting(CustomSetting::choice("region", "The region to search", ["eu", "us"]))
+        .setting(CustomSetting::number("max-amount", "The largest payment, in euros").default(100))
+        .system(system)
         .slash_command("size", "count the messages of this conversation", async |_, cx| {
             let messages = cx.handle().state().await?.messages.len();
             Ok(SlashReply::Show(format!("{} has {messages} messages.", cx.session())))

@@ -115,3 +115,111 @@ fn an_app_has_a_system_prompt() {
         request.say("Hello.");
     }
 }
+
+/// Returns the system prompt of the next request, which is answered.
+fn system_prompt(model: &Server) -> String {
+    let request = model.request();
+    let system = request.body["messages"][0]["content"].as_str().unwrap().to_owned();
+    request.say("Hello.");
+    system
+}
+
+/// C921: a setting of an app is a flag, an environment variable and a key of the user's file. A
+/// value from the command line is stored with the session.
+#[test]
+fn an_app_has_settings_of_its_own() {
+    let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
+    let home = dir.path().to_str().unwrap();
+    let options = ["run", "Hi", "--model", "local/x", "--base-url", &model.url];
+    let system = |more: &[&str], vars: &[(&str, &str)]| {
+        let vars = [&[("HOME", home)], vars].concat();
+        let run = Process::start_with(&dir, &[&options[..], more].concat(), &vars);
+        let system = system_prompt(&model);
+        let exit = run.end();
+        assert_eq!(exit.code, 0, "{exit:?}");
+        system.trim_start_matches("You help with invoices.").to_owned()
+    };
+    let (eu, us) = (" The region is eu.", " The region is us.");
+    let variable = [("ACME_EXTENDED_REGION", "us")];
+    assert_eq!(system(&[], &[]), "");
+    assert_eq!(system(&["--session", "july", "--region", "eu"], &[]), eu);
+    let settings = dir.path().join(".config/acme-extended");
+    std::fs::create_dir_all(&settings).unwrap();
+    std::fs::write(settings.join("acme-extended.toml"), "region = \"us\"\n").unwrap();
+    assert_eq!(system(&["--session", "july"], &[]), eu, "it is stored with the session");
+    assert_eq!(system(&["--session", "july"], &variable), eu);
+    assert_eq!(system(&["--session", "july", "--region", "us"], &[]), us);
+    assert_eq!(system(&["--session", "july", "--no-config"], &[]), us);
+    assert_eq!(system(&[], &[]), us, "the file");
+    assert_eq!(system(&["--no-config"], &[]), "");
+    assert_eq!(system(&["--no-config"], &variable), us);
+}
+
+/// C921: wrong values of an app's settings are refused with what is allowed; the settings are in
+/// `config`, in the help, the completions and the manual pages.
+#[test]
+fn settings_of_an_app_are_checked_and_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str], vars: &[(&str, &str)]| Process::start_with(&dir, args, vars).end();
+    let run_with = |args: &[&str]| run(&[&["run", "Hi", "--model", "offline"], args].concat(), &[]);
+    for (exit, expected) in [
+        (run_with(&["--region", "mars"]), "[possible values: eu, us]"),
+        (run_with(&["--max-amount", "much"]), "it must be a number"),
+        (
+            run(&["run", "Hi"], &[("ACME_EXTENDED_REGION", "mars")]),
+            "ACME_EXTENDED_REGION is `mars`; it must be one of: eu, us.",
+        ),
+    ] {
+        assert!(exit.code == 2 && exit.err.contains(expected), "{exit:?}");
+    }
+    let rows = |args: &[&str], vars: &[(&str, &str)]| {
+        let shown = run(&[&["config", "--json"], args].concat(), vars);
+        let rows = shown.out.lines().map(|line| serde_json::from_str(line).unwrap());
+        rows.collect::<Vec<Value>>()
+    };
+    let shown = rows(&["--region", "eu"], &[("ACME_EXTENDED_MAX_AMOUNT", "7.5")]);
+    for row in [
+        json!({ "key": "region", "value": "eu", "source": "flag", "flag": "--region" }),
+        json!({
+            "key": "max_amount", "value": 7.5, "source": "environment",
+            "variable": "ACME_EXTENDED_MAX_AMOUNT",
+        }),
+    ] {
+        assert!(shown.contains(&row), "{row} {shown:?}");
+    }
+    let default = json!({ "key": "max_amount", "value": 100, "source": "default" });
+    assert!(rows(&[], &[]).contains(&default));
+    for command in ["run", "chat", "serve", "approve"] {
+        let help = run(&[command, "--help"], &[]).out;
+        assert!(help.contains("--region <WORD>") && help.contains("100 by default"), "{help}");
+    }
+    assert!(!run(&["sessions", "list", "--help"], &[]).out.contains("--region"));
+    assert_eq!(run(&["man", "pages"], &[]).code, 0);
+    let page = std::fs::read_to_string(dir.path().join("pages/acme-extended-run.1")).unwrap();
+    assert!(page.contains("The region to search"), "{page}");
+    assert!(run(&["completions", "bash"], &[]).out.contains("--region"));
+}
+
+/// C921: `serve` has the settings of the app for sessions that have none, and its clients choose
+/// them as they choose others.
+#[test]
+fn a_server_has_the_settings_of_its_app() {
+    let (dir, model) = (tempfile::tempdir().unwrap(), Server::start());
+    let serve = ["serve", "--addr", "127.0.0.1:0", "--store", "s.db", "--region", "eu"];
+    let options = ["--model", "local/x", "--base-url", &model.url];
+    let mut served = Process::start(&dir, &[&serve[..], &options].concat());
+    let url = served.err.word_after("Serving at ");
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let post = |path: &str, body: Value| {
+        let response = Connection::post(address, path, "", &body.to_string()).response().unwrap();
+        (response.status, serde_json::from_str::<Value>(&response.body).unwrap())
+    };
+    for (custom, region) in [(json!({}), "eu"), (json!({ "region": "us" }), "us")] {
+        let (_, created) = post("/api/sessions", json!({ "custom": custom }));
+        let path = format!("/api/sessions/{}/prompt", created["id"].as_str().unwrap());
+        assert_eq!(post(&path, json!({ "message": "Hi" })).0, 202);
+        assert!(system_prompt(&model).ends_with(&format!("The region is {region}.")));
+    }
+    let (status, refused) = post("/api/sessions", json!({ "custom": { "region": "mars" } }));
+    assert_eq!((status, &refused["error"]["path"]), (400, &json!("/custom/region")));
+}

@@ -10,9 +10,12 @@ use loopwright_core::model::ModelInfo;
 use super::factory::AgentFactory;
 use super::models::Models;
 use super::setup::{AgentSetup, ChatOptions};
-use crate::error::{ApiError, ErrorKind};
+use super::system_prompt::SystemPrompt;
+use crate::error::{ApiError, ConfigError, ErrorKind};
 use crate::rules::OperatorRules;
-use crate::settings::{SessionSettings, without_credentials};
+use crate::settings::{
+    CustomSetting, CustomValues, SessionSettings, check_values, without_credentials,
+};
 
 /// The agents of a server, the default one first.
 #[derive(Clone)]
@@ -20,7 +23,9 @@ pub(crate) struct Agents {
     by_name: Vec<(Arc<str>, Arc<dyn AgentFactory>)>,
     models: Option<Arc<dyn Models>>,
     defaults: SessionSettings,
-    system: Option<Arc<str>>,
+    /// The app's own settings.
+    custom: Arc<[CustomSetting]>,
+    system: Option<SystemPrompt>,
     run_budget: Budget,
     rules: Arc<OperatorRules>,
 }
@@ -31,6 +36,7 @@ impl Default for Agents {
             by_name: Vec::new(),
             models: None,
             defaults: SessionSettings::default(),
+            custom: Arc::default(),
             system: None,
             run_budget: Budget::default(),
             rules: Arc::new(OperatorRules::open()),
@@ -56,8 +62,35 @@ impl Agents {
         self.defaults = defaults;
     }
 
+    /// Adds a setting of the app.
+    pub(crate) fn add_setting(&mut self, setting: CustomSetting) {
+        self.custom = self.custom.iter().cloned().chain([setting]).collect();
+    }
+
+    /// Returns the app's own settings.
+    pub(crate) fn custom_settings(&self) -> &[CustomSetting] {
+        &self.custom
+    }
+
+    /// Checks the app's own settings, and their values for sessions that leave them out.
+    pub(crate) fn check_settings(&self) -> Result<(), ConfigError> {
+        CustomSetting::check_all(&self.custom)?;
+        for (name, value) in &self.defaults.custom {
+            let setting = self.custom.iter().find(|setting| setting.name() == name);
+            let why = match setting {
+                None => "is not one of the server's: add it with `ServerBuilder::setting`".into(),
+                Some(setting) if setting.read(value).is_none() => {
+                    format!("must be {}", setting.allowed())
+                }
+                Some(_) => continue,
+            };
+            return Err(ConfigError(format!("The default setting `{name}` {why}.").into()));
+        }
+        Ok(())
+    }
+
     /// Sets the system prompt of sessions that have none of their own.
-    pub(crate) fn set_system(&mut self, prompt: Arc<str>) {
+    pub(crate) fn set_system(&mut self, prompt: SystemPrompt) {
         self.system = Some(prompt);
     }
 
@@ -99,6 +132,7 @@ impl Agents {
     /// Checks what a client has set of a session against the rules of the operator.
     pub(crate) fn check(&self, settings: &SessionSettings) -> Result<(), ApiError> {
         self.check_model(settings)?;
+        check_values(&self.custom, &settings.custom, &CustomValues::new())?;
         self.rules.check_approvals(settings.auto_approve.as_deref())
     }
 
@@ -111,6 +145,7 @@ impl Agents {
         if new.auto_approve != old.auto_approve {
             self.rules.check_approvals(new.auto_approve.as_deref())?;
         }
+        check_values(&self.custom, &new.custom, &old.custom)?;
         self.check_model(new)
     }
 
@@ -207,7 +242,7 @@ impl Agents {
     ) -> Result<GenericAgent, ApiError> {
         let factory = self.factory(&settings)?;
         self.check_model(&settings)?;
-        let setup = self.setup(settings, principal);
+        let setup = self.setup(settings, principal, None);
         let agent = factory.build(&setup).await?.with_run_budget(&self.run_budget);
         Ok(agent.with_session_budget(self.rules.of_session()))
     }
@@ -221,7 +256,7 @@ impl Agents {
         action: &ExternalAction,
     ) -> Result<Option<String>, ApiError> {
         let factory = self.factory(&settings)?;
-        Ok(factory.preview(&self.setup(settings, principal), action).await?)
+        Ok(factory.preview(&self.setup(settings, principal, None), action).await?)
     }
 
     /// Builds the agent that answers one request. Returns whether its model is the server's, so
@@ -233,24 +268,37 @@ impl Agents {
         principal: Option<&Principal>,
     ) -> Result<(GenericAgent, bool), ApiError> {
         self.choose(&mut settings)?;
+        check_values(&self.custom, &settings.custom, &CustomValues::new())?;
         self.rules.check_approvals(settings.auto_approve.as_deref())?;
         let factory = self.factory(&settings)?;
-        let setup = self.setup(settings, principal).for_request(options);
+        let setup = self.setup(settings, principal, Some(options));
         let agent = factory.build(&setup).await?.with_run_budget(&self.run_budget);
         Ok((agent, !setup.is_clients_model()))
     }
 
-    fn setup(&self, settings: SessionSettings, principal: Option<&Principal>) -> AgentSetup {
+    /// Returns the setup of a session, or of a request to `/api/agent-chat`.
+    fn setup(
+        &self,
+        settings: SessionSettings,
+        principal: Option<&Principal>,
+        request: Option<ChatOptions>,
+    ) -> AgentSetup {
         let defaults = self.defaults_of(&settings);
-        let mut setup = AgentSetup::new(settings).defaults(defaults).rules(self.rules.clone());
+        let mut setup = AgentSetup::new(settings)
+            .defaults(defaults)
+            .custom_settings(self.custom.clone())
+            .rules(self.rules.clone());
         if let Some(models) = &self.models {
             setup = setup.models(models.clone());
         }
-        if let Some(system) = &self.system {
-            setup = setup.default_system(system.clone());
+        if let Some(principal) = principal {
+            setup = setup.for_principal(principal.clone());
         }
-        match principal {
-            Some(principal) => setup.for_principal(principal.clone()),
+        if let Some(options) = request {
+            setup = setup.for_request(options);
+        }
+        match &self.system {
+            Some(system) => setup.default_system(system.clone()), // it may depend on all of these
             None => setup,
         }
     }

@@ -7,12 +7,14 @@ use loopwright_core::ChatModel;
 use loopwright_core::agent::{Extensions, Principal};
 use loopwright_core::model::ModelError;
 use loopwright_core::tool::ToolSpec;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::models::Models;
 use super::rejection::AgentRejection;
+use super::system_prompt::SystemPrompt;
 use crate::rules::OperatorRules;
-use crate::settings::{LlmConfig, SessionSettings, non_empty};
+use crate::settings::{CustomSetting, LlmConfig, SessionSettings, non_empty};
 
 /// Returns whether a call runs without approval.
 type AutoRule = Arc<dyn Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync>;
@@ -27,8 +29,10 @@ pub struct AgentSetup {
     pub(super) given: SessionSettings,
     /// These, with the defaults for what they leave out.
     pub(super) settings: SessionSettings,
+    /// The app's own settings.
+    custom: Arc<[CustomSetting]>,
     principal: Option<Principal>,
-    default_system: Option<Arc<str>>,
+    default_system: Option<String>,
     /// Whether the agent asked for the system prompt, and thus has the setting.
     uses_system: AtomicBool,
     models: Option<Arc<dyn Models>>,
@@ -56,6 +60,7 @@ impl AgentSetup {
         AgentSetup {
             given: settings.clone(),
             settings,
+            custom: Arc::default(),
             principal: None,
             default_system: None,
             uses_system: AtomicBool::new(false),
@@ -77,15 +82,26 @@ impl AgentSetup {
         self
     }
 
+    /// Sets the app's own settings, which [`AgentSetup::custom`] returns the values of.
+    pub fn custom_settings(mut self, settings: impl Into<Arc<[CustomSetting]>>) -> Self {
+        self.custom = settings.into();
+        self
+    }
+
     /// Sets where [`AgentSetup::model`] takes the model from.
     pub fn models(mut self, models: Arc<dyn Models>) -> Self {
         self.models = Some(models);
         self
     }
 
-    /// Sets what [`AgentSetup::system`] returns if the settings name no system prompt.
-    pub fn default_system(mut self, prompt: impl Into<Arc<str>>) -> Self {
-        self.default_system = Some(prompt.into());
+    /// Sets what [`AgentSetup::system`] returns if the settings name no system prompt. A function is
+    /// called with the setup as it is now, so set the prompt last.
+    pub fn default_system(mut self, prompt: impl Into<SystemPrompt>) -> Self {
+        if self.settings.system.is_none() {
+            self.default_system = Some(prompt.into().of(&self));
+            // The agent itself has asked for nothing yet.
+            (self.uses_system, self.is_clients_model) = Default::default();
+        }
         self
     }
 
@@ -148,9 +164,48 @@ impl AgentSetup {
         self.settings.system.as_deref().or(self.default_system.as_deref())
     }
 
+    /// Returns the default system prompt, if the settings name none.
+    #[cfg(feature = "coding-agent")]
+    pub(crate) fn default_prompt(&self) -> Option<&str> {
+        self.default_system.as_deref()
+    }
+
     /// Returns whether the agent has asked for the system prompt.
     pub(super) fn uses_system(&self) -> bool {
         self.uses_system.load(Ordering::Relaxed)
+    }
+
+    /// Returns the value of one of the app's own settings: that of the session, else the default
+    /// one of the server or the command line, else that of the setting. Without any of them, an
+    /// `Option` is `None`, and another type is rejected.
+    ///
+    /// ```
+    /// use loopwright_server::{AgentSetup, CustomSetting, SessionSettings};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut settings = SessionSettings::new();
+    /// settings.custom.insert("max-amount".into(), 100.into());
+    /// let setup = AgentSetup::new(settings).custom_settings([
+    ///     CustomSetting::number("max-amount", "The largest payment, in euros"),
+    ///     CustomSetting::choice("region", "The region to search", ["eu", "us"]).default("eu"),
+    /// ]);
+    /// assert_eq!(setup.custom::<f64>("max-amount")?, 100.0);
+    /// assert_eq!(setup.custom::<String>("region")?, "eu");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Rejects a missing value, one that is invalid or that has another type, and a name that no
+    /// setting of the app has.
+    pub fn custom<T: DeserializeOwned>(&self, name: &str) -> Result<T, AgentRejection> {
+        let Some(setting) = self.custom.iter().find(|setting| setting.name() == name) else {
+            let why = format!(
+                "The agent reads the setting `{name}`, which the app does not have: add it with \
+                 `App::setting` or `ServerBuilder::setting`."
+            );
+            return Err(AgentRejection::internal(why));
+        };
+        Ok(setting.value_in(&self.settings.custom)?)
     }
 
     /// Returns who the agent works for, if that is known.

@@ -12,7 +12,7 @@ use crate::json::{json_at, pointer_to};
 
 /// The settings that can change, by their names in JSON. The others make a session what it is: its
 /// agent, its directory, its loop.
-const CHANGEABLE: [&str; 8] = [
+const CHANGEABLE: [&str; 9] = [
     "name",
     "model",
     "thinking",
@@ -21,7 +21,11 @@ const CHANGEABLE: [&str; 8] = [
     "maxSessionTokens",
     "maxSessionCost",
     "autoApprove",
+    CUSTOM,
 ];
+
+/// The setting that holds the values of the app's own settings, each of which can change.
+const CUSTOM: &str = "custom";
 
 /// Holds new values for settings of a session. Values have the types of [`SessionSettings`].
 #[derive(Default, Deserialize)]
@@ -44,7 +48,14 @@ impl SettingsChange {
         }
         let mut changed = serde_json::to_value(settings).unwrap_or_default();
         if let Some(changed) = changed.as_object_mut() {
-            changed.extend(self.0);
+            let mut new = self.0;
+            if let Some(values) = new.get_mut(CUSTOM).and_then(Value::as_object_mut) {
+                let old = changed.get(CUSTOM).and_then(Value::as_object).cloned();
+                let mut all = old.unwrap_or_default();
+                all.append(values);
+                *values = all;
+            }
+            changed.extend(new);
         }
         let mut changed: SessionSettings = json_at(&changed.to_string(), "")?;
         changed.check_lengths(settings)?;
@@ -93,6 +104,23 @@ mod tests {
             change(json!({ "maxTurns": null, "thinking": "low" }), settings).unwrap(),
             json!({ "name": "Sheep", "workDir": "/w", "guard": true, "thinking": "low" })
         );
+    }
+
+    #[test]
+    fn the_apps_own_settings_change_one_by_one() {
+        let settings = json!({ "agent": "a", "custom": { "region": "eu", "limit": 1 } });
+        for (custom, expected) in [
+            (json!({ "limit": 2 }), json!({ "region": "eu", "limit": 2 })),
+            (json!({ "limit": null }), json!({ "region": "eu" })),
+            (json!({}), settings["custom"].clone()),
+        ] {
+            let changed = change(json!({ "custom": custom }), settings.clone()).unwrap();
+            assert_eq!(changed["custom"], expected, "{custom}");
+        }
+        let changed = change(json!({ "custom": null }), settings.clone()).unwrap();
+        assert_eq!(changed, json!({ "agent": "a" }));
+        let error = change(json!({ "custom": 1 }), settings).unwrap_err();
+        assert_eq!(error.path(), Some("/custom"), "{error}");
     }
 
     #[test]

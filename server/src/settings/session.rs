@@ -1,5 +1,6 @@
 //! [`SessionSettings`]: what an agent is built from, for one session.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use loopwright_core::agent::Budget;
@@ -9,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::address::without_credentials;
+use super::custom::custom_values;
 use crate::error::ApiError;
 use crate::json::{count, sum};
 
@@ -167,6 +169,11 @@ pub struct SessionSettings {
     #[serde(alias = "max_disk", skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub max_disk: Option<u32>,
+    /// The values of the app's own settings, by their names. A server refuses those that it does
+    /// not have (see [`ServerBuilder::setting`](crate::ServerBuilder::setting)).
+    #[serde(deserialize_with = "custom_values", skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "Option<BTreeMap<String, Value>>")]
+    pub custom: BTreeMap<String, Value>,
 }
 
 impl SessionSettings {
@@ -188,6 +195,8 @@ impl SessionSettings {
         // Paths mean that commands are confined.
         let has_paths = !self.readable.is_empty() || !self.writable.is_empty();
         let unconfined = self.unconfined.or(lower.unconfined.filter(|_| !has_paths));
+        let mut custom = lower.custom;
+        custom.extend(self.custom);
         fn either<T>(given: Vec<T>, lower: Vec<T>) -> Vec<T> {
             if given.is_empty() { lower } else { given }
         }
@@ -221,6 +230,7 @@ impl SessionSettings {
             writable: either(self.writable, lower.writable),
             max_memory: self.max_memory.or(lower.max_memory),
             max_disk: self.max_disk.or(lower.max_disk),
+            custom,
         }
     }
 
@@ -346,7 +356,7 @@ mod tests {
             "maxSessionTokens": 1,
             "maxSessionCost": 1.0, "autoApprove": [], "guard": true, "unprotected": ["."],
             "network": true, "unconfined": true, "readable": ["r"], "writable": ["w"],
-            "maxMemory": 1, "maxDisk": 1,
+            "maxMemory": 1, "maxDisk": 1, "custom": { "region": "eu" },
         })));
         let schema = schemars::schema_for!(SessionSettings).to_value();
         let json = serde_json::to_value(&all).unwrap();

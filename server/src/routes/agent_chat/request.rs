@@ -7,7 +7,7 @@ use super::history::Entry;
 use crate::agents::ChatOptions;
 use crate::error::ApiError;
 use crate::json::or_default;
-use crate::settings::{LlmConfig, SessionSettings};
+use crate::settings::{CustomValues, LlmConfig, SessionSettings, custom_values};
 
 /// The maximum number of entries of a history.
 const MAX_ENTRIES: usize = 10_000;
@@ -41,6 +41,10 @@ pub(crate) struct ChatRequest {
     /// The tools that may change something; all others are denied.
     #[serde(default)]
     auto_approve: Option<Vec<String>>,
+    /// The values of the app's own settings.
+    #[serde(default, deserialize_with = "custom_values")]
+    #[schemars(with = "Option<CustomValues>")]
+    custom: CustomValues,
 }
 
 impl ChatRequest {
@@ -79,6 +83,7 @@ impl ChatRequest {
             agent: self.agent,
             work_dir: Some(self.work_dir),
             auto_approve: self.auto_approve,
+            custom: self.custom,
             ..SessionSettings::default()
         };
         let options = ChatOptions { llm_config: self.llm_config, confirm: self.confirm };
