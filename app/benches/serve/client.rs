@@ -71,6 +71,19 @@ impl Lines {
     }
 }
 
+/// What marks the parts of a reply in a stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Marks {
+    /// The start of the line that ends the reply.
+    pub(crate) end: &'static str,
+    /// The line before each line with a delta, if the stream names its events.
+    pub(crate) delta: Option<&'static str>,
+}
+
+/// The marks of a session's events.
+pub(crate) const EVENTS: Marks =
+    Marks { end: "event: agent_end", delta: Some("event: message_update") };
+
 /// A received reply.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
@@ -82,29 +95,59 @@ pub(crate) struct Reply {
     pub(crate) error: Option<String>,
 }
 
-/// Reads a reply of `loopwright serve` or of the mock up to the line that starts with `end`.
-pub(crate) async fn reply(to: SocketAddr, path: &str, body: &str, end: &str) -> Reply {
-    let mut reply = Reply::default();
-    let Some(mut lines) = Lines::ask(to, "POST", path, body).await else {
-        reply.error = Some("no connection".into());
-        return reply;
-    };
-    if !lines.accepted().await {
-        reply.error = Some(lines.rest().await);
-        return reply;
+impl Reply {
+    /// Returns a reply that failed without a delta.
+    pub(crate) fn failed(why: impl Into<String>) -> Self {
+        Reply { error: Some(why.into()), ..Reply::default() }
     }
+}
+
+/// Sends a request and reads the reply.
+pub(crate) async fn request(to: SocketAddr, path: &str, body: &str, marks: Marks) -> Reply {
+    let Some(mut lines) = Lines::ask(to, "POST", path, body).await else {
+        return Reply::failed("no connection");
+    };
+    match lines.accepted().await {
+        true => read(lines, marks).await,
+        false => Reply::failed(lines.rest().await),
+    }
+}
+
+/// Sends a request, and returns the body of the response.
+pub(crate) async fn fetch(
+    to: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Result<String, String> {
+    let mut lines = Lines::ask(to, method, path, body).await.ok_or("no connection")?;
+    let is_accepted = lines.accepted().await;
+    let rest = lines.rest().await;
+    match rest.split_once("\r\n\r\n") {
+        Some((_, body)) if is_accepted => Ok(body.to_owned()),
+        _ => Err(rest),
+    }
+}
+
+/// Reads a reply to its end.
+pub(crate) async fn read(mut lines: Lines, marks: Marks) -> Reply {
+    let mut reply = Reply::default();
+    let mut is_delta = true;
     loop {
         let Some(line) = lines.next().await else {
             reply.error.get_or_insert("cut off".into());
             return reply;
         };
-        let Some(data) = line.strip_prefix("data: ") else {
-            continue;
-        };
-        if data.starts_with(end) {
+        if line.starts_with(marks.end) {
             reply.is_complete = true;
             return reply;
         }
+        if line.starts_with("event: ") {
+            is_delta = marks.delta.is_none_or(|delta| line == delta);
+        }
+        let Some(data) = line.strip_prefix("data: ").filter(|_| is_delta) else {
+            continue;
+        };
         if data.starts_with(r#"{"type":"error""#) || data.starts_with(r#"{"type":"withdrawn""#) {
             reply.error = Some(data.to_owned());
         }

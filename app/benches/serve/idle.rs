@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::Lines;
 use crate::process::{Process, cpu};
+use crate::sessions::create;
 
 /// The number of streams of each session, like several readers of one session.
 const READERS: u64 = 10;
@@ -36,10 +36,7 @@ pub(crate) struct IdleStreams {
 pub(crate) async fn hold(server: &Process, streams: u64, beats: u32) -> IdleStreams {
     let sessions = streams.div_ceil(READERS);
     let empty = server.rss_kib();
-    let mut ids = Vec::new();
-    for _ in 0..sessions {
-        ids.push(session(server).await);
-    }
+    let ids = create(server, sessions).await;
     let with_sessions = server.rss_kib();
     let started = Instant::now();
     let mut open = Vec::new();
@@ -90,12 +87,4 @@ async fn listen(mut lines: Lines, until: Instant) -> Option<u32> {
         heartbeats_seen += u32::from(line?.starts_with(':'));
     }
     Some(heartbeats_seen)
-}
-
-async fn session(server: &Process) -> String {
-    let mut lines = Lines::ask(server.address, "POST", "/api/sessions", "{}").await.unwrap();
-    assert!(lines.accepted().await, "no session");
-    let body = lines.rest().await;
-    let created: Value = serde_json::from_str(body.split_once("\r\n\r\n").unwrap().1).unwrap();
-    created["id"].as_str().unwrap().to_owned()
 }

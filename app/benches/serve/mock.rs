@@ -1,7 +1,6 @@
 //! The model server: a separate process that speaks Chat Completions and writes into each delta
 //! when it was sent.
 
-use std::io::Read;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,10 +21,7 @@ pub(crate) fn order(pause: Duration, deltas: u64) -> String {
 
 /// Serves on a free port, which is printed on standard output, until standard input closes.
 pub(crate) fn serve() {
-    std::thread::spawn(|| {
-        let _ = std::io::stdin().read(&mut [0]);
-        std::process::exit(0);
-    });
+    crate::end_with_parent();
     crate::runtime().block_on(async {
         let listener = crate::listen();
         println!("{}", listener.local_addr().unwrap());

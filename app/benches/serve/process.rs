@@ -5,6 +5,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
+/// The file of the sessions, in the directory of a server.
+pub(crate) const STORE: &str = "sessions.db";
+
 /// A serving process, which is killed on drop.
 pub(crate) struct Process {
     child: Child,
@@ -16,20 +19,31 @@ pub(crate) struct Process {
 impl Process {
     /// Starts this program as the mock.
     pub(crate) fn mock() -> Process {
+        Process::start(&["mock"])
+    }
+
+    /// Starts this program as a [reference](crate::reference) of this kind, over the mock.
+    pub(crate) fn reference(kind: &str, mock: &Process) -> Process {
+        Process::start(&[kind, &mock.address.to_string()])
+    }
+
+    fn start(args: &[&str]) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let mut child =
-            command.arg("mock").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         Process { child, address: line.trim().parse().unwrap(), _err: None }
     }
 
-    /// Starts `loopwright serve` for directories below `dir`, with an empty environment.
-    pub(crate) fn server(dir: &Path) -> Process {
+    /// Starts `loopwright serve` for directories below `dir`, with an empty environment, and with
+    /// the mock as the model of its sessions.
+    pub(crate) fn server(dir: &Path, mock: &Process) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_loopwright"));
-        command.args(["serve", "--addr", "127.0.0.1:0", "--model", "offline"]);
+        command.args(["serve", "--addr", "127.0.0.1:0", "--model", "custom/mock", "--base-url"]);
+        command.arg(format!("http://{}/v1", mock.address));
         command.args(["--max-runs", "4096", "--max-connections", "16384", "--root"]);
-        command.arg(dir).arg("--store").arg(dir.join("sessions.db")).env_clear().current_dir(dir);
+        command.arg(dir).arg("--store").arg(dir.join(STORE)).env_clear().current_dir(dir);
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())

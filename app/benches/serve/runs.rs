@@ -1,14 +1,18 @@
-//! Many concurrent runs, through the server or of the mock directly.
+//! Many concurrent replies, and how they are measured.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::json;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use crate::client::{Reply, reply};
+use crate::client::{Marks, Reply, request};
 use crate::process::{Process, cpu};
 use crate::{clock, mock};
+
+/// How much longer than planned a run may take.
+const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// The load.
 #[derive(Debug, Clone, Copy)]
@@ -16,15 +20,33 @@ pub(crate) struct Load {
     pub(crate) runs: u64,
     /// Deltas per second, of each run.
     pub(crate) rate: f64,
-    /// The time for which each run streams.
+    /// The time for which all runs stream.
     pub(crate) time: Duration,
+    /// The time in which they start, one after the other.
+    pub(crate) ramp: Duration,
 }
 
-/// The target of the requests.
-pub(crate) struct Target<'a> {
-    /// The server and the working directory; `None` for the mock.
-    pub(crate) server: Option<(&'a Process, &'a str)>,
-    pub(crate) mock: &'a Process,
+impl Load {
+    /// Returns the load of these runs, which start in two seconds for each thousand.
+    pub(crate) fn new(runs: u64, rate: f64, time: Duration) -> Self {
+        Load { runs, rate, time, ramp: Duration::from_millis(2 * runs) }
+    }
+
+    /// Makes all runs start at the same time.
+    pub(crate) fn at_once(self) -> Self {
+        Load { ramp: Duration::ZERO, ..self }
+    }
+
+    /// Returns the number of deltas of a run: the first run still streams when the last one has
+    /// streamed for `time`.
+    fn deltas(&self) -> u64 {
+        ((self.time + self.ramp).as_secs_f64() * self.rate) as u64
+    }
+
+    /// Returns the prompt for the reply of one run.
+    pub(crate) fn order(&self) -> String {
+        mock::order(Duration::from_secs_f64(1.0 / self.rate), self.deltas())
+    }
 }
 
 /// The measured figures.
@@ -54,33 +76,38 @@ impl Measured {
             .copied()
             .unwrap_or(f64::INFINITY)
     }
+
+    /// Returns the CPU time of the server for each received delta, in microseconds.
+    pub(crate) fn cpu_per_delta(&self) -> f64 {
+        self.cores[0] / self.rate * 1e6
+    }
 }
 
-/// Returns the time in which runs start, one after the other: two seconds for a thousand.
-fn ramp(runs: u64) -> Duration {
-    Duration::from_millis(2 * runs)
-}
-
-pub(crate) async fn measure(target: &Target<'_>, load: Load) -> Measured {
-    let Load { runs, rate, time } = load;
-    let pause = Duration::from_secs_f64(1.0 / rate);
-    // Long enough for the first run to stream still when the last has streamed for `time`.
-    let deltas = ((time + ramp(runs)).as_secs_f64() * rate) as u64;
-    let order = mock::order(pause, deltas);
-    let (to, path, body, end) = http_request(target, &order);
-    let used =
-        || [target.server.map_or(0.0, |(server, _)| server.cpu()), target.mock.cpu(), cpu("self")];
-    let rss = || target.server.map_or(0, |(server, _)| server.rss_kib());
+/// Puts a load on a process, if it is not the mock itself. `run` returns the future of a run, which
+/// is given the run's number and begins when the run starts.
+pub(crate) async fn measure<R>(
+    load: Load,
+    (process, mock): (Option<&Process>, &Process),
+    mut run: impl FnMut(u64) -> R,
+) -> Measured
+where
+    R: Future<Output = Reply> + Send + 'static,
+{
+    let Load { runs, time, ramp, .. } = load;
+    let deltas = load.deltas();
+    let used = || [process.map_or(0.0, Process::cpu), mock.cpu(), cpu("self")];
+    let rss = || process.map_or(0, Process::rss_kib);
     let before = rss();
     let mut replies = JoinSet::new();
     for number in 0..runs {
-        let (path, body) = (path.to_owned(), body.clone());
+        let run = run(number);
         replies.spawn(async move {
-            tokio::time::sleep(ramp(runs) * number as u32 / runs as u32).await;
-            reply(to, path.as_str(), &body, end).await
+            tokio::time::sleep(ramp * number as u32 / runs as u32).await;
+            let reply = timeout(ramp + time + MAX_DELAY, run).await;
+            reply.unwrap_or_else(|_| Reply::failed("no end"))
         });
     }
-    tokio::time::sleep(ramp(runs)).await;
+    tokio::time::sleep(ramp).await;
     let (cpu_before, since) = (used(), clock());
     tokio::time::sleep(time.mul_f64(0.9)).await;
     let (cpu_after, until, during) = (used(), clock(), rss());
@@ -108,22 +135,70 @@ pub(crate) async fn measure(target: &Target<'_>, load: Load) -> Measured {
     }
 }
 
-/// Returns address, path and body of the request, and the start of its last line.
-fn http_request(
-    target: &Target<'_>,
-    order: &str,
-) -> (SocketAddr, &'static str, String, &'static str) {
-    match target.server {
-        Some((server, dir)) => {
-            let model = json!({ "apiKey": "none", "model": "mock", "provider": "custom",
-                "baseUrl": format!("http://{}/v1", target.mock.address) });
-            let body = json!({ "message": order, "workDir": dir, "llmConfig": model });
-            (server.address, "/api/agent-chat", body.to_string(), r#"{"type":"complete""#)
-        }
-        None => {
-            let messages = json!([{ "role": "user", "content": order }]);
-            let body = json!({ "model": "mock", "stream": true, "messages": messages });
-            (target.mock.address, "/v1/chat/completions", body.to_string(), "[DONE]")
+/// How the mock's replies reach the client.
+#[derive(Clone, Copy)]
+pub(crate) enum Way<'a> {
+    /// From the mock directly.
+    Direct,
+    /// Through the [relay](crate::reference::relay).
+    Relay(&'a Process),
+    /// Through a server, as runs in this directory that are not stored.
+    Server(&'a Process, &'a str),
+}
+
+/// The target of the requests.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) way: Way<'a>,
+    pub(crate) mock: &'a Process,
+}
+
+impl Target<'_> {
+    /// Returns the name of the way.
+    pub(crate) fn name(&self) -> &'static str {
+        match self.way {
+            Way::Direct => "direct",
+            Way::Relay(_) => "relay",
+            Way::Server(..) => "server",
         }
     }
+
+    /// Measures runs with a request each.
+    pub(crate) async fn measure(&self, load: Load) -> Measured {
+        let process = match self.way {
+            Way::Direct => None,
+            Way::Relay(process) | Way::Server(process, _) => Some(process),
+        };
+        let (to, path, body, marks) = self.http_request(&load.order());
+        let run = |_| {
+            let body = body.clone();
+            async move { request(to, path, &body, marks).await }
+        };
+        measure(load, (process, self.mock), run).await
+    }
+
+    /// Returns address, path and body of the request, and what marks the parts of the reply.
+    fn http_request(&self, order: &str) -> (SocketAddr, &'static str, String, Marks) {
+        let complete = Marks { end: r#"data: {"type":"complete""#, delta: None };
+        match self.way {
+            Way::Direct => {
+                let done = Marks { end: "data: [DONE]", delta: None };
+                let body = model_request(order);
+                (self.mock.address, "/v1/chat/completions", body, done)
+            }
+            Way::Relay(relay) => (relay.address, "/relay", model_request(order), complete),
+            Way::Server(server, dir) => {
+                let model = json!({ "apiKey": "none", "model": "mock", "provider": "custom",
+                    "baseUrl": format!("http://{}/v1", self.mock.address) });
+                let body = json!({ "message": order, "workDir": dir, "llmConfig": model });
+                (server.address, "/api/agent-chat", body.to_string(), complete)
+            }
+        }
+    }
+}
+
+/// Returns the body of a request to the mock.
+pub(crate) fn model_request(order: &str) -> String {
+    let messages = json!([{ "role": "user", "content": order }]);
+    json!({ "model": "mock", "stream": true, "messages": messages }).to_string()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use loopwright_core::agent::{Environment, SystemEnvironment};
-use loopwright_core::log::{Due, SessionInfo};
+use loopwright_core::log::{Due, SessionInfo, SessionQuery};
 use tokio::time::Instant;
 
 use super::{LiveSessions, Parts};
@@ -48,8 +48,9 @@ impl LiveSessions {
     /// sessions that were opened, unless it has unread inputs or a deadline.
     pub(crate) async fn run_due(&self, done: &mut HashMap<Arc<str>, u64>) {
         let Parts { store, drain, .. } = &self.0.parts;
-        let sessions = match store.sessions().await {
-            Ok(sessions) => sessions,
+        // Without prompts and arguments, which would all be in memory at the same time.
+        let sessions = match store.sessions_page(&SessionQuery::new(usize::MAX).brief()).await {
+            Ok(page) => page.sessions,
             Err(error) => {
                 return tracing::warn!(%error, "no session with work to do can be looked for");
             }
