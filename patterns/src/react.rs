@@ -1,7 +1,8 @@
 //! [`ReAct`]: tools for models without tool calling.
 
 use async_trait::async_trait;
-use loopwright_core::message::{AssistantMessage, StopReason, UserMessage};
+use loopwright_core::event::IncompleteReply;
+use loopwright_core::message::{AssistantMessage, UserMessage};
 use loopwright_core::pattern::{Call, Profile};
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use serde_json::Value;
@@ -19,8 +20,9 @@ use serde_json::Value;
 ///
 /// An action is a call like any other: its arguments are validated, it may need approval, and front
 /// ends show it. The log has it under the number of the message that asked for it, so no crash
-/// makes it twice. A reply that the length limit cut off makes none. The model sees the text only.
-/// The user sees it too: the answer contains the model's reasoning and the words "Final Answer:".
+/// makes it twice. A reply that the length limit or a content filter cut off makes none. The
+/// model sees the text only. The user sees it too: the answer contains the model's reasoning and
+/// the words "Final Answer:".
 ///
 /// From: Yao et al., *ReAct: Synergizing Reasoning and Acting in Language Models*, 2022.
 ///
@@ -70,7 +72,7 @@ impl BehaviorPattern for ReAct {
             let ask = Ask::new().profile(&format).tools::<&str>([]).stop(["Observation:"]);
             let reply = step.ask_with(ask).await?.or_end()?;
             // A reply that was cut off runs none of its actions.
-            let is_whole = |m: &AssistantMessage| m.stop != StopReason::Length;
+            let is_whole = |m: &AssistantMessage| IncompleteReply::of(m).is_none();
             let asks = reply.message().filter(|m| m.as_assistant().is_some_and(is_whole));
             if let (Some((name, arguments)), Some(asks)) = (action(&reply.text()), asks) {
                 let mut text = format!("There is no tool `{name}`.");

@@ -10,36 +10,34 @@ mod compacting;
 #[cfg(feature = "long-term")]
 mod distil;
 mod due;
+mod open_session;
 mod receipts;
 mod releasing;
 mod sending;
+mod slots;
 mod watch;
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
 use loopwright_core::agent::{Environment, InputError, Principal, SystemEnvironment};
 use loopwright_core::log::{MemoryError, SessionInfo};
-use loopwright_core::{AgentHandle, GenericAgent, RunContext, SessionStore};
-use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinHandle;
+use loopwright_core::{AgentHandle, GenericAgent, RunContext};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use self::open_session::{CurrentRun, OpenSession};
+pub(crate) use self::open_session::{Lease, LeaseGuard};
+pub(crate) use self::slots::Parts;
+use self::slots::{Slot, Slots};
 use self::watch::watch;
-use crate::agents::Agents;
 use crate::backlog::SharedBacklog;
-#[cfg(feature = "long-term")]
-use crate::daily_budget::DailyBudget;
-use crate::drain::Drain;
-use crate::error::{ApiError, ErrorKind};
-use crate::inbox::ActionWatch;
-use crate::metrics::{Metrics, Source};
+use crate::error::ApiError;
+use crate::metrics::Source;
 use crate::observer::Observer;
 use crate::quota::Client;
-use crate::run_quota::{Run, RunPermit, RunQuota};
+use crate::run_quota::RunPermit;
 use crate::settings::SessionSettings;
 
 /// A session that has been unused for this long is closed, at the latest when it has been unused
@@ -48,89 +46,12 @@ pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The sessions that are open. Clones share them.
 #[derive(Clone)]
-pub(crate) struct LiveSessions(Arc<Inner>);
-
-/// What sessions are made of and counted by.
-pub(crate) struct Parts {
-    pub(crate) agents: Agents,
-    pub(crate) store: Arc<dyn SessionStore>,
-    /// Who the sessions that belong to nobody work for.
-    pub(crate) principal: Option<Principal>,
-    pub(crate) actions: ActionWatch,
-    pub(crate) runs: RunQuota,
-    #[cfg(feature = "long-term")]
-    pub(crate) daily_budget: Arc<DailyBudget>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) drain: Drain,
-}
-
-struct Inner {
-    parts: Parts,
-    slots: Mutex<HashMap<Arc<str>, Slot>>,
-    /// One permit for each session that may be open.
-    capacity: Arc<Semaphore>,
-}
-
-/// A session, if it is open. Locked while the session is opened, closed or deleted.
-type Slot = Arc<tokio::sync::Mutex<Option<OpenSession>>>;
-
-/// Holds the lock of a slot. When it is dropped, an unused slot is removed, also when a request is
-/// dropped halfway.
-struct SlotGuard {
-    sessions: Arc<Inner>,
-    id: Arc<str>,
-    slot: Option<OwnedMutexGuard<Option<OpenSession>>>,
-}
-
-/// A session that is open.
-struct OpenSession {
-    handle: AgentHandle,
-    /// Cloned by each [`Lease`].
-    leases: Arc<Leases>,
-    last_used: Instant,
-    /// When it was last tried to distil facts from it.
-    #[cfg(feature = "long-term")]
-    distilled: Option<Instant>,
-    run: CurrentRun,
-    backlog: SharedBacklog,
-    /// Ends when the session is closed.
-    watcher: JoinHandle<()>,
-    _capacity: OwnedSemaphorePermit,
-}
-
-/// A session's run that holds a permit, if there is one.
-type CurrentRun = Arc<tokio::sync::Mutex<Weak<Run>>>;
-
-/// Keeps a session open.
-pub(crate) struct Lease {
-    pub(crate) handle: AgentHandle,
-    pub(crate) guard: LeaseGuard,
-    pub(crate) backlog: SharedBacklog,
-    run: CurrentRun,
-}
-
-/// Keeps a session open, without a handle that would keep it from being deleted.
-pub(crate) struct LeaseGuard(Arc<Leases>);
-
-/// Counts the leases of a session by its references.
-#[derive(Default)]
-struct Leases {
-    /// Whether the session is closed only to be opened again.
-    reopens: AtomicBool,
-}
-
-impl LeaseGuard {
-    /// Returns whether the session was closed only to be opened again, with other settings.
-    pub(crate) fn reopens(&self) -> bool {
-        self.0.reopens.load(Ordering::Relaxed)
-    }
-}
+pub(crate) struct LiveSessions(Arc<Slots>);
 
 impl LiveSessions {
     /// Creates an empty set that may have `max_open` sessions open at a time.
     pub(crate) fn new(parts: Parts, max_open: usize) -> Self {
-        let capacity = Arc::new(Semaphore::new(max_open.min(Semaphore::MAX_PERMITS)));
-        LiveSessions(Arc::new(Inner { parts, slots: Mutex::default(), capacity }))
+        LiveSessions(Arc::new(Slots::new(parts, max_open)))
     }
 
     /// Creates a session with these settings and returns its id.
@@ -303,7 +224,7 @@ impl LiveSessions {
 
     /// Resolves when no open session has a run in progress.
     pub(crate) async fn wait_for_idle(&self) {
-        let slots: Vec<Slot> = self.0.slots().values().cloned().collect();
+        let slots: Vec<Slot> = self.0.by_id().values().cloned().collect();
         let mut handles = Vec::new();
         for slot in slots {
             handles.extend(slot.lock().await.as_ref().map(|session| session.handle.clone()));
@@ -313,7 +234,7 @@ impl LiveSessions {
 
     /// Returns the number of open sessions.
     pub(crate) fn count(&self) -> usize {
-        self.0.slots().len()
+        self.0.by_id().len()
     }
 }
 
@@ -337,152 +258,5 @@ fn check_is_root(info: &SessionInfo) -> Result<(), MemoryError> {
     match info.sub_agent_of.as_ref().and_then(|parent| parent.root.clone()) {
         Some(root) => Err(MemoryError::SubAgent { session: info.id.clone(), root }),
         None => Ok(()),
-    }
-}
-
-impl Inner {
-    fn slots(&self) -> MutexGuard<'_, HashMap<Arc<str>, Slot>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for the lock of a session.
-    async fn lock(self: &Arc<Self>, id: &str) -> SlotGuard {
-        let mut guard = SlotGuard { sessions: self.clone(), id: id.into(), slot: None };
-        let slot = self.slots().entry(guard.id.clone()).or_default().clone();
-        guard.slot = Some(slot.lock_owned().await);
-        guard
-    }
-
-    /// Reserves capacity for one more open session, closing an unused one if necessary.
-    async fn acquire_capacity(self: &Arc<Self>) -> Result<OwnedSemaphorePermit, ApiError> {
-        loop {
-            if let Ok(permit) = self.capacity.clone().try_acquire_owned() {
-                return Ok(permit);
-            }
-            if !self.close_least_recently_used().await {
-                return Err(ApiError::new(
-                    ErrorKind::TooMany,
-                    "Too many sessions are open, and all are in use: close a page, or wait until a \
-                     run has ended.",
-                ));
-            }
-        }
-    }
-
-    /// Closes the unused session whose last use is longest ago. Returns whether there was one.
-    async fn close_least_recently_used(self: &Arc<Self>) -> bool {
-        let last_use = |(id, slot): (&Arc<str>, &Slot)| {
-            let session = slot.try_lock().ok()?;
-            let session = session.as_ref().filter(|session| session.is_unused())?;
-            Some((session.last_used, id.clone()))
-        };
-        let mut unused: Vec<_> = self.slots().iter().filter_map(last_use).collect();
-        unused.sort();
-        for (_, id) in unused {
-            if self.close_unused(&id, Duration::ZERO).await {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Starts to distil facts from a session which is about to be closed, and returns whether it
-    /// did: then the session is to be closed later. It does so once after each use of the session,
-    /// so a run that fails does not keep it open.
-    #[cfg(feature = "long-term")]
-    async fn distil(&self, session: &mut OpenSession) -> bool {
-        if session.distilled.is_some_and(|time| time >= session.last_used) {
-            return false;
-        }
-        session.distilled = Some(Instant::now());
-        let Parts { agents, store, principal, runs, daily_budget, .. } = &self.parts;
-        let (handle, principal) = (&session.handle, principal.as_ref());
-        match distil::start(handle, agents, store, principal, runs, daily_budget).await {
-            Ok(Some(permit)) => *session.run.lock().await = permit.downgrade(),
-            Ok(None) => return false,
-            Err(error) => {
-                tracing::warn!(%error, "no facts are distilled from a session that ends");
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Closes a session that has been unused for this long, unless a run is in progress. If it is
-    /// not closed for want of room, facts are distilled from it first.
-    async fn close_unused(self: &Arc<Self>, id: &str, time: Duration) -> bool {
-        let slot = self.slots().get(id).and_then(|slot| slot.clone().try_lock_owned().ok());
-        let Some(slot) = slot else { return false };
-        let mut slot = SlotGuard { sessions: self.clone(), id: id.into(), slot: Some(slot) };
-        let Some(session) = slot.session() else {
-            return false;
-        };
-        if !session.is_unused() || session.last_used.elapsed() < time || session.is_running().await
-        {
-            return false;
-        }
-        #[cfg(feature = "long-term")]
-        if !time.is_zero() && self.distil(session).await {
-            return false;
-        }
-        if let Some(session) = slot.take() {
-            session.close().await;
-        }
-        true
-    }
-}
-
-impl SlotGuard {
-    fn session(&mut self) -> Option<&mut OpenSession> {
-        self.slot.as_deref_mut()?.as_mut()
-    }
-
-    fn put(&mut self, session: OpenSession) {
-        if let Some(slot) = &mut self.slot {
-            **slot = Some(session);
-        }
-    }
-
-    fn take(&mut self) -> Option<OpenSession> {
-        self.slot.as_mut()?.take()
-    }
-}
-
-impl Drop for SlotGuard {
-    fn drop(&mut self) {
-        self.slot = None;
-        let mut slots = self.sessions.slots();
-        // Unless the session is open, or a task waits for the lock.
-        let unneeded = |slot: &Slot| {
-            Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|session| session.is_none())
-        };
-        if slots.get(&self.id).is_some_and(unneeded) {
-            slots.remove(&self.id);
-        }
-    }
-}
-
-impl OpenSession {
-    /// Returns whether there is no lease.
-    fn is_unused(&self) -> bool {
-        Arc::strong_count(&self.leases) == 1
-    }
-
-    /// Returns whether the session has ended because another process has taken it over
-    /// or has asked for it.
-    fn has_ended(&self) -> bool {
-        self.handle.has_ended() || self.watcher.is_finished()
-    }
-
-    /// Asks the session itself, which knows all input that it has accepted.
-    async fn is_running(&self) -> bool {
-        self.handle.state().await.is_ok_and(|state| state.is_running)
-    }
-
-    /// Waits until the session is closed.
-    async fn close(self) {
-        let OpenSession { handle, watcher, _capacity, .. } = self;
-        drop(handle);
-        let _ = watcher.await; // it neither panics nor is cancelled
     }
 }

@@ -2,21 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test may")]
 
-#[path = "../../../app/tests/spec/http.rs"]
-#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
-mod http;
-#[path = "../../../app/tests/spec/process.rs"]
-#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
-mod process;
-#[path = "../../../app/tests/spec/server.rs"]
-#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
-mod server;
+#[path = "../../../app/tests/spec/shared.rs"]
+mod shared;
 
 use serde_json::{Value, json};
 
 use crate::http::Connection;
 use crate::process::Process;
 use crate::server::Server;
+use crate::shared::{http, process, server};
 
 /// The binary that is tested.
 pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_acme-extended");

@@ -7,12 +7,8 @@
 #[path = "../../../app/tests/page/browser.rs"]
 #[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
 mod browser;
-#[path = "../../../app/tests/spec/process.rs"]
-#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
-mod process;
-#[path = "../../../app/tests/spec/server.rs"]
-#[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
-mod server;
+#[path = "../../../app/tests/spec/shared.rs"]
+mod shared;
 #[path = "../../../app/tests/terminal/tmux.rs"]
 #[allow(dead_code, reason = "shared with the tests of `loopwright`, which use all of it")]
 mod tmux;
@@ -22,6 +18,7 @@ use serde_json::json;
 use crate::browser::Browser;
 use crate::process::Process;
 use crate::server::Server;
+use crate::shared::{process, server};
 use crate::tmux::Terminal;
 
 /// The binary that is tested.

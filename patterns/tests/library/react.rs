@@ -73,14 +73,17 @@ async fn it_conforms() {
 /// A reply that was cut off runs none of its calls, also if its action is in the text.
 #[tokio::test(start_paused = true)]
 async fn an_action_that_was_cut_off_is_not_carried_out() {
-    let look = TestTool::new("look");
-    let text = "Action: look\nAction Input: {\"city\": \"Oslo\"}";
-    let cut = Script::text(text).stop(StopReason::Length);
-    let harness = Harness::new(ReAct, [cut], |agent: AgentBuilder| agent.tool(look.clone())).await;
-    harness.handle.prompt("Weather?").await.unwrap();
-    assert_eq!(look.ran(), 0);
-    assert_eq!(harness.model.requests().len(), 1);
-    harness.check().await;
+    for stop in [StopReason::Length, StopReason::ContentFilter] {
+        let look = TestTool::new("look");
+        let text = "Action: look\nAction Input: {\"city\": \"Oslo\"}";
+        let cut = Script::text(text).stop(stop);
+        let harness =
+            Harness::new(ReAct, [cut], |agent: AgentBuilder| agent.tool(look.clone())).await;
+        harness.handle.prompt("Weather?").await.unwrap();
+        assert_eq!(look.ran(), 0, "{stop:?}");
+        assert_eq!(harness.model.requests().len(), 1);
+        harness.check().await;
+    }
 }
 
 /// C177: What its model and its tools do is recorded and replayed.

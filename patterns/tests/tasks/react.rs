@@ -2,6 +2,7 @@
 //! text and makes the calls itself, so that they are validated, approved and logged like others.
 
 // [pattern]
+use loopwright_core::event::IncompleteReply;
 use loopwright_core::message::UserMessage;
 use loopwright_core::pattern::Call;
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
@@ -35,7 +36,9 @@ impl BehaviorPattern for ReAct {
             }
             let ask = Ask::new().system(&*system).tools::<&str>([]).stop(["Observation:"]);
             let reply = step.ask_with(ask).await?.or_end()?;
-            if let Some((name, arguments)) = action(&reply.text()) {
+            // A reply that was cut off runs none of its actions.
+            let cut = reply.message().and_then(|m| IncompleteReply::of(m.as_assistant()?));
+            if let Some((name, arguments)) = action(&reply.text()).filter(|_| cut.is_none()) {
                 let key = format!("{:?}", reply.message().map(|message| message.id));
                 let Some(done) = step.call(Call::new(name, arguments).key(key).hidden()).await?
                 else {
@@ -53,8 +56,9 @@ impl BehaviorPattern for ReAct {
 }
 // [/pattern]
 
-use loopwright_core::event::{Prompt, Urgency};
+use loopwright_core::event::{Prompt, RunStatus, Urgency};
 use loopwright_core::log::LogEntry;
+use loopwright_core::message::StopReason;
 use loopwright_core::testing::{Harness, Script, TestTool};
 use loopwright_core::tool::{Approval, Effect};
 use loopwright_patterns::conformance::Scenario;
@@ -113,6 +117,18 @@ async fn arguments_that_are_no_json_are_an_observation() {
     harness.check().await;
 }
 
+/// A reply that was cut off runs none of its calls, also if its action is in the text.
+#[tokio::test(start_paused = true)]
+async fn an_action_that_was_cut_off_is_not_carried_out() {
+    for stop in [StopReason::Length, StopReason::ContentFilter] {
+        let look = TestTool::new("look");
+        let harness = Harness::new(ReAct, [act("look").stop(stop)], |a| a.tool(look.clone())).await;
+        let outcome = harness.handle.prompt("Weather?").await.unwrap();
+        assert_eq!((outcome.end, look.ran()), (RunStatus::Incomplete, 0), "{stop:?}");
+        harness.check().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn it_conforms() {
     let scenario = |name: &str, tools: &[&str]| {
@@ -121,6 +137,7 @@ async fn it_conforms() {
     };
     let pause = std::time::Duration::from_millis(10);
     let slow = Script::new().stream(["Once ", "upon ", "a time"], pause).wait(pause);
+    let (cut, answer) = (act("look").stop(StopReason::Length), Script::text("Final Answer: 1"));
     let started = |entry: &LogEntry| matches!(entry, LogEntry::RequestStarted { .. });
     let all = vec![
         scenario("a plain answer", &[]).request("Hello.").request("And now?"),
@@ -138,6 +155,10 @@ async fn it_conforms() {
             .request("Look.")
             .steer(Prompt::from("Only here.").urgency(Urgency::AfterTurn))
             .when(|entry| matches!(entry, LogEntry::CallStarted { .. })),
+        Scenario::new("a reply cut off at the length limit", [cut, act("look"), answer])
+            .agent(|agent, _| with_tools(agent))
+            .request("Look.")
+            .request("And now?"),
         Scenario::new("a steer that interrupts", [slow])
             .request("Tell a story.")
             .steer(Prompt::from("A short one.").urgency(Urgency::Interrupt))

@@ -22,7 +22,7 @@ impl LiveSessions {
     /// Starts to distil facts from all open sessions that are idle, before the server shuts down.
     #[cfg(feature = "long-term")]
     pub(crate) async fn distil_all(&self) {
-        let slots: Vec<super::Slot> = self.0.slots().values().cloned().collect();
+        let slots: Vec<super::Slot> = self.0.by_id().values().cloned().collect();
         for slot in slots {
             if let Some(session) = slot.lock().await.as_mut() {
                 self.0.distil(session).await;
