@@ -182,7 +182,7 @@ mod tests {
         read(text, Path::new("/p/loopwright.toml"), owner).unwrap_err().0
     }
 
-    /// C921: a setting of the app is in the user's file, with `_` for `-`, and has its type.
+    /// C303: a setting of the app is in the user's file, with `_` for `-`, and has its type.
     #[test]
     fn the_users_file_has_the_apps_own_settings() {
         let path = Path::new("/p/loopwright.toml");

@@ -52,7 +52,7 @@ mod tests {
         Program { agents, settings: settings.to_vec(), ..Program::default() }.check()
     }
 
-    /// C922: a setting of an app has neither the name of a built-in flag, table or environment
+    /// C304: a setting of an app has neither the name of a built-in flag, table or environment
     /// variable, nor that of another one, and its default value is valid.
     #[test]
     fn a_setting_has_a_name_of_its_own() {

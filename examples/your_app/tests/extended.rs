@@ -118,7 +118,7 @@ fn system_prompt(model: &Server) -> String {
     system
 }
 
-/// C921: a setting of an app is a flag, an environment variable and a key of the user's file. A
+/// C303: a setting of an app is a flag, an environment variable and a key of the user's file. A
 /// value from the command line is stored with the session.
 #[test]
 fn an_app_has_settings_of_its_own() {
@@ -149,7 +149,7 @@ fn an_app_has_settings_of_its_own() {
     assert_eq!(system(&["--no-config"], &variable), us);
 }
 
-/// C921: wrong values of an app's settings are refused with what is allowed; the settings are in
+/// C303: wrong values of an app's settings are refused with what is allowed; the settings are in
 /// `config`, in the help, the completions and the manual pages.
 #[test]
 fn settings_of_an_app_are_checked_and_shown() {
@@ -194,7 +194,7 @@ fn settings_of_an_app_are_checked_and_shown() {
     assert!(run(&["completions", "bash"], &[]).out.contains("--region"));
 }
 
-/// C921: `serve` has the settings of the app for sessions that have none, and its clients choose
+/// C303: `serve` has the settings of the app for sessions that have none, and its clients choose
 /// them as they choose others.
 #[test]
 fn a_server_has_the_settings_of_its_app() {

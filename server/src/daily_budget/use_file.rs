@@ -208,7 +208,7 @@ async fn blocking<T: Send + 'static>(
 mod tests {
     use super::*;
 
-    /// C951: Two servers read what each of them has added, and the line of a killed one is left
+    /// C307: Two servers read what each of them has added, and the line of a killed one is left
     /// out; files of earlier days are removed.
     #[tokio::test]
     async fn servers_share_the_file_of_a_day() {

@@ -62,7 +62,7 @@ async fn statuses(api: &Api, id: &str) -> [u16; 3] {
     [read[0], changed[0], decided]
 }
 
-/// C941: The metrics are about the sessions of all users, so that they are for the operator,
+/// C310: The metrics are about the sessions of all users, so that they are for the operator,
 /// `admin` and `reader`, or for whom the policy of the host says.
 #[tokio::test]
 async fn metrics_are_not_for_every_user() {

@@ -55,7 +55,7 @@ async fn reply(api: &Api, session: &str) -> Value {
     serde_json::from_str(end.last().unwrap().data["text"].as_str().unwrap()).unwrap()
 }
 
-/// C920: the agent reads the values that a client has chosen, else the defaults; they are stored
+/// C302: the agent reads the values that a client has chosen, else the defaults; they are stored
 /// with the session, change one by one, and hold after a restart.
 #[tokio::test(start_paused = true)]
 async fn a_session_has_the_values_that_its_client_has_chosen() {
@@ -82,7 +82,7 @@ async fn a_session_has_the_values_that_its_client_has_chosen() {
     assert_eq!(fork["session"]["settings"]["custom"], json!({ "region": "us", "dry-run": true }));
 }
 
-/// C920: a name that no setting has, a wrong value, and a setting of the operator are refused with
+/// C302: a name that no setting has, a wrong value, and a setting of the operator are refused with
 /// the position and with what is allowed, also in requests to `/api/agent-chat`.
 #[tokio::test(start_paused = true)]
 async fn unknown_names_and_wrong_values_are_refused() {
@@ -114,7 +114,7 @@ async fn unknown_names_and_wrong_values_are_refused() {
     assert_eq!((status, &refused["error"]["path"]), (400, &json!("/custom/region")));
 }
 
-/// C920: a client neither changes nor removes a value of the operator's; one that earlier versions
+/// C302: a client neither changes nor removes a value of the operator's; one that earlier versions
 /// of the app have stored under another name stays.
 #[tokio::test(start_paused = true)]
 async fn a_value_of_the_operator_stays() {
@@ -144,7 +144,7 @@ async fn a_value_of_the_operator_stays() {
     assert_eq!(reply(&api, "s").await, json!([null, false, "us", "main"]));
 }
 
-/// C920: the OpenAPI document of a server has the settings that its clients can choose.
+/// C302: the OpenAPI document of a server has the settings that its clients can choose.
 #[tokio::test(start_paused = true)]
 async fn the_document_describes_the_settings_of_the_app() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
@@ -165,7 +165,7 @@ async fn the_document_describes_the_settings_of_the_app() {
     assert!(settings.get("name").is_some() && settings.get("custom").is_none(), "{settings}");
 }
 
-/// C920: settings that contradict each other, and invalid values of the operator, keep the server
+/// C302: settings that contradict each other, and invalid values of the operator, keep the server
 /// from being built.
 #[test]
 fn a_server_has_only_valid_settings() {
@@ -190,7 +190,7 @@ fn a_server_has_only_valid_settings() {
     }
 }
 
-/// C920: an agent that reads a setting that the app does not have cannot be built.
+/// C302: an agent that reads a setting that the app does not have cannot be built.
 #[tokio::test(start_paused = true)]
 async fn a_setting_that_the_app_does_not_have_cannot_be_read() {
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());

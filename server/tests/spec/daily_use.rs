@@ -46,7 +46,7 @@ async fn chat(ann: &Api) -> u16 {
     ann.post("/api/agent-chat", json!({ "message": "Hello", "workDir": "." })).await.0
 }
 
-/// C951: What a deleted session and a request without a session have used counts after a restart,
+/// C307: What a deleted session and a request without a session have used counts after a restart,
 /// and on another server with the store.
 #[tokio::test]
 async fn the_use_of_a_day_survives_a_restart() {
@@ -82,7 +82,7 @@ async fn the_use_of_a_day_survives_a_restart() {
     }
 }
 
-/// C951: A session counts once on the server that has deleted it, and on one that has read its log
+/// C307: A session counts once on the server that has deleted it, and on one that has read its log
 /// before.
 #[tokio::test]
 async fn a_deleted_session_counts_once() {
@@ -109,7 +109,7 @@ async fn a_deleted_session_counts_once() {
     assert_eq!(use_and_delete(&ann).await, 429);
 }
 
-/// C951: A file that cannot be read is an error, and not a day on which nothing was used.
+/// C307: A file that cannot be read is an error, and not a day on which nothing was used.
 #[tokio::test]
 async fn a_use_that_cannot_be_read_is_an_error() {
     let folder = tempfile::tempdir().unwrap();

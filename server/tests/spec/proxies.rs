@@ -91,7 +91,7 @@ async fn each_client_behind_a_proxy_has_its_own_bounds() {
     for client in ["203.0.113.1", "2001:db8::2"] {
         assert_eq!(upstream.send(&events, client, None).await.status(), 429, "{client} has two");
     }
-    // C940: a full client can still ask for the server's health.
+    // C309: a full client can still ask for the server's health.
     for client in ["203.0.113.1", "203.0.113.3", ""] {
         for path in ["/healthz", "/readyz"] {
             assert_eq!(upstream.send(path, client, None).await.status(), 200, "{client} {path}");

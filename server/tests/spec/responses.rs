@@ -101,7 +101,7 @@ fn writes() -> Script {
     )
 }
 
-/// C950: the results of operations fit their schemas.
+/// C306: the results of operations fit their schemas.
 #[tokio::test]
 async fn results_fit_their_schemas() {
     let server = Documented::new(Api::new([writes(), Script::text("Done.")])).await;
@@ -153,7 +153,7 @@ async fn results_fit_their_schemas() {
     server.ok(("delete", "/api/sessions/{id}"), &fork, None).await;
 }
 
-/// C950: the bodies of decisions fit the schema, and so do the questions that they answer.
+/// C306: the bodies of decisions fit the schema, and so do the questions that they answer.
 #[tokio::test]
 async fn decisions_and_questions_fit_their_schemas() {
     let server = Documented::new(Api::new([])).await;
@@ -173,7 +173,7 @@ async fn decisions_and_questions_fit_their_schemas() {
     }
 }
 
-/// C950: the frames of all streams fit their schemas.
+/// C306: the frames of all streams fit their schemas.
 #[tokio::test]
 async fn frames_fit_their_schemas() {
     let replies = [Script::text("Hello."), writes(), Script::text("Done.")];
@@ -223,7 +223,7 @@ async fn frames_fit_their_schemas() {
     until(&mut inbox, stream, "resolved").await;
 }
 
-/// C950: what `/api/memory` returns fits its schemas.
+/// C306: what `/api/memory` returns fits its schemas.
 #[tokio::test]
 async fn facts_fit_their_schemas() {
     let folder = tempfile::tempdir().unwrap();
@@ -243,7 +243,7 @@ async fn facts_fit_their_schemas() {
     server.ok(("delete", "/api/memory"), &[], None).await;
 }
 
-/// C950: each operation lists the statuses of its refusals, and none has a response for all others.
+/// C306: each operation lists the statuses of its refusals, and none has a response for all others.
 #[tokio::test]
 async fn refusals_have_statuses_of_the_document() {
     let server = Documented::new(Api::new([writes()])).await;
@@ -291,7 +291,7 @@ async fn refusals_have_statuses_of_the_document() {
     assert_eq!(server.call(("get", "/api/agents/{name}"), &[("name", "x")], None).await.0, 404);
 }
 
-/// C950: a number that the document does not allow is refused.
+/// C306: a number that the document does not allow is refused.
 #[tokio::test]
 async fn numbers_above_the_greatest_one_are_refused() {
     let server = Documented::new(Api::new([])).await;
@@ -313,7 +313,7 @@ async fn numbers_above_the_greatest_one_are_refused() {
     assert_eq!(server.call(history, &[("id", &id), ("before", greatest)], None).await.0, 200);
 }
 
-/// C950: what the operator's rules do not allow is refused with a status of the document.
+/// C306: what the operator's rules do not allow is refused with a status of the document.
 #[tokio::test]
 async fn refusals_of_the_operator_have_statuses_of_the_document() {
     let store = Arc::new(InMemoryStore::new());

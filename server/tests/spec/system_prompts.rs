@@ -78,7 +78,7 @@ async fn system_prompt(api: &Api, settings: Value) -> String {
     events.last().unwrap().data["text"].as_str().unwrap().to_owned()
 }
 
-/// C923: a function computes the system prompt of a session from its settings and its principal,
+/// C305: a function computes the system prompt of a session from its settings and its principal,
 /// and is not called for a session that has a prompt of its own.
 #[tokio::test(start_paused = true)]
 async fn a_function_computes_the_system_prompt() {
@@ -99,7 +99,7 @@ async fn a_function_computes_the_system_prompt() {
     assert_eq!((status, &refused["error"]["path"]), (400, &json!("/system")));
 }
 
-/// C923: a coding agent without a prompt of its own has that of its server, in its directory.
+/// C305: a coding agent without a prompt of its own has that of its server, in its directory.
 #[tokio::test(start_paused = true)]
 async fn a_coding_agent_has_the_system_prompt_of_its_server() {
     let (api, dir) = (api(), tempfile::tempdir().unwrap());

@@ -118,7 +118,7 @@ async fn a_run_is_traced_by_the_conventions() {
     );
 }
 
-/// C942: The attempt of a reply that succeeds is counted and traced, whatever happened to the
+/// C311: The attempt of a reply that succeeds is counted and traced, whatever happened to the
 /// attempts before it: those that broke off have spans of their own.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_was_retried_is_counted() {

@@ -192,7 +192,7 @@ fn a_client_has_so_many_connections_and_no_more() {
     }
 }
 
-/// C940: a client that has all its connections can still ask whether the server is alive and
+/// C309: a client that has all its connections can still ask whether the server is alive and
 /// accepts work, also while others of its address send nothing; how many may do so at a time is
 /// bounded.
 #[test]

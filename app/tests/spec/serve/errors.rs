@@ -45,7 +45,7 @@ fn errors_are_sent_in_an_error_frame() {
     assert!(!log.contains(KEY), "{log}");
 }
 
-/// C943: No file of a store contains a key or a header of a client, also if the model's server
+/// C312: No file of a store contains a key or a header of a client, also if the model's server
 /// sends them back.
 #[test]
 fn no_file_of_a_store_contains_a_key() {

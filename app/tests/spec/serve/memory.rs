@@ -49,7 +49,7 @@ fn readers_that_read_nothing_take_little_memory() {
     }
 }
 
-/// C930: 30 sessions with a system prompt of 4 MB each, as the server starts and its list is read.
+/// C314: 30 sessions with a system prompt of 4 MB each, as the server starts and its list is read.
 #[test]
 fn the_list_does_not_read_long_prompts() {
     let measured = [String::new(), "x".repeat(4_000_000)].map(|system| {

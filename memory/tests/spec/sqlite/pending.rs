@@ -41,7 +41,7 @@ async fn pages(store: &Sqlite, role: &str) -> Result<Vec<Vec<String>>, MemoryErr
     Ok(pages)
 }
 
-/// C952: The pages of a role are full, however many actions of other roles are between its own.
+/// C308: The pages of a role are full, however many actions of other roles are between its own.
 #[tokio::test]
 async fn pages_of_a_role_are_full_among_many_of_other_roles() {
     let (_folder, path) = temp_store_path();

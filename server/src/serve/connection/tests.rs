@@ -89,7 +89,7 @@ async fn a_connection_without_a_request_is_closed() {
     }
 }
 
-/// C940: A connection for the server's health has one request, for that, and little time.
+/// C309: A connection for the server's health has one request, for that, and little time.
 #[tokio::test(start_paused = true)]
 async fn a_connection_for_the_health_has_one_request() {
     for (path, status, end) in
@@ -177,7 +177,7 @@ async fn requests_in_progress_are_bounded() {
         streams.push(client.send_request(request(TICKS)).await.unwrap());
     }
     assert_eq!(client.send_request(request(SMALL)).await.unwrap().status(), 429);
-    // C940: except for requests for the server's health, which have a bound of their own.
+    // C309: except for requests for the server's health, which have a bound of their own.
     let health = client.send_request(request(READINESS)).await.unwrap();
     assert_eq!(health.status(), 200);
     assert_eq!(client.send_request(request(HEALTH)).await.unwrap().status(), 429);
