@@ -1,5 +1,6 @@
 //! [`GenericAgent`], an agent, and the start of its sessions.
 
+mod attached;
 pub(crate) mod builder;
 mod child;
 pub(crate) mod run;
@@ -22,6 +23,7 @@ use futures_util::future::{self, BoxFuture};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use crate::agent::attached::Attached;
 use crate::agent::task::Task;
 use crate::error::{MemoryError, ToolError};
 use crate::log::action::ExternalAction;
@@ -111,6 +113,74 @@ impl GenericAgent {
         self.start(cx, tree, Vec::new()).await
     }
 
+    /// Attaches to a session that another process has open, or another part of this one, and
+    /// returns a handle and its events from here on. What the handle sends is posted to the mailbox
+    /// of the session ([`SessionStore::post`]), and the owner of the session acts on it: with its
+    /// own agent and settings. The events are those of the log, so that a reply arrives when it is
+    /// complete, and a sub-agent's events are not among them.
+    ///
+    /// When the owner leaves or is killed, the stream ends and
+    /// [`EventStream::moved`](crate::EventStream::moved) returns true: this process can
+    /// [open](GenericAgent::run) the session then. What was sent and not yet answered stays in the
+    /// mailbox for whoever opens the session next, and the method that has sent it returns `Ok`.
+    /// A store whose [`SessionStore::in_use`] returns `None` cannot tell that the owner has left.
+    ///
+    /// The methods of the handle do what they say, with these differences:
+    /// [`abort`](AgentHandle::abort) stops the run that the log shows, which is some milliseconds
+    /// old; [`reset`](AgentHandle::reset) fails with [`InputError::NotPostable`]; and the values of
+    /// [`Prompt::with`](crate::event::Prompt::with), except for the [`Principal`], do not reach the
+    /// owner. [`AgentState`] has the model and the tools of this agent.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use loopwright_core::log::InMemoryStore;
+    /// use loopwright_core::testing::{Script, ScriptedModel};
+    /// use loopwright_core::{GenericAgent, RunContext};
+    /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+    /// # struct Once;
+    /// # #[async_trait::async_trait]
+    /// # impl BehaviorPattern for Once {
+    /// #     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+    /// #         step.take_input().await?;
+    /// #         step.ask().await?.finish()
+    /// #     }
+    /// # }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = InMemoryStore::new();
+    /// let agent = GenericAgent::builder(ScriptedModel::new([Script::text("Hi.")]), Once).build()?;
+    /// let (owner, _events) = agent.run(RunContext::new().stored(&store, "s").await?).await?;
+    ///
+    /// let (guest, _events) = agent.attach(Arc::new(store), "s").await?;
+    /// assert_eq!(guest.prompt("Hello").await?.text, "Hi.");
+    /// assert_eq!(owner.state().await?.messages.len(), 2);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`SessionStore::read`] does.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside of a tokio runtime, or if time is not enabled in it.
+    pub async fn attach(
+        &self,
+        store: Arc<dyn SessionStore>,
+        session: impl Into<Arc<str>>,
+    ) -> Result<(AgentHandle, EventStream), MemoryError> {
+        let (session, config) = (session.into(), self.config.clone());
+        let mut hub = Hub::new(session.clone(), None, config.environment.clone());
+        let (subscriber, stream) = Subscriber::new(Scope::Session);
+        hub.subscribe(subscriber);
+        let (commands, from_handles) = mpsc::unbounded_channel();
+        let attached = Attached::new(store, session, config, from_handles, hub).await?;
+        tokio::spawn(attached.run_to_end());
+        Ok((AgentHandle { commands, is_attached: true }, stream))
+    }
+
     /// Describes the agent's own model.
     pub fn model(&self) -> &ModelInfo {
         self.config.model.info()
@@ -188,7 +258,7 @@ impl GenericAgent {
         let mut task =
             Task::new(session, self.pattern.clone(), from_handles, to_session, extensions);
         tokio::spawn(async move { task.run_to_end().await });
-        Ok((AgentHandle { commands }, stream))
+        Ok((AgentHandle { commands, is_attached: false }, stream))
     }
 }
 

@@ -40,6 +40,7 @@ pub(crate) mod pattern_calls;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod running_tool;
+pub(crate) mod snapshot;
 pub(crate) mod state;
 pub(crate) mod steers;
 pub(crate) mod stream;
@@ -57,11 +58,10 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Failure, InputError, MemoryError, StepError};
 use crate::extensions::Extensions;
 use crate::log::entry::LogEntry;
-use crate::log::event::{AgentEvent, QueuedText, Role};
+use crate::log::event::{AgentEvent, Role};
 use crate::log::fold::Tail;
-use crate::log::input::{InputEvent, QueueKind};
+use crate::log::input::InputEvent;
 use crate::log::memory::Memory;
-use crate::log::queue::QueuedMessage;
 use crate::message::{InputId, Message, MessageKind};
 use crate::model::Update;
 use crate::principal::Principal;
@@ -76,6 +76,7 @@ use crate::session::in_flight::InFlight;
 use crate::session::intake::{Accepted, Intake};
 use crate::session::journal::Journal;
 use crate::session::reply::StreamingReply;
+use crate::session::snapshot::snapshot;
 use crate::session::state::{AgentState, Examined};
 use crate::session::tree::Tree;
 
@@ -352,30 +353,12 @@ impl Session {
     }
 
     fn state(&self) -> AgentState {
-        let fold = &self.journal.fold;
-        let text = |w: &QueuedMessage| QueuedText::new(w.input.clone(), w.kind, w.message.text());
-        let queued = |kind| fold.queue.of(kind).map(text).collect();
-        let open_calls = fold.calls().iter().filter(|c| c.result.is_none());
         AgentState {
-            session_key: self.id.clone(),
-            system_prompt: self.config.system.clone(),
-            model: self.config.model.info().id.clone(),
-            thinking_level: self.config.thinking,
-            messages: fold.history.clone(),
             tools: self.executor.tools.list().to_vec(),
-            is_running: fold.run.is_some() && !self.interrupted,
             is_streaming: self.reply.is_streaming(),
             streaming_message: self.reply.message_so_far(),
-            settings: fold.settings.clone(),
-            pending_tool_calls: open_calls.map(|c| c.call.id.clone()).collect(),
-            pending_actions: fold.pending().map(|action| (**action).clone()).collect(),
-            error: fold.last_error.clone(),
-            steering_queue: queued(QueueKind::Steering),
-            steering_mode: self.config.steering_mode,
-            follow_up_queue: queued(QueueKind::FollowUp),
-            follow_up_mode: self.config.follow_up_mode,
             repaired: self.journal.memory().repaired().map(Arc::from),
-            interrupted_run: fold.run.filter(|_| self.interrupted),
+            ..snapshot(&self.id, &self.journal.fold, &self.config, self.interrupted)
         }
     }
 }

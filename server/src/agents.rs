@@ -6,12 +6,10 @@ mod models;
 mod registry;
 mod rejection;
 mod setup;
-mod system_prompt;
 
 pub use self::factory::AgentFactory;
 pub use self::models::Models;
 pub(crate) use self::registry::Agents;
 pub use self::rejection::AgentRejection;
-pub use self::setup::AgentSetup;
 pub(crate) use self::setup::ChatOptions;
-pub use self::system_prompt::SystemPrompt;
+pub use self::setup::{AgentSetup, SystemPrompt};

@@ -203,8 +203,8 @@ impl ServerBuilder {
     }
 
     /// Adds a setting of the app to those of sessions, which agents read with
-    /// [`AgentSetup::custom`](crate::AgentSetup::custom). Clients choose its value under `custom` of
-    /// a session's settings, unless it is [`host_only`](CustomSetting::host_only).
+    /// [`AgentSetup::custom`](crate::AgentSetup::custom). Clients choose its value under `custom`
+    /// of a session's settings, unless it is [`host_only`](CustomSetting::host_only).
     pub fn setting(mut self, setting: CustomSetting) -> Self {
         self.agents.add_setting(setting);
         self

@@ -119,6 +119,11 @@ impl Follower {
         self.seq
     }
 
+    /// Returns the state of the session as far as its log has been taken.
+    pub(crate) fn fold(&self) -> &Fold {
+        &self.fold
+    }
+
     /// Returns the log as far as it has been taken.
     pub(super) fn into_fold(self) -> Fold {
         self.fold

@@ -56,6 +56,8 @@ type Outcome = Result<RunOutcome, InputError>;
 #[derive(Clone)]
 pub struct AgentHandle {
     pub(crate) commands: mpsc::UnboundedSender<Command>,
+    /// Another process has the session open.
+    pub(crate) is_attached: bool,
 }
 
 impl AgentHandle {
@@ -268,6 +270,12 @@ impl AgentHandle {
     /// [moved](EventStream::moved) to another process.
     pub fn has_ended(&self) -> bool {
         self.commands.is_closed()
+    }
+
+    /// Returns whether the handle is [attached](crate::GenericAgent::attach) to a session that
+    /// another process has open.
+    pub fn is_attached(&self) -> bool {
+        self.is_attached
     }
 
     /// Resolves when no run is in progress and none is about to start, after everything that this

@@ -259,15 +259,23 @@ impl Hub {
 
     /// Emits an event without a log entry, under the last number.
     pub(crate) fn emit_transient(&mut self, event: AgentEvent) {
-        if self.subscribers.is_empty() {
-            return;
+        if !self.subscribers.is_empty() {
+            self.send(&self.envelope(event));
         }
-        let ended = matches!(event, AgentEvent::AgentEnd(_));
-        let started = matches!(event, AgentEvent::AgentStart { .. });
-        let envelope = self.envelope(event);
+    }
+
+    /// Passes on an event that the owner of the session has emitted.
+    pub(crate) fn publish(&mut self, event: Envelope) {
+        (self.seq, self.run) = (event.seq, event.run_id);
+        self.send(&Arc::new(event));
+    }
+
+    fn send(&mut self, envelope: &Arc<Envelope>) {
+        let ended = matches!(envelope.event, AgentEvent::AgentEnd(_));
+        let started = matches!(envelope.event, AgentEvent::AgentStart { .. });
         self.run_is_open = started || self.run_is_open && !ended;
         self.subscribers
-            .retain(|s| push(s.shared(), &envelope) && !(ended && s.scope == Scope::Run));
+            .retain(|s| push(s.shared(), envelope) && !(ended && s.scope == Scope::Run));
     }
 
     fn envelope(&self, event: AgentEvent) -> Arc<Envelope> {

@@ -14,6 +14,7 @@ mod answering;
 mod approvals;
 mod ask_all;
 mod ask_user;
+mod attached;
 mod bad_memory;
 mod batches;
 mod behaviours;

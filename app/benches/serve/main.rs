@@ -24,7 +24,7 @@
 //! |---|---:|---:|
 //! | runs at a time, of 10 deltas per second | 1,000 | 250 |
 //! | of which fail | 0 | 0 |
-//! | 99 of 100 deltas arrive through the server within, also of a burst and of sessions | 50 ms | 250 ms |
+//! | 99 of 100 deltas arrive, also in a burst and in sessions, within | 50 ms | 250 ms |
 //! | deltas arrive at least at this share of the rate | 95 % | 80 % |
 //! | CPU time per delta of a run, compared with the relay | 2 × | 3 × |
 //! | readers of one session, of 10 deltas per second | 2,000 | 500 |

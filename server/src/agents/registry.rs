@@ -9,8 +9,7 @@ use loopwright_core::model::ModelInfo;
 
 use super::factory::AgentFactory;
 use super::models::Models;
-use super::setup::{AgentSetup, ChatOptions};
-use super::system_prompt::SystemPrompt;
+use super::setup::{AgentSetup, ChatOptions, SystemPrompt};
 use crate::error::{ApiError, ConfigError, ErrorKind};
 use crate::rules::OperatorRules;
 use crate::settings::{

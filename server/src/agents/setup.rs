@@ -1,5 +1,6 @@
 //! [`AgentSetup`]: what an agent is built for.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +13,6 @@ use serde_json::Value;
 
 use super::models::Models;
 use super::rejection::AgentRejection;
-use super::system_prompt::SystemPrompt;
 use crate::rules::OperatorRules;
 use crate::settings::{CustomSetting, LlmConfig, SessionSettings, non_empty};
 
@@ -94,8 +94,8 @@ impl AgentSetup {
         self
     }
 
-    /// Sets what [`AgentSetup::system`] returns if the settings name no system prompt. A function is
-    /// called with the setup as it is now, so set the prompt last.
+    /// Sets what [`AgentSetup::system`] returns if the settings name no system prompt. A function
+    /// is called with the setup as it is now, so set the prompt last.
     pub fn default_system(mut self, prompt: impl Into<SystemPrompt>) -> Self {
         if self.settings.system.is_none() {
             self.default_system = Some(prompt.into().of(&self));
@@ -248,5 +248,64 @@ impl AgentSetup {
         // Not 401: the server has no key for this model, and no token of the client helps.
         let reject = |error: ModelError| AgentRejection::bad_request("/model", error.message);
         models.named(&self.settings).map_err(reject)
+    }
+}
+
+/// Computes a prompt for a session or a request.
+type Compute = dyn Fn(&AgentSetup) -> String + Send + Sync;
+
+/// Holds the system prompt of sessions that have none of their own: a text, or a function
+/// `Fn(&AgentSetup) -> String` that computes it from the settings and the principal.
+///
+/// ```
+/// use loopwright_server::{AgentSetup, SystemPrompt};
+///
+/// let text = SystemPrompt::from("You help with invoices.");
+/// let computed = SystemPrompt::from(|setup: &AgentSetup| match setup.principal() {
+///     Some(user) => format!("You help {user} with invoices."),
+///     None => "You help with invoices.".to_owned(),
+/// });
+/// # let _ = (text, computed);
+/// ```
+#[derive(Clone)]
+pub struct SystemPrompt(Arc<Compute>);
+
+impl SystemPrompt {
+    /// Returns the prompt for this setup.
+    fn of(&self, setup: &AgentSetup) -> String {
+        (self.0)(setup)
+    }
+}
+
+impl From<&str> for SystemPrompt {
+    fn from(text: &str) -> Self {
+        SystemPrompt::from(text.to_owned())
+    }
+}
+
+impl From<String> for SystemPrompt {
+    fn from(text: String) -> Self {
+        SystemPrompt(Arc::new(move |_| text.clone()))
+    }
+}
+
+impl From<Arc<str>> for SystemPrompt {
+    fn from(text: Arc<str>) -> Self {
+        SystemPrompt(Arc::new(move |_| text.to_string()))
+    }
+}
+
+impl<F> From<F> for SystemPrompt
+where
+    F: Fn(&AgentSetup) -> String + Send + Sync + 'static,
+{
+    fn from(compute: F) -> Self {
+        SystemPrompt(Arc::new(compute))
+    }
+}
+
+impl fmt::Debug for SystemPrompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SystemPrompt").finish_non_exhaustive()
     }
 }

@@ -1,0 +1,347 @@
+//! A session that another process has open, behind a handle: inputs go through its mailbox, and
+//! events come from its log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use crate::error::{InputError, MemoryError};
+use crate::log::compaction::Compaction;
+use crate::log::due::Due;
+use crate::log::entry::LogEntry;
+use crate::log::event::AgentEvent;
+use crate::log::follower::Follower;
+use crate::log::input::{AbortRequest, InputEvent, QueueKind};
+use crate::log::mailbox::{InputReceipt, PostedInput};
+use crate::log::outcome::{RunCause, RunStatus};
+use crate::log::store::SessionStore;
+use crate::message::{InputId, RunId};
+use crate::session::command::{Ack, Caller, Command, Input, Receipt};
+use crate::session::config::Config;
+use crate::session::hub::Hub;
+use crate::session::snapshot::snapshot;
+use crate::session::state::AgentState;
+
+/// How often the log and the receipts are read.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How often it is checked that a process has the session open.
+const OWNER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Serves the handles of a session that another process has open.
+pub(crate) struct Attached {
+    store: Arc<dyn SessionStore>,
+    session: Arc<str>,
+    config: Arc<Config>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    hub: Hub,
+    follower: Follower,
+    /// The owner has opened the session with a run in progress, and has not continued it yet.
+    is_interrupted: bool,
+    /// The inputs without a receipt, in the order in which they were posted.
+    sent: Vec<Sent>,
+    /// Who waits for the end of a run.
+    callers: Vec<Waiting>,
+    /// Answered when the session is idle.
+    idle: Vec<Ack<()>>,
+    next_owner_check: Instant,
+}
+
+/// An input that was posted, and its sender.
+struct Sent {
+    input: PostedInput,
+    ack: Ack<Result<Receipt, InputError>>,
+    /// What the log says about the input before its receipt is there.
+    answer: Receipt,
+    receipt: Option<InputReceipt>,
+}
+
+/// A caller that waits for the outcome of the run that its input starts.
+struct Waiting {
+    input: InputId,
+    caller: Caller,
+    /// The log has the input.
+    is_accepted: bool,
+    /// The run has started.
+    has_started: bool,
+    /// The input is a request, for which a run of its own starts.
+    is_request: bool,
+}
+
+/// Why the session is not served any longer.
+enum End {
+    /// No handle is left.
+    Unused,
+    /// No process has the session open.
+    Free,
+    /// The session was deleted.
+    Deleted,
+}
+
+impl Attached {
+    pub(crate) async fn new(
+        store: Arc<dyn SessionStore>,
+        session: Arc<str>,
+        config: Arc<Config>,
+        commands: mpsc::UnboundedReceiver<Command>,
+        hub: Hub,
+    ) -> Result<Self, MemoryError> {
+        let mut attached = Attached {
+            follower: Follower::new(session.clone()),
+            store,
+            session,
+            config,
+            commands,
+            hub,
+            is_interrupted: false,
+            sent: Vec::new(),
+            callers: Vec::new(),
+            idle: Vec::new(),
+            next_owner_check: Instant::now() + OWNER_CHECK_INTERVAL,
+        };
+        for entry in attached.store.read(&attached.session, 0).await? {
+            attached.follower.take(std::slice::from_ref(&entry));
+            attached.note_interruption(&entry);
+        }
+        Ok(attached)
+    }
+
+    /// Serves the handles until none is left, or no process has the session open.
+    pub(crate) async fn run_to_end(mut self) {
+        let end = self.run().await;
+        self.commands.close();
+        // What was posted is handled by the next owner.
+        for Sent { ack, answer, .. } in self.sent.drain(..) {
+            let _ = ack.send(match end {
+                End::Deleted => Err(InputError::Gone),
+                End::Free | End::Unused => Ok(answer),
+            });
+        }
+        let why = match end {
+            End::Deleted => InputError::Gone,
+            End::Free | End::Unused => InputError::Moved,
+        };
+        for waiting in self.callers.drain(..) {
+            let _ = waiting.caller.outcome.send(Err(why.clone()));
+        }
+        if let End::Free = end {
+            tracing::info!(session = &*self.session, "the process that had the session has left");
+            self.hub.close_as_moved();
+        }
+        while let Ok(command) = self.commands.try_recv() {
+            if let Command::Input(input) = command {
+                let _ = input.ack.send(Err(why.clone()));
+            }
+        }
+    }
+
+    async fn run(&mut self) -> End {
+        let mut next_poll = Instant::now();
+        loop {
+            tokio::select! { biased;
+                () = sleep_until(next_poll) => {
+                    match self.poll().await {
+                        Ok(None) => {}
+                        Ok(Some(end)) => return end,
+                        Err(MemoryError::NoSession(_)) => return End::Deleted,
+                        Err(error) => {
+                            tracing::warn!(session = &*self.session, %error, "a session that \
+                                another process has open cannot be read");
+                        }
+                    }
+                    next_poll = Instant::now() + POLL_INTERVAL;
+                }
+                command = self.commands.recv() => match command {
+                    Some(command) => self.handle(command).await,
+                    None => return End::Unused,
+                },
+            }
+        }
+    }
+
+    async fn handle(&mut self, command: Command) {
+        match command {
+            Command::Input(input) => self.post(*input).await,
+            Command::State(ack) => drop(ack.send(self.state())),
+            Command::Subscribe(subscriber) => self.hub.subscribe(subscriber),
+            Command::Join(subscriber, ack) => {
+                self.hub.join(subscriber, Vec::new());
+                let _ = ack.send(self.follower.entries());
+            }
+            Command::Idle(ack) => self.idle.push(ack),
+            Command::Examine(_) | Command::TakeDefaults(_) => {} // only an owner is sent these
+        }
+    }
+
+    /// Posts an input to the mailbox of the session.
+    async fn post(&mut self, input: Input) {
+        let id = input.client_id().unwrap_or_else(|| self.new_id());
+        let Input { mut event, ack, caller, .. } = input;
+        let fold = self.follower.fold();
+        if caller.is_some() && fold.run.is_some() && !self.is_interrupted {
+            return drop(ack.send(Err(InputError::Busy)));
+        }
+        if let InputEvent::Abort(AbortRequest { run: run @ None, .. }) = &mut event {
+            let waits = || fold.batch.is_some().then_some(RunId(fold.runs));
+            *run = fold.run.or_else(waits);
+            if run.is_none() {
+                return drop(ack.send(Ok(Receipt::new(id)))); // there is nothing to abort
+            }
+        }
+        let is_request = matches!(event, InputEvent::UserRequest(_));
+        let input = match PostedInput::new(id.clone(), event) {
+            Ok(input) => input,
+            Err(why) => return drop(ack.send(Err(why))),
+        };
+        let receipt = match self.store.post(&self.session, &input).await {
+            Ok(receipt) => receipt,
+            Err(error) => return drop(ack.send(Err(InputError::Memory(error)))),
+        };
+        if let Some(caller) = caller {
+            if self.follower.fold().has_seen(&id) {
+                return drop(ack.send(Err(InputError::Known(id))));
+            }
+            let (is_accepted, has_started) = (false, false);
+            let input = id.clone();
+            self.callers.push(Waiting { input, caller, is_accepted, has_started, is_request });
+        }
+        self.sent.push(Sent { input, ack, answer: Receipt::new(id), receipt });
+    }
+
+    fn new_id(&self) -> InputId {
+        format!("i{:016x}", self.config.environment.random()).into()
+    }
+
+    /// Reads receipts and the log, in this order: what a receipt accepts is in the log.
+    async fn poll(&mut self) -> Result<Option<End>, MemoryError> {
+        for sent in self.sent.iter_mut().filter(|sent| sent.receipt.is_none()) {
+            sent.receipt = self.store.post(&self.session, &sent.input).await?;
+        }
+        for entry in self.store.read(&self.session, self.follower.entries()).await? {
+            self.take(&entry);
+        }
+        self.answer();
+        self.answer_idle().await?;
+        if Instant::now() >= self.next_owner_check {
+            if self.store.in_use(&self.session).await? == Some(false) {
+                return Ok(Some(End::Free));
+            }
+            self.next_owner_check = Instant::now() + OWNER_CHECK_INTERVAL;
+        }
+        Ok(None)
+    }
+
+    /// Follows the log by an entry, and emits its events.
+    fn take(&mut self, entry: &LogEntry) {
+        if let LogEntry::Withdrawn { inputs } = entry {
+            let queue = &self.follower.fold().queue;
+            let texts = queue.iter().filter(|w| w.kind != QueueKind::Request);
+            let texts = texts.filter(|w| inputs.contains(&w.input)).map(|w| w.message.text());
+            let texts: Vec<String> = texts.collect();
+            let clears = |sent: &&mut Sent| matches!(sent.input.event, InputEvent::ClearQueues);
+            if let Some(sent) = self.sent.iter_mut().find(clears) {
+                sent.answer.withdrawn.extend(texts);
+            }
+        }
+        for waiting in &mut self.callers {
+            let is_its_run = match entry {
+                LogEntry::RunStarted { cause: RunCause::UserRequest(input), .. } => {
+                    *input == waiting.input
+                }
+                _ => !waiting.is_request,
+            };
+            waiting.is_accepted |= entry.input() == Some(&waiting.input);
+            if waiting.is_accepted && is_its_run && !waiting.has_started {
+                waiting.has_started = true;
+                waiting.caller.stream.take().into_iter().for_each(|s| self.hub.subscribe(s));
+            }
+        }
+        for event in self.follower.take(std::slice::from_ref(entry)) {
+            match &event.event {
+                AgentEvent::Compaction(compaction) => self.note_compaction(compaction),
+                AgentEvent::AgentEnd(outcome) => {
+                    for waiting in self.callers.extract_if(.., |waiting| waiting.has_started) {
+                        let _ = waiting.caller.outcome.send(Ok((**outcome).clone()));
+                    }
+                }
+                _ => {}
+            }
+            self.hub.publish(event);
+        }
+        self.note_interruption(entry);
+    }
+
+    fn note_compaction(&mut self, compaction: &Arc<Compaction>) {
+        let compacts = |sent: &&mut Sent| matches!(sent.input.event, InputEvent::Compact(_));
+        for sent in self.sent.iter_mut().filter(compacts) {
+            sent.answer.compacted.push(compaction.clone());
+        }
+    }
+
+    fn note_interruption(&mut self, entry: &LogEntry) {
+        match entry {
+            LogEntry::Opened { .. } => self.is_interrupted = self.follower.fold().run.is_some(),
+            LogEntry::Settings { .. }
+            | LogEntry::Queued { .. }
+            | LogEntry::Withdrawn { .. }
+            | LogEntry::Handled { .. } => {}
+            _ => self.is_interrupted = false,
+        }
+    }
+
+    /// Answers the senders of inputs with a receipt.
+    fn answer(&mut self) {
+        for sent in self.sent.extract_if(.., |sent| sent.receipt.is_some()) {
+            let Sent { ack, answer, receipt, .. } = sent;
+            let refused = match receipt {
+                Some(InputReceipt::Refused(why)) => Some(why),
+                _ => None,
+            };
+            if refused.is_some() {
+                self.callers.retain(|waiting| waiting.input != answer.id);
+            }
+            let _ = ack.send(refused.map_or(Ok(answer), Err));
+        }
+    }
+
+    /// Answers those who wait until no run is in progress.
+    async fn answer_idle(&mut self) -> Result<(), MemoryError> {
+        let is_running = self.follower.fold().run.is_some() && !self.is_interrupted;
+        let waits = !self.idle.is_empty() || !self.callers.is_empty();
+        if is_running || !waits || !self.sent.is_empty() {
+            return Ok(());
+        }
+        let info = self.store.session(&self.session).await?;
+        let is_due = info.due.is_some_and(|due| due != Due::Interrupted);
+        if is_due || info.entries != self.follower.entries() {
+            return Ok(());
+        }
+        self.answer_waiting();
+        for ack in self.idle.drain(..) {
+            let _ = ack.send(());
+        }
+        Ok(())
+    }
+
+    /// Answers callers whose request is queued behind pending actions.
+    fn answer_waiting(&mut self) {
+        let fold = self.follower.fold();
+        let Some(outcome) = fold.outcome.clone().filter(|_| fold.batch.is_some()) else { return };
+        for waiting in self.callers.extract_if(.., |waiting| waiting.is_accepted) {
+            let mut outcome = (*outcome).clone();
+            outcome.end = RunStatus::AwaitingAction;
+            let _ = waiting.caller.outcome.send(Ok(outcome));
+        }
+    }
+
+    fn state(&self) -> AgentState {
+        let fold = self.follower.fold();
+        AgentState {
+            tools: self.config.tools.tools().map(|tool| tool.spec().clone()).collect(),
+            is_streaming: fold.requested.is_some(),
+            ..snapshot(&self.session, fold, &self.config, self.is_interrupted)
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Handles of a session that another process has open.
+
+use crate::kit::*;
+
+/// Starts a session in a store, and attaches a second handle to it.
+async fn owner_and_guest(
+    agent: &GenericAgent,
+) -> (InMemoryStore, (AgentHandle, EventStream), (AgentHandle, EventStream)) {
+    let store = InMemoryStore::new();
+    let cx = RunContext::new().stored(&store, "s").await.unwrap();
+    let owner = agent.run(cx).await.unwrap();
+    let guest = agent.attach(Arc::new(store.clone()), "s").await.unwrap();
+    (store, owner, guest)
+}
+
+fn agent(replies: impl IntoIterator<Item = Script>, tools: &[TestTool]) -> GenericAgent {
+    let model = ScriptedModel::new(replies);
+    let builder = GenericAgent::builder(model, PiPattern);
+    tools.iter().cloned().fold(builder, AgentBuilder::tool).build().unwrap()
+}
+
+/// C315: inputs of an attached handle reach the owner, which acts on them, and both see the same
+/// numbered events, of which those that stream are the owner's alone.
+#[tokio::test(start_paused = true)]
+async fn what_an_attached_handle_sends_is_done_by_the_owner() {
+    let tool = TestTool::new("pay").effect(Effect::AtMostOnce);
+    let replies = [calls(&["pay"]), Script::text("paid"), Script::text("more")];
+    let agent = agent(replies, std::slice::from_ref(&tool));
+    let (_store, (owner, mut events), (guest, mut seen)) = owner_and_guest(&agent).await;
+    assert!(guest.is_attached() && !owner.is_attached());
+    let outcome = guest.prompt("go").await.unwrap();
+    assert_eq!(outcome.end, RunStatus::AwaitingAction);
+    let open = guest.pending().await.unwrap();
+    assert_eq!(owner.pending().await.unwrap(), open);
+    let wrong = guest.resolve(open[0].call.clone(), "0000", Decision::Approve).await;
+    assert_eq!(wrong, Err(InputError::DigestDiffers(open[0].call.clone())));
+    let (call, digest) = (open[0].call.clone(), open[0].digest.clone());
+    guest.resolve(call, digest, Decision::Approve).await.unwrap();
+    guest.wait_for_idle().await;
+    assert_eq!(tool.ran(), 1);
+    let state = guest.state().await.unwrap();
+    assert_eq!(state.messages.len(), owner.state().await.unwrap().messages.len());
+    assert!(!state.is_running && state.pending_actions.is_empty());
+    assert_eq!(guest.prompt("again").await.unwrap().text, "more");
+
+    let stored = |event: &Arc<Envelope>| !is_streamed(&event.event);
+    let numbers = |stream: &mut EventStream| -> Vec<(u64, &'static str)> {
+        let all = std::iter::from_fn(|| stream.try_next()).filter(stored);
+        all.map(|event| (event.seq, event.event.name())).collect()
+    };
+    let (own, of_guest) = (numbers(&mut events), numbers(&mut seen));
+    assert!(own.len() > 10);
+    assert_eq!(own, of_guest);
+}
+
+fn is_streamed(event: &AgentEvent) -> bool {
+    match event {
+        AgentEvent::MessageStart { role, .. } => *role == Role::Assistant,
+        AgentEvent::MessageUpdate { .. } | AgentEvent::ToolExecutionUpdate { .. } => true,
+        _ => false,
+    }
+}
+
+/// C315: an abort of an attached handle names the run that its log shows, and queued messages can
+/// be taken back; a reset is refused, because it would stop a run that nobody has seen.
+#[tokio::test(start_paused = true)]
+async fn an_attached_handle_aborts_the_run_that_it_sees() {
+    let agent = agent([Script::text("x").hang(), Script::text("done")], &[]);
+    let (_store, (owner, _events), (guest, mut seen)) = owner_and_guest(&agent).await;
+    assert_eq!(guest.abort().await, Ok(()), "there is nothing to abort");
+    guest.send(InputEvent::UserRequest("go".into())).await.unwrap();
+    while !guest.state().await.unwrap().is_running {
+        seen.next().await.unwrap();
+    }
+    assert!(matches!(guest.prompt("now").await, Err(InputError::Busy)));
+    guest.follow_up("later").await.unwrap();
+    assert_eq!(guest.clear_queues().await.unwrap(), ["later"]);
+    assert!(matches!(guest.reset().await, Err(InputError::NotPostable(_))));
+    guest.abort().await.unwrap();
+    guest.wait_for_idle().await;
+    assert!(!owner.state().await.unwrap().is_running);
+    assert_eq!(guest.prompt("again").await.unwrap().text, "done");
+}
+
+/// C315: when the owner leaves, the stream ends as moved, and what was sent meanwhile is handled by
+/// whoever opens the session next.
+#[tokio::test(start_paused = true)]
+async fn the_stream_of_an_attached_handle_ends_when_the_owner_has_left() {
+    let agent = agent([Script::text("one"), Script::text("two")], &[]);
+    let (store, (owner, mut events), (guest, mut seen)) = owner_and_guest(&agent).await;
+    guest.prompt("first").await.unwrap();
+    drop(owner);
+    while events.next().await.is_some() {}
+    guest.send(InputEvent::UserRequest("second".into())).await.unwrap();
+    while seen.next().await.is_some() {}
+    assert!(seen.moved() && guest.has_ended());
+    let cx = RunContext::new().stored(&store, "s").await.unwrap();
+    let (owner, _events) = agent.run(cx).await.unwrap();
+    owner.wait_for_idle().await;
+    assert_eq!(owner.state().await.unwrap().messages.len(), 4);
+}
+
+/// C315: a session that is deleted while a handle is attached has ended.
+#[tokio::test(start_paused = true)]
+async fn an_attached_handle_of_a_deleted_session_has_ended() {
+    let agent = agent([Script::text("one")], &[]);
+    let (store, (owner, mut events), (guest, mut seen)) = owner_and_guest(&agent).await;
+    guest.prompt("first").await.unwrap();
+    drop(owner);
+    while events.next().await.is_some() {}
+    store.delete("s").await.unwrap();
+    while seen.next().await.is_some() {}
+    assert!(guest.has_ended() && !seen.moved());
+}
