@@ -151,9 +151,9 @@ impl App {
     }
 
     /// Adds a setting of the app's own. It is a flag of `chat`, `run`, `serve` and the other
-    /// commands that take settings, a key of the settings file with `_` for `-`, an environment variable
-    /// (`ACME_MAX_AMOUNT`), and over HTTP a value under `custom` of a session's settings. A value
-    /// that is given on the command line or over HTTP is stored with the session.
+    /// commands that take settings, a key of the settings file with `_` for `-`, an environment
+    /// variable (`ACME_MAX_AMOUNT`), and over HTTP a value under `custom` of a session's settings.
+    /// A value that is given on the command line or over HTTP is stored with the session.
     ///
     /// An agent reads the value with [`AgentSetup::custom`](crate::AgentSetup::custom). Not only
     /// one agent: all agents of the app have the setting. Of the settings files, only the user's
