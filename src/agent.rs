@@ -122,7 +122,7 @@ impl GenericAgent {
     /// When the owner leaves or is killed, the stream ends and
     /// [`EventStream::moved`](crate::EventStream::moved) returns true: this process can
     /// [open](GenericAgent::run) the session then. What was sent and not yet answered stays in the
-    /// mailbox for whoever opens the session next, and the method that has sent it returns `Ok`.
+    /// mailbox for the next owner, and the method that has sent it returns `Ok`.
     /// A store whose [`SessionStore::in_use`] returns `None` cannot tell that the owner has left.
     ///
     /// The methods of the handle do what they say, with these differences:

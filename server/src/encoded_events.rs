@@ -1,10 +1,11 @@
 //! [`EncodedEvents`]: the JSON of events, which the readers of a session share.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use axum::body::Bytes;
-use loopwright_core::event::Envelope;
+use loopwright_core::event::{AgentEvent, Envelope};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -62,7 +63,7 @@ impl Events {
         if let Some(json) = self.known.get(&address).and_then(|(_, json)| json.upgrade()) {
             return Some(json);
         }
-        let json = match serde_json::to_vec(&**event) {
+        let json = match encode(event) {
             Ok(json) => Arc::new(json),
             Err(error) => {
                 tracing::error!(name = event.event.name(), %error, "an event cannot be serialised");
@@ -84,10 +85,38 @@ impl Events {
     }
 }
 
+/// Returns the JSON of an event. A long event is written into a buffer of its size: one that grows
+/// is copied, and takes up to three times as much memory meanwhile.
+fn encode(event: &Envelope) -> serde_json::Result<Vec<u8>> {
+    // Deltas, which are most events and short, are not worth a second pass.
+    let is_delta = matches!(event.event, AgentEvent::MessageUpdate { .. });
+    let mut length = Length(0);
+    if !is_delta {
+        serde_json::to_writer(&mut length, event)?;
+    }
+    let mut json = Vec::with_capacity(length.0);
+    serde_json::to_writer(&mut json, event)?;
+    Ok(json)
+}
+
+/// Counts the bytes that are written.
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use loopwright_core::event::{AgentEvent, Update};
-    use loopwright_core::message::{MessageId, RunId};
+    use loopwright_core::event::Update;
+    use loopwright_core::message::{AssistantMessage, Message, MessageId, RunId};
 
     use super::*;
 
@@ -111,6 +140,17 @@ mod tests {
         assert!(!is_held(address), "nobody has it");
         let first = events.encode(short.clone()).unwrap().json.as_ptr();
         assert_eq!(events.encode(short).unwrap().json.as_ptr(), first, "it was kept");
+    }
+
+    /// C209
+    #[test]
+    fn a_long_event_takes_no_more_memory_than_its_json() {
+        let message = Message::new(MessageId(1), AssistantMessage::from("x".repeat(100_000)));
+        let event = AgentEvent::MessageEnd { message: message.into() };
+        let event = Envelope::new(1, "s", RunId(1), 1, event);
+        let json = encode(&event).unwrap();
+        assert_eq!(json, serde_json::to_vec(&event).unwrap());
+        assert_eq!(json.capacity(), json.len());
     }
 
     /// C278

@@ -18,7 +18,7 @@ use crate::server::Shared;
 use crate::sse::HEARTBEAT_INTERVAL;
 
 /// The maximum length of JSON that is copied into a frame.
-const MAX_COPIED_BYTES: usize = 16 * 1024;
+const MAX_COPIED_BYTES: usize = 1024;
 /// A comment, which is sent after [`HEARTBEAT_INTERVAL`] without a frame.
 const HEARTBEAT: &[u8] = b":\n\n";
 

@@ -83,7 +83,7 @@ async fn an_attached_handle_aborts_the_run_that_it_sees() {
 }
 
 /// C315: when the owner leaves, the stream ends as moved, and what was sent meanwhile is handled by
-/// whoever opens the session next.
+/// the next owner.
 #[tokio::test(start_paused = true)]
 async fn the_stream_of_an_attached_handle_ends_when_the_owner_has_left() {
     let agent = agent([Script::text("one"), Script::text("two")], &[]);
