@@ -136,6 +136,11 @@ pub(crate) fn custom_over(
 }
 
 impl Options {
+    /// Returns those of these options that are not stored with a session that was opened with them.
+    pub(crate) fn not_stored(self) -> Options {
+        Options { models: self.models, ..Options::default() }
+    }
+
     /// Returns these options, with the values of `lower` for those that are not set.
     pub(crate) fn over(self, lower: Options) -> Options {
         // An address belongs to its model.

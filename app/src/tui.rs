@@ -265,9 +265,11 @@ impl Ui {
             if self.state.run == Run::Opening {
                 return Vec::new(); // another session is being opened
             }
-            let moved = ended.is_some_and(|events| events.moved());
-            let what = if moved { "was taken over by another process" } else { "has ended" };
-            let why = format!("The session {what}: `/sessions` reopens it.");
+            if ended.is_some_and(|events| events.moved()) {
+                runner.reopen();
+                return Vec::new();
+            }
+            let why = "The session has ended: `/sessions` reopens it.".to_owned();
             return self.state.outcome(Outcome::NotOpened { why, closed: true });
         };
         let mut effects = self.state.event(&first);

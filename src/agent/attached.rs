@@ -214,8 +214,14 @@ impl Attached {
         format!("i{:016x}", self.config.environment.random()).into()
     }
 
-    /// Reads receipts and the log, in this order: what a receipt accepts is in the log.
+    /// Reads whether the session has an owner, receipts, and the log, in this order: what a receipt
+    /// accepts is in the log, and an owner that has left writes nothing more.
     async fn poll(&mut self) -> Result<Option<End>, MemoryError> {
+        let is_due = Instant::now() >= self.next_owner_check;
+        let is_free = is_due && self.store.in_use(&self.session).await? == Some(false);
+        if is_due {
+            self.next_owner_check = Instant::now() + OWNER_CHECK_INTERVAL;
+        }
         for sent in self.sent.iter_mut().filter(|sent| sent.receipt.is_none()) {
             sent.receipt = self.store.post(&self.session, &sent.input).await?;
         }
@@ -224,13 +230,7 @@ impl Attached {
         }
         self.answer();
         self.answer_idle().await?;
-        if Instant::now() >= self.next_owner_check {
-            if self.store.in_use(&self.session).await? == Some(false) {
-                return Ok(Some(End::Free));
-            }
-            self.next_owner_check = Instant::now() + OWNER_CHECK_INTERVAL;
-        }
-        Ok(None)
+        Ok(is_free.then_some(End::Free))
     }
 
     /// Follows the log by an entry, and emits its events.

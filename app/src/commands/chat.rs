@@ -4,6 +4,7 @@
 //! request, during a run it is a steer, and if a call waits it is the decision. The loop over the
 //! session's events is shared with `run`: see [`follow`].
 
+mod commands;
 mod confirm;
 mod lines;
 mod state;
@@ -11,64 +12,67 @@ mod state;
 use std::future::pending;
 use std::pin::Pin;
 
-use loopwright_core::AgentEvent;
-use loopwright_core::agent::InputError;
+use loopwright_core::agent::{AgentState, InputError};
 use loopwright_core::event::{InputEvent, Role};
-use loopwright_memory::long_term::DISTIL_COMMAND;
+use loopwright_core::{AgentEvent, AgentHandle};
 
 use crate::args::ChatArgs;
 use crate::config::Config;
 use crate::environment::started_as;
 use crate::error::StartError;
 use crate::exit_code::{ABORTED, FAILED};
-use crate::facts::{self, MemoryCommand};
+use crate::facts::MemoryCommand;
 use crate::interrupt::Interrupt;
 use crate::output::{self, EventView, Printer, Verbosity};
-use crate::session::{Allowed, FollowError, Live, Operator, Session, build, distil_at_end, follow};
-use crate::slash::{RunningSlash, SlashCommand, SlashContext, SlashReply};
+use crate::session::{
+    Allowed, FollowError, Live, Operator, Prefer, Session, build, distil_at_end, follow,
+};
+use crate::slash::{RunningSlash, SlashContext, SlashReply};
 use crate::wording::has_finished;
 
+pub(crate) use commands::is_built_in;
 use state::{Chat, Compacted, Done, State};
-
-const HELP: &str = "\
-A line is a request; while the agent works, a line steers it.
-/compact TEXT summarise older turns, following the instructions in TEXT if given
-/continue     continue a run that was interrupted or has failed
-/decline TEXT decline to answer a question, with a reason
-/later TEXT   queue a follow-up
-/memory       list what is remembered about you; `find WORDS`, `forget ID`, `forget all`,
-              `distil` (stores what this conversation says about you), `export FILE`
-/plan TEXT    plan a request first: nothing is changed before you accept the plan
-/help         show this text
-/quit         leave: a run is aborted, pending calls stay open
-Ctrl-C        abort the run; a second one, or one while idle, leaves";
-
-/// Returns whether the chat has a command of this name.
-pub(crate) fn is_built_in(name: &str) -> bool {
-    HELP.lines()
-        .filter_map(|line| line.split_whitespace().next()?.strip_prefix('/'))
-        .any(|own| own == name)
-}
 
 /// Chats until the user leaves, and returns the exit code.
 pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartError> {
     let allowed = Allowed::default();
-    let session = Session::choose(&args.session, &args.options, config).await?;
-    let settings = session.settings(&args.options, config, Verbosity::Normal)?;
-    let built = build(&settings, &allowed, config, Verbosity::Normal).await?;
+    let mut given = args.options.clone();
+    let mut session = Session::choose(&args.session, &given, config).await?;
+    let settings = session.settings(&given, config, Verbosity::Normal)?;
+    let mut built = build(&settings, &allowed, config, Verbosity::Normal).await?;
     session.announce(&built, Verbosity::Normal);
-    let (handle, events) = built.agent.run(session.context(&built).await?).await?;
-    // Before, while the session may wait for another process, Ctrl-C ends this one at once.
-    let interrupt = Interrupt::listen()?;
+    let (handle, events) = session.start(&built, Prefer::Opening).await?;
+    // Before, while the store may wait, Ctrl-C ends this process at once.
+    let mut interrupt = Interrupt::listen()?;
     let context = SlashContext::new(&session, &built.settings, handle.clone());
-    let mut chat = Chat::new(handle.clone(), allowed, &session, context, lines::read()?);
+    let mut chat = Chat::new(handle.clone(), allowed.clone(), &session, context, lines::read()?);
     chat.remembers = settings.active.memory.unwrap_or_default();
     chat.distils = built.distils;
     chat.program = config.program.clone();
     let mut live = Live::new(handle, events, EventView::Text(Printer::new()));
-    let followed = match chat.greet(session.info.is_some()).await {
-        Ok(()) => follow(&mut live, Some(interrupt), &mut chat).await,
-        Err(why) => Err(why),
+    let mut entered = chat.greet(session.info.is_some()).await;
+    let followed = loop {
+        let followed = match entered {
+            Ok(()) => follow(&mut live, Some(&mut interrupt), &mut chat).await,
+            Err(why) => Err(why),
+        };
+        match followed {
+            Err(FollowError::Session(_)) if live.has_moved().await => {}
+            followed => break followed,
+        }
+        let prefer = if live.handle.is_attached() {
+            Prefer::Opening
+        } else {
+            given = given.not_stored();
+            Prefer::Attaching // another process has asked for the session, and opens it
+        };
+        session.reload().await?;
+        let settings = session.settings(&given, config, Verbosity::Quiet)?;
+        built = build(&settings, &allowed, config, Verbosity::Quiet).await?;
+        let (handle, events) = session.start(&built, prefer).await?;
+        let context = SlashContext::new(&session, &built.settings, handle.clone());
+        live.continue_with(handle.clone(), events);
+        entered = chat.continue_with(handle, context).await;
     };
     let code = match followed {
         Ok(code) => code,
@@ -77,14 +81,15 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
             return Ok(FAILED);
         }
     };
-    if code == 0 && built.distils_at_end {
+    let is_attached = live.handle.is_attached();
+    if code == 0 && built.distils_at_end && !is_attached {
         distil_at_end(&live.handle).await;
     }
     let state = chat.handle.state().await;
     let is_unused = !chat.has_request
         && session.info.is_none()
         && state.is_ok_and(|now| now.messages.is_empty());
-    if session.is_stored && is_unused {
+    if session.is_stored && is_unused && !is_attached {
         drop(chat);
         live.close().await;
         session.store.delete(&session.name).await?;
@@ -116,9 +121,13 @@ impl Operator for Chat {
     }
 
     fn observe(&mut self, event: &AgentEvent) {
-        if matches!(event, AgentEvent::AgentStart { .. }) {
-            self.state = State::Running;
+        if !matches!(event, AgentEvent::AgentStart { .. }) {
+            return;
         }
+        if let State::Deciding(_) | State::Editing(_) | State::Answering(..) = self.state {
+            output::info("Another process has decided.");
+        }
+        self.state = State::Running;
     }
 
     async fn input(&mut self) -> Input {
@@ -134,7 +143,10 @@ impl Operator for Chat {
 
     async fn handle(&mut self, input: Input, live: &mut Live) -> Done {
         match input {
-            Input::Line(Some(line)) => self.line(&line).await,
+            Input::Line(Some(line)) => match self.line(&line).await {
+                Err(FollowError::Session(why)) => self.refused(why).await,
+                done => done,
+            },
             Input::Line(None) => {
                 self.input_ended();
                 Ok(())
@@ -156,7 +168,11 @@ impl Operator for Chat {
             _ => {
                 self.aborting = true;
                 self.state = State::Running;
-                self.handle.abort().await?;
+                match self.handle.abort().await {
+                    // Another process has opened the session, and shows how the run has ended.
+                    Ok(()) | Err(InputError::NothingToAbort(_)) => {}
+                    Err(why) => return Err(why.into()),
+                }
             }
         }
         Ok(())
@@ -177,7 +193,7 @@ impl Operator for Chat {
         if is_queued && is_done {
             // A message that was sent before this end was observed arrived after it.
             self.state = State::Running;
-            self.handle.send(InputEvent::Continue(None)).await?;
+            self.send(InputEvent::Continue(None)).await?;
             return Ok(());
         }
         if is_queued {
@@ -210,8 +226,8 @@ impl Chat {
         if self.keyboard {
             output::info("Type a request; /help lists the commands, /quit leaves.");
         }
+        let state = self.handle.state().await?;
         if is_continued {
-            let state = self.handle.state().await?;
             output::info(&format!("The conversation has {} messages.", state.messages.len()));
             let replies =
                 state.messages.iter().rev().filter(|message| message.role() == Role::Assistant);
@@ -219,17 +235,74 @@ impl Chat {
             if let Some(last) = texts.find(|text| !text.trim().is_empty()) {
                 output::notice(last.trim_end());
             }
-            if let Some(run) = state.interrupted_run {
-                output::info(&format!(
-                    "Run {run} was interrupted; /continue continues it, a new request ends it."
-                ));
-            }
-            if let Some(action) = state.pending_actions.into_iter().next() {
-                return self.ask(action).await;
+        }
+        self.enter(state).await
+    }
+
+    /// Continues in the session that this process has opened again, or attached to.
+    async fn continue_with(&mut self, handle: AgentHandle, context: SlashContext) -> Done {
+        (self.handle, self.context) = (handle, context);
+        (self.aborting, self.compaction) = (false, None);
+        if let Some(event) = self.unsent.take() {
+            match self.send(event).await {
+                Ok(()) => self.state = State::Running,
+                Err(why) if self.handle.has_ended() => return Err(why.into()),
+                Err(why) => output::error(&format!("Your last input was refused: {why}.")),
             }
         }
-        self.prompt();
+        let state = self.handle.state().await?;
+        self.enter(state).await
+    }
+
+    /// Shows who has the session, and what is not done in it.
+    async fn enter(&mut self, state: AgentState) -> Done {
+        if self.handle.is_attached() {
+            output::info(
+                "Another process has the session open and runs the agent: what you type goes \
+                 there, and replies are shown when they are complete.",
+            );
+        }
+        if let Some(repair) = &state.repaired {
+            output::error(repair);
+        }
+        if let Some(run) = state.interrupted_run {
+            output::info(&format!(
+                "Run {run} was interrupted; /continue continues it, a new request ends it."
+            ));
+        }
+        self.resume(state).await
+    }
+
+    /// Waits for what the session needs next.
+    async fn resume(&mut self, state: AgentState) -> Done {
+        if state.is_running {
+            self.state = State::Running;
+        } else if let Some(action) = state.pending_actions.into_iter().next() {
+            return self.ask(action).await;
+        } else {
+            self.wait_for_request();
+        }
         Ok(())
+    }
+
+    /// Shows why the process that has the session open has refused an input. If it is this one, the
+    /// conversation cannot continue.
+    async fn refused(&mut self, why: InputError) -> Done {
+        if self.handle.has_ended() || !self.handle.is_attached() {
+            return Err(why.into());
+        }
+        output::error(&format!("This was not accepted: {why}."));
+        let state = self.handle.state().await?;
+        self.resume(state).await
+    }
+
+    /// Sends an input. It is kept if the session has just moved.
+    async fn send(&mut self, event: InputEvent) -> Result<(), InputError> {
+        let sent = self.handle.send(event.clone()).await;
+        if sent.is_err() && self.handle.has_ended() {
+            self.unsent = Some(event);
+        }
+        sent.map(drop)
     }
 
     fn wait_for_request(&mut self) {
@@ -276,7 +349,7 @@ impl Chat {
             ("/plan", State::Idle) if !rest.is_empty() => self.request(line).await?,
             ("/later", State::Idle) if !rest.is_empty() => self.request(rest).await?,
             ("/later", _) if !rest.is_empty() => {
-                self.handle.follow_up(rest).await?;
+                self.send(InputEvent::FollowUp(rest.into())).await?;
                 output::info("Queued as a follow-up.");
                 self.repeat_question();
             }
@@ -293,7 +366,7 @@ impl Chat {
             }
             (_, State::Idle) => self.request(line).await?,
             (_, State::Running) => {
-                self.handle.steer(line).await?;
+                self.send(InputEvent::Steer(line.into())).await?;
                 output::info("Queued for the next model request.");
             }
             (_, State::Deciding(action)) => {
@@ -312,89 +385,17 @@ impl Chat {
         Ok(())
     }
 
-    /// Returns the commands and keys, with those of the app.
-    fn help(&self) -> String {
-        let own = self.program.slash_commands.iter();
-        let own = own.map(|own| format!("\n/{:<12} {}", own.name, own.help));
-        HELP.to_owned() + &own.collect::<String>()
-    }
-
-    /// Returns the slash command of the app that this word names.
-    fn own(&self, word: &str) -> Option<&SlashCommand> {
-        self.program.slash_command(word.strip_prefix('/')?)
-    }
-
-    /// Starts a slash command of the app, one at a time.
-    fn start_slash(&mut self, word: &str, arguments: &str) {
-        if self.slash.is_some() {
-            output::info("A command is still running: wait until it is done.");
-            return;
-        }
-        self.slash = self.own(word).map(|own| own.start(arguments, self.context.clone()));
-    }
-
-    /// Shows or sends the reply of a slash command.
-    async fn replied(&mut self, reply: Result<SlashReply, String>) -> Done {
-        self.slash = None;
-        match reply {
-            Ok(SlashReply::Send(text)) if matches!(self.state, State::Idle) => {
-                return self.request(&text).await;
-            }
-            Ok(SlashReply::Send(text)) => {
-                self.handle.steer(text.as_str()).await?;
-                output::info("Queued for the next model request.");
-            }
-            Ok(SlashReply::Show(text)) => output::text(&text).map_err(FollowError::Output)?,
-            Err(why) => output::error(&why),
-        }
-        match self.state {
-            State::Idle => self.wait_for_request(),
-            _ => self.repeat_question(),
-        }
-        Ok(())
-    }
-
-    /// Shows or deletes remembered facts.
-    async fn memory(&self, rest: &str) {
-        let command = match MemoryCommand::read(rest) {
-            Ok(command) => command,
-            Err(why) => return output::info(why),
-        };
-        match command.run(self.remembers, &self.program.names).await {
-            Ok(answer) => {
-                for fact in answer.facts {
-                    output::notice(&format!("{:>5}  {}", fact.id, fact.text));
-                }
-                answer.notes.iter().for_each(|note| output::info(note));
-            }
-            Err(why) => output::error(&why.0),
-        }
-    }
-
-    /// Distils facts from the conversation, if the session remembers facts: after the run, if there
-    /// is one.
-    async fn distil(&mut self) -> Done {
-        if self.distils {
-            return self.request(DISTIL_COMMAND).await;
-        }
-        output::info(facts::OFF);
-        if matches!(self.state, State::Idle) {
-            self.wait_for_request();
-        }
-        Ok(())
-    }
-
     async fn request(&mut self, text: &str) -> Done {
         self.state = State::Running;
         self.has_request = true;
-        self.handle.send(InputEvent::UserRequest(text.into())).await?;
+        self.send(InputEvent::UserRequest(text.into())).await?;
         Ok(())
     }
 
     /// Continues a run that was interrupted or has failed, or delivers queued messages.
     async fn continue_run(&mut self) -> Done {
-        match self.handle.send(InputEvent::Continue(None)).await {
-            Ok(_) => {
+        match self.send(InputEvent::Continue(None)).await {
+            Ok(()) => {
                 self.state = State::Running;
                 self.has_request = true;
             }
@@ -403,31 +404,6 @@ impl Chat {
                 self.wait_for_request();
             }
             Err(why) => return Err(why.into()),
-        }
-        Ok(())
-    }
-
-    /// Starts a compaction. An event shows its result.
-    fn compact(&mut self, instructions: &str) {
-        self.state = State::Running;
-        let handle = self.handle.clone();
-        let instructions = Some(instructions.to_owned()).filter(|text| !text.is_empty());
-        self.compaction =
-            Some(Box::pin(async move { handle.compact(instructions.as_deref()).await }));
-    }
-
-    /// Handles the end of a compaction, which may have been a separate run or a part of a run.
-    async fn compacted(&mut self, done: Compacted, live: &mut Live) -> Done {
-        self.compaction = None;
-        match done {
-            Ok(done) if done.is_empty() => output::info("There is nothing to summarise yet."),
-            Ok(_) => {}
-            Err(why) => output::error(&format!("{why}.")),
-        }
-        live.show_arrived(self)?;
-        let is_running = matches!(self.state, State::Running);
-        if is_running && !live.awaits_idle() && !self.handle.state().await?.is_running {
-            self.wait_for_request();
         }
         Ok(())
     }
@@ -441,9 +417,9 @@ impl Chat {
         }
     }
 
-    /// Leaves. A run is aborted, pending calls stay open.
+    /// Leaves. A run of this process is aborted, pending calls stay open.
     async fn quit(&mut self) -> Done {
-        if matches!(self.state, State::Running) {
+        if matches!(self.state, State::Running) && !self.handle.is_attached() {
             self.handle.abort().await?;
             self.handle.wait_for_idle().await;
         }

@@ -98,6 +98,24 @@ impl Live {
         Ok(())
     }
 
+    /// Returns whether the session has moved: another process has it or has asked for it, or the
+    /// process that had it has left.
+    pub(crate) async fn has_moved(&mut self) -> bool {
+        if self.handle.has_ended() {
+            while let Some(event) = self.events.next().await {
+                if self.view.show(&event).is_err() {
+                    return false;
+                }
+            }
+        }
+        self.events.moved()
+    }
+
+    /// Continues with another handle of the session.
+    pub(crate) fn continue_with(&mut self, handle: AgentHandle, events: EventStream) {
+        (self.handle, self.events, self.run_ended) = (handle, events, false);
+    }
+
     /// Lets go of the session, and waits until its store has closed it.
     pub(crate) async fn close(mut self) {
         drop(self.handle);
@@ -138,7 +156,7 @@ impl Live {
 /// Without `interrupt`, the caller handles Ctrl-C.
 pub(crate) async fn follow(
     live: &mut Live,
-    mut interrupt: Option<Interrupt>,
+    mut interrupt: Option<&mut Interrupt>,
     operator: &mut impl Operator,
 ) -> Result<u8, FollowError> {
     loop {
@@ -164,7 +182,7 @@ pub(crate) async fn follow(
     }
 }
 
-async fn pressed(interrupt: &mut Option<Interrupt>) {
+async fn pressed(interrupt: &mut Option<&mut Interrupt>) {
     match interrupt {
         Some(interrupt) => interrupt.pressed().await,
         None => std::future::pending().await,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loopwright_core::log::{InMemoryStore, MemoryError, SessionInfo};
-use loopwright_core::{Memory, RunContext, SessionStore};
+use loopwright_core::{AgentHandle, EventStream, Memory, RunContext, SessionStore};
 use loopwright_server::SessionSettings;
 
 use super::agent::Built;
@@ -16,6 +16,16 @@ use crate::facts;
 use crate::options::Options;
 use crate::output::{self, Verbosity};
 use crate::settings::Settings;
+
+/// What [`Session::start`] does first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Prefer {
+    /// It opens the session, and attaches to it if another process has it open.
+    Opening,
+    /// It attaches to the session, since another process is about to open it. If none does, the
+    /// events end as moved after half a second.
+    Attaching,
+}
 
 /// Describes a session that is about to be opened.
 #[derive(Clone)]
@@ -56,6 +66,12 @@ impl Session {
     /// Returns a session that exists in the store.
     pub(crate) fn existing(store: Arc<dyn SessionStore>, info: SessionInfo) -> Self {
         Session { store, name: info.id.clone(), info: Some(info), is_stored: true }
+    }
+
+    /// Reads its metadata again: another process may have changed its settings.
+    pub(crate) async fn reload(&mut self) -> Result<(), StartError> {
+        self.info = find(&*self.store, &self.name).await?;
+        Ok(())
     }
 
     /// Resolves the options: those given, else those that the session was started with, else the
@@ -103,34 +119,45 @@ impl Session {
         output::info(&line);
     }
 
-    /// Opens the session for an agent. Prints a notice if its log had to be repaired.
-    pub(crate) async fn context(&self, built: &Built) -> Result<RunContext, StartError> {
-        let (context, repair) = self.context_and_repair(built).await?;
-        report_repair(repair);
-        Ok(context)
+    /// Runs the agent in the session, or attaches to it while another process has it open. The
+    /// state of the handle says whether its log was repaired.
+    pub(crate) async fn start(
+        &self,
+        built: &Built,
+        prefer: Prefer,
+    ) -> Result<(AgentHandle, EventStream), StartError> {
+        if let Prefer::Opening = prefer
+            && let Some(memory) = self.memory_if_free().await?
+        {
+            return Ok(built.agent.run(self.context_of(memory, built)).await?);
+        }
+        match built.agent.attach(self.store.clone(), self.name.clone()).await {
+            // Nothing was written yet by the process that has it open.
+            Err(MemoryError::NoSession(_)) => Err(MemoryError::InUse(self.name.clone()).into()),
+            attached => Ok(attached?),
+        }
     }
 
-    /// Opens the session like [`Session::context`], unless another process has it open.
+    /// Opens the session for an agent, unless another process has it open. Prints a notice if its
+    /// log had to be repaired.
     pub(crate) async fn context_if_free(
         &self,
         built: &Built,
     ) -> Result<Option<RunContext>, StartError> {
-        let memory = match self.store.open(&self.name).await {
-            Err(MemoryError::InUse(_)) => return Ok(None),
-            memory => memory?,
-        };
-        report_repair(memory.repaired());
-        Ok(Some(self.context_of(memory, built)))
+        let memory = self.memory_if_free().await?;
+        Ok(memory.map(|memory| {
+            if let Some(repair) = memory.repaired() {
+                output::error(&repair);
+            }
+            self.context_of(memory, built)
+        }))
     }
 
-    /// Opens the session like [`Session::context`], and returns the notice about repairs.
-    pub(crate) async fn context_and_repair(
-        &self,
-        built: &Built,
-    ) -> Result<(RunContext, Option<String>), StartError> {
-        let memory = self.store.open(&self.name).await?;
-        let repair = memory.repaired();
-        Ok((self.context_of(memory, built), repair))
+    async fn memory_if_free(&self) -> Result<Option<Arc<dyn Memory>>, StartError> {
+        match self.store.open(&self.name).await {
+            Err(MemoryError::InUse(_)) => Ok(None),
+            memory => Ok(Some(memory?)),
+        }
     }
 
     fn context_of(&self, memory: Arc<dyn Memory>, built: &Built) -> RunContext {
@@ -149,12 +176,6 @@ fn is_foreign(session: &str) -> StartError {
          read: `{} sessions show` shows it. Use it with the program that has created it.",
         started_as()
     ))
-}
-
-fn report_repair(repair: Option<String>) {
-    if let Some(repair) = repair {
-        output::error(&repair);
-    }
 }
 
 #[cfg(test)]
@@ -189,7 +210,7 @@ mod tests {
         let settings = config.resolve(Options::default()).unwrap();
         let built =
             build(&settings, &Allowed::default(), &config, Verbosity::Normal).await.unwrap();
-        let context = session.context(&built).await.unwrap();
+        let context = session.context_if_free(&built).await.unwrap().unwrap();
         let (handle, _events) = built.agent.run(context).await.unwrap();
         assert_eq!(handle.prompt("Where is the whale?").await.unwrap().text, "There.");
     }

@@ -27,6 +27,8 @@ enum Job {
     Perform(Effect),
     /// The event stream lagged: join the session again from its current state.
     Rejoin,
+    /// The session has moved: open it again, or attach to it.
+    Reopen,
     /// Distil facts from the session, if its settings say so, and reply when that is done.
     Distil(oneshot::Sender<()>),
     /// Abort the run, delete the session if it was never used, and reply with the session's name if
@@ -66,6 +68,12 @@ impl EffectRunner {
         let _ = self.jobs.send(Job::Rejoin);
     }
 
+    /// Opens the session again after it has moved, or attaches to it; its current state arrives as
+    /// [`Msg::Opened`].
+    pub(crate) fn reopen(&self) {
+        let _ = self.jobs.send(Job::Reopen);
+    }
+
     /// Distils facts from the session, which is about to be closed, if its settings say so.
     pub(crate) async fn distil(&self) {
         let (reply_tx, reply) = oneshot::channel();
@@ -99,6 +107,7 @@ async fn work(
             ) => unless_closing(&mut is_closing, host.perform(effect)).await,
             Job::Perform(effect) => host.perform(effect).await,
             Job::Rejoin => host.rejoin().await,
+            Job::Reopen => unless_closing(&mut is_closing, host.reopen()).await,
             Job::Distil(reply_tx) => {
                 unless_closing(&mut is_closing, host.distil_at_end()).await;
                 let _ = reply_tx.send(());
@@ -122,6 +131,11 @@ async fn unless_closing(is_closing: &mut watch::Receiver<bool>, open: impl Futur
 impl Host {
     async fn perform(&mut self, effect: Effect) {
         match effect {
+            Effect::SwitchModel(_) | Effect::SwitchThinking(_) if self.is_attached() => {
+                let why = "Another process has this conversation open: change it there, or here \
+                           when that process has ended.";
+                self.send_outcome(Outcome::Notice(Tone::Error, why.into()));
+            }
             Effect::SwitchModel(name) => {
                 let change = |options: &mut Options| {
                     options.model = Some(name.clone());

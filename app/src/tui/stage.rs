@@ -96,6 +96,7 @@ impl Stage {
             usage: Usage::default(),
             cost: 0.0,
             distils: false,
+            is_attached: false,
             same: false,
         };
         self.outcome(Outcome::Opened(Box::new(opened))).await;

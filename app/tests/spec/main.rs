@@ -5,6 +5,7 @@
 mod addresses;
 mod agents_md;
 mod approvals;
+mod attached;
 mod chat;
 mod config;
 mod confirmation;

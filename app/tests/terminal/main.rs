@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test may")]
 
+mod attached;
 mod conversation;
 mod display;
 mod exit;

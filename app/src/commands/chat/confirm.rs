@@ -143,8 +143,8 @@ impl Chat {
     async fn decide(&mut self, action: ExternalAction, decision: Decision) -> Done {
         let result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
         let event = InputEvent::ExternalActionResult(result.source("terminal"));
-        match self.handle.send(event).await {
-            Ok(_) => self.state = State::Running,
+        match self.send(event).await {
+            Ok(()) => self.state = State::Running,
             Err(why @ (InputError::BadArguments(_) | InputError::BadDecision(_))) => {
                 output::error(&format!("This decision was refused: {why}."));
                 self.state = State::Running; // before input is hidden again, it must be shown

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use loopwright_core::AgentHandle;
 use loopwright_core::agent::InputError;
 use loopwright_core::compaction::Compaction;
-use loopwright_core::event::ExternalAction;
+use loopwright_core::event::{ExternalAction, InputEvent};
 use tokio::sync::mpsc;
 
 use crate::output::{self, how_to_answer, report_pending};
@@ -68,6 +68,8 @@ pub(super) struct Chat {
     /// The slash command of the app that runs.
     pub(super) slash: Option<RunningSlash>,
     pub(super) compaction: Option<Pin<Box<dyn Future<Output = Compacted>>>>,
+    /// The input that was sent while the session moved to another process.
+    pub(super) unsent: Option<InputEvent>,
     pub(super) exit_code: Option<u8>,
 }
 
@@ -95,6 +97,7 @@ impl Chat {
             context,
             slash: None,
             compaction: None,
+            unsent: None,
             exit_code: None,
         }
     }

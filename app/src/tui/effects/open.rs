@@ -1,5 +1,6 @@
 //! Opens, switches, forks and closes sessions.
 
+mod choose;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +23,7 @@ use crate::error::StartError;
 use crate::options::Options;
 use crate::output::{self, Verbosity};
 use crate::session::{
-    Allowed, Built, Previews, Session, build, check_is_root, distil_at_end, find, name_or_random,
+    Allowed, Built, Prefer, Previews, Session, build, distil_at_end, find, name_or_random,
 };
 use crate::settings::Settings;
 use crate::slash::SlashContext;
@@ -148,8 +149,20 @@ impl Host {
         &self.allowed
     }
 
+    /// Returns whether another process has the session open.
+    pub(super) fn is_attached(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.handle.is_attached())
+    }
+
     pub(super) fn allow(&self, tool: &str) {
         self.allowed.add(tool);
+        if self.is_attached() {
+            let why = format!(
+                "Another process runs the tools of this conversation: calls of {tool} are asked \
+                 for until it is open here."
+            );
+            self.send_outcome(Outcome::Notice(Tone::Loud, why));
+        }
     }
 
     pub(super) fn record_user_message(&mut self) {
@@ -210,6 +223,9 @@ impl Host {
             }
         };
         let reopens = same && self.open.is_some();
+        let has_moved = self.open.as_ref().is_some_and(|open| open.handle.has_ended());
+        let was_asked = has_moved && !self.is_attached();
+        let prefer = if same && was_asked { Prefer::Attaching } else { Prefer::Opening };
         if same {
             self.release().await; // a session cannot be open twice
         }
@@ -219,7 +235,7 @@ impl Host {
         let (agent, previews) = (built.agent.clone(), built.previews.clone());
         let (distils, distils_at_end) = (built.distils, built.distils_at_end);
         let stored = built.settings.clone();
-        let started = start(&session, built, reopens).await;
+        let started = start(&session, built, reopens, prefer).await;
         if self.open.is_some() && started.is_err() {
             return started.map(drop); // the current session stays open
         }
@@ -250,116 +266,25 @@ impl Host {
         Ok(())
     }
 
-    /// Returns the session and the options to open it with.
-    async fn choose(&mut self, target: Target) -> Result<(Session, Settings), StartError> {
-        match target {
-            Target::First(which) => {
-                let name = which.name.clone();
-                self.first = Some(which);
-                let chosen = self.first_session().await;
-                match (chosen, name) {
-                    (Err(why), Some(name)) => Err(with_retry_hint(&why, &name)),
-                    (chosen, _) => chosen,
-                }
-            }
-            Target::Same(settings) => match &self.session {
-                Some(session) => Ok((session.clone(), *settings)),
-                None => {
-                    self.cli_options = settings.given;
-                    self.first_session().await
-                }
-            },
-            Target::Named(name) => {
-                match self.session.as_ref().filter(|session| *session.name == *name) {
-                    Some(_) if self.open.is_some() => {
-                        Err(StartError(format!("Session `{name}` is already open.")))
-                    }
-                    Some(session) => Ok((session.clone(), self.settings.clone())),
-                    None if self.is_first(&name) => self.first_session().await,
-                    None => {
-                        let session = self.named(&name).await?;
-                        // It is resumed with its stored options.
-                        let models = self.cli_options.models.clone();
-                        let given = Options { models, ..Options::default() };
-                        let settings = self.resolve_settings(&session, &given)?;
-                        Ok((session, settings))
-                    }
-                }
-            }
-            // Permissions of the current session are not inherited.
-            Target::Fork(name) => {
-                let session = self.named(&name).await?;
-                let bare = Session { info: None, ..session.clone() };
-                Ok((session, self.resolve_settings(&bare, &self.new_session_options())?))
-            }
-            Target::New => {
-                let store = self.store()?;
-                let name = name_or_random(None, &*store).await?.into();
-                let session = Session { store, name, info: None, is_stored: self.is_persistent() };
-                let settings = self.resolve_settings(&session, &self.new_session_options())?;
-                Ok((session, settings))
-            }
+    /// Opens the session again, or attaches to it, after it has moved.
+    pub(super) async fn reopen(&mut self) {
+        if let Err(StartError(why)) = self.try_reopen().await {
+            self.open = None;
+            self.send_outcome(Outcome::NotOpened { why, closed: true });
         }
     }
 
-    /// Returns a session that exists in the store.
-    async fn named(&self, name: &str) -> Result<Session, StartError> {
-        let store = self.store()?;
-        let none = || {
-            StartError(format!(
-                "There is no session `{name}`: `/sessions` lists the sessions, `/new` starts one."
-            ))
+    async fn try_reopen(&mut self) -> Result<(), StartError> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        session.reload().await?;
+        let session = session.clone();
+        let given = if self.is_attached() {
+            self.settings.given.clone()
+        } else {
+            self.cli_options.clone().not_stored()
         };
-        let info = find(&*store, name).await?.ok_or_else(none)?;
-        check_is_root(&info)?;
-        Ok(Session { is_stored: self.is_persistent(), ..Session::existing(store, info) })
-    }
-
-    /// Returns whether this is the command line's session, which could not be opened.
-    fn is_first(&self, name: &str) -> bool {
-        let first = self.first.as_ref().and_then(|which| which.name.as_deref());
-        self.session.is_none() && first == Some(name)
-    }
-
-    fn is_persistent(&self) -> bool {
-        self.session.as_ref().is_none_or(|session| session.is_stored)
-    }
-
-    /// Returns the options of the command line, with the model and the thinking level in use.
-    fn new_session_options(&self) -> Options {
-        let used = &self.settings.given;
-        let (model, base_url, thinking) =
-            (used.model.clone(), used.base_url.clone(), used.thinking);
-        Options {
-            model,
-            base_url,
-            thinking,
-            models: used.models.clone(),
-            ..self.cli_options.clone()
-        }
-    }
-
-    /// Returns the options for a session, and reports permissions that were stored with it.
-    fn resolve_settings(
-        &self,
-        session: &Session,
-        cli_options: &Options,
-    ) -> Result<Settings, StartError> {
-        let (settings, permissions) =
-            session.settings_and_permissions(cli_options, &self.config)?;
-        if let Some(permissions) = permissions {
-            self.send_outcome(Outcome::Notice(Tone::Loud, permissions));
-        }
-        Ok(settings)
-    }
-
-    async fn first_session(&mut self) -> Result<(Session, Settings), StartError> {
-        let session = match &self.first {
-            Some(which) => Session::choose(which, &self.cli_options, &self.config).await?,
-            None => return Err(StartError("There is no session to open.".into())),
-        };
-        let settings = self.resolve_settings(&session, &self.cli_options)?;
-        Ok((session, settings))
+        let settings = self.resolve_settings(&session, &given)?;
+        self.try_open(Target::Same(Box::new(settings))).await
     }
 
     /// Joins the session again after its events lagged.
@@ -375,6 +300,7 @@ impl Host {
         let (Some(open), Some(session)) = (&self.open, &self.session) else {
             return Ok(());
         };
+        let is_attached = self.is_attached();
         let (_, events) = open.handle.join().await.map_err(ended)?;
         let mut state = open.handle.state().await.map_err(ended)?;
         // Both were reported when the session was opened.
@@ -382,7 +308,8 @@ impl Host {
         state.interrupted_run = None;
         let model = open.model.clone();
         let root = open.root.clone();
-        let opened = opened(session, state, model, root, (open.distils, true)).await?;
+        let mut opened = opened(session, state, model, root, (open.distils, true)).await?;
+        opened.is_attached = is_attached;
         let _ = self.msgs.send(Msg::Opened(Box::new(opened), events));
         Ok(())
     }
@@ -432,7 +359,9 @@ impl Host {
 
     /// Distils facts from the session, which ends, if its settings say so.
     pub(super) async fn distil_at_end(&self) {
-        if let Some(open) = self.open.as_ref().filter(|open| open.distils_at_end) {
+        if let Some(open) =
+            self.open.as_ref().filter(|open| open.distils_at_end && !self.is_attached())
+        {
             distil_at_end(&open.handle).await;
         }
     }
@@ -444,6 +373,7 @@ impl Host {
         };
         let has_user_message = open.is_used().await;
         let handle = open.handle.clone();
+        let is_attached = handle.is_attached();
         drop(open);
         let mut end = handle.subscribe(); // ends when the session has closed its log
         drop(handle);
@@ -452,17 +382,18 @@ impl Host {
             .session
             .as_ref()
             .filter(|session| !has_user_message && session.is_stored && session.info.is_none())
+            .filter(|_| !is_attached)
         {
             let _ = session.store.delete(&session.name).await; // an empty session does no harm
         }
     }
 
-    /// Aborts the run and closes the session. Returns its name if it can be resumed.
+    /// Aborts a run of this process and closes the session. Returns its name if it can be resumed.
     pub(super) async fn shutdown(&mut self) -> Option<Arc<str>> {
         let open = self.open.as_ref()?;
         let has_user_message = open.is_used().await;
         let handle = open.handle.clone();
-        if handle.state().await.is_ok_and(|state| state.is_running) {
+        if !handle.is_attached() && handle.state().await.is_ok_and(|state| state.is_running) {
             let _ = handle.abort().await;
             handle.wait_for_idle().await;
         }
@@ -478,15 +409,16 @@ async fn start(
     session: &Session,
     built: Built,
     same: bool,
+    prefer: Prefer,
 ) -> Result<(Opened, AgentHandle, EventStream), StartError> {
-    let (context, _) = session.context_and_repair(&built).await?; // the state reports repairs
-    let (handle, events) = built.agent.run(context).await?;
+    let (handle, events) = session.start(&built, prefer).await?;
     let state = handle
         .state()
         .await
         .map_err(|why| StartError(format!("The session could not be opened: {why}.")))?;
     let how = (built.distils, same);
-    let opened = opened(session, state, built.model, built.root, how).await?;
+    let mut opened = opened(session, state, built.model, built.root, how).await?;
+    opened.is_attached = handle.is_attached();
     Ok((opened, handle, events))
 }
 
@@ -500,7 +432,8 @@ async fn opened(
     let known = find(&*session.store, &session.name).await?;
     let (usage, cost) = known.map(|info| (info.usage, info.cost)).unwrap_or_default();
     let is_persistent = session.is_stored;
-    Ok(Opened { state, model, is_persistent, root, usage, cost, distils, same })
+    let is_attached = false;
+    Ok(Opened { state, model, is_persistent, root, usage, cost, distils, same, is_attached })
 }
 
 fn with_retry_hint(StartError(why): &StartError, name: &str) -> StartError {

@@ -168,6 +168,8 @@ pub(crate) struct Opened {
     pub(crate) cost: f64,
     /// Whether facts can be distilled from the conversation.
     pub(crate) distils: bool,
+    /// Whether another process has the session open and runs its agent.
+    pub(crate) is_attached: bool,
     /// It is the same session, opened with another model or level, or joined again.
     pub(crate) same: bool,
 }

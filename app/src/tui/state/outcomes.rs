@@ -100,6 +100,13 @@ impl State {
             self.start_working();
         }
         self.queues = Queues::new(&state.steering_queue, &state.follow_up_queue);
+        if opened.is_attached {
+            self.transcript.notice(
+                Tone::Quiet,
+                "Another process has this conversation open and runs the agent: what you type \
+                 goes there, and replies are shown when they are complete.",
+            );
+        }
         if let Some(repair) = &state.repaired {
             self.transcript.notice(Tone::Loud, sentence(repair));
         }

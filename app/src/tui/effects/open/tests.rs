@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use loopwright_core::SessionStore;
+use loopwright_core::event::InputEvent;
 use loopwright_core::model::ThinkingLevel;
 use loopwright_memory::Jsonl;
 use tempfile::TempDir;
@@ -150,8 +151,8 @@ async fn a_thinking_level_chosen_in_the_interface_is_stored() {
     assert_eq!(test.opened().state.thinking_level, ThinkingLevel::High);
 }
 
-/// C138: the current session is closed only after the other one has been opened: an unknown name or
-/// a session in use leaves it open.
+/// C138: the current session is closed only after the other one has been opened: an unknown name
+/// leaves it open.
 #[tokio::test]
 async fn a_session_that_cannot_be_opened_leaves_the_current_one_open() {
     let mut test = TestHost::begin(tempfile::tempdir().unwrap(), &["--session", "a"]).await;
@@ -180,40 +181,72 @@ async fn a_session_that_cannot_be_opened_leaves_the_current_one_open() {
     test.prompt("Are you there?").await;
 }
 
+/// C316: a session that another process has open is shared with it. Its model is changed there, it
+/// stays when this process leaves, and it is open here when the other process has left.
 #[tokio::test]
-async fn a_session_in_use_can_be_opened_once_it_is_free() {
-    let mut test = TestHost::begin(tempfile::tempdir().unwrap(), &["--session", "b"]).await;
-    test.prompt("Hello").await;
-    let dir = test.end().await;
-    let first = TestHost::begin(dir, &["--session", "b"]).await;
+async fn a_session_in_use_is_shared_until_it_is_free() {
+    let mut first = TestHost::begin(tempfile::tempdir().unwrap(), &["--session", "b"]).await;
+    first.prompt("Hello").await;
+    first.outcomes();
 
     // From an open session.
+    let other = tempfile::tempdir().unwrap();
     let (msg_tx, msgs) = mpsc::unbounded_channel();
     let ChatArgs { session, options, .. } = chat(&first.dir, &["--session", "a"]);
     let mut host = Host::new(options, Config::loopwright(), msg_tx);
     host.open(Target::First(Box::new(session))).await;
-    let mut second = TestHost { dir: tempfile::tempdir().unwrap(), host, msgs, events: None };
-    second.opened();
+    let mut second = TestHost { dir: other, host, msgs, events: None };
+    assert!(!second.opened().is_attached);
     second.host.perform(Effect::Open(Some("b".into()))).await;
-    assert!(!second.not_opened().1);
+    let opened = second.opened();
+    assert!(opened.is_attached && opened.state.messages.len() == 2 && !opened.same);
     second.prompt("Are you there?").await;
+    second.host.perform(Effect::SwitchThinking(ThinkingLevel::High)).await;
+    let outcomes = second.outcomes();
+    assert!(matches!(&outcomes[..], [Outcome::Notice(Tone::Error, _)]), "{outcomes:?}");
+    second.end().await;
+    first.prompt("And you?").await;
 
-    // As the first session.
+    // As the first session, with an option that is used when the session is open here.
     let (msg_tx, msgs) = mpsc::unbounded_channel();
     let ChatArgs { session, options, .. } =
         chat(&first.dir, &["--session", "b", "--thinking", "low"]);
     let mut host = Host::new(options, Config::loopwright(), msg_tx);
     host.open(Target::First(Box::new(session))).await;
     let mut third = TestHost { dir: tempfile::tempdir().unwrap(), host, msgs, events: None };
-    let (why, closed) = third.not_opened();
-    assert!(why.contains("`/sessions b` retries") && closed, "{why}");
+    assert!(third.opened().is_attached);
     let _dir = first.end().await;
-    third.host.perform(Effect::Open(Some("b".into()))).await;
-    assert_eq!(
-        third.opened().state.thinking_level,
-        ThinkingLevel::Low,
-        "as the command line requested"
-    );
+    let mut events = third.events.take().unwrap();
+    while events.next().await.is_some() {}
+    assert!(events.moved());
+    third.host.reopen().await;
+    let opened = third.opened();
+    let level = opened.state.thinking_level;
+    assert!(!opened.is_attached && opened.same && opened.state.messages.len() == 6);
+    assert_eq!(level, ThinkingLevel::Low, "as the command line requested");
+    third.prompt("Still there?").await;
+}
+
+/// C316: a session that another process asks for is attached to, and opened again if that process
+/// does not open it.
+#[tokio::test]
+async fn a_session_that_was_asked_for_is_attached_to() {
+    let mut test = TestHost::begin(tempfile::tempdir().unwrap(), &["--session", "a"]).await;
+    test.prompt("Hello").await;
+    test.outcomes();
+    let store = test.store();
+    let epoch = SessionLog::of(&store.read("a", 0).await.unwrap()).epoch();
+    let handle = test.host.handle().unwrap();
+    handle.send(InputEvent::Release { epoch }).await.unwrap();
+    for is_attached in [true, false] {
+        let mut events = test.events.take().unwrap();
+        while events.next().await.is_some() {}
+        assert!(events.moved());
+        test.host.reopen().await;
+        let opened = test.opened();
+        assert!(opened.is_attached == is_attached && opened.state.messages.len() == 2);
+    }
+    test.prompt("Are you there?").await;
 }
 
 #[tokio::test]
