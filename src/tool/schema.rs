@@ -30,6 +30,11 @@ impl Schema {
         })
     }
 
+    /// Returns whether it was compiled from this schema.
+    pub(crate) fn is_of(&self, schema: &Value) -> bool {
+        self.schema == *schema
+    }
+
     /// Compiles the schema of a typed output, which only the feature `schema` can check.
     pub(crate) fn compile_output(schema: &Value) -> Result<Self, String> {
         if cfg!(feature = "schema") {

@@ -1,6 +1,6 @@
 //! The description of a tool: its name, schema, effect and rules.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::extensions::Extensions;
 use crate::tool::action_options::ActionOptions;
+use crate::tool::schema::Schema;
 
 /// Says what a call of a tool does outside the process. It decides what happens if a crash cuts off
 /// a call, and whether a call needs approval if no rule says so.
@@ -88,6 +89,26 @@ pub struct ToolSpec {
     /// a deadline for any decision. A call that suspends has its description, roles, deadline,
     /// default decision and data.
     pub action_options: Option<Arc<ActionOptions>>,
+    /// The compiled schema, which clones share.
+    pub(crate) compiled: Compiled,
+}
+
+/// The schema of a tool, compiled when a toolbox first needs it.
+#[derive(Clone, Default)]
+pub(crate) struct Compiled(Arc<OnceLock<Arc<Schema>>>);
+
+impl Compiled {
+    /// Returns the compiled schema. The error says what is wrong with it.
+    pub(crate) fn of(&self, schema: &Value) -> Result<Arc<Schema>, String> {
+        match self.0.get().filter(|compiled| compiled.is_of(schema)) {
+            Some(compiled) => Ok(compiled.clone()),
+            None => {
+                let compiled = Arc::new(Schema::compile(schema)?);
+                let _ = self.0.set(compiled.clone()); // unless there is one, of another schema
+                Ok(compiled)
+            }
+        }
+    }
 }
 
 impl ToolSpec {
@@ -119,6 +140,7 @@ impl ToolSpec {
             idle_timeout: None,
             needs_approval: Approval::default(),
             action_options: None,
+            compiled: Compiled::default(),
         }
     }
 
@@ -185,5 +207,24 @@ impl std::fmt::Debug for ToolSpec {
             .field("name", &self.name)
             .field("effect", &self.effect)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn clones_share_the_compiled_schema_unless_it_was_changed() {
+        let spec = ToolSpec::with_schema("t", "T.", json!({ "type": "object" }));
+        let compiled = spec.compiled.of(&spec.schema).unwrap();
+        let mut clone = spec.clone();
+        assert!(Arc::ptr_eq(&compiled, &clone.compiled.of(&clone.schema).unwrap()));
+        clone.schema = json!({ "type": "object", "required": ["x"] });
+        let other = clone.compiled.of(&clone.schema).unwrap();
+        assert!(other.is_of(&clone.schema) && !Arc::ptr_eq(&compiled, &other));
+        assert!(Arc::ptr_eq(&compiled, &spec.compiled.of(&spec.schema).unwrap()));
     }
 }

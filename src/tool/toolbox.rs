@@ -196,10 +196,10 @@ impl Toolbox {
         }
         let schema = match schema {
             Some(schema) => schema,
-            None => Arc::new(
-                Schema::compile(&spec.schema)
-                    .map_err(|why| ToolboxError::Schema { name: spec.name.clone(), why })?,
-            ),
+            None => spec
+                .compiled
+                .of(&spec.schema)
+                .map_err(|why| ToolboxError::Schema { name: spec.name.clone(), why })?,
         };
         self.entries.insert(spec.name.clone(), Entry { spec, tool, own_spec, schema });
         Ok(())

@@ -3,10 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use crate::process::system::System;
+
 /// Configures how [`execute_command`](crate::execute_command) runs commands.
 ///
 /// By default commands are confined, have no network access, and run for at most ten minutes. Each
 /// may have 512 processes, three quarters of the machine's memory, and 32 GiB of new data on disk.
+///
+/// What this system can confine is tried when the first tool is created with this value or with a
+/// clone of it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,6 +38,9 @@ pub struct Commands {
     pub(crate) readable: Vec<PathBuf>,
     pub(crate) writable: Vec<PathBuf>,
     pub(crate) env: Vec<String>,
+    /// What the system can confine, as far as it is known.
+    #[cfg(target_os = "linux")]
+    pub(crate) system: System,
 }
 
 impl Default for Commands {
@@ -47,6 +56,8 @@ impl Default for Commands {
             readable: Vec::new(),
             writable: Vec::new(),
             env: Vec::new(),
+            #[cfg(target_os = "linux")]
+            system: System::default(),
         }
     }
 }

@@ -31,6 +31,8 @@ mod random;
 #[cfg(target_os = "linux")]
 mod supervise;
 #[cfg(target_os = "linux")]
+pub(crate) mod system;
+#[cfg(target_os = "linux")]
 mod system_calls;
 #[cfg(target_os = "linux")]
 mod system_paths;

@@ -142,17 +142,18 @@ impl Operator for Chat {
     }
 
     async fn handle(&mut self, input: Input, live: &mut Live) -> Done {
-        match input {
-            Input::Line(Some(line)) => match self.line(&line).await {
-                Err(FollowError::Session(why)) => self.refused(why).await,
-                done => done,
-            },
+        let done = match input {
+            Input::Line(Some(line)) => self.line(&line).await,
             Input::Line(None) => {
                 self.input_ended();
                 Ok(())
             }
             Input::Compacted(done) => self.compacted(done, live).await,
             Input::Replied(reply) => self.replied(reply).await,
+        };
+        match done {
+            Err(FollowError::Session(why)) => self.refused(why).await,
+            done => done,
         }
     }
 
@@ -192,9 +193,14 @@ impl Operator for Chat {
         let is_done = live.outcome().is_some_and(|outcome| has_finished(outcome.end));
         if is_queued && is_done {
             // A message that was sent before this end was observed arrived after it.
-            self.state = State::Running;
-            self.send(InputEvent::Continue(None)).await?;
-            return Ok(());
+            match self.send(InputEvent::Continue(None)).await {
+                Ok(()) | Err(InputError::Busy) => {
+                    self.state = State::Running;
+                    return Ok(());
+                }
+                Err(InputError::NothingToContinue) => {} // another process has continued
+                Err(why) => return Err(why.into()),
+            }
         }
         if is_queued {
             output::info("Your messages during the run are queued until your next request.");
@@ -285,10 +291,11 @@ impl Chat {
         Ok(())
     }
 
-    /// Shows why the process that has the session open has refused an input. If it is this one, the
-    /// conversation cannot continue.
+    /// Shows why an input was refused. The conversation cannot continue if the session has ended,
+    /// or cannot be written by this process.
     async fn refused(&mut self, why: InputError) -> Done {
-        if self.handle.has_ended() || !self.handle.is_attached() {
+        let is_broken = matches!(why, InputError::Memory(_)) && !self.handle.is_attached();
+        if self.handle.has_ended() || is_broken {
             return Err(why.into());
         }
         output::error(&format!("This was not accepted: {why}."));

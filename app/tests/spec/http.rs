@@ -40,6 +40,13 @@ impl Connection {
         Connection::try_open(address).ok()?.request(address, path, "", body).response()
     }
 
+    /// Asks a server that may be killed meanwhile, and returns the response if there is one.
+    pub(crate) fn try_get(address: &str, path: &str) -> Option<Response> {
+        let mut connection = Connection::try_open(address).ok()?;
+        connection.send(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
+        connection.response()
+    }
+
     /// Sends these bytes. Ignores errors, as a server that has refused already may have hung up.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);

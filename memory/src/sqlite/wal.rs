@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use loopwright_core::error::Failure;
 use rusqlite::{Connection, ErrorCode, Statement, Transaction, TransactionBehavior, ffi};
@@ -13,6 +14,13 @@ use crate::{private, rewrite};
 /// The number of pages in the log from which on they are moved to the store's file.
 const MAX_PAGES: i64 = 1000;
 
+/// The number of pages from which on a commit waits for readers, so that the log starts again.
+/// Without that, readers that overlap all the time would let it grow without a bound.
+const TOO_MANY_PAGES: i64 = 4 * MAX_PAGES;
+
+/// How long it waits. Readers of a store take a few milliseconds.
+const RESTART_TIMEOUT: Duration = Duration::from_millis(50);
+
 /// Counts the pages in the log; the number is the second column.
 pub(super) const COUNT_PAGES: &str = "PRAGMA wal_checkpoint(NOOP)";
 
@@ -21,6 +29,8 @@ pub(super) const COUNT_PAGES: &str = "PRAGMA wal_checkpoint(NOOP)";
 pub(crate) enum Checkpoint {
     /// Those that no reader needs.
     Passive,
+    /// All of them; then the log starts again. Waits for readers, while nothing can be written.
+    Restart,
     /// All of them; then the log is emptied.
     Truncate,
 }
@@ -31,7 +41,17 @@ pub(crate) fn checkpoint(connection: &Connection, mode: Checkpoint) -> rusqlite:
     let sql = match mode {
         Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
         Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
+        Checkpoint::Restart => {
+            connection.busy_timeout(RESTART_TIMEOUT)?;
+            let restarted = run_checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)");
+            connection.busy_timeout(Duration::ZERO)?;
+            return restarted;
+        }
     };
+    run_checkpoint(connection, sql)
+}
+
+fn run_checkpoint(connection: &Connection, sql: &str) -> rusqlite::Result<bool> {
     match connection.query_row(sql, (), |row| row.get::<_, i64>(0)) {
         Ok(busy) => Ok(busy == 0),
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(false),
@@ -39,10 +59,14 @@ pub(crate) fn checkpoint(connection: &Connection, mode: Checkpoint) -> rusqlite:
     }
 }
 
-/// Returns true if so many pages are in the log that they should be moved, with a [`COUNT_PAGES`]
+/// Returns how pages should be moved, if there are many in the log, with a [`COUNT_PAGES`]
 /// statement.
-pub(super) fn is_long(count_pages: &mut Statement<'_>) -> rusqlite::Result<bool> {
-    Ok(count_pages.query_row((), |row| row.get::<_, i64>(1))? >= MAX_PAGES)
+pub(super) fn due(count_pages: &mut Statement<'_>) -> rusqlite::Result<Option<Checkpoint>> {
+    Ok(match count_pages.query_row((), |row| row.get::<_, i64>(1))? {
+        TOO_MANY_PAGES.. => Some(Checkpoint::Restart),
+        MAX_PAGES.. => Some(Checkpoint::Passive),
+        _ => None,
+    })
 }
 
 /// Returns true if this error says that data may not have reached the disk.

@@ -236,9 +236,10 @@ impl<'c> Writer<'c> {
             return;
         }
         self.commits = 0;
-        let checkpoint = match wal::is_long(&mut self.count_pages) {
-            Ok(true) => wal::checkpoint(self.connection, Checkpoint::Passive),
-            short => short,
+        let checkpoint = match wal::due(&mut self.count_pages) {
+            Ok(Some(mode)) => wal::checkpoint(self.connection, mode),
+            Ok(None) => return,
+            Err(error) => Err(error),
         };
         self.check(checkpoint);
     }

@@ -47,7 +47,7 @@ impl Confinement {
         if commands.unconfined {
             return Confinement::Unconfined;
         }
-        let landlock = Landlock::detect();
+        let landlock = commands.system.landlock();
         if let Ok(landlock) = landlock
             && (landlock.has_mounts() || !protects)
         {

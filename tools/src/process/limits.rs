@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::cgroup::{self, Cgroups};
+use super::cgroup::Cgroups;
 use super::exit::size;
 use crate::commands::Commands;
 
@@ -29,12 +29,7 @@ pub(crate) struct Limits {
 impl Limits {
     /// Returns the configured limits, and otherwise those that this machine suggests.
     pub(crate) fn of(commands: &Commands) -> Self {
-        let memory = || {
-            let system = rustix::system::sysinfo();
-            let total = (system.totalram as u64).saturating_mul(system.mem_unit.into());
-            let total = cgroup::memory_limit().map_or(total, |limit| limit.min(total));
-            total / MEMORY_SHARE.1 * MEMORY_SHARE.0
-        };
+        let memory = || commands.system.memory() / MEMORY_SHARE.1 * MEMORY_SHARE.0;
         Limits {
             processes: commands.max_processes,
             memory: commands.max_memory.unwrap_or_else(memory),

@@ -97,7 +97,7 @@ impl Shell {
             #[cfg(target_os = "linux")]
             limits: Limits::of(&commands),
             #[cfg(target_os = "linux")]
-            cgroups: Cgroups::detect(),
+            cgroups: commands.system.cgroups(),
             commands,
             confinement,
             setup: Mutex::default(),

@@ -1,156 +1,160 @@
-//! Two servers and commands on one file: every input is sent through every process, while servers
-//! are killed.
+//! Two servers, a chat and commands on one file: every input is sent through every process, while
+//! processes are killed.
+
+mod processes;
+mod senders;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use loopwright_core::SessionStore;
 use loopwright_core::log::{LogEntry, SessionInfo};
 use loopwright_memory::Sqlite;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 
+use self::processes::{Chat, Server};
+use self::senders::{Answer, Random, Shared};
 use crate::http::Connection;
 use crate::process::{Process, STORE, loopwright, project};
 
 /// The threads that send inputs.
 const SENDERS: u64 = 4;
 
-/// After how many answers a server is killed.
+/// One of so many answers is followed by the kill of a server or of the chat.
 const ANSWERS_PER_KILL: u64 = 8;
 
-/// How long all of the inputs may take, each.
-const INPUT_TIMEOUT: Duration = Duration::from_secs(3);
+/// One of so many answers is followed by a prompt through a command, and by a line in the chat.
+const ANSWERS_PER_COMMAND: u64 = 10;
+const ANSWERS_PER_LINE: u64 = 4;
 
-struct Server {
-    process: Process,
-    address: String,
-}
-
-impl Server {
-    fn start(dir: &TempDir) -> Server {
-        let args = ["serve", "--addr", "127.0.0.1:0", "--model", "offline", "--root", "."];
-        let mut process = Process::start(dir, &args);
-        let address = process.err.word_after("http://");
-        Server { process, address }
-    }
-}
-
-/// What the senders share.
-struct Shared {
-    session: String,
-    addresses: Mutex<[String; 2]>,
-    next: AtomicU64,
-    inputs: u64,
-    deadline: Instant,
-}
-
-impl Shared {
-    /// Sends inputs until there are none left. Each is sent to one server, and then, after its
-    /// answer, to the other one, which must answer the same.
-    fn send_all(&self, answers: &Sender<(String, bool)>) {
-        loop {
-            let n = self.next.fetch_add(1, Ordering::Relaxed);
-            if n >= self.inputs {
-                return;
-            }
-            let path = ["prompt", "steer", "follow-up"][(n % 3) as usize];
-            let path = format!("/api/sessions/{}/{path}", self.session);
-            let id = format!("message-{n}");
-            let body = json!({ "message": format!("message {n}"), "id": id }).to_string();
-            let first = self.send(n % 2, &path, &body);
-            let second = self.send((n + 1) % 2, &path, &body);
-            assert_eq!(first, second, "{id}");
-            answers.send((id, first)).unwrap();
-        }
-    }
-
-    /// Sends an input to a server until it has an answer. Returns whether it was accepted.
-    fn send(&self, server: u64, path: &str, body: &str) -> bool {
-        loop {
-            assert!(Instant::now() < self.deadline, "{body} has no answer");
-            let address = self.addresses.lock().unwrap()[server as usize].clone();
-            match Connection::try_post(&address, path, body) {
-                Some(response) if response.status == 202 => return true,
-                Some(response) if response.body.contains("wait already") => return false,
-                Some(response) if [503, 504].contains(&response.status) => {}
-                Some(response) => panic!("{body}: {response:?}"),
-                None => thread::park_timeout(Duration::from_millis(20)), // it is being restarted
-            }
-        }
-    }
-}
-
-/// C224: two servers and commands on one SQLite file: every input is sent through both servers, and
-/// every tenth of them through a command, while servers are killed. Each arrives exactly once, and
-/// both servers answer the same. `LOOPWRIGHT_INPUTS` sets the number of inputs (100 by default).
+/// C224: two servers, a chat and commands on one SQLite file: every input (prompts, steers,
+/// follow-ups, aborts, and decisions about calls) is sent through both servers, some of them through
+/// a command or the chat, while servers and the chat are killed. Each arrives exactly once, and both
+/// servers answer the same. `LOOPWRIGHT_INPUTS` sets the number of inputs (100 by default), and
+/// `LOOPWRIGHT_SEED` repeats their kinds and the times of the kills.
 #[test]
-fn every_input_arrives_once_through_every_process_while_servers_are_killed() {
-    let inputs = std::env::var("LOOPWRIGHT_INPUTS").map_or(100, |text| text.parse().unwrap());
+fn every_input_arrives_once_through_every_process_while_processes_are_killed() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let inputs = number("LOOPWRIGHT_INPUTS").unwrap_or(100);
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let seed = number("LOOPWRIGHT_SEED").unwrap_or_else(now);
+    println!("LOOPWRIGHT_SEED={seed}");
+    let mut random = Random::new(seed);
+
     let dir = project();
     let mut servers = [Server::start(&dir), Server::start(&dir)];
     let created = Connection::try_post(&servers[0].address, "/api/sessions", "{}").unwrap();
     let created: Value = serde_json::from_str(&created.body).unwrap();
     let session = created["id"].as_str().unwrap().to_owned();
-    let shared = Shared {
-        session: session.clone(),
-        addresses: Mutex::new([servers[0].address.clone(), servers[1].address.clone()]),
-        next: AtomicU64::new(0),
-        inputs,
-        deadline: Instant::now() + INPUT_TIMEOUT * inputs as u32,
-    };
-    let (sender, answers): (_, Receiver<(String, bool)>) = channel();
+    let addresses = [servers[0].address.clone(), servers[1].address.clone()];
+    let shared = Shared::new(&session, addresses, inputs);
+    let mut chat = Chat::start(&dir, &session);
+    let (sender, answers) = channel();
     let mut receipts = BTreeMap::new();
-    let mut commands = 0;
+    let (mut commands, mut kills) = (Vec::new(), 0);
     thread::scope(|scope| {
-        for _ in 0..SENDERS {
+        for n in 0..SENDERS {
             let (shared, sender) = (&shared, sender.clone());
-            scope.spawn(move || shared.send_all(&sender));
+            scope.spawn(move || shared.send_all(&mut Random::new(seed ^ n), &sender));
         }
-        drop(sender);
-        while let Ok((id, is_accepted)) = answers.recv() {
+        scope.spawn(|| shared.decide_all(&mut Random::new(seed ^ SENDERS), &sender));
+        let _end = shared.end_on_drop();
+        let mut sent = 0;
+        while sent < inputs {
+            let Answer { id, is_accepted, is_decision } = answers.recv().unwrap();
             receipts.insert(id, is_accepted);
-            let count = receipts.len() as u64;
-            if count.is_multiple_of(10) {
-                let prompt = format!("command {commands}");
+            sent += u64::from(!is_decision);
+            if random.below(ANSWERS_PER_COMMAND) == 0 {
+                let prompt = format!("command {}", commands.len());
                 let ran = loopwright(&dir, &["run", "-q", "--session", &session, &prompt]);
-                assert!([0, 5].contains(&ran.code), "{ran:?}"); // 5: a server was killed
-                commands += 1;
+                let is_refused = ran.code == 2 && ran.err.contains("was not accepted");
+                // 3: a call waits; 5: a server was killed; 130: another process has aborted the run.
+                assert!(is_refused || [0, 3, 5, 130].contains(&ran.code), "{ran:?}");
+                commands.push(!is_refused);
             }
-            if count.is_multiple_of(ANSWERS_PER_KILL) {
-                let at = (count / ANSWERS_PER_KILL % 2) as usize;
-                let new = Server::start(&dir);
-                shared.addresses.lock().unwrap()[at] = new.address.clone();
-                std::mem::replace(&mut servers[at], new).process.kill();
+            if random.below(ANSWERS_PER_LINE) == 0 {
+                chat.say();
+            }
+            if random.below(ANSWERS_PER_KILL) == 0 {
+                kills += 1;
+                match random.below(3) as usize {
+                    2 => chat.restart(&dir),
+                    at => {
+                        let new = Server::start(&dir);
+                        shared.set_address(at, &new.address);
+                        std::mem::replace(&mut servers[at], new).kill();
+                    }
+                }
             }
         }
     });
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let (log, info): (Vec<LogEntry>, SessionInfo) = runtime.block_on(async {
-        let store = Sqlite::open(Process::file(&dir, STORE)).unwrap();
-        (store.read(&session, 0).await.unwrap(), store.session(&session).await.unwrap())
-    });
-    assert_eq!((receipts.len() as u64, info.unread), (inputs, 0));
+    drop(sender);
+    receipts.extend(answers.iter().map(|Answer { id, is_accepted, .. }| (id, is_accepted)));
+    let lines = chat.end();
+    let (log, info) = shared.when_all_are_handled(|| read(&dir, &session));
+    assert_eq!(info.unread, 0);
+
     let times = |id: &str| {
         let ids = log.iter().filter_map(|entry| entry.input());
         ids.filter(|input| ***input == *id).count()
     };
     for (id, is_accepted) in &receipts {
-        assert_eq!(times(id), usize::from(*is_accepted), "{id}");
+        // An abort that found nothing to abort leaves no trace.
+        let is_right = match id.starts_with("abort") {
+            true => times(id) <= usize::from(*is_accepted),
+            false => times(id) == usize::from(*is_accepted),
+        };
+        assert!(is_right, "{id}: {} times, accepted: {is_accepted}", times(id));
     }
-    let refused = receipts.values().filter(|is_accepted| !**is_accepted).count();
-    println!("{inputs} inputs, {refused} of them refused, and {commands} commands");
-    for n in 0..commands {
-        let text = format!("command {n}");
-        let sent = log.iter().filter(|entry| match entry {
+    let sent = |text: &str| {
+        let queued = log.iter().filter(|entry| match entry {
             LogEntry::Queued { message, .. } => message.text() == text,
             _ => false,
         });
-        assert_eq!(sent.count(), 1, "{text}");
+        queued.count()
+    };
+    for (n, is_accepted) in commands.iter().enumerate() {
+        assert_eq!(sent(&format!("command {n}")), usize::from(*is_accepted), "command {n}");
     }
-    servers.into_iter().for_each(|server| server.process.kill());
+    let (mut missing, mut of_killed) = (0, 0);
+    for (line, was_killed) in &lines.all {
+        let times = sent(line);
+        assert!(times <= 1, "{line}: {times} times");
+        (missing, of_killed) = match (times, was_killed) {
+            (0, true) => (missing, of_killed + 1),
+            (0, false) => (missing + 1, of_killed),
+            _ => (missing, of_killed),
+        };
+    }
+    assert!(missing <= lines.refused, "{missing} lines are missing: {lines:?}");
+    let mut decided = BTreeMap::new();
+    for entry in &log {
+        if let LogEntry::Decided { call, .. } = entry {
+            *decided.entry(call.clone()).or_insert(0) += 1;
+        }
+    }
+    assert!(decided.values().all(|times| *times == 1), "{decided:?}");
+    let refused = receipts.values().filter(|is_accepted| !**is_accepted).count();
+    println!(
+        "{} inputs and decisions, {refused} of them refused; {} commands, {} lines ({} of them \
+         lost with their chat), {} decided calls, {kills} kills",
+        receipts.len(),
+        commands.len(),
+        lines.all.len(),
+        of_killed,
+        decided.len(),
+    );
+    assert!(receipts.len() as u64 >= inputs && !decided.is_empty() && kills > 0);
+    servers.into_iter().for_each(Server::kill);
+}
+
+fn read(dir: &TempDir, session: &str) -> (Vec<LogEntry>, SessionInfo) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let store = Sqlite::open(Process::file(dir, STORE)).unwrap();
+        (store.read(session, 0).await.unwrap(), store.session(session).await.unwrap())
+    })
 }

@@ -92,3 +92,50 @@ async fn a_failed_release_is_retried_without_another_write() {
     drop(jobs);
     writer.join().unwrap().unwrap();
 }
+
+/// C318: readers that overlap all the time do not keep the write-ahead log from starting again.
+#[test]
+fn the_log_stays_short_while_there_are_always_readers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.db");
+    let (owners, connection) = open(&path).unwrap();
+    let mut writer = Writer::new(&connection, owners, &path, Arc::default()).unwrap();
+    let owner: Arc<str> = format!("{}#1", writer.changes.owners.token()).into();
+    let (open, _) = job(Write::Open { owner: owner.clone(), posted: Arc::default() }, false);
+    writer.write(vec![open]);
+
+    let is_done = Arc::new(AtomicBool::new(false));
+    let readers: Vec<Connection> = (0..2).map(|_| connect(&path).unwrap()).collect();
+    let read_on = is_done.clone();
+    let reading = std::thread::spawn(move || {
+        let begin = |reader: &Connection| {
+            reader.execute_batch("BEGIN; SELECT count(*) FROM entry;").unwrap();
+            let busy = "WITH RECURSIVE n(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM n LIMIT 20000) \
+                        SELECT count(*) FROM n";
+            reader.query_row(busy, (), |row| row.get::<_, i64>(0)).unwrap();
+        };
+        begin(&readers[0]);
+        for n in 1.. {
+            begin(&readers[n % 2]); // before the other one ends
+            readers[(n + 1) % 2].execute_batch("ROLLBACK").unwrap();
+            if read_on.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+    });
+    let entries: Arc<[LogEntry]> = [LogEntry::Reset].into();
+    let json = vec![crate::codec::encode(&entries[0]).unwrap()];
+    let mut longest = 0;
+    for at in 0..4_000 {
+        let (entries, json) = (entries.clone(), json.clone());
+        let append = Write::Append { owner: owner.clone(), at, entries, json };
+        let (append, mut appended) = job(append, false);
+        writer.write(vec![append]);
+        assert_eq!(appended.try_recv().unwrap(), Ok(()));
+        longest = longest.max(std::fs::metadata(folder.path().join("s.db-wal")).unwrap().len());
+    }
+    is_done.store(true, Ordering::Relaxed);
+    reading.join().unwrap();
+    let pages = longest / 4096;
+    assert!(pages < 6_000, "{pages} pages");
+}

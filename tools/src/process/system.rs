@@ -1,0 +1,82 @@
+//! [`System`]: what the system offers for the confinement of commands, tried once.
+
+use std::sync::{Arc, OnceLock};
+
+use super::cgroup::{self, Cgroups};
+use super::landlock::Landlock;
+
+/// What was found out so far. Clones share it, so that agents with the same configuration do not
+/// try it again.
+///
+/// It is no part of the configuration, so all values are equal.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct System(Arc<Found>);
+
+#[derive(Debug, Default)]
+struct Found {
+    landlock: OnceLock<Landlock>,
+    cgroups: OnceLock<Cgroups>,
+    memory: OnceLock<u64>,
+}
+
+impl System {
+    /// Returns what Landlock supports. An error says why it supports nothing.
+    pub(super) fn landlock(&self) -> Result<Landlock, String> {
+        once(&self.0.landlock, Landlock::detect)
+    }
+
+    /// Returns where control groups can be created. An error says why they cannot.
+    pub(super) fn cgroups(&self) -> Result<Cgroups, String> {
+        once(&self.0.cgroups, Cgroups::detect)
+    }
+
+    /// Returns how many bytes of memory this process may have.
+    pub(super) fn memory(&self) -> u64 {
+        *self.0.memory.get_or_init(|| {
+            let system = rustix::system::sysinfo();
+            let total = (system.totalram as u64).saturating_mul(system.mem_unit.into());
+            cgroup::memory_limit().map_or(total, |limit| limit.min(total))
+        })
+    }
+}
+
+impl PartialEq for System {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for System {}
+
+/// Returns the value of the cell, which is set if `find` succeeds: a failure may be temporary.
+fn once<T: Clone>(cell: &OnceLock<T>, find: impl Fn() -> Result<T, String>) -> Result<T, String> {
+    match cell.get() {
+        Some(found) => Ok(found.clone()),
+        None => find().map(|found| cell.get_or_init(|| found).clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::Commands;
+
+    /// C317: Agents with the same commands find out once what the system can confine.
+    #[test]
+    fn clones_share_what_was_found() {
+        let commands = Commands::new();
+        let other = commands.clone().network();
+        let found = commands.system.landlock().is_ok();
+        assert_eq!(other.system.0.landlock.get().is_some(), found);
+        assert_eq!(Commands::new().system.0.landlock.get(), None);
+        assert_eq!(commands, Commands::new());
+    }
+
+    #[test]
+    fn a_failure_is_tried_again() {
+        let cell = OnceLock::new();
+        assert_eq!(once::<u8>(&cell, || Err("not now".into())), Err("not now".into()));
+        assert_eq!(once(&cell, || Ok(7)), Ok(7));
+        assert_eq!(once(&cell, || Err("never asked".into())), Ok(7));
+    }
+}
