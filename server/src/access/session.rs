@@ -126,6 +126,7 @@ pub(crate) async fn check_decide(
     caller: &Caller,
     id: &str,
     call: &str,
+    digest: &str,
 ) -> Result<bool, ApiError> {
     if caller.named().is_none() {
         return Ok(true); // the operator may decide everything, and the session refuses the rest
@@ -137,7 +138,7 @@ pub(crate) async fn check_decide(
         None => Access::Read(&session),
     };
     check(server, caller, id, &session, access).await?;
-    Ok(action.is_some())
+    Ok(action.is_some_and(|action| *action.action.digest == *digest))
 }
 
 /// Checks that the caller may create a session, or start a chat request, with these settings.

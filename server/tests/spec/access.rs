@@ -8,7 +8,7 @@ use loopwright_core::agent::{Budget, Principal};
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::message::Usage;
 use loopwright_core::testing::{Script, ScriptedModel};
-use loopwright_core::{GenericAgent, SessionStore};
+use loopwright_core::{GenericAgent, Memory, SessionStore};
 use loopwright_memory::Sqlite;
 use loopwright_patterns::PiPattern;
 use loopwright_server::{Access, AccessPolicy, Caller, OperatorRules, Server, ServerBuilder};
@@ -265,12 +265,7 @@ async fn a_decision_of_a_call_that_is_not_pending_is_never_sent() {
     let id = api.as_user("ann").session(json!({})).await;
     drop(api);
     let api = Api::over(store.clone(), []);
-    let _owner = loop {
-        match store.open(&id).await {
-            Ok(memory) => break memory,
-            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
-        }
-    };
+    let _owner = opened(&store, &id).await;
     let decision = json!({ "digest": "d", "decision": "approve", "id": "early" });
     for client in [api.as_user("ann"), api.as_caller(caller("bob", "reader"))] {
         let path = format!("/api/sessions/{id}/actions/w");
@@ -279,6 +274,34 @@ async fn a_decision_of_a_call_that_is_not_pending_is_never_sent() {
         assert_eq!((status, kind), (404, &json!("not_found")), "{refused}");
     }
     assert_eq!(store.session(&id).await.unwrap().unread, 0, "nothing was posted");
+}
+
+/// C319: a decision about another action than the one that the policy has seen is refused and not
+/// sent, although its call is pending: a call that is suspended later has other terms.
+#[tokio::test(start_paused = true)]
+async fn a_decision_of_an_action_that_the_policy_has_not_seen_is_never_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(Sqlite::open(folder.path().join("sessions.db")).unwrap());
+    let api = Api::over(store.clone(), [writes()]);
+    let (id, _) = waiting(&api).await;
+    drop(api);
+    let api = Api::over(store.clone(), []);
+    let _owner = opened(&store, &id).await;
+    let decision = json!({ "digest": "of-a-later-action", "decision": "approve" });
+    let path = format!("/api/sessions/{id}/actions/w");
+    let (status, refused) = api.as_user("ann").post(&path, decision).await;
+    assert!(status == 409 && refused.to_string().contains("digest"), "{refused}");
+    assert_eq!(store.session(&id).await.unwrap().unread, 0, "nothing was posted");
+}
+
+/// Opens a session as another process does, once the server that had it has left.
+async fn opened(store: &Sqlite, id: &str) -> Arc<dyn Memory> {
+    loop {
+        match store.open(id).await {
+            Ok(memory) => return memory,
+            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    }
 }
 
 /// C283: a decision that is sent again with its id is accepted and changes nothing.

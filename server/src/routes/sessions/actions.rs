@@ -9,7 +9,7 @@ use axum::{Json, Router};
 use loopwright_core::ToolOutput;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{ActionResult, Decision, InputEvent, Provided};
-use loopwright_core::log::{LogEntry, PendingAction, PendingQuery};
+use loopwright_core::log::{LogEntry, PendingAction, PendingQuery, SessionInfo};
 use loopwright_core::message::{Content, InputId};
 use schemars::JsonSchema;
 use serde::de::Error;
@@ -295,7 +295,7 @@ async fn resolve(
 ) -> Result<Json<AcceptedInput>, ApiError> {
     let shared = server.shared();
     shared.drain.check()?;
-    let is_pending = check_decide(&server, &caller, &session, &call).await?;
+    let is_pending = check_decide(&server, &caller, &session, &call, &body.digest).await?;
     let by = caller.decides_as(server.shared().users.has_named());
     let result = body.result(&call, by, client)?;
     if !is_pending {
@@ -303,6 +303,9 @@ async fn resolve(
         let is_known = |id: &InputId| entries.iter().any(|entry| entry.input() == Some(id));
         return match result.id.filter(is_known) {
             Some(input) => Ok(Json(AcceptedInput { input })), // it is sent again
+            None if is_pending_in(&entries, &call) => {
+                Err(InputError::DigestDiffers(call.into()).into())
+            }
             None => Err(not_pending(&entries, &call)),
         };
     }
@@ -313,6 +316,10 @@ async fn resolve(
         }
         sent => Ok(Json(AcceptedInput { input: sent? })),
     }
+}
+
+fn is_pending_in(entries: &[LogEntry], call: &str) -> bool {
+    SessionInfo::of("", entries).pending.iter().any(|pending| *pending.action.call == *call)
 }
 
 /// Returns why a call is not pending: what was decided, and by whom, as far as the log has it.
