@@ -10,10 +10,10 @@ use super::landlock::Landlock;
 ///
 /// It is no part of the configuration, so all values are equal.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct System(Arc<Found>);
+pub(crate) struct System(Arc<Support>);
 
 #[derive(Debug, Default)]
-struct Found {
+struct Support {
     landlock: OnceLock<Landlock>,
     cgroups: OnceLock<Cgroups>,
     memory: OnceLock<u64>,
@@ -66,14 +66,14 @@ mod tests {
     fn clones_share_what_was_found() {
         let commands = Commands::new();
         let other = commands.clone().network();
-        let found = commands.system.landlock().is_ok();
-        assert_eq!(other.system.0.landlock.get().is_some(), found);
+        let is_supported = commands.system.landlock().is_ok();
+        assert_eq!(other.system.0.landlock.get().is_some(), is_supported);
         assert_eq!(Commands::new().system.0.landlock.get(), None);
         assert_eq!(commands, Commands::new());
     }
 
     #[test]
-    fn a_failure_is_tried_again() {
+    fn a_failure_is_retried() {
         let cell = OnceLock::new();
         assert_eq!(once::<u8>(&cell, || Err("not now".into())), Err("not now".into()));
         assert_eq!(once(&cell, || Ok(7)), Ok(7));

@@ -31,10 +31,10 @@ const ANSWERS_PER_COMMAND: u64 = 10;
 const ANSWERS_PER_LINE: u64 = 4;
 
 /// C224: two servers, a chat and commands on one SQLite file: every input (prompts, steers,
-/// follow-ups, aborts, and decisions about calls) is sent through both servers, some of them through
-/// a command or the chat, while servers and the chat are killed. Each arrives exactly once, and both
-/// servers answer the same. `LOOPWRIGHT_INPUTS` sets the number of inputs (100 by default), and
-/// `LOOPWRIGHT_SEED` repeats their kinds and the times of the kills.
+/// follow-ups, aborts, and decisions about calls) is sent through both servers, some of them
+/// through a command or the chat, while servers and the chat are killed. Each arrives exactly
+/// once, and both servers answer the same. `LOOPWRIGHT_INPUTS` sets the number of inputs (100 by
+/// default), and `LOOPWRIGHT_SEED` repeats their kinds and the times of the kills.
 #[test]
 fn every_input_arrives_once_through_every_process_while_processes_are_killed() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
@@ -71,7 +71,7 @@ fn every_input_arrives_once_through_every_process_while_processes_are_killed() {
                 let prompt = format!("command {}", commands.len());
                 let ran = loopwright(&dir, &["run", "-q", "--session", &session, &prompt]);
                 let is_refused = ran.code == 2 && ran.err.contains("was not accepted");
-                // 3: a call waits; 5: a server was killed; 130: another process has aborted the run.
+                // 3: a call waits; 5: a server was killed; 130: the run was aborted.
                 assert!(is_refused || [0, 3, 5, 130].contains(&ran.code), "{ran:?}");
                 commands.push(!is_refused);
             }

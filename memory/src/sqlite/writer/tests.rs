@@ -110,7 +110,8 @@ fn the_log_stays_short_while_there_are_always_readers() {
     let reading = std::thread::spawn(move || {
         let begin = |reader: &Connection| {
             reader.execute_batch("BEGIN; SELECT count(*) FROM entry;").unwrap();
-            let busy = "WITH RECURSIVE n(x) AS (VALUES(1) UNION ALL SELECT x + 1 FROM n LIMIT 20000) \
+            let busy = "WITH RECURSIVE n(x) AS \
+                        (VALUES(1) UNION ALL SELECT x + 1 FROM n LIMIT 20000) \
                         SELECT count(*) FROM n";
             reader.query_row(busy, (), |row| row.get::<_, i64>(0)).unwrap();
         };
@@ -125,17 +126,17 @@ fn the_log_stays_short_while_there_are_always_readers() {
     });
     let entries: Arc<[LogEntry]> = [LogEntry::Reset].into();
     let json = vec![crate::codec::encode(&entries[0]).unwrap()];
-    let mut longest = 0;
+    let mut max_bytes = 0;
     for at in 0..4_000 {
         let (entries, json) = (entries.clone(), json.clone());
         let append = Write::Append { owner: owner.clone(), at, entries, json };
         let (append, mut appended) = job(append, false);
         writer.write(vec![append]);
         assert_eq!(appended.try_recv().unwrap(), Ok(()));
-        longest = longest.max(std::fs::metadata(folder.path().join("s.db-wal")).unwrap().len());
+        max_bytes = max_bytes.max(std::fs::metadata(folder.path().join("s.db-wal")).unwrap().len());
     }
     is_done.store(true, Ordering::Relaxed);
     reading.join().unwrap();
-    let pages = longest / 4096;
+    let pages = max_bytes / 4096;
     assert!(pages < 6_000, "{pages} pages");
 }
