@@ -125,7 +125,7 @@ impl Operator for Chat {
             return;
         }
         if let State::Deciding(_) | State::Editing(_) | State::Answering(..) = self.state {
-            output::info("Another process has decided.");
+            output::info("It was decided elsewhere.");
         }
         self.state = State::Running;
     }

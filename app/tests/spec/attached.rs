@@ -84,7 +84,7 @@ fn a_chat_leaves_the_run_of_another_process_alone() {
     other.err.until(QUESTION);
     owner.line("y");
     let request = server.request();
-    other.err.until("Another process has decided.");
+    other.err.until("It was decided elsewhere.");
     other.line("/quit");
     assert_eq!(other.code(), 0);
     request.say("It is written.");

@@ -34,7 +34,7 @@ fn a_terminal_shares_the_session_of_another_process_and_survives_it() {
     terminal.keys(&["y"]);
     chat.model.request().say("It is written.");
     terminal.until("It is written.");
-    owner.err.until("Another process has decided.");
+    owner.err.until("It was decided elsewhere.");
     owner.out.until("It is written.");
     assert_eq!(chat.read("a.txt"), "hi");
 

@@ -56,6 +56,8 @@ pub(super) struct Host {
     open: Option<Open>,
     /// The current session, or the one that could not be opened.
     session: Option<Session>,
+    /// The options that were given for the current session and are not stored with it yet.
+    given: Options,
     /// The session that the command line names, until it is open.
     first: Option<Box<SessionArgs>>,
 }
@@ -99,6 +101,7 @@ impl Host {
                 name: None,
             },
             config,
+            given: cli_options.clone(),
             cli_options,
             allowed,
             open: None,
@@ -262,6 +265,9 @@ impl Host {
             has_user_message,
         });
         self.first = None;
+        if !opened.is_attached {
+            self.given = self.given.clone().not_stored();
+        }
         let _ = self.msgs.send(Msg::Opened(Box::new(opened), events));
         Ok(())
     }
@@ -278,12 +284,7 @@ impl Host {
         let Some(session) = &mut self.session else { return Ok(()) };
         session.reload().await?;
         let session = session.clone();
-        let given = if self.is_attached() {
-            self.settings.given.clone()
-        } else {
-            self.cli_options.clone().not_stored()
-        };
-        let settings = self.resolve_settings(&session, &given)?;
+        let settings = self.resolve_settings(&session, &self.given)?;
         self.try_open(Target::Same(Box::new(settings))).await
     }
 

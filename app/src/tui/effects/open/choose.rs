@@ -42,6 +42,7 @@ impl Host {
                         // It is resumed with its stored options.
                         let given = self.cli_options.clone().not_stored();
                         let settings = self.resolve_settings(&session, &given)?;
+                        self.given = given;
                         Ok((session, settings))
                     }
                 }
@@ -119,6 +120,7 @@ impl Host {
             None => return Err(StartError("There is no session to open.".into())),
         };
         let settings = self.resolve_settings(&session, &self.cli_options)?;
+        self.given = self.cli_options.clone();
         Ok((session, settings))
     }
 }

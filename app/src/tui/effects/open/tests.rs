@@ -74,6 +74,18 @@ impl TestHost {
         self.host.handle().unwrap().prompt(text).await.unwrap();
     }
 
+    /// Waits until the session has moved, and opens it again or attaches to it. Returns which of
+    /// both, and the thinking level.
+    async fn level_after_move(&mut self) -> (bool, ThinkingLevel) {
+        let mut events = self.events.take().unwrap();
+        while events.next().await.is_some() {}
+        assert!(events.moved());
+        self.host.reopen().await;
+        let opened = self.opened();
+        assert!(opened.same);
+        (opened.is_attached, opened.state.thinking_level)
+    }
+
     async fn end(mut self) -> TempDir {
         self.outcomes();
         self.events = None;
@@ -204,10 +216,14 @@ async fn a_session_in_use_is_shared_until_it_is_free() {
     second.host.perform(Effect::SwitchThinking(ThinkingLevel::High)).await;
     let outcomes = second.outcomes();
     assert!(matches!(&outcomes[..], [Outcome::Notice(Tone::Error, _)]), "{outcomes:?}");
-    second.end().await;
     first.prompt("And you?").await;
+    first.host.perform(Effect::SwitchThinking(ThinkingLevel::High)).await;
+    let dir = first.end().await;
+    assert_eq!(second.level_after_move().await, (false, ThinkingLevel::High), "as set there");
+    second.end().await;
 
     // As the first session, with an option that is used when the session is open here.
+    let first = TestHost::begin(dir, &["--session", "b"]).await;
     let (msg_tx, msgs) = mpsc::unbounded_channel();
     let ChatArgs { session, options, .. } =
         chat(&first.dir, &["--session", "b", "--thinking", "low"]);
@@ -216,14 +232,8 @@ async fn a_session_in_use_is_shared_until_it_is_free() {
     let mut third = TestHost { dir: tempfile::tempdir().unwrap(), host, msgs, events: None };
     assert!(third.opened().is_attached);
     let _dir = first.end().await;
-    let mut events = third.events.take().unwrap();
-    while events.next().await.is_some() {}
-    assert!(events.moved());
-    third.host.reopen().await;
-    let opened = third.opened();
-    let level = opened.state.thinking_level;
-    assert!(!opened.is_attached && opened.same && opened.state.messages.len() == 6);
-    assert_eq!(level, ThinkingLevel::Low, "as the command line requested");
+    let moved = third.level_after_move().await;
+    assert_eq!(moved, (false, ThinkingLevel::Low), "as the command line requested");
     third.prompt("Still there?").await;
 }
 
