@@ -147,7 +147,9 @@ fn every_input_arrives_once_through_every_process_while_processes_are_killed() {
         of_killed,
         decided.len(),
     );
-    assert!(receipts.len() as u64 >= inputs && !decided.is_empty() && kills > 0);
+    assert!(receipts.len() as u64 >= inputs && kills > 0);
+    // Most calls are superseded by the next message. A few are decided, if there are many.
+    assert!(inputs < 1_000 || !decided.is_empty());
     servers.into_iter().for_each(Server::kill);
 }
 
