@@ -35,7 +35,7 @@ fn slash_commands_of_an_app_run_in_the_chat() {
     let request = model.request();
     assert!(request.last().contains("List the invoices of June that are overdue."));
     request.say("There is none.");
-    chat.out.until("There is none.");
+    chat.out.until("There is none.\n"); // the reply is complete
     chat.line("/size");
     chat.line("/quit"); // handled after the reply
     let exit = chat.end();
