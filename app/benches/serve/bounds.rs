@@ -13,10 +13,7 @@ pub(crate) struct Bounds {
     /// How often the server and what it is compared with are measured in turns.
     pub(crate) rounds: usize,
     pub(crate) delay_ms: f64,
-    /// The same when all runs start at once.
-    pub(crate) burst_delay_ms: f64,
     pub(crate) part_of_rate: f64,
-    pub(crate) burst_part_of_rate: f64,
     /// The CPU time per delta, in multiples of the relay's.
     pub(crate) relay_factor: f64,
     pub(crate) readers: u64,
@@ -36,16 +33,14 @@ pub(crate) const FULL: Bounds = Bounds {
     time: Duration::from_secs(10),
     rounds: 3,
     delay_ms: 50.0,
-    burst_delay_ms: 400.0,
     part_of_rate: 0.95,
-    burst_part_of_rate: 0.9,
     relay_factor: 2.0,
     readers: 2_000,
     reader_delay_ms: 100.0,
     broadcast_factor: 1.3,
     streams: 10_000,
     heartbeats: 2,
-    kib_per_stream: 40.0,
+    kib_per_stream: 16.0,
     sessions: 10_000,
     page_time: Duration::from_millis(20),
     list_time: Duration::from_secs(1),
@@ -56,16 +51,14 @@ pub(crate) const QUICK: Bounds = Bounds {
     time: Duration::from_secs(4),
     rounds: 1,
     delay_ms: 250.0,
-    burst_delay_ms: 400.0,
     part_of_rate: 0.8,
-    burst_part_of_rate: 0.8,
     relay_factor: 3.0,
     readers: 500,
     reader_delay_ms: 250.0,
     broadcast_factor: 2.0,
     streams: 1_000,
     heartbeats: 1,
-    kib_per_stream: 40.0,
+    kib_per_stream: 24.0,
     sessions: 1_000,
     page_time: Duration::from_millis(100),
     list_time: Duration::from_secs(1),
@@ -83,15 +76,27 @@ pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
 }
 
 impl Bounds {
-    /// Returns what of these measurements of runs that start one after the other, or of readers,
-    /// exceeds the bounds, with this one for the latency.
+    /// Returns what of these measurements exceeds the bounds, with this one for the latency.
     pub(crate) fn misses(&self, part: &str, rounds: &[Measured], delay_ms: f64) -> Vec<String> {
-        misses(part, rounds, delay_ms, self.part_of_rate)
-    }
-
-    /// Returns what of these measurements of runs that start at once exceeds the bounds.
-    pub(crate) fn burst_misses(&self, rounds: &[Measured]) -> Vec<String> {
-        misses("burst", rounds, self.burst_delay_ms, self.burst_part_of_rate)
+        let load = rounds[0].load;
+        let p99 = median(rounds.iter().map(|measured| measured.delay(0.99)).collect());
+        let rate = median(rounds.iter().map(|measured| measured.rate).collect());
+        let failed = rounds.iter().map(|measured| measured.failed).max().unwrap_or_default();
+        let wanted = load.rate * load.runs as f64;
+        let mut misses = Vec::new();
+        if failed > 0 {
+            misses.push(format!("{part}: {failed} of {} failed.", load.runs));
+        }
+        if p99 > delay_ms {
+            misses.push(format!(
+                "{part}: 99 of 100 deltas came within {p99:.1} ms, which must be {delay_ms} at \
+                 most."
+            ));
+        }
+        if rate < wanted * self.part_of_rate {
+            misses.push(format!("{part}: {rate:.0} deltas came per second of {wanted:.0}."));
+        }
+        misses
     }
 
     /// Returns what of the idle streams exceeds the bounds.
@@ -136,26 +141,4 @@ impl Bounds {
         }
         misses
     }
-}
-
-fn misses(part: &str, rounds: &[Measured], delay_ms: f64, part_of_rate: f64) -> Vec<String> {
-    let load = rounds[0].load;
-    let p99 = median(rounds.iter().map(|measured| measured.delay(0.99)).collect());
-    let rate = median(rounds.iter().map(|measured| measured.rate).collect());
-    let failed = rounds.iter().map(|measured| measured.failed).max().unwrap_or_default();
-    let wanted = load.rate * load.runs as f64;
-    let mut misses = Vec::new();
-    if failed > 0 {
-        misses.push(format!("{part}: {failed} of {} failed.", load.runs));
-    }
-    if p99 > delay_ms {
-        misses.push(format!(
-            "{part}: 99 of 100 deltas came within {p99:.1} ms, which must be {delay_ms} at \
-             most."
-        ));
-    }
-    if rate < wanted * part_of_rate {
-        misses.push(format!("{part}: {rate:.0} deltas came per second of {wanted:.0}."));
-    }
-    misses
 }

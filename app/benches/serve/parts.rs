@@ -112,7 +112,7 @@ async fn burst(dir: &Path, bounds: &Bounds) -> Vec<String> {
         row("server", &measured);
         server.push(measured);
     }
-    bounds.burst_misses(&server)
+    bounds.misses("burst", &server, bounds.delay_ms)
 }
 
 /// Prints the highest rate per run within the bounds, to an eighth: doubles it until a bound is

@@ -6,15 +6,16 @@
 
 mod commands;
 mod confirm;
+mod enter;
 mod lines;
 mod state;
 
 use std::future::pending;
 use std::pin::Pin;
 
-use loopwright_core::agent::{AgentState, InputError};
-use loopwright_core::event::{InputEvent, Role};
-use loopwright_core::{AgentEvent, AgentHandle};
+use loopwright_core::AgentEvent;
+use loopwright_core::agent::InputError;
+use loopwright_core::event::InputEvent;
 
 use crate::args::ChatArgs;
 use crate::config::Config;
@@ -60,12 +61,10 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
             Err(FollowError::Session(_)) if live.has_moved().await => {}
             followed => break followed,
         }
-        let prefer = if live.handle.is_attached() {
-            Prefer::Opening
-        } else {
+        if !live.handle.is_attached() {
             given = given.not_stored();
-            Prefer::Attaching // another process has asked for the session, and opens it
-        };
+        }
+        let prefer = Prefer::after_move(&live.handle);
         session.reload().await?;
         let settings = session.settings(&given, config, Verbosity::Quiet)?;
         built = build(&settings, &allowed, config, Verbosity::Quiet).await?;
@@ -227,91 +226,6 @@ async fn reply(running: &mut Option<RunningSlash>) -> Result<SlashReply, String>
 }
 
 impl Chat {
-    /// Shows the state of the conversation, and asks for a decision if a call waits.
-    async fn greet(&mut self, is_continued: bool) -> Done {
-        if self.keyboard {
-            output::info("Type a request; /help lists the commands, /quit leaves.");
-        }
-        let state = self.handle.state().await?;
-        if is_continued {
-            output::info(&format!("The conversation has {} messages.", state.messages.len()));
-            let replies =
-                state.messages.iter().rev().filter(|message| message.role() == Role::Assistant);
-            let mut texts = replies.map(|reply| reply.text());
-            if let Some(last) = texts.find(|text| !text.trim().is_empty()) {
-                output::notice(last.trim_end());
-            }
-        }
-        self.enter(state).await
-    }
-
-    /// Continues in the session that this process has opened again, or attached to.
-    async fn continue_with(&mut self, handle: AgentHandle, context: SlashContext) -> Done {
-        (self.handle, self.context) = (handle, context);
-        (self.aborting, self.compaction) = (false, None);
-        if let Some(event) = self.unsent.take() {
-            match self.send(event).await {
-                Ok(()) => self.state = State::Running,
-                Err(why) if self.handle.has_ended() => return Err(why.into()),
-                Err(why) => output::error(&format!("Your last input was refused: {why}.")),
-            }
-        }
-        let state = self.handle.state().await?;
-        self.enter(state).await
-    }
-
-    /// Shows who has the session, and what is not done in it.
-    async fn enter(&mut self, state: AgentState) -> Done {
-        if self.handle.is_attached() {
-            output::info(
-                "Another process has the session open and runs the agent: what you type goes \
-                 there, and replies are shown when they are complete.",
-            );
-        }
-        if let Some(repair) = &state.repaired {
-            output::error(repair);
-        }
-        if let Some(run) = state.interrupted_run {
-            output::info(&format!(
-                "Run {run} was interrupted; /continue continues it, a new request ends it."
-            ));
-        }
-        self.resume(state).await
-    }
-
-    /// Waits for what the session needs next.
-    async fn resume(&mut self, state: AgentState) -> Done {
-        if state.is_running {
-            self.state = State::Running;
-        } else if let Some(action) = state.pending_actions.into_iter().next() {
-            return self.ask(action).await;
-        } else {
-            self.wait_for_request();
-        }
-        Ok(())
-    }
-
-    /// Shows why an input was refused. The conversation cannot continue if the session has ended,
-    /// or cannot be written by this process.
-    async fn refused(&mut self, why: InputError) -> Done {
-        let is_broken = matches!(why, InputError::Memory(_)) && !self.handle.is_attached();
-        if self.handle.has_ended() || is_broken {
-            return Err(why.into());
-        }
-        output::error(&format!("This was not accepted: {why}."));
-        let state = self.handle.state().await?;
-        self.resume(state).await
-    }
-
-    /// Sends an input. It is kept if the session has just moved.
-    async fn send(&mut self, event: InputEvent) -> Result<(), InputError> {
-        let sent = self.handle.send(event.clone()).await;
-        if sent.is_err() && self.handle.has_ended() {
-            self.unsent = Some(event);
-        }
-        sent.map(drop)
-    }
-
     fn wait_for_request(&mut self) {
         self.state = State::Idle;
         if self.slash.is_some() {

@@ -27,6 +27,14 @@ pub(crate) enum Prefer {
     Attaching,
 }
 
+impl Prefer {
+    /// Returns what to do first in a session that has moved away from this handle.
+    pub(crate) fn after_move(handle: &AgentHandle) -> Self {
+        // An owner has let it go, since another process has asked for it.
+        if handle.is_attached() { Prefer::Opening } else { Prefer::Attaching }
+    }
+}
+
 /// Describes a session that is about to be opened.
 #[derive(Clone)]
 pub(crate) struct Session {

@@ -90,7 +90,7 @@ fn a_chat_leaves_the_run_of_another_process_alone() {
     request.say("It is written.");
     owner.out.until("It is written.");
 
-    // A request that it has sent goes on without it, too.
+    // A run of its own request is not aborted, either.
     let mut other = Process::start(&project, &chat_of(&server, "s"));
     other.err.until(ATTACHED);
     other.line("And then?");
@@ -103,10 +103,10 @@ fn a_chat_leaves_the_run_of_another_process_alone() {
     assert_eq!(owner.code(), 0);
 }
 
-/// C316: When a server asks for the session, the chat that has it goes on in the server, with the
-/// settings that were changed there.
+/// C316: When a server asks for the session to change its settings, the chat that has it attaches
+/// to the server's.
 #[test]
-fn a_chat_lets_a_server_have_its_session_and_goes_on() {
+fn a_chat_attaches_to_the_server_that_asks_for_its_session() {
     let served = Served::start_own(&[], &[]);
     let mut chat = Process::start(&served.dir, &chat_of(&served.model, "s"));
     chat.line("Hello");

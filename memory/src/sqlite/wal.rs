@@ -30,6 +30,7 @@ pub(crate) enum Checkpoint {
     /// Those that no reader needs.
     Passive,
     /// All of them; then the log starts again. Waits for readers, while nothing can be written.
+    /// Only for the writer's connection, which waits for nothing else.
     Restart,
     /// All of them; then the log is emptied.
     Truncate,

@@ -116,11 +116,12 @@ pub(crate) async fn check_session<R: Right>(
     Ok(session.owner)
 }
 
-/// Checks that the caller may decide an action of a session. Returns whether it is pending.
+/// Checks that the caller may decide an action of a session. Returns whether the action of this
+/// call with this digest is pending.
 ///
-/// If it is not, the caller may only read the session, and the decision must not be sent: by the
-/// time that the session's owner takes it, the action may be pending, with roles that nobody has
-/// checked.
+/// If it is not, the caller may only read the session or decide another action of the call, and the
+/// decision must not be sent: by the time that the session's owner takes it, the action may be
+/// pending, with roles that nobody has checked.
 pub(crate) async fn check_decide(
     server: &Server,
     caller: &Caller,

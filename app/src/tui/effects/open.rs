@@ -226,9 +226,8 @@ impl Host {
             }
         };
         let reopens = same && self.open.is_some();
-        let has_moved = self.open.as_ref().is_some_and(|open| open.handle.has_ended());
-        let was_asked = has_moved && !self.is_attached();
-        let prefer = if same && was_asked { Prefer::Attaching } else { Prefer::Opening };
+        let moved = self.open.as_ref().filter(|open| same && open.handle.has_ended());
+        let prefer = moved.map_or(Prefer::Opening, |open| Prefer::after_move(&open.handle));
         if same {
             self.release().await; // a session cannot be open twice
         }
@@ -301,7 +300,6 @@ impl Host {
         let (Some(open), Some(session)) = (&self.open, &self.session) else {
             return Ok(());
         };
-        let is_attached = self.is_attached();
         let (_, events) = open.handle.join().await.map_err(ended)?;
         let mut state = open.handle.state().await.map_err(ended)?;
         // Both were reported when the session was opened.
@@ -309,8 +307,8 @@ impl Host {
         state.interrupted_run = None;
         let model = open.model.clone();
         let root = open.root.clone();
-        let mut opened = opened(session, state, model, root, (open.distils, true)).await?;
-        opened.is_attached = is_attached;
+        let how = (open.distils, open.handle.is_attached(), true);
+        let opened = opened(session, state, model, root, how).await?;
         let _ = self.msgs.send(Msg::Opened(Box::new(opened), events));
         Ok(())
     }
@@ -417,9 +415,8 @@ async fn start(
         .state()
         .await
         .map_err(|why| StartError(format!("The session could not be opened: {why}.")))?;
-    let how = (built.distils, same);
-    let mut opened = opened(session, state, built.model, built.root, how).await?;
-    opened.is_attached = handle.is_attached();
+    let how = (built.distils, handle.is_attached(), same);
+    let opened = opened(session, state, built.model, built.root, how).await?;
     Ok((opened, handle, events))
 }
 
@@ -428,12 +425,11 @@ async fn opened(
     state: AgentState,
     model: ModelInfo,
     root: PathBuf,
-    (distils, same): (bool, bool),
+    (distils, is_attached, same): (bool, bool, bool),
 ) -> Result<Opened, StartError> {
     let known = find(&*session.store, &session.name).await?;
     let (usage, cost) = known.map(|info| (info.usage, info.cost)).unwrap_or_default();
     let is_persistent = session.is_stored;
-    let is_attached = false;
     Ok(Opened { state, model, is_persistent, root, usage, cost, distils, same, is_attached })
 }
 

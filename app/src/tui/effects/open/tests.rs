@@ -23,7 +23,17 @@ struct TestHost {
 impl TestHost {
     /// Opens the session that these arguments name.
     async fn begin(dir: TempDir, args: &[&str]) -> Self {
-        let ChatArgs { session, options, .. } = chat(&dir, args);
+        let arguments = chat(&dir, args);
+        TestHost::begin_with(dir, arguments).await
+    }
+
+    /// Opens another session, or the same one, as another process that uses the same store.
+    async fn beside(&self, args: &[&str]) -> Self {
+        TestHost::begin_with(tempfile::tempdir().unwrap(), chat(&self.dir, args)).await
+    }
+
+    async fn begin_with(dir: TempDir, arguments: ChatArgs) -> Self {
+        let ChatArgs { session, options, .. } = arguments;
         let (msg_tx, msgs) = mpsc::unbounded_channel();
         let mut test = TestHost {
             dir,
@@ -202,12 +212,7 @@ async fn a_session_in_use_is_shared_until_it_is_free() {
     first.outcomes();
 
     // From an open session.
-    let other = tempfile::tempdir().unwrap();
-    let (msg_tx, msgs) = mpsc::unbounded_channel();
-    let ChatArgs { session, options, .. } = chat(&first.dir, &["--session", "a"]);
-    let mut host = Host::new(options, Config::loopwright(), msg_tx);
-    host.open(Target::First(Box::new(session))).await;
-    let mut second = TestHost { dir: other, host, msgs, events: None };
+    let mut second = first.beside(&["--session", "a"]).await;
     assert!(!second.opened().is_attached);
     second.host.perform(Effect::Open(Some("b".into()))).await;
     let opened = second.opened();
@@ -224,12 +229,7 @@ async fn a_session_in_use_is_shared_until_it_is_free() {
 
     // As the first session, with an option that is used when the session is open here.
     let first = TestHost::begin(dir, &["--session", "b"]).await;
-    let (msg_tx, msgs) = mpsc::unbounded_channel();
-    let ChatArgs { session, options, .. } =
-        chat(&first.dir, &["--session", "b", "--thinking", "low"]);
-    let mut host = Host::new(options, Config::loopwright(), msg_tx);
-    host.open(Target::First(Box::new(session))).await;
-    let mut third = TestHost { dir: tempfile::tempdir().unwrap(), host, msgs, events: None };
+    let mut third = first.beside(&["--session", "b", "--thinking", "low"]).await;
     assert!(third.opened().is_attached);
     let _dir = first.end().await;
     let moved = third.level_after_move().await;

@@ -128,6 +128,13 @@ impl Shared {
         }
     }
 
+    /// Sends a message that makes the model call a tool.
+    pub(super) fn ask_for_a_call(&self, random: &mut Random, number: u64) {
+        let text = format!("Create last-{number}.txt with \"{number}\"");
+        let body = json!({ "message": text, "id": format!("last-{number}") });
+        self.send_to_both(random, &format!("/api/sessions/{}/prompt", self.session), &body);
+    }
+
     /// Decides about the calls that wait, until all inputs have been sent and no call waits.
     pub(super) fn decide_all(&self, random: &mut Random, answers: &Sender<Answer>) {
         let mut decided = BTreeSet::new();
