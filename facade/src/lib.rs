@@ -36,6 +36,8 @@
 //! # Ok(()) }
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 /// Runs the README's examples as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

@@ -17,6 +17,13 @@
 //! | `execute_command` | `commands` (default) |
 //! | `search_files`, `glob_files` | `search` (default) |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+/// Runs the examples of the README as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 mod agents_md;
 #[cfg(feature = "commands")]
 mod commands;
