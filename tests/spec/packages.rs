@@ -125,7 +125,7 @@ fn every_package_has_its_licences_and_nothing_needless() {
         }
         for file in &files {
             let at_root = !file.contains('/');
-            let source = file.starts_with("src/") || file.starts_with("page/");
+            let source = ["src/", "page/", "template/"].iter().any(|dir| file.starts_with(dir));
             assert!(at_root || source, "{name} has {file}");
             let test_data = file.ends_with(".snap") || file.ends_with(".jsonl");
             assert!(!test_data, "{name} has {file}");

@@ -40,6 +40,7 @@ mod list_directory;
 mod path_pattern;
 mod preview;
 #[cfg(feature = "commands")]
+#[cfg_attr(not(unix), allow(dead_code, reason = "commands run on Unix only"))]
 mod process;
 mod protection;
 mod read_file;
