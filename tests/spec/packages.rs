@@ -133,6 +133,31 @@ fn every_package_has_its_licences_and_nothing_needless() {
     }
 }
 
+/// Files that are compiled into a crate are in its package, such as the page of the server.
+#[test]
+fn every_package_has_the_files_that_its_source_includes() {
+    for package in published() {
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
+        let folder = manifest.parent().unwrap();
+        let listed = cargo(&["package", "--list", "--allow-dirty", "--package", name(&package)]);
+        let sources = listed.lines().filter(|file| file.ends_with(".rs"));
+        for source in sources {
+            let text = std::fs::read_to_string(folder.join(source)).unwrap();
+            // Documentation tests and unit tests run in the checkout.
+            let code = text.split("#[cfg(test)]").next().unwrap().lines();
+            let includes = code
+                .filter(|line| !line.contains("#[doc = "))
+                .filter_map(|line| line.split("include_str!(\"").nth(1)?.split('"').next());
+            for include in includes {
+                let path = folder.join(source).with_file_name(include).canonicalize().unwrap();
+                let path = path.strip_prefix(folder.canonicalize().unwrap()).unwrap().to_owned();
+                let is_listed = listed.lines().any(|file| Path::new(file) == path);
+                assert!(is_listed, "{} lacks {}", name(&package), path.display());
+            }
+        }
+    }
+}
+
 /// Cargo removes a development dependency without a version from the published manifest. With one,
 /// packages whose tests use each other could not be published in any order.
 #[test]
