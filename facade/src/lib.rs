@@ -43,6 +43,8 @@
 //! }
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 /// Runs the README's examples as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
