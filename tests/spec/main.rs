@@ -44,6 +44,7 @@ mod rejoin;
 mod replay;
 mod rewind;
 mod sessions;
+mod single_prompts;
 mod sources;
 mod state;
 mod steering;
