@@ -30,6 +30,7 @@ mod cut_replies;
 mod events;
 mod examples;
 mod first_call;
+mod guide;
 mod hooks;
 mod kit;
 mod mailbox;
