@@ -18,7 +18,7 @@ use serde_json::json;
 async fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     fs::write(folder.path().join("greeting.txt"), "Hello, wrold!\n")?;
-    let edit = json!({"path": "greeting.txt", "old_text": "wrold", "new_text": "world"});
+    let edit = json!({"path": "greeting.txt", "old_string": "wrold", "new_string": "world"});
     let model = ScriptedModel::new([
         Script::calls([
             ("r", "read_file", json!({"path": "greeting.txt"})),
