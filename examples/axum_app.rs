@@ -46,10 +46,8 @@ async fn send(request: Request<Full<Bytes>>) -> Result<String, Box<dyn Error>> {
 async fn main() -> Result<(), Box<dyn Error>> {
     let agent = GenericAgent::builder(Offline::new(), PiPattern).build()?;
     let server = Server::builder(InMemoryStore::new()).agent("helper", agent.clone()).build()?;
-    let app = Router::new()
-        .route("/ask", post(ask))
-        .with_state(agent)
-        .nest("/agent", router(server));
+    let app =
+        Router::new().route("/ask", post(ask)).with_state(agent).nest("/agent", router(server));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let serving = tokio::spawn(async { axum::serve(listener, app).await });

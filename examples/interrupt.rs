@@ -8,23 +8,23 @@ use std::error::Error;
 
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{AgentEvent, GenericAgent, RunContext, ToolContext, ToolError, tool_fn};
+use loopwright::{AgentEvent, GenericAgent, RunContext, ToolContext, ToolError, tool};
 use serde_json::json;
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Build {}
+/// Builds the project.
+#[tool(approve = never)]
+async fn build(cx: &ToolContext) -> Result<(), ToolError> {
+    cx.cancelled().await; // the work would stop here
+    Err(ToolError::Cancelled)
+}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let build = tool_fn("build", "Builds the project.", async |_: Build, cx: ToolContext| {
-        cx.cancelled().await; // the work would stop here
-        Err::<String, _>(ToolError::Cancelled)
-    });
     let model = ScriptedModel::new([
         Script::calls([("b", "build", json!({}))]),
         Script::text("I have stopped the build."),
     ]);
-    let agent = GenericAgent::builder(model, PiPattern).tool(build).auto_all().build()?;
+    let agent = GenericAgent::builder(model, PiPattern).tool(build()).build()?;
     let (handle, _events) = agent.run(RunContext::new()).await?;
 
     let mut run = handle.prompt_stream("Build it.").await?;

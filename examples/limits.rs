@@ -16,11 +16,8 @@ use serde_json::json;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let limits = [
-        Limits::default().turns(3),
-        Limits::default().tokens(5_000),
-        Limits::default().cost(0.10),
-    ];
+    let limits =
+        [Limits::default().turns(3), Limits::default().tokens(5_000), Limits::default().cost(0.10)];
     for limits in limits {
         let call = Script::calls([("c", "search", json!({}))]).usage(Usage::new(1_000, 500));
         let prices = Prices::new(3.0, 15.0); // dollars per million tokens

@@ -8,22 +8,17 @@ use std::io::{Write, stdout};
 use loopwright::event::Update;
 use loopwright::patterns::PiPattern;
 use loopwright::providers::Offline;
-use loopwright::tool::Effect;
-use loopwright::{AgentEvent, GenericAgent, RunContext, ToolError, tool_fn};
+use loopwright::{AgentEvent, GenericAgent, RunContext, tool};
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Weather {
-    city: String,
+/// Returns the weather.
+#[tool(read_only)]
+fn weather(city: &str) -> String {
+    format!("Sunny in {city}.")
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let weather = tool_fn("weather", "Returns the weather.", async |args: Weather, _cx| {
-        Ok::<_, ToolError>(format!("Sunny in {}.", args.city))
-    });
-    let agent = GenericAgent::builder(Offline::new(), PiPattern)
-        .tool(weather.effect(Effect::ReadOnly))
-        .build()?;
+    let agent = GenericAgent::builder(Offline::new(), PiPattern).tool(weather()).build()?;
     let (handle, _events) = agent.run(RunContext::new()).await?;
 
     let mut run = handle.prompt_stream("use weather with city=Rome").await?;

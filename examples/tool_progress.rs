@@ -3,38 +3,34 @@
 //! `cargo run --example tool_progress`
 
 use std::error::Error;
-use std::time::Duration;
 
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
 use loopwright::tool::ToolUpdate;
-use loopwright::{AgentEvent, GenericAgent, RunContext, ToolContext, ToolError, tool_fn};
+use loopwright::{AgentEvent, GenericAgent, RunContext, ToolContext, tool};
 use serde_json::json;
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Copy {
-    files: u64,
+/// Copies files.
+#[tool(approve = never, idle_timeout = "100ms")]
+async fn copy(files: u64, cx: &ToolContext) -> String {
+    for done in 1..=files.min(3) {
+        cx.progress(done, Some(files), format!("file {done}")).await;
+    }
+    if files > 3 {
+        std::future::pending::<()>().await; // the disk hangs
+    }
+    format!("{files} files are copied")
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let copy = tool_fn("copy", "Copies files.", async |args: Copy, cx: ToolContext| {
-        for done in 1..=args.files.min(3) {
-            cx.progress(done, Some(args.files), format!("file {done}")).await;
-        }
-        if args.files > 3 {
-            std::future::pending::<()>().await; // the disk hangs
-        }
-        Ok::<_, ToolError>(format!("{} files are copied", args.files))
-    })
-    .spec(|spec| spec.idle_timeout(Duration::from_millis(100)));
     let call = |id, files| (id, "copy", json!({"files": files}));
     let model = ScriptedModel::new([
         Script::calls([call("a", 3)]),
         Script::calls([call("b", 9)]),
         Script::text("The second copy hangs."),
     ]);
-    let agent = GenericAgent::builder(model, PiPattern).tool(copy).auto_all().build()?;
+    let agent = GenericAgent::builder(model, PiPattern).tool(copy()).build()?;
     let (handle, _events) = agent.run(RunContext::new()).await?;
 
     let mut run = handle.prompt_stream("Copy them.").await?;

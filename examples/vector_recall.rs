@@ -26,7 +26,8 @@ impl Embedder for Trigrams {
             let letters: Vec<char> = text.to_lowercase().chars().collect();
             let mut vector = vec![0.0; self.dimensions()];
             for trigram in letters.windows(3).filter(|t| t.iter().all(|c| c.is_alphanumeric())) {
-                let hash = trigram.iter().fold(0_u32, |h, c| (h ^ *c as u32).wrapping_mul(16777619));
+                let hash =
+                    trigram.iter().fold(0_u32, |h, c| (h ^ *c as u32).wrapping_mul(16777619));
                 vector[hash as usize % self.dimensions()] += 1.0;
             }
             vector

@@ -20,13 +20,14 @@ use hyper_util::rt::TokioExecutor;
 use loopwright::event::{ActionResult, Decision, ExternalAction, InputEvent};
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{AgentHandle, GenericAgent, RunContext, ToolError, tool_fn};
+use loopwright::{AgentHandle, GenericAgent, RunContext, tool};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Refund {
-    euros: u64,
+/// Refunds an amount.
+#[tool(approve = always)]
+fn refund(euros: u64) -> String {
+    format!("{euros} € are refunded")
 }
 
 async fn post_json(url: &str, body: &Value) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
@@ -73,14 +74,11 @@ async fn listen(app: Router) -> Result<String, Box<dyn Error>> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let refund = tool_fn("refund", "Refunds an amount.", async |args: Refund, _cx| {
-        Ok::<_, ToolError>(format!("{} € are refunded", args.euros))
-    });
     let model = ScriptedModel::new([
         Script::calls([("r", "refund", json!({"euros": 500}))]),
         Script::text("You get 50 € back."),
     ]);
-    let agent = GenericAgent::builder(model, PiPattern).tool(refund).build()?;
+    let agent = GenericAgent::builder(model, PiPattern).tool(refund()).build()?;
     let (handle, _events) = agent.run(RunContext::new()).await?;
     let app = Router::new().route("/decisions", post(decide)).with_state(handle.clone());
     let answer_to = listen(app).await? + "/decisions";

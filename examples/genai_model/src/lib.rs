@@ -187,9 +187,10 @@ fn model_error(error: &genai::Error) -> ModelError {
         (None, E::WebStream { .. } | E::WebModelCall { .. } | E::WebAdapterCall { .. }) => {
             ModelErrorKind::Network
         }
-        (None, E::StreamParse { .. } | E::ChatResponseGeneration { .. } | E::NoChatResponse { .. }) => {
-            ModelErrorKind::Protocol
-        }
+        (
+            None,
+            E::StreamParse { .. } | E::ChatResponseGeneration { .. } | E::NoChatResponse { .. },
+        ) => ModelErrorKind::Protocol,
         (None, E::ChatResponse { .. }) => ModelErrorKind::Overloaded, // an error inside the stream
         (None, _) => ModelErrorKind::InvalidRequest,
     };

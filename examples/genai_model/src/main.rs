@@ -11,13 +11,13 @@ use std::error::Error;
 use genai::Client;
 use genai_model::GenaiModel;
 use loopwright::patterns::PiPattern;
-use loopwright::tool::Effect;
-use loopwright::{GenericAgent, RunContext, ToolError, tool_fn};
+use loopwright::{GenericAgent, RunContext, tool};
 use mock::Mock;
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Weather {
-    city: String,
+/// Returns the weather.
+#[tool(read_only)]
+fn weather(city: &str) -> String {
+    format!("sunny in {city}")
 }
 
 #[tokio::main]
@@ -28,12 +28,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Some(name) => GenaiModel::new(Client::default(), name),
         None => GenaiModel::new(Mock::start().await?.1, "mock"),
     };
-    let weather = tool_fn("weather", "Returns the weather.", async |args: Weather, _cx| {
-        Ok::<_, ToolError>(format!("sunny in {}", args.city))
-    });
     let agent = GenericAgent::builder(model, PiPattern)
         .system("You look up the weather.")
-        .tool(weather.effect(Effect::ReadOnly))
+        .tool(weather())
         .build()?;
     let (handle, _events) = agent.run(RunContext::new()).await?;
     let outcome = handle.prompt("What is the weather in Rome?").await?;

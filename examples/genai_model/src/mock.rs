@@ -54,8 +54,10 @@ async fn reply(State(mock): State<Mock>, Json(request): Json<Value>) -> Response
     let last = last.unwrap_or_default();
     mock.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     let text = last["content"].as_str().unwrap_or_default().to_owned();
-    let function = |arguments: &str| json!({"tool_calls": [
-        {"index": 0, "function": {"arguments": arguments}}]});
+    let function = |arguments: &str| {
+        json!({"tool_calls": [
+        {"index": 0, "function": {"arguments": arguments}}]})
+    };
     let chunks = match (last["role"].as_str(), &*text) {
         (_, "fail") => {
             let body = json!({"error": {"message": "Slow down."}});
@@ -70,8 +72,11 @@ async fn reply(State(mock): State<Mock>, Json(request): Json<Value>) -> Response
         ],
         _ => vec![
             (json!({"content": "Let me look."}), None),
-            (json!({"tool_calls": [{"index": 0, "id": "call_1", "type": "function",
-                "function": {"name": "weather", "arguments": ""}}]}), None),
+            (
+                json!({"tool_calls": [{"index": 0, "id": "call_1", "type": "function",
+                "function": {"name": "weather", "arguments": ""}}]}),
+                None,
+            ),
             (function("{\"city\":"), None),
             (function("\"Rome\"}"), Some("tool_calls")),
         ],

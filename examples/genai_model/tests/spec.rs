@@ -14,24 +14,21 @@ use loopwright::event::{RunStatus, Update};
 use loopwright::message::{ContentPart, Usage};
 use loopwright::model::ModelErrorKind;
 use loopwright::patterns::PiPattern;
-use loopwright::tool::Effect;
-use loopwright::{AgentEvent, AgentHandle, GenericAgent, RunContext, ToolError, tool_fn};
+use loopwright::{AgentEvent, AgentHandle, GenericAgent, RunContext, tool};
 use mock::Mock;
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Weather {
-    city: String,
+/// Returns the weather.
+#[tool(read_only)]
+fn weather(city: &str) -> String {
+    format!("sunny in {city}")
 }
 
 async fn start() -> (Mock, AgentHandle) {
     let _ = rustls::crypto::ring::default_provider().install_default(); // by another test
     let (mock, client) = Mock::start().await.unwrap();
-    let weather = tool_fn("weather", "Returns the weather.", async |args: Weather, _cx| {
-        Ok::<_, ToolError>(format!("sunny in {}", args.city))
-    });
     let agent = GenericAgent::builder(GenaiModel::new(client, "mock"), PiPattern)
         .system("You look up the weather.")
-        .tool(weather.effect(Effect::ReadOnly))
+        .tool(weather())
         .build()
         .unwrap();
     (mock, agent.run(RunContext::new()).await.unwrap().0)
@@ -97,7 +94,10 @@ async fn an_http_error_has_its_kind_and_its_wait() {
 async fn an_error_inside_the_stream_ends_the_reply() {
     let (_mock, handle) = start().await;
     let outcome = handle.prompt("break").await.unwrap();
-    assert_eq!((outcome.end, outcome.model_error), (RunStatus::Error, Some(ModelErrorKind::Overloaded)));
+    assert_eq!(
+        (outcome.end, outcome.model_error),
+        (RunStatus::Error, Some(ModelErrorKind::Overloaded))
+    );
     assert!(outcome.error.unwrap().contains("The model has crashed."));
     let outcome = handle.prompt("What is the weather in Rome?").await.unwrap();
     assert_eq!(outcome.end, RunStatus::Done, "the session can be used afterwards");
