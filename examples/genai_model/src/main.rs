@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Without the default features of genai, the program chooses the crypto provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let model = match std::env::args().nth(1) {
-        Some(name) => GenaiModel::new(Client::default(), name),
+        Some(name) => GenaiModel::new(Client::builder().build()?, name),
         None => GenaiModel::new(Mock::start().await?.1, "mock"),
     };
     let agent = GenericAgent::builder(model, PiPattern)
