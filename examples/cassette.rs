@@ -1,5 +1,7 @@
 //! A cassette: what an agent's models and tools do is recorded once, and replayed without them.
 //!
+//! `cargo run --example cassette`
+//!
 //! A test with `Cassette::auto` records at its first run, with a key, and needs neither a key nor a
 //! network from then on. Where the agent no longer does what was recorded, the test fails with a
 //! diff, as here after a change of the prompt.

@@ -1,5 +1,7 @@
 //! Approvals: a call of a tool with side effects waits for a decision of the user.
 //!
+//! `cargo run --example confirm`
+//!
 //! The run ends with `AwaitingAction`. The pending calls are in the session's memory, so the
 //! decision may come days later and from another process. It contains the digest of the call that
 //! the user saw, so no other call can be approved by it.

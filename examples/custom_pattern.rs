@@ -1,5 +1,7 @@
 //! A custom pattern: write a draft, let a second model criticise it, revise it.
 //!
+//! `cargo run --example custom_pattern`
+//!
 //! It wraps the pattern that writes, which takes the user's messages and runs the tools. The critic
 //! is called with a *detached* request: its reply is counted and logged, but stays out of the
 //! conversation. The round is part of the request's state: it is logged together with the message

@@ -1,5 +1,7 @@
 //! A tool with state: a client of a (pretend) weather service with a cache, shared by all calls.
 //!
+//! `cargo run --example custom_tool`
+//!
 //! `tool_with` clones the state into each call, so the state is an `Arc`. The type of the arguments
 //! defines the schema that the model gets and that each call is validated against.
 

@@ -1,5 +1,7 @@
 //! Steering: messages that the user sends during a run.
 //!
+//! `cargo run --example steering`
+//!
 //! A *steer* is delivered before the next request, here after the running tool. A *follow-up* waits
 //! until the agent would stop. A steer with `Urgency::Interrupt` ends the streaming reply; the text
 //! received so far stays in the conversation.

@@ -1,6 +1,8 @@
 //! Sub-agents: agents that a model, or a pattern, gives tasks to. Two of them work at the same
 //! time, each in a session of its own.
 //!
+//! `cargo run --example sub_agents`
+//!
 //! What they need approved is decided in the session at the root. Approve one, and it continues,
 //! whether or not the other is still waiting; if the process ended in between, another one would
 //! show the same actions.

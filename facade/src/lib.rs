@@ -43,6 +43,8 @@
 //! }
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 /// Runs the README's examples as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
@@ -59,6 +61,7 @@ mod one_liners;
 pub use loopwright_core::*;
 
 #[cfg(feature = "macros")]
+/// Contains what the attributes generate; not a public API.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::generated::*;

@@ -20,7 +20,7 @@ mod custom_pattern;
 mod graph;
 
 /// The examples, and phrases that each one prints.
-const EXAMPLES: [(&str, &[&str]); 8] = [
+const EXAMPLES: [(&str, &[&str]); 37] = [
     ("hello", &["(Done, "]),
     (
         "custom_tool",
@@ -80,13 +80,113 @@ const EXAMPLES: [(&str, &[&str]); 8] = [
             "Invoice { number: \"R-17\", cents: 4990, due: \"2026-12-01\" }",
         ],
     ),
+    ("ask", &["offline", "not a language model"]),
+    (
+        "ask_user",
+        &["AwaitingAction", "is not one of the options", "A table on the terrace is booked."],
+    ),
+    ("axum_app", &["event: agent_start\n", "event: agent_end\n", "\"name\":\"helper\""]),
+    (
+        "bot",
+        &[
+            "#dev the bot is typing",
+            "#dev 👀\n#dev ⏳\n",
+            "#dev bot: I answer “ann: for ARM” (4 messages so far)",
+            "#dev bot: I answer “bob: what's for lunch?” (6 messages so far)",
+            "#random bot: I answer “bob: hello” (1 messages so far)",
+        ],
+    ),
+    (
+        "coding_tools",
+        &["-Hello, wrold!\n+Hello, world!", "x: Error\ne: Ok\n", "corrected.\nHello, world!\n"],
+    ),
+    (
+        "compaction",
+        &["7 messages became a summary", "16 messages, the last request 5", "summary: true"],
+    ),
+    (
+        "desktop",
+        &["| delete {\"path\":\"old.txt\"} [Allow] [Deny]", "| Assistant: The file is deleted."],
+    ),
+    (
+        "dynamic_tools",
+        &["offered: clock, plugin_calendar\noffered: clock, plugin_calendar, plugin_mail\n"],
+    ),
+    ("export_import", &["8 lines", "## Assistant (m2, test/scripted)", "the copy has 4 messages"]),
+    ("extract", &["Train { destination: \"Rome\", hour: 22, class: "]),
+    (
+        "fallback_model",
+        &[
+            "attempt 2 of 2: too many users\nsecond/small replied\nfirst/large replied",
+            "got 3 requests",
+        ],
+    ),
+    (
+        "follow_ups",
+        &["2 follow-ups wait", "It is released.\nUser: Then tell everybody.", "Done, one run"],
+    ),
+    ("hash_map_store", &["The store passes the conformance suite.", "Hello: 7 entries in its log"]),
+    ("hooks", &["agent: Your PIN is ****.\nuser: Name your source.\nagent: It is ****."]),
+    ("http_server", &["200 OK", "Nine sheep.", "0 sessions are stored", "The server has ended."]),
+    ("interrupt", &["build: Aborted\nthe run: Aborted\nI have stopped the build.\n"]),
+    ("json_events", &["{\"seq\":1,\"session_id\":\"planets\"", "\"delta\":\"Nine.\"}"]),
+    (
+        "limits",
+        &[
+            "Some(Turns): 3 requests",
+            "Some(Tokens): 3 requests",
+            "Some(Cost): 10 requests, 15000 tokens",
+        ],
+    ),
+    (
+        "long_term_memory",
+        &["of ann has the fact: true", "of bob has the fact: false", "fact 1: Ann's cat"],
+    ),
+    ("own_model", &["IS ANYBODY THERE? (6 tokens)"]),
+    (
+        "resume",
+        &["stored: \"I am Ann.\", 7 entries", "You are Ann.", "in the request: User I am Ann."],
+    ),
+    ("several_models", &["local/small: It is 14:00.", "cloud/large: Suppose"]),
+    (
+        "stream",
+        &["[weather {\"city\":\"Rome\"} …]", "[weather Ok: Sunny in Rome.]", "|says: |Sunny "],
+    ),
+    ("structured_output", &["Invoice { number: \"R-17\", cents: 4000 }", "sent back: The answer"]),
+    (
+        "test_your_agent",
+        &["needs an approval: passed", "crashes, one after each append", "nothing twice: passed"],
+    ),
+    (
+        "tool_macro",
+        &[
+            "big needs an approval",
+            "rate: Ok, 1.25",
+            "small: Ok, 20 € for Ann",
+            "big: Error, there are only",
+        ],
+    ),
+    (
+        "tool_progress",
+        &["a: 2 of 3, file 2", "a: Ok, 3 files", "b: Error, It was given up after 100ms"],
+    ),
+    ("vector_recall", &["0.39 travel.md", "The office books it [travel.md]."]),
+    (
+        "webhook_approval",
+        &[
+            "refund {\"euros\":500}",
+            "with 202 Accepted",
+            "a second one with 409 Conflict",
+            "Some(\"ann\"): approve_with\n50 € are refunded\nYou get 50 € back.",
+        ],
+    ),
 ];
 
 /// The example that needs Redis, which `tests/redis.rs` runs.
 const RUN_BY_OTHER_TEST: &str = "custom_memory";
 
 /// The examples that are packages, with tests of their own.
-const PACKAGES: [&str; 2] = ["payments", "your_app"];
+const PACKAGES: [&str; 3] = ["genai_model", "payments", "your_app"];
 
 /// Cargo builds the examples together with the tests, into a folder beside them.
 fn folder() -> PathBuf {
@@ -129,7 +229,53 @@ fn every_example_runs_and_prints_what_it_demonstrates() {
 #[test]
 fn every_example_is_run() {
     let run = EXAMPLES.iter().map(|(name, _)| *name).chain([RUN_BY_OTHER_TEST]).chain(PACKAGES);
-    assert_eq!(names("examples"), run.map(String::from).collect());
+    let mut files = names("examples");
+    assert!(files.remove("README"));
+    assert_eq!(files, run.map(String::from).collect());
+}
+
+/// `examples/README.md` has a line for each example, with what it shows and its command; each file
+/// names the command, too.
+#[test]
+fn every_example_is_listed_with_its_command() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let list = std::fs::read_to_string(root.join("examples/README.md")).unwrap();
+    let lines: Vec<Vec<&str>> = list
+        .lines()
+        .filter(|line| line.starts_with("| ["))
+        .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+        .collect();
+    let mut listed = BTreeSet::new();
+    for line in &lines {
+        let [link, shows, command] = line[..] else { panic!("{line:?} has not three cells") };
+        let path = link.split_once("](").unwrap().1.trim_end_matches(')');
+        let text = std::fs::read_to_string(root.join("examples").join(path)).unwrap();
+        assert!(text.starts_with("//! ") && !shows.is_empty(), "{path}");
+        let file = Path::new(path);
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        let top = file.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+        let expected = match (top, name) {
+            ("patterns", "main") => "cargo run --example patterns".into(),
+            ("patterns", name) => format!("cargo run --example patterns -- {name}"),
+            (top, _) if PACKAGES.contains(&top) => {
+                format!("cargo run -p {}", top.replace('_', "-"))
+            }
+            _ => format!("cargo run --example {name}"),
+        };
+        assert!(command.contains(&format!("{expected}`")), "{path}: {command}");
+        let is_part = path.starts_with("patterns/") && name != "main";
+        if file.parent() == Some(Path::new("")) {
+            assert!(text.contains(&format!("{expected}`")), "{path} does not name its command");
+        }
+        if !is_part {
+            assert!(listed.insert(top.to_owned()), "{top} is listed twice");
+        }
+    }
+    let mut files = names("examples");
+    files.remove("README");
+    assert_eq!(listed, files);
+    let parts = lines.iter().filter(|line| line[0].contains("](patterns/")).count();
+    assert_eq!(parts, names("examples/patterns").len());
 }
 
 /// Returns the names that the example of the patterns lists for one that it does not know.

@@ -35,6 +35,7 @@ mod hooks;
 mod kit;
 mod mailbox;
 mod ownership;
+mod packages;
 mod pattern_calls;
 mod patterns;
 mod principals;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use loopwright_core::SessionStore;
 use loopwright_core::agent::Principal;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+#[cfg(feature = "long-term")]
 use tokio::time::Instant;
 
 #[cfg(feature = "long-term")]

@@ -1,0 +1,202 @@
+//! [`GenaiModel`], a [`ChatModel`] over the crate genai: all its providers, for every pattern.
+//!
+//! Text and reasoning stream as they arrive. Tool calls arrive as a whole at the end of the reply,
+//! since the providers of genai stream their arguments in different ways. Not translated: images in
+//! tool results, which genai cannot send.
+
+mod request;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt};
+use genai::chat::{ChatStreamEvent, StopReason as GenaiStop, StreamEnd, Usage as GenaiUsage};
+use loopwright::ChatModel;
+use loopwright::message::{StopReason, Usage};
+use loopwright::model::{
+    BlockKind, BoxStream, ChatRequest, ModelError, ModelErrorKind, ModelEvent, ModelInfo,
+};
+
+/// Implements [`ChatModel`] with a client of genai.
+pub struct GenaiModel {
+    client: genai::Client,
+    /// The name by which genai finds the provider, such as `claude-sonnet-4-5`.
+    name: String,
+    info: ModelInfo,
+}
+
+impl GenaiModel {
+    /// Builds a model from a client and a name that genai knows. The key comes from the environment
+    /// variable of the provider, unless the client has a resolver for it.
+    pub fn new(client: genai::Client, name: impl Into<String>) -> Self {
+        let name = name.into();
+        GenaiModel { client, info: ModelInfo::new(format!("genai/{name}")), name }
+    }
+
+    /// Sets what is known about the model, such as its prices: genai has none.
+    pub fn info(mut self, info: ModelInfo) -> Self {
+        self.info = info;
+        self
+    }
+}
+
+impl ChatModel for GenaiModel {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
+        let connect = async move {
+            let (chat, options) = request::translate(&request, &self.info.id);
+            match self.client.exec_chat_stream(self.name.as_str(), chat, Some(&options)).await {
+                Ok(response) => {
+                    let mut reply = Reply::default();
+                    response.stream.flat_map(move |e| stream::iter(reply.events(e))).boxed()
+                }
+                Err(error) => stream::iter([ModelEvent::Error(model_error(&error))]).boxed(),
+            }
+        };
+        stream::once(connect).flatten().boxed()
+    }
+}
+
+/// The reply so far.
+#[derive(Default)]
+struct Reply {
+    /// The number of blocks.
+    blocks: u32,
+    /// The kind of the block that is open, which is the last one.
+    open: Option<BlockKind>,
+    has_ended: bool,
+}
+
+impl Reply {
+    fn events(&mut self, event: genai::Result<ChatStreamEvent>) -> Vec<ModelEvent> {
+        let mut events = Vec::new();
+        if self.has_ended {
+            return events;
+        }
+        match event {
+            Ok(ChatStreamEvent::Chunk(chunk)) => {
+                self.delta(BlockKind::Text, chunk.content, &mut events)
+            }
+            Ok(ChatStreamEvent::ReasoningChunk(chunk)) => {
+                self.delta(BlockKind::Thinking, chunk.content, &mut events)
+            }
+            Ok(ChatStreamEvent::ThoughtSignatureChunk(chunk)) => {
+                if self.open == Some(BlockKind::Thinking) {
+                    self.close(Some(chunk.content.into()), &mut events);
+                } // else it belongs to a call, which has it at the end
+            }
+            Ok(ChatStreamEvent::End(end)) => self.end(end, &mut events),
+            Ok(_) => {} // the start, heartbeats, and calls, which are whole at the end
+            Err(error) => {
+                self.has_ended = true;
+                events.push(ModelEvent::Error(model_error(&error)));
+            }
+        }
+        events
+    }
+
+    fn delta(&mut self, kind: BlockKind, delta: String, events: &mut Vec<ModelEvent>) {
+        if self.open.as_ref() != Some(&kind) {
+            self.start(kind, events);
+        }
+        events.push(ModelEvent::Delta { block: self.blocks - 1, delta });
+    }
+
+    fn start(&mut self, kind: BlockKind, events: &mut Vec<ModelEvent>) {
+        self.close(None, events);
+        events.push(ModelEvent::BlockStart { block: self.blocks, kind: kind.clone() });
+        self.open = Some(kind);
+        self.blocks += 1;
+    }
+
+    fn close(&mut self, signature: Option<Arc<str>>, events: &mut Vec<ModelEvent>) {
+        if self.open.take().is_some() {
+            events.push(ModelEvent::BlockEnd { block: self.blocks - 1, signature });
+        }
+    }
+
+    fn end(&mut self, mut end: StreamEnd, events: &mut Vec<ModelEvent>) {
+        let usage = end.captured_usage.take().map(|usage| tokens(&usage)).unwrap_or_default();
+        let stop = end.captured_stop_reason.take();
+        let calls = end.captured_into_tool_calls().unwrap_or_default();
+        let has_calls = !calls.is_empty();
+        for call in calls {
+            let kind = BlockKind::ToolCall { id: call.call_id, name: call.fn_name };
+            // A text is what genai could not read as JSON: the session answers it with an error.
+            let arguments = match call.fn_arguments {
+                serde_json::Value::String(raw) => raw,
+                value => value.to_string(),
+            };
+            self.delta(kind, arguments, events);
+            let signatures = call.thought_signatures.unwrap_or_default();
+            let signature = request::join_signatures(&signatures);
+            self.close(signature, events);
+        }
+        self.close(None, events);
+        let stop = match stop {
+            Some(GenaiStop::MaxTokens(_)) => StopReason::Length,
+            Some(GenaiStop::ContentFilter(_)) => StopReason::ContentFilter,
+            _ if has_calls => StopReason::ToolCalls,
+            _ => StopReason::Stop,
+        };
+        self.has_ended = true;
+        events.push(ModelEvent::Done { stop, usage });
+    }
+}
+
+/// Translates the counts of genai, in which the input contains what was read from a cache.
+fn tokens(usage: &GenaiUsage) -> Usage {
+    let count = |tokens: Option<i32>| tokens.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+    let details = usage.prompt_tokens_details.as_ref();
+    let read = count(details.and_then(|details| details.cached_tokens));
+    let written = count(details.and_then(|details| details.cache_creation_tokens));
+    let input = count(usage.prompt_tokens).saturating_sub(read + written);
+    let reasoning = usage.completion_tokens_details.as_ref().and_then(|d| d.reasoning_tokens);
+    Usage::new(input, count(usage.completion_tokens))
+        .cache(read, written)
+        .reasoning(count(reasoning))
+}
+
+/// Translates an error, so that `Retry` and `Fallback` know what to do.
+fn model_error(error: &genai::Error) -> ModelError {
+    use genai::Error as E;
+    if let E::WebStream { error: cause, .. } = error
+        && let Some(cause) = cause.downcast_ref::<genai::Error>()
+    {
+        return model_error(cause); // the status is in the inner error
+    }
+    let status = error.status().map(|status| status.as_u16());
+    let text = error.to_string();
+    let kind = match (status, error) {
+        (Some(401 | 403), _) => ModelErrorKind::Auth,
+        (Some(402), _) => ModelErrorKind::PaymentRequired,
+        (Some(408 | 504), _) => ModelErrorKind::Timeout,
+        (Some(429), _) if text.contains("insufficient_quota") => ModelErrorKind::QuotaExhausted,
+        (Some(429), _) => ModelErrorKind::RateLimited,
+        (Some(400 | 413), _) if text.contains("context") && text.contains("length") => {
+            ModelErrorKind::ContextOverflow
+        }
+        (Some(500..), _) => ModelErrorKind::Overloaded,
+        (Some(_), _) => ModelErrorKind::InvalidRequest,
+        (None, E::RequiresApiKey { .. } | E::NoAuthResolver { .. } | E::NoAuthData { .. }) => {
+            ModelErrorKind::Auth
+        }
+        (None, E::WebStream { .. } | E::WebModelCall { .. } | E::WebAdapterCall { .. }) => {
+            ModelErrorKind::Network
+        }
+        (
+            None,
+            E::StreamParse { .. } | E::ChatResponseGeneration { .. } | E::NoChatResponse { .. },
+        ) => ModelErrorKind::Protocol,
+        (None, E::ChatResponse { .. }) => ModelErrorKind::Overloaded, // an error inside the stream
+        (None, _) => ModelErrorKind::InvalidRequest,
+    };
+    let mut translated = ModelError::new(kind, text);
+    translated.status = status;
+    let wait = error.headers().and_then(|headers| headers.get("retry-after")?.to_str().ok());
+    translated.retry_after = wait.and_then(|text| text.parse().ok()).map(Duration::from_secs);
+    translated
+}

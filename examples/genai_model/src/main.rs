@@ -1,0 +1,42 @@
+//! An agent with a model of the crate genai, which has many providers.
+//!
+//! `cargo run -p genai-model` asks a server that it starts itself, so it needs no key;
+//! `cargo run -p genai-model -- claude-sonnet-4-5` asks the provider of that model, with the key in
+//! its environment variable.
+
+mod mock;
+
+use std::error::Error;
+
+use genai::Client;
+use genai_model::GenaiModel;
+use loopwright::patterns::PiPattern;
+use loopwright::{GenericAgent, RunContext, tool};
+use mock::Mock;
+
+/// Returns the weather.
+#[tool(read_only)]
+fn weather(city: &str) -> String {
+    format!("sunny in {city}")
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // Without the default features of genai, the program chooses the crypto provider.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let model = match std::env::args().nth(1) {
+        Some(name) => GenaiModel::new(Client::builder().build()?, name),
+        None => GenaiModel::new(Mock::start().await?.1, "mock"),
+    };
+    let agent = GenericAgent::builder(model, PiPattern)
+        .system("You look up the weather.")
+        .tool(weather())
+        .build()?;
+    let (handle, _events) = agent.run(RunContext::new()).await?;
+    let outcome = handle.prompt("What is the weather in Rome?").await?;
+    println!("{} ({:?}, {} tokens)", outcome.text, outcome.end, outcome.usage.total());
+    if let Some(error) = outcome.error {
+        println!("{error}");
+    }
+    Ok(())
+}
