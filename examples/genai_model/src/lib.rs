@@ -4,6 +4,7 @@
 //! since the providers of genai stream their arguments in different ways. Not translated: images in
 //! tool results, which genai cannot send.
 
+pub mod mock;
 mod request;
 
 use std::sync::Arc;
