@@ -265,6 +265,23 @@ impl GenericAgent {
 }
 
 /// Configures the start of a session: its id, memory, settings and values.
+///
+/// ```
+/// use loopwright_core::RunContext;
+/// use loopwright_core::agent::Principal;
+/// use loopwright_core::log::InMemoryStore;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = InMemoryStore::new();
+/// let cx = RunContext::new()
+///     .stored(&store, "holiday").await? // continues the session, or starts it
+///     .owner(Principal::new("ann"))
+///     .settings(serde_json::json!({ "model": "openai/gpt-5" }))
+///     .with(Principal::new("ann")); // a value for tools and hooks
+/// # let _ = cx;
+/// # Ok(()) }
+/// ```
 pub struct RunContext {
     session: Option<Arc<str>>,
     memory: Arc<dyn Memory>,

@@ -78,6 +78,8 @@
 //!
 //! `ARCHITECTURE.md` describes the modules, the invariants, and what is deliberately absent.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod agent;
 mod encoded;
 mod environment;

@@ -111,6 +111,39 @@ pub trait Tool: Send + Sync {
 
 /// Lists tools that can change between runs, such as those of a tool server or of plug-ins. The
 /// session lists them at the start of each run.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use async_trait::async_trait;
+/// use loopwright_core::tool::{Effect, ToolSource};
+/// use loopwright_core::{Tool, ToolError, tool_fn};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Nothing {}
+///
+/// /// Lists a tool for each table of a database.
+/// struct Tables(Vec<String>);
+///
+/// #[async_trait]
+/// impl ToolSource for Tables {
+///     async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
+///         let tool = |table: &String| {
+///             let answer = format!("{table} is empty.");
+///             let count = move |_: Nothing, _| std::future::ready(Ok(answer.clone()));
+///             let tool = tool_fn(table, "Counts the rows of a table.", count);
+///             Arc::new(tool.effect(Effect::ReadOnly)) as Arc<dyn Tool>
+///         };
+///         Ok(self.0.iter().map(tool).collect())
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), ToolError> {
+/// let tools = Tables(vec!["invoices".into()]).tools().await?;
+/// assert_eq!(&*tools[0].spec().name, "invoices");
+/// # Ok(()) }
+/// ```
 #[async_trait]
 pub trait ToolSource: Send + Sync {
     /// Returns the current tools.

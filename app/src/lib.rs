@@ -21,6 +21,11 @@
 //!
 //! The binary `loopwright` is built in the same way, with the agent that works on files.
 
+/// Runs the examples of the README as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 mod answer;
 mod app;
 mod args;

@@ -43,15 +43,15 @@
 //! }
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 /// Runs the README's examples as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
 
-/// Runs the examples of the page about long-term memory as tests.
-#[cfg(all(doctest, feature = "long-term"))]
-#[doc = include_str!("../../docs/memory.md")]
-pub struct MemoryPage;
+#[cfg(doctest)]
+mod guide;
 
 #[cfg(feature = "macros")]
 mod generated;

@@ -12,6 +12,8 @@
 //! All features are on by default. `long-term` needs `sqlite`, which alone compiles SQLite; no
 //! other feature needs another.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 /// Returns options that create files with mode 0600.
 pub(crate) fn file() -> OpenOptions {
+    #[cfg_attr(not(unix), allow(unused_mut, reason = "only Unix has modes"))]
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -22,6 +23,7 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
         _ => Path::new("."),
     };
     make_folder(parent)?;
+    #[cfg_attr(not(unix), allow(unused_mut, reason = "only Unix has modes"))]
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

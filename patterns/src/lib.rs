@@ -31,6 +31,13 @@
 //! The module `conformance`, behind the feature of that name, is a test suite for patterns. Every
 //! pattern here passes it.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+/// Runs the examples of the README as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 mod clarify;
 #[cfg(feature = "conformance")]
 pub mod conformance;

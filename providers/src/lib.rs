@@ -23,6 +23,13 @@
 //! # Ok::<(), loopwright_core::model::ModelError>(())
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+/// Runs the examples of the README as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 mod address_filter;
 mod answer_tool;
 pub mod anthropic;

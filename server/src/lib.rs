@@ -39,6 +39,8 @@
 //!   clients see and delete those about them, under `/api/memory`; `CodingAgentBuilder::long_term`
 //!   lets agents store and use them.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod access;
 mod agents;
 mod backlog;

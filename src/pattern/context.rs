@@ -13,6 +13,30 @@ use crate::session::ask::{Ask, Profile};
 use crate::session::{batch, request};
 
 /// Gives access to what the agent remembers and what it can do.
+///
+/// ```
+/// use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
+///
+/// /// Answers a request only if it is short.
+/// struct Short;
+///
+/// #[async_trait::async_trait]
+/// impl BehaviorPattern for Short {
+///     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+///         step.take_input().await?;
+///         let request = step.context().generate(&Ask::new()).await?;
+///         if request.messages.iter().any(|message| message.text().len() > 1_000) {
+///             return Ok(StepEnd::Done);
+///         }
+///         step.ask().await?.finish()
+///     }
+/// }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # use loopwright_core::testing::{Harness, Script};
+/// # let harness = Harness::new(Short, [Script::text("Hello.")], |agent| agent).await;
+/// # assert_eq!(harness.handle.prompt("Hello").await.unwrap().text, "Hello.");
+/// # }
+/// ```
 pub struct AgentContext<'a> {
     pub(crate) session: &'a mut Session,
     pub(crate) profile: Profile,

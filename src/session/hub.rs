@@ -30,6 +30,42 @@ const KEPT_OUTPUT_BYTES: usize = 256 * 1024;
 /// text are unread, deltas are merged into the last one of their block. Of merged output of a
 /// running tool the last 256 KiB at least are kept; the result of the call is complete. If 65,536
 /// events or 32 MiB of text are unread, the stream ends and [`EventStream::lagged`] returns `true`.
+///
+/// It is a [`Stream`] too, for the combinators of `futures`.
+///
+/// ```
+/// use loopwright_core::event::{AgentEvent, Update};
+/// use loopwright_core::testing::{Script, ScriptedModel};
+/// use loopwright_core::{GenericAgent, RunContext};
+/// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+/// # struct Once;
+/// # #[async_trait::async_trait]
+/// # impl BehaviorPattern for Once {
+/// #     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+/// #         step.take_input().await?;
+/// #         step.ask().await?.finish()
+/// #     }
+/// # }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = ScriptedModel::new([Script::text("Good morning.")]);
+/// let agent = GenericAgent::builder(model, Once).build()?;
+/// let (handle, _events) = agent.run(RunContext::new()).await?;
+///
+/// let mut run = handle.prompt_stream("Hello").await?; // the events of one run
+/// let mut text = String::new();
+/// while let Some(envelope) = run.next().await {
+///     match &envelope.event {
+///         AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } => text += delta,
+///         AgentEvent::MessageUpdate { update: Update::Withdrawn, .. } => text.clear(),
+///         AgentEvent::AgentEnd(outcome) => assert_eq!(outcome.text, text),
+///         _ => {}
+///     }
+/// }
+/// assert_eq!(text, "Good morning.");
+/// # Ok(()) }
+/// ```
 pub struct EventStream(Arc<Shared>);
 
 #[derive(Default)]

@@ -33,7 +33,8 @@ async fn a_run_without_an_answer_is_an_error_that_says_why() {
     assert_eq!((outcome.end, outcome.model_error), (RunStatus::Error, Some(ModelErrorKind::Auth)));
 
     let call = || Script::calls([("a", "pay", json!({}))]);
-    let waits = agent([call()], |agent| agent.tool(TestTool::new("pay")));
+    let waits =
+        agent([call()], |agent| agent.tool(TestTool::new("pay").effect(Effect::AtMostOnce)));
     let waits = error(waits).await.to_string();
     assert!(waits.contains("AgentBuilder::auto_tools"), "{waits}");
 

@@ -17,6 +17,13 @@
 //! | `execute_command` | `commands` (default) |
 //! | `search_files`, `glob_files` | `search` (default) |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+/// Runs the examples of the README as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 mod agents_md;
 #[cfg(feature = "commands")]
 mod commands;
@@ -33,6 +40,7 @@ mod list_directory;
 mod path_pattern;
 mod preview;
 #[cfg(feature = "commands")]
+#[cfg_attr(not(unix), allow(dead_code, reason = "commands run on Unix only"))]
 mod process;
 mod protection;
 mod read_file;

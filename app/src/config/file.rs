@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_documentation_is_valid() {
-        let page = include_str!("../../../docs/config.md");
+        let page = include_str!("../../../docs/guide/src/config.md");
         let block =
             page.split("```toml\n").skip(1).find(|block| block.contains("[serve]")).unwrap();
         let layer =

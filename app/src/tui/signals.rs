@@ -15,6 +15,7 @@ use tokio::time::timeout;
 const SUSPEND_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A signal that the application handles.
+#[cfg_attr(not(unix), allow(dead_code, reason = "only Unix has these signals"))]
 pub(crate) enum Signal {
     /// The process must exit with this code.
     Terminate(u8),

@@ -1,4 +1,4 @@
-//! The patterns are short, and the table of `docs/patterns.md` has their lines.
+//! The patterns are short, and the table of `docs/guide/src/pattern-library.md` has their lines.
 
 use std::fs;
 use std::path::Path;
@@ -44,11 +44,12 @@ fn count_module(module: &str) -> (usize, usize) {
 
 /// Returns the modules of the table with the lines that it states.
 fn rows() -> Vec<(String, (usize, usize))> {
-    let page = read("../docs/patterns.md");
-    let rows = page.lines().filter(|line| line.contains("`](../patterns/src/"));
+    let page = read("../docs/guide/src/pattern-library.md");
+    let rows = page.lines().filter(|line| line.contains("`](../../../patterns/src/"));
     let row = rows.map(|line| {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let file = cells[1].split("(../patterns/src/").nth(1).unwrap().trim_end_matches(".rs)");
+        let file =
+            cells[1].split("(../../../patterns/src/").nth(1).unwrap().trim_end_matches(".rs)");
         (file.to_owned(), (cells[2].parse().unwrap(), cells[3].parse().unwrap()))
     });
     row.collect()

@@ -1,4 +1,4 @@
-//! The table of `docs/patterns.md` has the lines that the tasks have.
+//! The table of `docs/guide/src/pattern-library.md` has the lines that the tasks have.
 
 use std::fs;
 use std::path::Path;
@@ -29,6 +29,9 @@ fn count(text: &str, name: &str) -> usize {
     code.iter().filter(is_code).count()
 }
 
+/// The page with the table, relative to the crate.
+const PAGE: &str = "../docs/guide/src/pattern-library.md";
+
 /// Returns the rows of the table: the file of the task, its essential lines and all its lines.
 fn rows(page: &str) -> Vec<(String, usize, usize)> {
     let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains(".rs`"));
@@ -43,12 +46,12 @@ fn rows(page: &str) -> Vec<(String, usize, usize)> {
 
 #[test]
 fn the_page_has_the_lines_of_the_tasks() {
-    let counted = rows(&read("../docs/patterns.md")).into_iter().map(|(file, ..)| {
+    let counted = rows(&read(PAGE)).into_iter().map(|(file, ..)| {
         let text = read(&format!("tests/tasks/{file}"));
         (file, count(&text, "essential"), count(&text, "pattern"))
     });
     let counted: Vec<_> = counted.collect();
-    assert_eq!(rows(&read("../docs/patterns.md")), counted);
+    assert_eq!(rows(&read(PAGE)), counted);
 }
 
 #[test]
@@ -57,8 +60,7 @@ fn every_task_is_in_the_table() {
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let others = ["cassettes.rs", "family.rs", "kit.rs", "main.rs", "table.rs"];
     let mut tasks: Vec<_> = names.filter(|name| !others.contains(&&**name)).collect();
-    let mut listed: Vec<_> =
-        rows(&read("../docs/patterns.md")).into_iter().map(|(file, ..)| file).collect();
+    let mut listed: Vec<_> = rows(&read(PAGE)).into_iter().map(|(file, ..)| file).collect();
     tasks.sort();
     listed.sort();
     assert_eq!(tasks, listed);

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::{ROOT, read, rust_files};
 
-/// Returns the Markdown files at the root and in `docs/`, relative to the root.
+/// Returns the Markdown files at the root, in `docs/` and in the guide, relative to the root.
 fn documents() -> Vec<PathBuf> {
-    let folders = ["", "docs", "docs/design"];
+    let folders = ["", "docs", "docs/design", "docs/guide/src"];
     let files = folders.iter().flat_map(|folder| {
         let entries = Path::new(ROOT).join(folder).read_dir().unwrap();
         entries.map(move |entry| Path::new(folder).join(entry.unwrap().file_name()))

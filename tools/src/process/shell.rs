@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter};
+#[cfg(target_os = "linux")]
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};

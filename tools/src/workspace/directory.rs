@@ -69,6 +69,7 @@ pub(crate) fn stable_path(_: &Dir, path: &Path) -> PathBuf {
 
 /// Creates a file without a name in an open directory.
 #[cfg(feature = "commands")]
+#[cfg_attr(not(unix), allow(dead_code, reason = "commands run on Unix only"))]
 pub(super) fn unnamed_file(dir: &Dir, path: &Path) -> io::Result<File> {
     tempfile::tempfile_in(stable_path(dir, path))
 }

@@ -29,6 +29,7 @@ pub(crate) struct Retention {
 impl Workspace {
     /// Creates a file without a name on the disk of the directory `path`. It is removed when it is
     /// closed.
+    #[cfg_attr(not(unix), allow(dead_code, reason = "commands run on Unix only"))]
     pub(crate) fn spool(&self, path: &str) -> Result<File> {
         let dir = self.git_ignored_dir(path)?;
         unnamed_file(&dir, &self.root.real.join(path))

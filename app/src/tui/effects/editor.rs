@@ -133,10 +133,7 @@ fn end_family(process: u32, alive: &mpsc::Receiver<()>) {
 /// Waits up to [`EXIT_GRACE`] for all of them to exit, or for the first where only that one can be
 /// waited for.
 #[cfg(unix)]
-#[cfg_attr(
-    target_os = "linux",
-    expect(unused_variables, reason = "each of them can be waited for")
-)]
+#[expect(unused_variables, reason = "Linux waits for each of them, other systems for the first")]
 fn wait_for_exit(all: &[rustix::process::Pid], alive: &mpsc::Receiver<()>) {
     #[cfg(target_os = "linux")]
     {

@@ -108,6 +108,7 @@ fn write(path: &Path, lines: &[String]) -> io::Result<File> {
 
 /// Returns options that create files that only the user may access.
 fn options() -> OpenOptions {
+    #[cfg_attr(not(unix), allow(unused_mut, reason = "only Unix has modes"))]
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);

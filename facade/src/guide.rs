@@ -1,0 +1,39 @@
+//! The guide in `docs/guide/`: `cargo test` compiles and runs the code of its pages.
+//!
+//! `tests/spec/guide.rs` checks that every page is here.
+
+/// Declares an item for each page, so that its blocks of code are tests.
+macro_rules! pages {
+    ($($page:ident = $file:literal,)+) => {
+        $(
+            #[doc = include_str!(concat!("../../docs/guide/src/", $file))]
+            pub struct $page;
+        )+
+    };
+}
+
+pages! {
+    Introduction = "introduction.md",
+    FirstAgent = "first-agent.md",
+    Tools = "tools.md",
+    Confirmation = "confirmation.md",
+    Steering = "steering.md",
+    Patterns = "patterns.md",
+    Stores = "stores.md",
+    LongTermMemory = "long-term-memory.md",
+    SubAgents = "sub-agents.md",
+    Models = "models.md",
+    FrontEnds = "front-ends.md",
+    Apps = "apps.md",
+    Deploying = "deploying.md",
+    Security = "security.md",
+    FromLangGraph = "from-langgraph.md",
+    FromOpenAiAgents = "from-openai-agents.md",
+    FromRig = "from-rig.md",
+    FromPi = "from-pi.md",
+    Cli = "cli.md",
+    Config = "config.md",
+    Server = "server.md",
+    Sandbox = "sandbox.md",
+    PatternLibrary = "pattern-library.md",
+}
