@@ -161,7 +161,8 @@ const EXAMPLES: [(&str, &[&str]); 37] = [
         "tool_macro",
         &[
             "big needs an approval",
-            "rate: Ok, 1.25\nsmall: Ok, 20 € for Ann\nbig: Error, there are only 280 €\nbalance: Ok, 280",
+            "rate: Ok, 1.25\nsmall: Ok, 20 € for Ann\n",
+            "big: Error, there are only 280 €\nbalance: Ok, 280\n",
         ],
     ),
     (
