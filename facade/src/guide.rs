@@ -29,7 +29,7 @@ pages! {
     Security = "security.md",
     FromLangGraph = "from-langgraph.md",
     FromOpenAiAgents = "from-openai-agents.md",
-    FromRig = "from-rig.md",
+    FromAnotherCrate = "from-rig.md",
     FromPi = "from-pi.md",
     Cli = "cli.md",
     Config = "config.md",

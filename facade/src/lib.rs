@@ -61,6 +61,7 @@ mod one_liners;
 pub use loopwright_core::*;
 
 #[cfg(feature = "macros")]
+/// Contains what the attributes generate; not a public API.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::generated::*;

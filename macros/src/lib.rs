@@ -59,9 +59,9 @@ use crate::options::ToolOptions;
 ///
 /// | option | meaning |
 /// |---|---|
-/// | `read_only`, `idempotent`, `at_most_once` | the [effect](../loopwright/tool/enum.Effect.html) outside the process; `at_most_once` without one |
-/// | `approve = always`, `approve = never` | whether calls need approval; without it the agent's rules decide |
-/// | `approve = rule` | a function or closure that takes `&WeatherArgs` and returns whether the call needs approval; arguments that it cannot be asked about do |
+/// | `read_only`, `idempotent`, `at_most_once` | the [effect]; without one it is `at_most_once` |
+/// | `approve = always`, `approve = never` | whether calls need approval; see below |
+/// | `approve = rule` | whether a call needs approval, by a function of `&WeatherArgs` |
 /// | `timeout = "20s"` | the time limit of a call: `ms`, `s`, `m` or `h` |
 /// | `idle_timeout = "500ms"` | the time without progress after which a call is cancelled |
 /// | `sequential` | runs all calls of a batch that contains this tool one after the other |
@@ -69,6 +69,12 @@ use crate::options::ToolOptions;
 /// | `name = "…"` | the name for the model; the function's by default |
 /// | `title = "…"` | the title that front ends show |
 /// | `description = "…"` | the description, instead of the doc comment |
+///
+/// Without `approve` the rules of the agent decide: by default, only tools with `read_only` run
+/// without approval. A rule is a function or a closure; a call whose arguments it cannot read, or
+/// for which it panics, needs approval.
+///
+/// [effect]: ../loopwright/tool/enum.Effect.html
 ///
 /// ```
 /// use loopwright::{GenericAgent, ToolContext, tool};
@@ -99,8 +105,8 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Turns the methods of an `impl` block that are marked with `#[tool]` into tools.
 ///
-/// The methods take `&self`, or `self: Arc<Self>`, and are otherwise as described at [`macro@tool`];
-/// the struct of the arguments of `Bank::transfer` is `BankTransferArgs`. The type gets the trait
+/// The methods take `&self`, or `self: Arc<Self>`, and are otherwise as described at
+/// [`macro@tool`]; the struct of the arguments of `Bank::transfer` is `BankTransferArgs`. The type gets the trait
 /// [`Tools`](../loopwright/trait.Tools.html), whose method `tools` returns the tools of a value in
 /// an `Arc`. All methods stay callable.
 ///

@@ -7,7 +7,7 @@ mod returns;
 
 /// C323: An error of the macros says what to do, at the place where it is to be done.
 #[test]
-fn errors_of_the_compiler_say_what_to_do() {
+fn errors_of_the_compiler_name_the_remedy() {
     trybuild::TestCases::new().compile_fail("tests/errors/*.rs");
 }
 

@@ -65,8 +65,8 @@ async fn values_become_outputs() {
     assert_eq!(output.details, Some(json!(1)));
 }
 
-/// C322: Errors of any type with a text become failures with it and its causes, also behind an alias
-/// of `Result`.
+/// C322: Errors of any type with a text become failures with it and its causes, also behind an
+/// alias of `Result`.
 #[tokio::test]
 async fn errors_become_failures_with_their_text() {
     let failed = chain().call(&json!({}), ToolContext::detached()).await.unwrap_err();
