@@ -10,7 +10,7 @@ import time
 TURNS = 100
 AGENTS = 200
 WARM_UP = 20
-PATIENCE = float(os.environ.get("PATIENCE", 20))
+WAIT_SECONDS = float(os.environ.get("WAIT_SECONDS", 20))
 ROW = sys.argv[1]
 DIR = pathlib.Path(sys.argv[2])
 URL = os.environ["MOCK"]
@@ -65,7 +65,7 @@ async def end_of(run):
     """Returns the end of a run: its text, its error, or that it did not end."""
     start = time.monotonic()
     try:
-        text = await asyncio.wait_for(run, PATIENCE)
+        text = await asyncio.wait_for(run, WAIT_SECONDS)
         end = {"end": str(text)}
     except asyncio.TimeoutError:
         end = {"end": None}

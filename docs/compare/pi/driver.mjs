@@ -1,14 +1,18 @@
-// The rows of the comparison with pi: the `Agent` of pi-agent-core over pi-ai.
+// The rows of the comparison with pi: the `Agent` of pi-agent-core over pi-ai, and for what needs
+// a store its `AgentHarness` with a session in JSON Lines.
 import fs from 'node:fs';
 import path from 'node:path';
-import { Agent } from '@earendil-works/pi-agent-core';
+import {
+  Agent, AgentHarness, BACKGROUND_CONTEXT, JsonlSessionRepo,
+} from '@earendil-works/pi-agent-core';
+import { NodeExecutionEnv } from '@earendil-works/pi-agent-core/node';
 import { createModels, createProvider } from '@earendil-works/pi-ai';
 import { openAICompletionsApi } from '@earendil-works/pi-ai/api/openai-completions.lazy';
 
 const TURNS = 100;
 const AGENTS = 200;
 const WARM_UP = 20;
-const PATIENCE = Number(process.env.PATIENCE ?? 20);
+const WAIT_SECONDS = Number(process.env.WAIT_SECONDS ?? 20);
 const SLOW = Number(process.env.SLOW ?? 0);
 const [row, dir] = process.argv.slice(2);
 const baseUrl = process.env.MOCK;
@@ -55,7 +59,13 @@ const tools = [
   tool('boom', 'Fails.', {}, async () => { throw new Error('boom'); }),
   tool('hang', 'Never returns.', {}, () => new Promise(() => {})),
   tool('charge', 'Charges a card.', { euros: { type: 'integer' } }, take),
+  tool('pay', 'Pays, if approved.', { euros: { type: 'integer' } }, take),
 ];
+
+const harnessTools = tools.map((one) => ({
+  ...one,
+  execute: (id, args) => one.execute(id, args),
+}));
 
 function agent() {
   return new Agent({
@@ -77,7 +87,7 @@ async function prompt(agent, text) {
 
 async function endOf(run) {
   const start = performance.now();
-  const late = sleep(PATIENCE).then(() => ({ end: null }));
+  const late = sleep(WAIT_SECONDS).then(() => ({ end: null }));
   const end = run.then((text) => ({ end: text }), (error) => ({ error: String(error) }));
   return { ...await Promise.race([end, late]), seconds: (performance.now() - start) / 1000 };
 }
@@ -125,10 +135,37 @@ async function steer() {
   return run;
 }
 
+// `Agent` stores nothing; the harness does.
+async function stored() {
+  const context = BACKGROUND_CONTEXT;
+  const fileSystem = new NodeExecutionEnv({ cwd: dir });
+  const repo = new JsonlSessionRepo({ fileSystem, sessionsRoot: path.join(dir, 'sessions') });
+  const isFirst = row === 'kill' || row === 'ask';
+  const session = isFirst
+    ? await repo.create({ cwd: dir }, context)
+    : await repo.open((await repo.list(undefined, context))[0], context);
+  const model = models.getModel('mock', 'mock');
+  const options = { session, models, model, tools: harnessTools, systemPrompt: 'You call the tools.' };
+  const { harness } = await AgentHarness.create(options, context);
+  const lane = await harness.lane('main', context);
+  // The first process waits for a person, and ends; the next one has the decision.
+  harness.hooks.on('before_tool', ({ toolName }) => {
+    if (toolName !== 'pay') return undefined;
+    if (row === 'approve') return { args: { euros: 5 } };
+    console.log(JSON.stringify({ pending: 1 }));
+    process.exit(0);
+  });
+  const run = isFirst
+    ? lane.prompt(TEXTS[row], undefined, context)
+    : lane.resume(context);
+  return endOf(run.then((end) => JSON.stringify(end).slice(0, 200)));
+}
+
 const TEXTS = {
   panic: 'CALL boom {}',
   hang: 'CALL hang {}',
   kill: 'CALL charge {"euros": 20}',
+  ask: 'CALL pay {"euros": 20}',
   args: 'CALL charge {"euros": "twenty"}',
   args_text: 'CALL charge {"euros": "20"}',
 };
@@ -137,8 +174,9 @@ let result;
 if (row === 'turns') result = await turns();
 else if (row === 'agents') result = await agents();
 else if (row === 'steer') result = await steer();
+else if (['kill', 'resume', 'ask', 'approve'].includes(row)) result = await stored();
 else if (row in TEXTS) result = await endOf(prompt(agent(), TEXTS[row]));
-// An `Agent` has no store, no approvals (`beforeToolCall` can wait or block) and no time limits.
+// There are no time limits of tools.
 else result = { not_offered: true };
 console.log(JSON.stringify(result));
 process.exit(0);

@@ -10,7 +10,6 @@ use std::time::Duration;
 use adk_rust::ToolConfirmationDecision;
 use adk_rust::prelude::*;
 use adk_rust::session::{CreateRequest, SessionService};
-use adk_session::SqliteSessionService;
 use adk_tool::{AdkError, tool};
 use compare_common::{self as common, Setup};
 use futures::StreamExt;
@@ -132,10 +131,14 @@ async fn prompt(
 async fn main() -> Fallible<()> {
     let setup = Setup::read()?;
     let sessions: Arc<dyn SessionService> = match setup.row.as_str() {
+        #[cfg(feature = "stored")]
         "kill" | "resume" | "ask" | "approve" => {
             let path = setup.dir.join("sessions.db");
-            let service =
-                SqliteSessionService::new(&format!("sqlite:{}?mode=rwc", path.display())).await?;
+            let service = adk_session::SqliteSessionService::new(&format!(
+                "sqlite:{}?mode=rwc",
+                path.display()
+            ))
+            .await?;
             service.migrate().await?;
             Arc::new(service)
         }

@@ -14,9 +14,9 @@ pub const TURNS: usize = 100;
 pub const AGENTS: usize = 200;
 /// The conversations that run before those that are measured.
 pub const WARM_UP: usize = 20;
-/// How long a row waits for the end of a run: the seconds in `PATIENCE`, or 20.
-pub fn patience() -> Duration {
-    Duration::from_secs(seconds("PATIENCE").unwrap_or(20))
+/// How long a row waits for the end of a run: the seconds in `WAIT_SECONDS`, or 20.
+pub fn wait_limit() -> Duration {
+    Duration::from_secs(seconds("WAIT_SECONDS").unwrap_or(20))
 }
 
 fn seconds(variable: &str) -> Option<u64> {
@@ -73,11 +73,9 @@ pub fn rss_kib() -> i64 {
 }
 
 /// Returns the end of a run as JSON: its text, its error, or that it did not end.
-pub async fn end_of<E: std::fmt::Display>(
-    run: impl Future<Output = Result<String, E>>,
-) -> Value {
+pub async fn end_of<E: std::fmt::Display>(run: impl Future<Output = Result<String, E>>) -> Value {
     let start = Instant::now();
-    let end = tokio::time::timeout(patience(), run).await;
+    let end = tokio::time::timeout(wait_limit(), run).await;
     let seconds = start.elapsed().as_secs_f64();
     match end {
         Ok(Ok(text)) => json!({"end": text, "seconds": seconds}),
@@ -87,9 +85,7 @@ pub async fn end_of<E: std::fmt::Display>(
 }
 
 /// Measures each turn of a conversation.
-pub async fn turns<E>(
-    mut turn: impl AsyncFnMut(String) -> Result<(), E>,
-) -> Result<Value, E> {
+pub async fn turns<E>(mut turn: impl AsyncFnMut(String) -> Result<(), E>) -> Result<Value, E> {
     let (mut wall, mut cpu) = (Vec::new(), Vec::new());
     for number in 1..=TURNS {
         let (start, used) = (Instant::now(), cpu_ms());

@@ -30,9 +30,8 @@ struct Nothing {}
 /// Builds the agent. `limit` is the time limit of the tool that hangs, if it has one of its own.
 fn agent(setup: &Setup, limit: Option<Duration>) -> Result<GenericAgent, Box<dyn Error>> {
     let model = OpenAiChat::builder("mock").base_url(&setup.url).build()?;
-    let echo = tool_fn("echo", "Returns the text.", async |args: Echo, _cx| {
-        Ok::<_, ToolError>(args.text)
-    });
+    let echo =
+        tool_fn("echo", "Returns the text.", async |args: Echo, _cx| Ok::<_, ToolError>(args.text));
     let boom = tool_fn("boom", "Fails.", async |_: Nothing, _cx| {
         if true {
             panic!("boom");

@@ -24,10 +24,8 @@ async fn weather(args: City) -> std::result::Result<Value, adk_tool::AdkError> {
 async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let key = std::env::var("OPENAI_API_KEY")?;
     let model = OpenAIClient::new(OpenAIConfig::new(key, "gpt-4o-mini"))?;
-    let agent = LlmAgentBuilder::new("assistant")
-        .model(Arc::new(model))
-        .tool(Arc::new(Weather))
-        .build()?;
+    let agent =
+        LlmAgentBuilder::new("assistant").model(Arc::new(model)).tool(Arc::new(Weather)).build()?;
     let sessions = Arc::new(InMemorySessionService::new());
     let session = CreateRequest {
         app_name: "hello".into(),
