@@ -68,6 +68,36 @@ async def steered(text):
         return run.result.output
 
 
+async def durable():
+    """A run in a workflow of DBOS, one of the engines that pydantic-ai integrates."""
+    from dbos import DBOS, SetWorkflowID
+    from pydantic_ai.durable_exec.dbos import DBOSDurability
+
+    database = f"sqlite:///{common.DIR / 'dbos.sqlite'}"
+    DBOS(config={"name": "compare", "system_database_url": database, "run_admin_server": False})
+    # As the documentation asks: a tool with effects is a step.
+    tool = DBOS.step()(charge_step)
+    worker = Agent(model, name="worker", tools=[tool], capabilities=[DBOSDurability()])
+
+    @DBOS.workflow()
+    async def work(text: str) -> str:
+        return (await worker.run(text)).output
+
+    DBOS.launch()
+    if common.ROW == "kill_durable":
+        with SetWorkflowID("w"):
+            return await work(common.TEXTS["kill"])
+    return await (await DBOS.retrieve_workflow_async("w")).get_result()
+
+
+async def charge_step(euros: int) -> str:
+    """Charges a card."""
+    return await common.charge(euros)
+
+
+charge_step.__name__ = "charge"
+
+
 async def main():
     saved = common.DIR / "messages.json"
     if common.ROW == "turns":
@@ -95,9 +125,10 @@ async def main():
         answer = DeferredToolResults(approvals={call: edited})
         run = agent.run(message_history=history, deferred_tool_results=answer)
         return {"end": (await run).output}
-    if common.ROW == "resume":
-        # Without Temporal, DBOS, Prefect or Restate nothing of a run is stored before it ends.
-        return {"not_offered": True}
+    if common.ROW in ("kill", "resume"):
+        return await common.end_of(prompt(common.TEXTS.get(common.ROW, "Go on.")))
+    if common.ROW in ("kill_durable", "resume_durable"):
+        return await common.end_of(durable())
     run = steered if common.ROW == "steer" else prompt
     return await common.end_of(run(common.TEXTS[common.ROW]))
 
