@@ -3,6 +3,7 @@
 mod attached;
 pub(crate) mod builder;
 mod child;
+mod prompt;
 pub(crate) mod run;
 pub(crate) mod task;
 
@@ -15,6 +16,7 @@ pub use crate::session::config::WhileAwaiting;
 pub use crate::session::handle::AgentHandle;
 pub use crate::session::state::AgentState;
 pub use builder::AgentBuilder;
+pub use prompt::PromptError;
 
 use std::sync::Arc;
 

@@ -134,7 +134,7 @@ pub use log::{Memory, SessionStore};
 pub use message::Message;
 pub use model::ChatModel;
 pub use pattern::{AgentContext, Ask, BehaviorPattern, Reply, StepContext, StepEnd, StepError};
-pub use tool::{Tool, ToolContext, ToolError, ToolOutput, tool_fn, tool_with};
+pub use tool::{Tool, ToolContext, ToolError, ToolOutput, Tools, tool_fn, tool_with};
 
 // Foreign items that appear in public signatures.
 pub use async_trait::async_trait;

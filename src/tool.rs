@@ -120,3 +120,12 @@ pub trait ToolSource: Send + Sync {
     /// An error ends the run with [`StepError::ToolSource`](crate::StepError::ToolSource).
     async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, ToolError>;
 }
+
+/// Returns the tools of a value, for [`AgentBuilder::tools`](crate::AgentBuilder::tools).
+///
+/// The attribute `#[tools]` of the crate `loopwright` implements it for a type whose methods are
+/// tools.
+pub trait Tools {
+    /// Returns the tools. Each has a clone of the `Arc`.
+    fn tools(self: &Arc<Self>) -> Vec<Arc<dyn Tool>>;
+}

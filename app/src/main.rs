@@ -1,5 +1,7 @@
 //! The `loopwright` binary: an [`App`] with the agent that works on files.
 
+mod init;
+
 use std::process::ExitCode;
 
 use loopwright_cli::App;
@@ -10,5 +12,5 @@ use loopwright_cli::App;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    App::new("loopwright").coding_agent().run()
+    App::new("loopwright").coding_agent().command(init::command(), |args, _| init::run(args)).run()
 }

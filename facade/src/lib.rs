@@ -6,6 +6,7 @@
 //!
 //! | module | feature | contents |
 //! |---|---|---|
+//! | | `macros` (default) | `#[tool]`, `#[tools]` and `#[loopwright::main]` |
 //! | | `schema` (default) | arguments and typed output are checked against JSON Schemas |
 //! | `testing` | `testing` | scripted models, cassettes, faults and checks for tests |
 //! | `patterns` | `patterns` (default) | sixteen loops: `PiPattern`, plans, votes, roles, … |
@@ -24,16 +25,22 @@
 //!
 //! ```
 //! use loopwright::patterns::PiPattern;
-//! use loopwright::providers::Offline;
-//! use loopwright::{GenericAgent, RunContext};
+//! use loopwright::{GenericAgent, tool};
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let builder = GenericAgent::builder(Offline::new(), PiPattern);
-//! let agent = builder.system("You answer briefly.").build()?;
-//! let (handle, _events) = agent.run(RunContext::new()).await?;
-//! println!("{}", handle.prompt("Hello").await?.text);
-//! # Ok(()) }
+//! /// Returns the weather in a city.
+//! #[tool(read_only)]
+//! fn weather(city: String) -> String {
+//!     format!("{city}: 21 °C, dry")
+//! }
+//!
+//! #[loopwright::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // "offline" is a rule-based model without a key; others are "anthropic/…", "openai/…", …
+//!     let model = loopwright::model("offline")?;
+//!     let agent = GenericAgent::builder(model, PiPattern).tool(weather()).build()?;
+//!     println!("{}", agent.prompt("Call weather with city=Oslo").await?.text);
+//!     Ok(())
+//! }
 //! ```
 
 /// Runs the README's examples as tests.
@@ -46,7 +53,24 @@ pub struct Readme;
 #[doc = include_str!("../../docs/memory.md")]
 pub struct MemoryPage;
 
+#[cfg(feature = "macros")]
+mod generated;
+#[cfg(feature = "patterns")]
+mod one_liners;
+
 pub use loopwright_core::*;
+
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::generated::*;
+}
+#[cfg(feature = "macros")]
+pub use loopwright_macros::{main, tool, tools};
+#[cfg(all(feature = "patterns", feature = "providers"))]
+pub use one_liners::model;
+#[cfg(feature = "patterns")]
+pub use one_liners::{ask, extract};
 
 #[cfg(feature = "memory")]
 pub use loopwright_memory as memory;

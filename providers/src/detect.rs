@@ -17,6 +17,7 @@ use crate::codec::WireFormat;
 use crate::endpoint::Endpoint;
 use crate::gemini::GenerateContent;
 use crate::http::{Http, Target};
+use crate::offline::Offline;
 use crate::openai_chat::ChatCompletions;
 use crate::openai_responses::Responses;
 use crate::provider::{PROVIDERS, Provider, with_path};
@@ -35,10 +36,15 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 /// and unknown models use Chat Completions, as compatible servers do. `openai-chat/…` and
 /// `openai-responses/…` select that format for OpenAI's models or for a custom server.
 ///
+/// `offline`, without a base URL, is the rule-based [`Offline`] model.
+///
 /// # Errors
 /// Returns [`ModelErrorKind::Auth`] if the key of a hosted provider is missing, and
 /// [`ModelErrorKind::InvalidRequest`] if the provider is unknown or the base URL is invalid.
 pub fn resolve(id: &str, base_url: Option<&str>) -> Result<Box<dyn ChatModel>, ModelError> {
+    if id == "offline" && base_url.is_none() {
+        return Ok(Box::new(Offline::new()));
+    }
     resolve_with(id, base_url, &Catalogue::built_in(), env)?.build()
 }
 

@@ -39,7 +39,7 @@ where
     Fut: Future<Output = Result<R, ToolError>>,
     R: Into<ToolOutput>,
 {
-    FnTool::new(ToolSpec::new::<A>(name, description), f)
+    FnTool::from_spec(ToolSpec::new::<A>(name, description), f)
 }
 
 /// Builds a tool from an async function with state, which is cloned for each call.
@@ -72,7 +72,7 @@ where
     R: Into<ToolOutput>,
 {
     let f = move |arguments, cx| f(state.clone(), arguments, cx);
-    FnTool::new(ToolSpec::new::<A>(name, description), f)
+    FnTool::from_spec(ToolSpec::new::<A>(name, description), f)
 }
 
 /// Implements [`Tool`] for a function; built by [`tool_fn`] and [`tool_with`].
@@ -88,7 +88,32 @@ type Preview =
     Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Option<String>, ToolError>> + Send + Sync>;
 
 impl<A, F> FnTool<A, F> {
-    fn new(spec: ToolSpec, f: F) -> Self {
+    /// Builds a tool from its description and a function, whose arguments are of the type that the
+    /// schema of the description was made from.
+    ///
+    /// ```
+    /// use loopwright_core::tool::{FnTool, ToolSpec};
+    /// use loopwright_core::{Tool, ToolContext, ToolError};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Add {
+    ///     a: i64,
+    ///     b: i64,
+    /// }
+    ///
+    /// let spec = ToolSpec::new::<Add>("add", "Adds two integers.").title("Addition");
+    /// let add = FnTool::from_spec(spec, async |args: Add, _cx: ToolContext| {
+    ///     Ok::<_, ToolError>((args.a + args.b).to_string())
+    /// });
+    /// assert_eq!(add.spec().title.as_deref(), Some("Addition"));
+    /// ```
+    pub fn from_spec<Fut, R>(spec: ToolSpec, f: F) -> Self
+    where
+        A: DeserializeOwned,
+        F: Fn(A, ToolContext) -> Fut,
+        Fut: Future<Output = Result<R, ToolError>>,
+        R: Into<ToolOutput>,
+    {
         FnTool { spec: Arc::new(spec), f, preview: None, arguments: PhantomData }
     }
 

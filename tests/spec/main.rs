@@ -43,6 +43,7 @@ mod rejoin;
 mod replay;
 mod rewind;
 mod sessions;
+mod single_prompts;
 mod sources;
 mod state;
 mod steering;

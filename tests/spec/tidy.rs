@@ -78,6 +78,7 @@ fn crates_depend_only_downwards() {
             "facade/Cargo.toml",
             vec![
                 "loopwright-core",
+                "loopwright-macros",
                 "loopwright-memory",
                 "loopwright-patterns",
                 "loopwright-providers",
@@ -85,6 +86,7 @@ fn crates_depend_only_downwards() {
                 "loopwright-tools",
             ],
         ),
+        ("macros/Cargo.toml", vec![]),
         ("patterns/Cargo.toml", vec!["loopwright-core"]),
         ("memory/Cargo.toml", vec!["loopwright-core"]),
         ("providers/Cargo.toml", vec!["loopwright-core"]),

@@ -14,6 +14,7 @@ mod exit_codes;
 mod foreign_sessions;
 mod guard;
 mod http;
+mod init;
 mod json;
 mod memory;
 mod model;

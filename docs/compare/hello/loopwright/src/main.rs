@@ -1,23 +1,17 @@
 //! Hello with a tool, with loopwright.
 use loopwright::patterns::PiPattern;
-use loopwright::tool::Effect;
-use loopwright::{GenericAgent, RunContext, ToolError, tool_fn};
+use loopwright::{GenericAgent, tool};
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct City {
-    /// The city.
-    city: String,
+/// Returns the weather in a city.
+#[tool(read_only)]
+fn weather(city: String) -> String {
+    format!("{city}: 21 °C, dry")
 }
 
-#[tokio::main]
+#[loopwright::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let weather = tool_fn("weather", "Returns the weather in a city.", async |args: City, _cx| {
-        Ok::<_, ToolError>(format!("{}: 21 °C, dry", args.city))
-    });
-    let model = loopwright::providers::resolve("openai/gpt-4o-mini", None)?;
-    let agent =
-        GenericAgent::builder(model, PiPattern).tool(weather.effect(Effect::ReadOnly)).build()?;
-    let (handle, _events) = agent.run(RunContext::new()).await?;
-    println!("{}", handle.prompt("What is the weather in Oslo?").await?.text);
+    let model = loopwright::model("openai/gpt-4o-mini")?;
+    let agent = GenericAgent::builder(model, PiPattern).tool(weather()).build()?;
+    println!("{}", agent.prompt("What is the weather in Oslo?").await?.text);
     Ok(())
 }

@@ -1,0 +1,66 @@
+//! The agent of `starter`: its loop, its tools and its instructions.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+
+use loopwright::{
+    AgentBuilder, BehaviorPattern, ChatModel, GenericAgent, StepContext, StepEnd, StepError,
+    async_trait, tool,
+};
+
+/// Builds the agent. Tests pass a scripted model, and `main.rs` passes the one that the user chose.
+pub fn assistant(model: impl ChatModel + 'static) -> AgentBuilder {
+    GenericAgent::builder(model, AssistantLoop)
+        .system("You answer briefly. Use the tools where they help.")
+        .tool(fahrenheit())
+        .tool(save_note())
+}
+
+/// Converts a temperature from degrees Celsius to degrees Fahrenheit.
+// It only computes, so it runs without approval.
+#[tool(read_only)]
+fn fahrenheit(celsius: f64) -> String {
+    format!("{celsius} °C is {:.1} °F", celsius * 1.8 + 32.0)
+}
+
+/// Appends a note to the file `notes.txt` in the current directory.
+// It changes something, so each call waits until the user approves it.
+#[tool(at_most_once)]
+fn save_note(
+    /// The text of the note: one line.
+    text: &str,
+) -> std::io::Result<String> {
+    let mut file = OpenOptions::new().create(true).append(true).open("notes.txt")?;
+    writeln!(file, "{text}")?;
+    Ok(format!("Saved: {text}"))
+}
+
+/// The loop: asks the model, runs the tools that it calls, and delivers the user's messages between
+/// turns. Change it, or use a pattern of `loopwright::patterns` instead.
+pub struct AssistantLoop;
+
+#[async_trait]
+impl BehaviorPattern for AssistantLoop {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        loop {
+            loop {
+                step.take_steering().await?;
+                let reply = step.ask().await?;
+                if reply.should_stop() {
+                    return reply.finish();
+                }
+                let batch = step.call_tools(&reply).await?;
+                if batch.awaits_user() {
+                    return Ok(StepEnd::AwaitingAction);
+                }
+                if !batch.wants_reply() && !step.has_steering() {
+                    break;
+                }
+            }
+            if !step.take_follow_ups().await? {
+                return Ok(StepEnd::Done);
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Parameters that the arguments of a call cannot be.
+
+/// Waits.
+#[loopwright::tool]
+fn generic<T>(value: T) {}
+
+/// Waits.
+#[loopwright::tool]
+fn borrowed(values: &[u8]) {}
+
+/// Waits.
+#[loopwright::tool]
+fn nested(value: Option<&str>) {}
+
+/// Waits.
+#[loopwright::tool]
+fn pattern((a, b): (u8, u8)) {}
+
+/// Waits.
+#[loopwright::tool]
+fn unnamed(value: impl Into<String>) {}
+
+fn main() {}

@@ -1,0 +1,27 @@
+//! Options that do not exist, and values that they do not have.
+
+/// Waits.
+#[loopwright::tool(readonly)]
+fn unknown() {}
+
+/// Waits.
+#[loopwright::tool(timeout = "20 seconds")]
+fn time() {}
+
+/// Waits.
+#[loopwright::tool(read_only, at_most_once)]
+fn two_effects() {}
+
+/// Waits.
+#[loopwright::tool(name = "get weather")]
+fn name() {}
+
+/// Waits.
+#[loopwright::tool(approve = "always")]
+fn approval() {}
+
+/// Waits.
+#[loopwright::tool(sequential = true)]
+fn flag() {}
+
+fn main() {}
