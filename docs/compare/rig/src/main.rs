@@ -156,8 +156,9 @@ async fn ask(setup: &Setup, text: &str) -> Fallible<Value> {
     let mut run = AgentRun::from_spec(&spec, text, None);
     loop {
         match run.next_step()? {
-            AgentRunStep::CallModel { prompt, history, .. } => {
+            AgentRunStep::CallModel { prompt, history, turn } => {
                 let tools = agent.tool_definitions(None).await?;
+                run.advertise_tools(turn, tools.clone());
                 let caps = Default::default();
                 let prepared = prepare_request(&spec, &caps, &history, tools, None, None)?;
                 let request = rig::completion::CompletionRequest::new((*prompt).clone());
