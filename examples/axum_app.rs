@@ -3,8 +3,8 @@
 //! `cargo run --example axum_app`
 //!
 //! It listens on a free port, sends requests to itself, and ends. `router` has live sessions, a web
-//! page and more; `sse` streams the events of any session. Both need the feature `server`, and leave
-//! authentication to layers of the app.
+//! page and more; `sse` streams the events of any session. Both need the feature `server`, and
+//! leave authentication to layers of the app.
 
 use std::error::Error;
 

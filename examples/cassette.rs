@@ -11,11 +11,13 @@ use std::path::Path;
 
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Cassette, Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext, ToolError, tool_fn};
+use loopwright::{GenericAgent, RunContext, tool};
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Weather {
-    city: String,
+/// Returns the weather.
+#[tool(read_only)]
+fn weather(city: &str) -> String {
+    println!("the tool runs");
+    format!("Rain in {city}.")
 }
 
 /// Asks an agent with this system prompt. All of it is the same whether the cassette is recorded or
@@ -28,11 +30,7 @@ async fn ask(path: &Path, system: &str) -> Result<(), Box<dyn Error>> {
         let call = Script::calls([("w", "weather", serde_json::json!({"city": "Oslo"}))]);
         Ok::<_, Box<dyn Error>>(ScriptedModel::new([call, Script::text("Take an umbrella.")]))
     })?;
-    let weather = tool_fn("weather", "Tells the weather.", async |args: Weather, _cx| {
-        println!("the tool runs");
-        Ok::<_, ToolError>(format!("Rain in {}.", args.city))
-    });
-    let agent = GenericAgent::builder(model, PiPattern).system(system).tool(weather).auto_all();
+    let agent = GenericAgent::builder(model, PiPattern).system(system).tool(weather());
     let (handle, _events) = cassette.agent(agent.build()?).run(RunContext::new()).await?;
     println!("{}", handle.prompt("Do I need an umbrella in Oslo?").await?.text);
     Ok(cassette.finish()?)

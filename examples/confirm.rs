@@ -12,27 +12,23 @@ use loopwright::event::Decision;
 use loopwright::log::InMemory;
 use loopwright::patterns::GenericPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext, ToolError, tool_fn};
+use loopwright::{GenericAgent, RunContext, tool};
 use serde_json::json;
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Transfer {
-    to: String,
-    euros: u32,
+/// Transfers money.
+#[tool] // not `read_only`, so each call needs an approval
+fn transfer(to: &str, euros: u32) -> String {
+    format!("{euros} € are on their way to {to}")
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // The tool is not declared read-only, so each call needs an approval.
-    let transfer = tool_fn("transfer", "Transfers money.", async |args: Transfer, _cx| {
-        Ok::<_, ToolError>(format!("{} € are on their way to {}", args.euros, args.to))
-    });
     let pay = |id, to, euros| (id, "transfer", json!({"to": to, "euros": euros}));
     let model = ScriptedModel::new([
         Script::calls([pay("a", "Ann", 20), pay("b", "a stranger", 9000)]),
         Script::text("Ann has her 20 €; the other transfer was refused."),
     ]);
-    let agent = GenericAgent::builder(model, GenericPattern).tool(transfer).build()?;
+    let agent = GenericAgent::builder(model, GenericPattern).tool(transfer()).build()?;
     let memory = InMemory::new();
 
     let (handle, _events) =

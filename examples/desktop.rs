@@ -63,7 +63,10 @@ impl Chat {
             }
             AgentEvent::MessageEnd { message } => {
                 self.draft.clear();
-                self.lines.push(format!("{:?}: {}", message.role(), message.text()));
+                let text = message.text();
+                if !text.is_empty() {
+                    self.lines.push(format!("{:?}: {text}", message.role()));
+                }
             }
             AgentEvent::ExternalAction(action) => self.waiting = Some(action.clone()),
             AgentEvent::ExternalActionEnd { .. } => self.waiting = None,
@@ -74,7 +77,8 @@ impl Chat {
 
     fn draw(&self) {
         println!("+--------------------------------");
-        self.lines.iter().chain([&self.draft]).for_each(|line| println!("| {line}"));
+        let draft = Some(&self.draft).filter(|draft| !draft.is_empty());
+        self.lines.iter().chain(draft).for_each(|line| println!("| {line}"));
         if let Some(action) = &self.waiting {
             println!("| {} {} [Allow] [Deny]", action.name, action.arguments);
         }

@@ -1,7 +1,7 @@
 //! The smallest agent: a model, a pattern, a prompt. The reply is printed while it streams.
 //!
 //! `cargo run --example hello` needs no API key, since `Offline` is a rule-based stand-in. For a
-//! real model, replace it by `loopwright::providers::resolve("openai/gpt-4o-mini", None)?`.
+//! real model, replace it by `loopwright::model("openai/gpt-4o-mini")?`.
 
 use std::error::Error;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Structured output: the answer of a run is a Rust value. An answer that does not fit its schema is
-//! sent back to the model.
+//! Structured output: the answer of a run is a Rust value. An answer that does not fit its schema
+//! is sent back to the model.
 //!
 //! `cargo run --example structured_output`
 //!

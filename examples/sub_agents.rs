@@ -13,24 +13,22 @@ use loopwright::event::Decision;
 use loopwright::log::InMemoryStore;
 use loopwright::patterns::GenericPattern;
 use loopwright::testing::{Script, ScriptedModel};
-use loopwright::{GenericAgent, RunContext, ToolError, tool_fn};
+use loopwright::{GenericAgent, RunContext, tool};
 use serde_json::json;
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Book {
-    what: String,
+/// Books it.
+#[tool]
+fn book(what: &str) -> String {
+    format!("{what} is booked")
 }
 
 /// Builds an agent that books one thing, for which it needs an approval.
 fn booker(what: &str) -> Result<GenericAgent, Box<dyn Error>> {
-    let book = tool_fn("book", "Books it.", async |args: Book, _cx| {
-        Ok::<_, ToolError>(format!("{} is booked", args.what))
-    });
     let model = ScriptedModel::new([
         Script::calls([("b", "book", json!({"what": what}))]),
         Script::text(&format!("Booked: {what}.")),
     ]);
-    Ok(GenericAgent::builder(model, GenericPattern).tool(book).build()?)
+    Ok(GenericAgent::builder(model, GenericPattern).tool(book()).build()?)
 }
 
 #[tokio::main]

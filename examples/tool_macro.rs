@@ -53,10 +53,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let model = ScriptedModel::new([
         Script::calls([
             ("rate", "rate", json!({"from": "EUR", "to": "USD"})),
-            ("balance", "balance", json!({})),
             transfer("small", 20),
             transfer("big", 500),
         ]),
+        Script::calls([("balance", "balance", json!({}))]),
         Script::text("One payment was made."),
     ]);
     let account = Arc::new(Account { euros: 300.into() });

@@ -58,8 +58,8 @@ async fn desk(Json(notice): Json<Notice>) -> StatusCode {
         let edited = Decision::ApproveWith(json!({"euros": 50}));
         let result = ActionResult::new(action.call, action.digest, edited).by("ann").source("desk");
         let body = serde_json::to_value(&result)?;
-        println!("the decision is answered with {}", post_json(&answer_to, &body).await?);
-        println!("a second one with {}", post_json(&answer_to, &body).await?);
+        let status = post_json(&answer_to, &body).await?;
+        assert_eq!(status, StatusCode::ACCEPTED);
         Ok::<_, Box<dyn Error + Send + Sync>>(())
     });
     StatusCode::ACCEPTED
@@ -94,7 +94,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     while let Some(event) = events.next().await {
         use loopwright::AgentEvent::{AgentEnd, ExternalActionEnd, ToolExecutionEnd};
         match &event.event {
-            ExternalActionEnd { by, decision, .. } => println!("{by:?}: {}", decision.name()),
+            ExternalActionEnd { by, decision, .. } => {
+                println!("{}: {}", by.as_deref().unwrap_or("somebody"), decision.name())
+            }
             ToolExecutionEnd { result, .. } => println!("{}", result.text()),
             AgentEnd(outcome) if !outcome.text.is_empty() => {
                 println!("{}", outcome.text);

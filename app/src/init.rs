@@ -98,7 +98,7 @@ pub(crate) fn command() -> Command {
         .help("Depend on this checkout of loopwright instead of the published crates")
         .long_help(
             "Depend on this checkout of loopwright instead of the published crates, with the \
-             versions of its Cargo.lock.\n\nWithout it, a checkout that contains the current \
+             versions of its Cargo.lock, and build in its target directory.\n\nWithout it, a checkout that contains the current \
              directory is used.",
         );
     Command::new("init")
@@ -176,7 +176,12 @@ fn write(directory: &Path, name: &str, checkout: Option<&Path>) -> io::Result<()
     let manifest = directory.join("Cargo.toml");
     let text = fs::read_to_string(&manifest)?;
     fs::write(manifest, format!("{text}\n[workspace]\n"))?;
-    fs::copy(checkout.join("Cargo.lock"), directory.join("Cargo.lock")).map(drop)
+    fs::copy(checkout.join("Cargo.lock"), directory.join("Cargo.lock"))?;
+    // What is built in the checkout need not be built again.
+    fs::create_dir(directory.join(".cargo"))?;
+    let target = checkout.join("target");
+    let config = format!("[build]\ntarget-dir = {:?}\n", target.to_string_lossy());
+    fs::write(directory.join(".cargo/config.toml"), config)
 }
 
 /// Returns a template with where the crates of loopwright come from: `$SOURCE(facade)` stands for

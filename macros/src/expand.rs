@@ -165,7 +165,10 @@ fn built(
         ReturnType::Type(_, ty) => ty.span(),
         ReturnType::Default => function.span(),
     };
-    let value = quote_spanned!(returns=> let value = kind.value(returned)?;);
+    let value = quote_spanned! {returns=>
+        #[allow(clippy::let_unit_value)] // the span is the user's
+        let value = kind.value(returned)?;
+    };
     let output = quote_spanned!(returns=> form.output(value));
     let body = quote! {
         async move {

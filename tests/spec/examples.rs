@@ -161,9 +161,8 @@ const EXAMPLES: [(&str, &[&str]); 37] = [
         "tool_macro",
         &[
             "big needs an approval",
-            "rate: Ok, 1.25",
-            "small: Ok, 20 € for Ann",
-            "big: Error, there are only",
+            "rate: Ok, 1.25\nsmall: Ok, 20 € for Ann\n",
+            "big: Error, there are only 280 €\nbalance: Ok, 280\n",
         ],
     ),
     (
@@ -174,10 +173,9 @@ const EXAMPLES: [(&str, &[&str]); 37] = [
     (
         "webhook_approval",
         &[
-            "refund {\"euros\":500}",
-            "with 202 Accepted",
-            "a second one with 409 Conflict",
-            "Some(\"ann\"): approve_with\n50 € are refunded\nYou get 50 € back.",
+            "the desk is asked: refund {\"euros\":500}",
+            "accepts the notice: 202 Accepted",
+            "ann: approve_with\n50 € are refunded\nYou get 50 € back.",
         ],
     ),
 ];

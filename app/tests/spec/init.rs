@@ -46,6 +46,8 @@ fn with_a_checkout_the_crate_depends_on_it() {
     assert!(manifest.contains(&format!("path = {facade:?}")), "{manifest}");
     assert!(manifest.ends_with("\n[workspace]\n"));
     assert_eq!(read(&created, "Cargo.lock"), read(checkout, "Cargo.lock"));
+    let target = checkout.canonicalize().unwrap().join("target");
+    assert!(read(&created, ".cargo/config.toml").contains(&format!("target-dir = {target:?}")));
 
     // A directory in a copy of the checkout's root.
     fs::copy(checkout.join("Cargo.lock"), dir.path().join("Cargo.lock")).unwrap();

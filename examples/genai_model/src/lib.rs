@@ -4,6 +4,7 @@
 //! since the providers of genai stream their arguments in different ways. Not translated: images in
 //! tool results, which genai cannot send.
 
+pub mod mock;
 mod request;
 
 use std::sync::Arc;
@@ -63,6 +64,8 @@ impl ChatModel for GenaiModel {
 /// The reply so far.
 #[derive(Default)]
 struct Reply {
+    /// The events that are not given out yet.
+    queue: Vec<ModelEvent>,
     /// The number of blocks.
     blocks: u32,
     /// The kind of the block that is open, which is the last one.
@@ -72,53 +75,47 @@ struct Reply {
 
 impl Reply {
     fn events(&mut self, event: genai::Result<ChatStreamEvent>) -> Vec<ModelEvent> {
-        let mut events = Vec::new();
-        if self.has_ended {
-            return events;
-        }
         match event {
-            Ok(ChatStreamEvent::Chunk(chunk)) => {
-                self.delta(BlockKind::Text, chunk.content, &mut events)
-            }
+            _ if self.has_ended => {}
+            Ok(ChatStreamEvent::Chunk(chunk)) => self.delta(BlockKind::Text, chunk.content),
             Ok(ChatStreamEvent::ReasoningChunk(chunk)) => {
-                self.delta(BlockKind::Thinking, chunk.content, &mut events)
+                self.delta(BlockKind::Thinking, chunk.content)
             }
+            // Otherwise the signature belongs to a call, which has it at the end.
             Ok(ChatStreamEvent::ThoughtSignatureChunk(chunk)) => {
                 if self.open == Some(BlockKind::Thinking) {
-                    self.close(Some(chunk.content.into()), &mut events);
-                } // else it belongs to a call, which has it at the end
+                    self.close(Some(chunk.content.into()));
+                }
             }
-            Ok(ChatStreamEvent::End(end)) => self.end(end, &mut events),
+            Ok(ChatStreamEvent::End(end)) => self.end(end),
             Ok(_) => {} // the start, heartbeats, and calls, which are whole at the end
-            Err(error) => {
-                self.has_ended = true;
-                events.push(ModelEvent::Error(model_error(&error)));
-            }
+            Err(error) => self.finish(ModelEvent::Error(model_error(&error))),
         }
-        events
+        std::mem::take(&mut self.queue)
     }
 
-    fn delta(&mut self, kind: BlockKind, delta: String, events: &mut Vec<ModelEvent>) {
+    fn delta(&mut self, kind: BlockKind, delta: String) {
         if self.open.as_ref() != Some(&kind) {
-            self.start(kind, events);
+            self.close(None);
+            self.queue.push(ModelEvent::BlockStart { block: self.blocks, kind: kind.clone() });
+            self.open = Some(kind);
+            self.blocks += 1;
         }
-        events.push(ModelEvent::Delta { block: self.blocks - 1, delta });
+        self.queue.push(ModelEvent::Delta { block: self.blocks - 1, delta });
     }
 
-    fn start(&mut self, kind: BlockKind, events: &mut Vec<ModelEvent>) {
-        self.close(None, events);
-        events.push(ModelEvent::BlockStart { block: self.blocks, kind: kind.clone() });
-        self.open = Some(kind);
-        self.blocks += 1;
-    }
-
-    fn close(&mut self, signature: Option<Arc<str>>, events: &mut Vec<ModelEvent>) {
+    fn close(&mut self, signature: Option<Arc<str>>) {
         if self.open.take().is_some() {
-            events.push(ModelEvent::BlockEnd { block: self.blocks - 1, signature });
+            self.queue.push(ModelEvent::BlockEnd { block: self.blocks - 1, signature });
         }
     }
 
-    fn end(&mut self, mut end: StreamEnd, events: &mut Vec<ModelEvent>) {
+    fn finish(&mut self, last: ModelEvent) {
+        self.has_ended = true;
+        self.queue.push(last);
+    }
+
+    fn end(&mut self, mut end: StreamEnd) {
         let usage = end.captured_usage.take().map(|usage| tokens(&usage)).unwrap_or_default();
         let stop = end.captured_stop_reason.take();
         let calls = end.captured_into_tool_calls().unwrap_or_default();
@@ -130,20 +127,18 @@ impl Reply {
                 serde_json::Value::String(raw) => raw,
                 value => value.to_string(),
             };
-            self.delta(kind, arguments, events);
-            let signatures = call.thought_signatures.unwrap_or_default();
-            let signature = request::join_signatures(&signatures);
-            self.close(signature, events);
+            self.delta(kind, arguments);
+            let signatures = call.thought_signatures.map(|all| serde_json::json!(all).to_string());
+            self.close(signatures.map(Into::into));
         }
-        self.close(None, events);
+        self.close(None);
         let stop = match stop {
             Some(GenaiStop::MaxTokens(_)) => StopReason::Length,
             Some(GenaiStop::ContentFilter(_)) => StopReason::ContentFilter,
             _ if has_calls => StopReason::ToolCalls,
             _ => StopReason::Stop,
         };
-        self.has_ended = true;
-        events.push(ModelEvent::Done { stop, usage });
+        self.finish(ModelEvent::Done { stop, usage });
     }
 }
 
@@ -162,6 +157,7 @@ fn tokens(usage: &GenaiUsage) -> Usage {
 
 /// Translates an error, so that `Retry` and `Fallback` know what to do.
 fn model_error(error: &genai::Error) -> ModelError {
+    use ModelErrorKind as Kind;
     use genai::Error as E;
     if let E::WebStream { error: cause, .. } = error
         && let Some(cause) = cause.downcast_ref::<genai::Error>()
@@ -170,29 +166,24 @@ fn model_error(error: &genai::Error) -> ModelError {
     }
     let status = error.status().map(|status| status.as_u16());
     let text = error.to_string();
-    let kind = match (status, error) {
-        (Some(401 | 403), _) => ModelErrorKind::Auth,
-        (Some(402), _) => ModelErrorKind::PaymentRequired,
-        (Some(408 | 504), _) => ModelErrorKind::Timeout,
-        (Some(429), _) if text.contains("insufficient_quota") => ModelErrorKind::QuotaExhausted,
-        (Some(429), _) => ModelErrorKind::RateLimited,
-        (Some(400 | 413), _) if text.contains("context") && text.contains("length") => {
-            ModelErrorKind::ContextOverflow
-        }
-        (Some(500..), _) => ModelErrorKind::Overloaded,
-        (Some(_), _) => ModelErrorKind::InvalidRequest,
-        (None, E::RequiresApiKey { .. } | E::NoAuthResolver { .. } | E::NoAuthData { .. }) => {
-            ModelErrorKind::Auth
-        }
-        (None, E::WebStream { .. } | E::WebModelCall { .. } | E::WebAdapterCall { .. }) => {
-            ModelErrorKind::Network
-        }
-        (
-            None,
-            E::StreamParse { .. } | E::ChatResponseGeneration { .. } | E::NoChatResponse { .. },
-        ) => ModelErrorKind::Protocol,
-        (None, E::ChatResponse { .. }) => ModelErrorKind::Overloaded, // an error inside the stream
-        (None, _) => ModelErrorKind::InvalidRequest,
+    let kind = match status {
+        Some(401 | 403) => Kind::Auth,
+        Some(402) => Kind::PaymentRequired,
+        Some(408 | 504) => Kind::Timeout,
+        Some(429) if text.contains("insufficient_quota") => Kind::QuotaExhausted,
+        Some(429) => Kind::RateLimited,
+        Some(400 | 413) if text.contains("context_length") => Kind::ContextOverflow,
+        Some(500..) => Kind::Overloaded,
+        Some(_) => Kind::InvalidRequest,
+        None => match error {
+            E::RequiresApiKey { .. } | E::NoAuthResolver { .. } | E::NoAuthData { .. } => {
+                Kind::Auth
+            }
+            E::WebStream { .. } | E::WebModelCall { .. } => Kind::Network,
+            E::StreamParse { .. } | E::NoChatResponse { .. } => Kind::Protocol,
+            E::ChatResponse { .. } => Kind::Overloaded, // an error inside the stream
+            _ => Kind::InvalidRequest,
+        },
     };
     let mut translated = ModelError::new(kind, text);
     translated.status = status;

@@ -4,15 +4,13 @@
 //! `cargo run -p genai-model -- claude-sonnet-4-5` asks the provider of that model, with the key in
 //! its environment variable.
 
-mod mock;
-
 use std::error::Error;
 
 use genai::Client;
 use genai_model::GenaiModel;
+use genai_model::mock::Mock;
 use loopwright::patterns::PiPattern;
 use loopwright::{GenericAgent, RunContext, tool};
-use mock::Mock;
 
 /// Returns the weather.
 #[tool(read_only)]

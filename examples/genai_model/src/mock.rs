@@ -14,7 +14,7 @@ use genai::{Client, ModelIden, ServiceTarget};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// A running server.
+/// Records what a running server receives.
 #[derive(Clone, Default)]
 pub struct Mock {
     /// The bodies of the requests so far.

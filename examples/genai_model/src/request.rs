@@ -3,45 +3,43 @@
 use std::sync::Arc;
 
 use genai::chat::{
-    ChatMessage, ChatOptions, ChatRequest as GenaiRequest, ChatResponseFormat, ContentPart,
-    JsonSpec, MessageContent, ReasoningEffort, Tool, ToolCall, ToolChoice as GenaiChoice,
-    ToolResponse,
+    ChatMessage, ChatOptions, ChatRequest as GenaiRequest, ContentPart, JsonSpec, MessageContent,
+    ReasoningEffort, Tool, ToolCall, ToolChoice as GenaiChoice, ToolResponse,
 };
-use loopwright::message::{self, AssistantMessage, Content, MessageKind, UserMessage};
+use loopwright::Message;
+use loopwright::message::{self, AssistantMessage, Content, MessageKind, ToolResult, UserMessage};
 use loopwright::model::{ChatRequest, ThinkingLevel, ToolChoice};
+use loopwright::tool::ToolSpec;
 
 /// Returns the request and its options. Signatures are sent back to the model with this id only.
 pub(crate) fn translate(request: &ChatRequest, model: &str) -> (GenaiRequest, ChatOptions) {
-    let mut chat = GenaiRequest::new(messages(request, model));
-    if !request.system.is_empty() {
-        chat = chat.with_system(&*request.system);
-    }
-    let mut options = ChatOptions::default()
-        .with_capture_usage(true)
-        .with_capture_tool_calls(true)
-        .with_stop_sequences(request.stop.clone());
-    options.max_tokens = request.max_tokens;
-    options.temperature = request.temperature.map(f64::from);
-    options.reasoning_effort = effort(request.thinking);
-    if let Some(output) = &request.output {
-        let spec = JsonSpec::new(&output.name, output.schema.clone());
-        options = options.with_response_format(ChatResponseFormat::JsonSpec(spec));
-    }
-    if request.tools.is_empty() {
-        return (chat, options);
-    }
-    let tools = request.tools.iter().map(|tool| {
-        let described = Tool::new(&*tool.name).with_description(&tool.description);
-        described.with_schema(tool.schema.clone())
-    });
+    let tool = |tool: &Arc<ToolSpec>| {
+        let named = Tool::new(&*tool.name).with_description(&tool.description);
+        named.with_schema(tool.schema.clone())
+    };
     let choice = match &request.tool_choice {
         ToolChoice::None => Some(GenaiChoice::None),
         ToolChoice::Required => Some(GenaiChoice::Required),
         ToolChoice::Tool(name) => Some(GenaiChoice::tool(name)),
         _ => None, // what every provider does by default
     };
-    options.tool_choice = choice;
-    (chat.with_tools(tools.collect::<Vec<_>>()), options)
+    let has_tools = !request.tools.is_empty();
+    let output = request.output.as_ref();
+    let mut chat = GenaiRequest::new(messages(request, model));
+    chat.system = Some(request.system.to_string()).filter(|system| !system.is_empty());
+    chat.tools = has_tools.then(|| request.tools.iter().map(tool).collect());
+    let options = ChatOptions {
+        max_tokens: request.max_tokens,
+        temperature: request.temperature.map(f64::from),
+        stop_sequences: request.stop.clone(),
+        reasoning_effort: effort(request.thinking),
+        response_format: output.map(|o| JsonSpec::new(&o.name, o.schema.clone()).into()),
+        tool_choice: choice.filter(|_| has_tools),
+        capture_usage: Some(true),
+        capture_tool_calls: Some(true),
+        ..ChatOptions::default()
+    };
+    (chat, options)
 }
 
 fn effort(level: ThinkingLevel) -> Option<ReasoningEffort> {
@@ -57,31 +55,25 @@ fn effort(level: ThinkingLevel) -> Option<ReasoningEffort> {
 
 /// Translates the conversation. The results of one reply become one message, as Anthropic demands.
 fn messages(request: &ChatRequest, model: &str) -> Vec<ChatMessage> {
-    let mut translated = Vec::new();
-    let mut results: Vec<ToolResponse> = Vec::new();
-    for message in request.messages.iter() {
-        if let Some(result) = message.as_tool_result() {
-            let response = ToolResponse::new(&*result.call, result.text());
-            results.push(response.with_fn_name(&*result.name));
-            continue;
+    let is_result = |message: &Arc<Message>| message.as_tool_result().is_some();
+    let groups = request.messages.chunk_by(|a, b| is_result(a) && is_result(b));
+    let translate = |group: &[Arc<Message>]| match &group[0].body {
+        MessageKind::User(user) => Some(ChatMessage::user(content(user))),
+        MessageKind::Assistant(reply) => {
+            let is_compacted = request.compacted.is_some_and(|last| group[0].id < last);
+            let is_own = *reply.model == *model && !is_compacted;
+            Some(ChatMessage::assistant(parts(reply, is_own)))
         }
-        if !results.is_empty() {
-            translated.push(ChatMessage::from(std::mem::take(&mut results)));
+        MessageKind::ToolResult(_) => {
+            let results = group.iter().filter_map(|message| message.as_tool_result());
+            let response = |result: &ToolResult| {
+                ToolResponse::new(&*result.call, result.text()).with_fn_name(&*result.name)
+            };
+            Some(ChatMessage::from(results.map(response).collect::<Vec<_>>()))
         }
-        match &message.body {
-            MessageKind::User(user) => translated.push(ChatMessage::user(content(user))),
-            MessageKind::Assistant(reply) => {
-                let is_compacted = request.compacted.is_some_and(|last| message.id < last);
-                let is_own = *reply.model == *model && !is_compacted;
-                translated.push(ChatMessage::assistant(parts(reply, is_own)));
-            }
-            _ => {} // sessions do not send messages of the application
-        }
-    }
-    if !results.is_empty() {
-        translated.push(ChatMessage::from(results));
-    }
-    translated
+        _ => None, // sessions do not send messages of the application
+    };
+    groups.filter_map(translate).collect()
 }
 
 fn content(message: &UserMessage) -> MessageContent {
@@ -119,9 +111,4 @@ fn parts(reply: &AssistantMessage, is_own: bool) -> MessageContent {
         }
     }
     MessageContent::from_parts(parts)
-}
-
-/// Joins the signatures of a call into one, from which [`parts`] gets them back.
-pub(crate) fn join_signatures(signatures: &[String]) -> Option<Arc<str>> {
-    (!signatures.is_empty()).then(|| serde_json::json!(signatures).to_string().into())
 }

@@ -2,20 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
-#[path = "../src/mock.rs"]
-#[allow(missing_docs, unreachable_pub, reason = "it is a module of the program")]
-mod mock;
-
 use std::process::Command;
 use std::time::Duration;
 
 use genai_model::GenaiModel;
+use genai_model::mock::Mock;
 use loopwright::event::{RunStatus, Update};
 use loopwright::message::{ContentPart, Usage};
 use loopwright::model::ModelErrorKind;
 use loopwright::patterns::PiPattern;
 use loopwright::{AgentEvent, AgentHandle, GenericAgent, RunContext, tool};
-use mock::Mock;
 
 /// Returns the weather.
 #[tool(read_only)]
