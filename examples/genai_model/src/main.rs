@@ -1,7 +1,7 @@
 //! An agent with a model of the crate genai, which has many providers.
 //!
-//! `cargo run -p genai-model` asks a server that it starts itself, so it needs no key;
-//! `cargo run -p genai-model -- claude-sonnet-4-5` asks the provider of that model, with the key in
+//! `cargo run` asks a server that it starts itself, so it needs no key;
+//! `cargo run -- claude-sonnet-4-5` asks the provider of that model, with the key in
 //! its environment variable.
 
 use std::error::Error;
