@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use loopwright::event::{ActionResult, Decision, Envelope, ExternalAction, InputEvent, Update};
+use loopwright::event::{
+    ActionResult, Decision, Envelope, ExternalAction, InputEvent, RunStatus, Update,
+};
 use loopwright::patterns::PiPattern;
 use loopwright::testing::{Script, ScriptedModel, TestTool};
 use loopwright::tool::Effect;
@@ -70,7 +72,7 @@ impl Chat {
             }
             AgentEvent::ExternalAction(action) => self.waiting = Some(action.clone()),
             AgentEvent::ExternalActionEnd { .. } => self.waiting = None,
-            AgentEvent::AgentEnd(_) => self.is_done = self.waiting.is_none(),
+            AgentEvent::AgentEnd(outcome) => self.is_done = outcome.end == RunStatus::Done,
             _ => {}
         }
     }

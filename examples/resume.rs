@@ -1,6 +1,8 @@
 //! Resuming a session: a second agent continues, from the same SQLite file, where the first ended.
 //!
 //! `cargo run --example resume`
+//!
+//! The second agent could be in another process: the log in the file is all that it needs.
 
 use std::error::Error;
 
@@ -12,20 +14,15 @@ use loopwright::{GenericAgent, RunContext, SessionStore};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
-    let path = folder.path().join("sessions.db");
+    let store = Sqlite::open(folder.path().join("sessions.db"))?;
 
-    {
-        let store = Sqlite::open(&path)?;
-        let model = ScriptedModel::new([Script::text("Nice to meet you, Ann.")]);
-        let agent = GenericAgent::builder(model, PiPattern).build()?;
-        let (handle, mut events) =
-            agent.run(RunContext::new().stored(&store, "chat").await?).await?;
-        println!("{}", handle.prompt("I am Ann.").await?.text);
-        drop(handle);
-        while events.next().await.is_some() {} // until the session is closed
-    } // the process could end here
+    let model = ScriptedModel::new([Script::text("Nice to meet you, Ann.")]);
+    let agent = GenericAgent::builder(model, PiPattern).build()?;
+    let (handle, mut events) = agent.run(RunContext::new().stored(&store, "chat").await?).await?;
+    println!("{}", handle.prompt("I am Ann.").await?.text);
+    drop((handle, agent));
+    while events.next().await.is_some() {} // until the session is closed
 
-    let store = Sqlite::open(&path)?;
     for info in store.sessions().await? {
         println!("stored: {:?}, {} entries", info.title, info.entries);
     }
