@@ -16,8 +16,8 @@ pub async fn run(setup: &Setup, agent: Agent) -> Fallible<Value> {
     let engine = Engine::builder().hosting(hosting.clone()).register(build.clone(), agent).build();
     let id: SessionId = "session_00000000000000000000000000000001".parse()?;
     let message: MessageId = "message_00000000000000000000000000000001".parse()?;
-    let supervised = hosting.supervise(engine.clone(), CancellationToken::new());
-    tokio::spawn(supervised);
+    let supervised = engine.clone();
+    tokio::spawn(async move { hosting.supervise(supervised, CancellationToken::new()).await });
     let first = matches!(setup.row.as_str(), "kill" | "ask");
     let session = match first {
         true => engine.create_registered(id, &build).await?,
