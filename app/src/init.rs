@@ -98,8 +98,8 @@ pub(crate) fn command() -> Command {
         .help("Depend on this checkout of loopwright instead of the published crates")
         .long_help(
             "Depend on this checkout of loopwright instead of the published crates, with the \
-             versions of its Cargo.lock, and build in its target directory.\n\nWithout it, a checkout that contains the current \
-             directory is used.",
+             versions of its Cargo.lock, and build in its target directory.\n\nWithout it, a \
+             checkout that contains the current directory is used.",
         );
     Command::new("init")
         .about("Create a crate with an agent, a tool, tests and the app around it")

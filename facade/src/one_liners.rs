@@ -76,9 +76,10 @@ pub async fn extract<T: DeserializeOwned + JsonSchema>(
     T::deserialize(value).map_err(|why| PromptError::Value(why.to_string()))
 }
 
-/// Builds the model `id`, which is `provider/name`, such as `anthropic/claude-sonnet-4-5`. The key
-/// is read from the provider's own environment variable, such as `ANTHROPIC_API_KEY`; `offline` is the
-/// rule-based [`Offline`](crate::providers::Offline) model, which needs none.
+/// Builds the model `id`, which is `provider/name`, such as `anthropic/claude-sonnet-4-5`.
+///
+/// The key is read from the provider's own environment variable, such as `ANTHROPIC_API_KEY`;
+/// `offline` is the rule-based [`Offline`](crate::providers::Offline) model, which needs none.
 ///
 /// [`providers::resolve`](crate::providers::resolve) is the same with another address, and the
 /// builders in [`providers`](crate::providers) have all options.

@@ -106,9 +106,9 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// Turns the methods of an `impl` block that are marked with `#[tool]` into tools.
 ///
 /// The methods take `&self`, or `self: Arc<Self>`, and are otherwise as described at
-/// [`macro@tool`]; the struct of the arguments of `Bank::transfer` is `BankTransferArgs`. The type gets the trait
-/// [`Tools`](../loopwright/trait.Tools.html), whose method `tools` returns the tools of a value in
-/// an `Arc`. All methods stay callable.
+/// [`macro@tool`]; the struct of the arguments of `Bank::transfer` is `BankTransferArgs`. The type
+/// gets the trait [`Tools`](../loopwright/trait.Tools.html), whose method `tools` returns the tools
+/// of a value in an `Arc`. All methods stay callable.
 ///
 /// ```
 /// use std::sync::Arc;
