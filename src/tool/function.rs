@@ -105,7 +105,7 @@ impl<A, F> FnTool<A, F> {
     /// let add = FnTool::from_spec(spec, async |args: Add, _cx: ToolContext| {
     ///     Ok::<_, ToolError>((args.a + args.b).to_string())
     /// });
-    /// assert_eq!(add.spec().title.as_deref(), Some("Addition"));
+    /// assert_eq!(Tool::spec(&add).title.as_deref(), Some("Addition"));
     /// ```
     pub fn from_spec<Fut, R>(spec: ToolSpec, f: F) -> Self
     where

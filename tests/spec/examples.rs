@@ -255,6 +255,9 @@ fn every_example_is_listed_with_its_command() {
         let expected = match (top, name) {
             ("patterns", "main") => "cargo run --example patterns".into(),
             ("patterns", name) => format!("cargo run --example patterns -- {name}"),
+            ("genai_model", _) => {
+                "cargo run --manifest-path examples/genai_model/Cargo.toml".into()
+            }
             (top, _) if PACKAGES.contains(&top) => {
                 format!("cargo run -p {}", top.replace('_', "-"))
             }
