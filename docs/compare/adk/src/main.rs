@@ -171,9 +171,11 @@ async fn main() -> Fallible<()> {
             return Ok(());
         }
         "approve" => {
-            // A decision is for the id of a call, and the model is asked again.
+            // A decision is for the id of a call. The first run is without a text, in case that
+            // the call that waits is run; the second one asks the model again.
             let call = fs::read_to_string(setup.dir.join("call"))?;
             let run = async {
+                prompt(&runner, "s", "", Some(call.clone())).await?;
                 let text = "Approved. Call it again now.";
                 prompt(&runner, "s", text, Some(call)).await.map(|(text, waits)| {
                     format!("{text}{}", if waits.is_some() { " (waits again)" } else { "" })
