@@ -1,6 +1,8 @@
 //! `#[tool]`, `#[tools]` and `#[main]`: what they generate, how the tools behave, and the errors of
 //! the compiler.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
+
 mod functions;
 mod methods;
 mod returns;
