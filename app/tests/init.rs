@@ -17,21 +17,18 @@ fn the_crate_builds_and_passes_its_tests_offline() {
 
     let created = dir.path().join("my-agent");
     let target = env::var_os("CARGO_TARGET_DIR").map_or(checkout.join("target"), Into::into);
-    let cargo = |arguments: &[&str]| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(arguments).args(["--offline", "--target-dir"]).arg(&target);
-        cargo.current_dir(&created);
-        cargo
-    };
-    let test = cargo(&["test"]).output().unwrap();
+    let mut test = Command::new(env!("CARGO"));
+    test.args(["test", "--offline", "--target-dir"]).arg(&target).current_dir(&created);
+    let test = test.output().unwrap();
     let (passed, log) =
         (String::from_utf8_lossy(&test.stdout), String::from_utf8_lossy(&test.stderr));
     assert!(test.status.success(), "{passed}\n{log}");
     assert!(passed.contains("the_loop_passes_the_suite ... ok"), "{passed}");
     assert!(!log.contains("warning"), "{log}");
-    let mut run = cargo(&["run", "--quiet"]);
-    run.args(["--", "run", "--model", "offline", "Call fahrenheit with celsius=100"]);
-    let run = run.env("HOME", dir.path()).output().unwrap();
+    // The tests have built the binary too.
+    let mut run = Command::new(target.join("debug/my-agent"));
+    run.args(["run", "--model", "offline", "Call fahrenheit with celsius=100"]);
+    let run = run.env("HOME", dir.path()).current_dir(&created).output().unwrap();
     let answer = String::from_utf8_lossy(&run.stdout);
     assert!(answer.contains("212.0 °F"), "{answer}\n{}", String::from_utf8_lossy(&run.stderr));
 }
