@@ -72,3 +72,8 @@ fn docker_ignores_what_git_ignores() {
 fn the_architecture_page_is_at_most_10_kilobytes() {
     assert!(read("ARCHITECTURE.md").len() <= 10 * 1024);
 }
+
+#[test]
+fn the_readme_is_at_most_8_kilobytes() {
+    assert!(read("README.md").len() <= 8 * 1024);
+}
