@@ -2,18 +2,22 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use loopwright::{
-    AgentBuilder, BehaviorPattern, ChatModel, GenericAgent, StepContext, StepEnd, StepError,
-    async_trait, tool,
+    AgentBuilder, BehaviorPattern, ChatModel, GenericAgent, StepContext, StepEnd, StepError, Tools,
+    async_trait, tool, tools,
 };
 
-/// Builds the agent. Tests pass a scripted model, and `main.rs` passes the one that the user chose.
-pub fn assistant(model: impl ChatModel + 'static) -> AgentBuilder {
+/// Builds the agent, which writes its notes to a file. Tests pass a scripted model, and `main.rs`
+/// passes the one that the user chose.
+pub fn assistant(model: impl ChatModel + 'static, notes: impl Into<PathBuf>) -> AgentBuilder {
+    let notes = Arc::new(Notes { file: notes.into() });
     GenericAgent::builder(model, AssistantLoop)
         .system("You answer briefly. Use the tools where they help.")
         .tool(fahrenheit())
-        .tool(save_note())
+        .tools(notes.tools())
 }
 
 /// Converts a temperature from degrees Celsius to degrees Fahrenheit.
@@ -23,16 +27,25 @@ fn fahrenheit(celsius: f64) -> String {
     format!("{celsius} °C is {:.1} °F", celsius * 1.8 + 32.0)
 }
 
-/// Appends a note to the file `notes.txt` in the current directory.
-// It changes something, so each call waits until the user approves it.
-#[tool(at_most_once)]
-fn save_note(
-    /// The text of the note: one line.
-    text: &str,
-) -> std::io::Result<String> {
-    let mut file = OpenOptions::new().create(true).append(true).open("notes.txt")?;
-    writeln!(file, "{text}")?;
-    Ok(format!("Saved: {text}"))
+/// Keeps notes in a file. A tool with state is a method.
+struct Notes {
+    file: PathBuf,
+}
+
+#[tools]
+impl Notes {
+    /// Appends a note to the user's notes.
+    // It changes something, so each call waits until the user approves it.
+    #[tool(at_most_once)]
+    fn save_note(
+        &self,
+        /// The text of the note: one line.
+        text: &str,
+    ) -> std::io::Result<String> {
+        let mut file = OpenOptions::new().create(true).append(true).open(&self.file)?;
+        writeln!(file, "{text}")?;
+        Ok(format!("Saved: {text}"))
+    }
 }
 
 /// The loop: asks the model, runs the tools that it calls, and delivers the user's messages between

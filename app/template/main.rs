@@ -7,7 +7,7 @@ use loopwright::AgentBuilder;
 use loopwright_cli::{AgentRejection, AgentSetup, App};
 
 fn assistant(setup: &AgentSetup) -> Result<AgentBuilder, AgentRejection> {
-    Ok(starter::assistant(setup.model()?))
+    Ok(starter::assistant(setup.model()?, "notes.txt"))
 }
 
 fn main() -> ExitCode {

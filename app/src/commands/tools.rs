@@ -19,6 +19,11 @@ use crate::output;
 
 /// Lists the tools or calls one, and returns the exit code.
 pub(crate) async fn tools(args: &Tools, config: &Config) -> Result<u8, StartError> {
+    if !config.program.has_coding_agent() {
+        return Err(StartError(
+            "This program has no agent that works on files, and `tools` is about its tools.".into(),
+        ));
+    }
     let done = match args {
         Tools::List { json, workspace } => list(&toolbox(workspace, config)?, *json),
         Tools::Call { name, arguments, json, workspace } => {

@@ -25,7 +25,10 @@ fn the_crate_has_its_name_and_depends_on_the_published_crates() {
     assert!(manifest.contains("name = \"my-agent\""), "{manifest}");
     assert!(manifest.contains(&format!("loopwright-cli = {{ version = \"{version}\" }}")));
     assert!(!manifest.contains("[workspace]") && !created.join("Cargo.lock").exists());
-    assert!(read(&created, "src/main.rs").contains("my_agent::assistant(setup.model()?)"));
+    assert!(
+        read(&created, "src/main.rs")
+            .contains("my_agent::assistant(setup.model()?, \"notes.txt\")")
+    );
     assert!(read(&created, "tests/suite.rs").contains("use my_agent::{AssistantLoop, assistant};"));
     for file in ["README.md", ".gitignore", "src/lib.rs"] {
         let text = read(&created, file);

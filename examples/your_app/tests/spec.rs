@@ -58,6 +58,9 @@ fn the_command_line_has_the_apps_name_and_only_its_options() {
     let refused = acme(&dir, &["run", "--model", "offline", "--pattern", "pi", "x"]);
     assert_eq!(refused.code, 2, "{refused:?}");
     assert!(refused.err.contains("--pattern: The agent `billing` does not have"), "{refused:?}");
+    let tools = acme(&dir, &["tools", "list"]);
+    assert_eq!((tools.code, &*tools.out), (2, ""), "its agent has no such tools");
+    assert!(tools.err.contains("no agent that works on files"), "{}", tools.err);
 }
 
 /// C225: the same agent is served, with its name, and its sessions are those of the command line.

@@ -190,6 +190,37 @@ mod tests {
     }
 
     #[test]
+    fn a_named_value_precedes_the_first_choice_and_the_default() {
+        let documented = json!({"oneOf": [
+            {"const": "forest", "description": "Of forests."},
+            {"const": "meadow", "description": "Of meadows."},
+        ]});
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "drawer": {"$ref": "#/$defs/Drawer"},
+                "size": {"enum": ["small", "big"]},
+                "count": {"type": "integer", "default": 1},
+            },
+            "required": ["drawer", "size", "count"],
+            "$defs": {"Drawer": documented},
+        });
+        let tools = [Arc::new(ToolSpec::with_schema("open", "", schema))];
+        let arguments = |prompt: &str| {
+            let calls = calls(&Words::of(prompt), &tools);
+            calls.into_iter().map(|call| call.arguments).next().unwrap()
+        };
+        let named = arguments("Call open with drawer=meadow and size=\"BIG\" and count=3");
+        assert_eq!(named, json!({"drawer": "meadow", "size": "big", "count": 3}));
+        let none = arguments("Call open");
+        assert_eq!(none, json!({"drawer": "forest", "size": "small", "count": 1}));
+        let mentioned = arguments("Call open for the meadow");
+        assert_eq!(mentioned["drawer"], "meadow");
+        // The check of the arguments refuses it, and says what is allowed.
+        assert_eq!(arguments("Call open with drawer=desert")["drawer"], "desert");
+    }
+
+    #[test]
     fn the_table() {
         let cases: [(&str, &[&str]); 15] = [
             ("Hello, how are you?", &[]),

@@ -65,6 +65,7 @@ impl<'p> Words<'p> {
     /// Returns a call of `tool`, with its required arguments taken from the prompt.
     pub(super) fn call(&self, tool: &ToolSpec) -> Call {
         let mut filler = Filler::new(self);
+        filler.is_call = true;
         let schema = &tool.schema;
         let required =
             schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -88,6 +89,8 @@ pub(super) struct Filler<'w, 'p> {
     quoted: std::slice::Iter<'w, &'p str>,
     numbers: std::slice::Iter<'w, f64>,
     paths: std::slice::Iter<'w, &'p str>,
+    /// Whether the value is for the arguments of a call.
+    is_call: bool,
     depth: u32,
 }
 
@@ -95,7 +98,7 @@ impl<'w, 'p> Filler<'w, 'p> {
     pub(super) fn new(words: &'w Words<'p>) -> Self {
         let (quoted, numbers, paths) =
             (words.quoted.iter(), words.numbers.iter(), words.paths.iter());
-        Filler { words, facts: "", quoted, numbers, paths, depth: 0 }
+        Filler { words, facts: "", quoted, numbers, paths, is_call: false, depth: 0 }
     }
 
     /// Returns a value for the property `key` that matches `schema`, if the schema is simple.
@@ -111,16 +114,19 @@ impl<'w, 'p> Filler<'w, 'p> {
     }
 
     fn fill_once(&mut self, key: &str, schema: &Value, root: &Value) -> Value {
-        if let Some(fixed) = schema.get("const").or(schema.get("default")) {
+        if let Some(fixed) = schema.get("const") {
             return fixed.clone();
+        }
+        if let Some(default) = schema.get("default")
+            && self.named(key).is_none()
+        {
+            return default.clone();
         }
         if let Some(pointer) = schema["$ref"].as_str().and_then(|to| to.strip_prefix('#')) {
             return self.fill(key, root.pointer(pointer).unwrap_or(&Value::Null), root);
         }
-        if let Some(choices) = schema["enum"].as_array() {
-            let named =
-                choices.iter().find(|choice| choice.as_str().is_some_and(|c| self.words.has(&[c])));
-            return named.or(choices.first()).cloned().unwrap_or_default();
+        if let Some(choices) = choices(schema) {
+            return self.choice(key, &choices);
         }
         if let Some(any) = ["anyOf", "oneOf", "allOf"].iter().find_map(|of| schema[of].as_array()) {
             let null = any.iter().find(|of| of["type"] == "null" && self.depth > OPTIONAL_DEPTH);
@@ -155,6 +161,24 @@ impl<'w, 'p> Filler<'w, 'p> {
         }
     }
 
+    /// Returns the choice that is named, else the first. In a call, a named value that is no choice
+    /// stays, so that the check of the arguments says what is allowed.
+    fn choice(&self, key: &str, choices: &[&Value]) -> Value {
+        let text =
+            |choice: &Value| choice.as_str().map_or_else(|| choice.to_string(), str::to_owned);
+        if let Some(named) = self.named(key) {
+            let named_choice = choices.iter().find(|c| text(c).eq_ignore_ascii_case(named));
+            match named_choice {
+                Some(choice) => return (*choice).clone(),
+                None if self.is_call => return json!(named),
+                None => {}
+            }
+        }
+        let in_prompt = |choice: &&&Value| choice.as_str().is_some_and(|c| self.words.has(&[c]));
+        let choice = choices.iter().find(in_prompt).or(choices.first());
+        choice.map(|choice| (*choice).clone()).unwrap_or_default()
+    }
+
     fn named(&self, key: &str) -> Option<&'w str> {
         self.words.value(key).or_else(|| value_in(self.facts, key))
     }
@@ -177,6 +201,24 @@ impl<'w, 'p> Filler<'w, 'p> {
             .or_else(|| self.words.words.iter().skip(1).find(name).copied())
             .unwrap_or(self.words.prompt)
     }
+}
+
+/// Returns the values of an `enum`, or of alternatives with one value each, as types with
+/// documented variants have them.
+fn choices(schema: &Value) -> Option<Vec<&Value>> {
+    if let Some(values) = schema["enum"].as_array() {
+        return Some(values.iter().collect());
+    }
+    let alternatives = ["oneOf", "anyOf"].iter().find_map(|of| schema[of].as_array())?;
+    let mut values = Vec::new();
+    for alternative in alternatives {
+        match (alternative.get("const"), alternative["enum"].as_array()) {
+            (Some(value), _) => values.push(value),
+            (None, Some(more)) => values.extend(more),
+            (None, None) => return None,
+        }
+    }
+    Some(values)
 }
 
 /// Returns a number as JSON; integers have no decimal point.

@@ -184,8 +184,9 @@ impl Prompt {
     }
 
     fn move_cursor(&mut self, width: u16, how: CursorMove) -> bool {
-        // The widget knows the wrapped lines only after it is drawn.
-        let rect = Rect::new(0, 0, width.max(1), 1);
+        // The widget knows the wrapped lines only after it is drawn. It scrolls to the cursor if
+        // it is drawn with fewer lines than it has.
+        let rect = Rect::new(0, 0, width.max(1), self.height(width));
         (&self.area).render(rect, &mut Buffer::empty(rect));
         let before = self.area.cursor();
         self.area.move_cursor(how);
@@ -247,6 +248,25 @@ mod tests {
         area.move_cursor(CursorMove::End);
         (&area).render(rect, &mut Buffer::empty(rect));
         u16::try_from(area.screen_cursor().row + 1).unwrap()
+    }
+
+    /// The arguments of a call are edited in as many lines as they have.
+    #[test]
+    fn a_moved_cursor_scrolls_nothing_that_is_visible() {
+        let mut prompt = Prompt::new("{\n  \"a\": 1,\n  \"b\": 2\n}");
+        let rect = Rect::new(0, 0, 20, prompt.height(20));
+        assert_eq!(rect.height, 4);
+        let draw = |prompt: &Prompt| {
+            prompt.area().render(rect, &mut Buffer::empty(rect));
+            prompt.area().scroll_offset().0
+        };
+        assert_eq!(draw(&prompt), 0);
+        prompt.down(20); // the cursor is at the end already
+        assert_eq!(draw(&prompt), 0);
+        for _ in 0..3 {
+            prompt.up(20);
+            assert_eq!(draw(&prompt), 0);
+        }
     }
 
     /// For any edits of wide, joined and plain letters.

@@ -142,6 +142,8 @@ fn a_call_is_decided_by_keys_that_were_meant_for_it() {
     );
     assert_eq!(state.outcome(Outcome::Edited { call: "c3".into(), json: "{".into() }), []);
     assert!(state.dialog.problem.as_ref().unwrap().contains("not JSON"));
+    key(&mut state, KeyCode::Char('e'));
+    assert_eq!(state.dialog.problem, None, "it was about the arguments before");
     let changed = Decision::ApproveWith(json!({ "command": "pwd" }));
     let json = "{\"command\": \"pwd\"}".into();
     let effects = state.outcome(Outcome::Edited { call: "c3".into(), json });

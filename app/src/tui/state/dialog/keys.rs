@@ -28,6 +28,7 @@ impl Dialog {
                 match self.mode {
                     Mode::Reason(_) | Mode::Edit(_) if !self.sent => {
                         self.mode = std::mem::take(&mut self.before_reason);
+                        self.problem = None;
                     }
                     _ => self.detached = true,
                 }
@@ -82,6 +83,7 @@ impl Dialog {
             }
             _ => {
                 text.key(key);
+                self.problem = None; // it was about another text
                 Vec::new()
             }
         }
@@ -118,7 +120,10 @@ impl Dialog {
             }
             KeyCode::Char('n' | 'N') => self.ask_for_reason(),
             KeyCode::Char('e' | 'E') if self.allows(DecisionKind::ApproveWith) => {
-                vec![Effect::Edit { call: action.call.clone(), json: pretty(&action.arguments) }]
+                let json = pretty(&action.arguments);
+                let edit = Effect::Edit { call: action.call.clone(), json };
+                self.problem = None;
+                vec![edit]
             }
             KeyCode::Char('a' | 'A') if self.allows(DecisionKind::Approve) => self.always(),
             code => scroll(code),
