@@ -8,7 +8,7 @@ use crate::server::{Exchange, Server};
 use crate::tmux::{Screen, Terminal};
 
 /// The hint in an empty prompt.
-const READY: &str = "Type what you want done";
+pub(crate) const READY: &str = "Type what you want done";
 
 /// A project, a model server, and a terminal in which a chat has started.
 pub(crate) struct Conversation {
