@@ -46,6 +46,7 @@ mod session;
 mod settings;
 mod slash;
 mod stdin;
+mod store_address;
 mod terms;
 mod tui;
 mod wording;

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use futures::executor::block_on;
 use loopwright_core::SessionStore;
 use loopwright_memory::long_term::LongTerm;
-use loopwright_memory::{Jsonl, Sqlite};
+use loopwright_memory::{Jsonl, Postgres, Sqlite};
 use loopwright_server::{
     AgentFactory, CodingAgent, CodingAgentBuilder, CustomSetting, SystemPrompt,
 };
@@ -20,6 +21,7 @@ use crate::commands::token::hex;
 use crate::environment::Names;
 use crate::error::StartError;
 use crate::slash::SlashCommand;
+use crate::store_address::database;
 
 /// The name of the agent that works on files.
 pub(crate) const CODING: &str = "coding";
@@ -151,7 +153,7 @@ impl Program {
     }
 
     /// Opens the store at this path, by default at [`Program::default_store`]. A directory has a
-    /// file for each session.
+    /// file for each session; the address of a PostgreSQL database is a path, too.
     pub(crate) fn open_store(
         &self,
         path: Option<PathBuf>,
@@ -167,6 +169,10 @@ impl Program {
                 self.names.variable("STORE")
             )));
         };
+        if let Some(address) = database(&path) {
+            // The connections live on a thread of the store, so that nothing here is waited for.
+            return Ok(Arc::new(block_on(Postgres::connect(address))?));
+        }
         Ok(if is_directory(&path) {
             Arc::new(Jsonl::open(&path)?)
         } else {
@@ -178,9 +184,10 @@ impl Program {
     /// so that servers on one store share it, or in the data directory if the app has its own
     /// stores.
     pub(crate) fn outbox(&self, store: Option<&Path>, url: &str) -> Option<PathBuf> {
-        let name = match (&self.open_store, store) {
-            (Some(_), store) => format!("{url} {}", store.unwrap_or(Path::new("")).display()),
-            (None, _) => url.to_owned(),
+        let name = match store.filter(|store| self.has_no_folder(store)) {
+            Some(store) => format!("{url} {}", store.display()),
+            None if self.open_store.is_some() => format!("{url} "),
+            None => url.to_owned(),
         };
         Some(self.beside_store(store, "webhooks")?.join(format!("{}.outbox", digest(&name))))
     }
@@ -189,21 +196,24 @@ impl Program {
     /// at this path.
     pub(crate) fn daily_use(&self, store: Option<&Path>) -> Option<PathBuf> {
         let directory = self.beside_store(store, "daily-use")?;
-        Some(match (&self.open_store, store) {
-            (Some(_), Some(store)) => directory.join(digest(&store.display().to_string())),
-            _ => directory,
+        Some(match store.filter(|store| self.has_no_folder(store)) {
+            Some(store) => directory.join(digest(&store.display().to_string())),
+            None => directory,
         })
+    }
+
+    /// Returns whether nothing can be beside the store at this path.
+    fn has_no_folder(&self, store: &Path) -> bool {
+        self.open_store.is_some() || database(store).is_some()
     }
 
     /// Returns the folder for something that belongs to the store at this path.
     fn beside_store(&self, store: Option<&Path>, what: &str) -> Option<PathBuf> {
-        match &self.open_store {
-            Some(_) => Some(self.names.data_directory()?.join(what)),
-            None => {
-                let store = store.map(Path::to_owned);
-                Some(beside(&store.or_else(|| self.default_store())?, what))
-            }
+        if self.open_store.is_some() || store.is_some_and(|store| database(store).is_some()) {
+            return Some(self.names.data_directory()?.join(what));
         }
+        let store = store.map(Path::to_owned);
+        Some(beside(&store.or_else(|| self.default_store())?, what))
     }
 
     /// Returns the path of the store that is used by default, if the app has none of its own.

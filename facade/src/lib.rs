@@ -15,6 +15,7 @@
 //! | | `rustls-aws-lc`, `rustls-no-provider`, `native-tls` | other TLS back ends |
 //! | `memory` | `memory` (default) | JSON Lines session store, summary compaction, export, import |
 //! | | `sqlite` (default) | SQLite session store |
+//! | | `postgres` | PostgreSQL session store, for any number of machines |
 //! | | `long-term` (default) | facts that outlive a session |
 //! | | `conformance` | test suites for session stores and for patterns |
 //! | `tools` | `tools` (default) | the workspace and the tools that read and write its files |

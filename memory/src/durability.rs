@@ -4,8 +4,9 @@ use loopwright_core::log::LogEntry;
 
 /// Selects which appends a store on disk flushes before they return.
 ///
-/// With either value the appended entries are in the file when the append returns, so they survive
-/// any end of the process. The value matters only for power failures and crashes of the machine.
+/// With either value the appended entries are in the file, or in the server, when the append
+/// returns, so they survive any end of the process. The value matters only for power failures and
+/// crashes of the machine, and for `Postgres` for crashes of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {

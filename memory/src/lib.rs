@@ -4,20 +4,21 @@
 //! |---|---|---|
 //! | [`Sqlite`] | `sqlite` | sessions in one SQLite file, for any number of processes |
 //! | [`Jsonl`] | `jsonl` | sessions in a directory of JSON Lines files |
+//! | [`Postgres`] | `postgres` | sessions in a PostgreSQL database, for any number of machines |
 //! | [`SummaryCompaction`] | `compaction` | a policy that summarises older turns |
 //! | [`long_term`] | `long-term` | facts that outlive a session |
 //! | [`conformance`] | `conformance` | a test suite for session stores |
 //! | [`to_jsonl`], [`to_markdown`], [`from_jsonl`], [`import`] | | sessions as files |
 //!
-//! All features are on by default. `long-term` needs `sqlite`, which alone compiles SQLite; no
-//! other feature needs another.
+//! All features but `postgres` are on by default. `long-term` needs `sqlite`, which alone compiles
+//! SQLite; no other feature needs another.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg(any(feature = "jsonl", feature = "sqlite"))]
+#[cfg(any(feature = "jsonl", feature = "postgres", feature = "sqlite"))]
 mod durability;
 #[cfg(feature = "jsonl")]
 mod jsonl;
@@ -26,6 +27,8 @@ mod lock_holder;
 #[cfg(feature = "long-term")]
 pub mod long_term;
 mod markdown;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(any(feature = "jsonl", feature = "sqlite"))]
 mod private;
 #[cfg(any(feature = "jsonl", feature = "sqlite"))]
@@ -38,11 +41,13 @@ mod sqlite;
 mod summary_compaction;
 mod transfer;
 
-#[cfg(any(feature = "jsonl", feature = "sqlite"))]
+#[cfg(any(feature = "jsonl", feature = "postgres", feature = "sqlite"))]
 pub use durability::Durability;
 #[cfg(feature = "jsonl")]
 pub use jsonl::Jsonl;
 pub use markdown::to_markdown;
+#[cfg(feature = "postgres")]
+pub use postgres::{Postgres, PostgresBuilder};
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 #[cfg(feature = "compaction")]

@@ -11,7 +11,11 @@ use crate::options::Options;
 /// Where sessions are stored.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct StoreArgs {
-    /// Where sessions are stored: a file, or a directory with a file for each session.
+    /// Where sessions are stored: a file, a directory with a file for each session, or the
+    /// address of a PostgreSQL database.
+    ///
+    /// The address is postgres://USER@HOST/DATABASE. The password is best in PGPASSWORD, since
+    /// others can see the arguments of a program.
     ///
     /// By default LOOPWRIGHT_STORE, else loopwright/sessions.db in $XDG_DATA_HOME or
     /// ~/.local/share.

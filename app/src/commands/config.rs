@@ -16,6 +16,7 @@ use crate::options::{Options, Pattern, RetryOptions, Thinking};
 use crate::output;
 use crate::program::Program;
 use crate::session::{default_models_file, existing, stored_options};
+use crate::store_address::database;
 
 /// The maximum width of the column of values; longer values move the next column.
 const MAX_VALUE_WIDTH: usize = 60;
@@ -82,7 +83,9 @@ fn row<'a>(key: Key<'a>, layers: &[&Layer], active: &Layer, program: &Program) -
         _ => (default_value(&key, program), None),
     };
     let value = match value {
-        Value::String(url) if name == "base_url" => {
+        Value::String(url)
+            if name == "base_url" || name == "store" && database(Path::new(&url)).is_some() =>
+        {
             let mut settings = SessionSettings::new();
             settings.base_url = Some(url);
             json!(settings.without_credentials().base_url)

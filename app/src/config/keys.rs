@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::args::{LogFormat, UserArg};
 use crate::environment::Names;
 use crate::options::{Approve, Pattern, Thinking, is_sum, protected_path};
+use crate::store_address::database;
 
 /// Describes a setting. Its name is that of its flag, with `_` for `-`.
 #[derive(Debug, Clone)]
@@ -245,6 +246,9 @@ fn list(value: &Value, each: impl Fn(&str) -> Value) -> Option<Value> {
 }
 
 fn absolute(text: &str, directory: Option<&Path>) -> PathBuf {
+    if database(Path::new(text)).is_some() {
+        return text.into();
+    }
     let home = || std::env::var_os("HOME").filter(|home| !home.is_empty());
     match (directory, text.strip_prefix("~/")) {
         (Some(directory), Some(rest)) => {

@@ -18,6 +18,14 @@ pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The path of the session store in a test's directory.
 pub(crate) const STORE: &str = ".kept/sessions.db";
 
+/// The file in a test's directory with the address of a database, if that is the store.
+pub(crate) const ADDRESS: &str = ".address";
+
+/// Returns the address of the database that is the store of a test.
+pub(crate) fn database(dir: &TempDir) -> Option<String> {
+    std::fs::read_to_string(dir.path().join(ADDRESS)).ok()
+}
+
 /// A running `loopwright`.
 pub(crate) struct Process {
     child: Child,
@@ -129,7 +137,8 @@ impl Process {
         let line = [command, &[crate::BIN], args].concat();
         let mut command = Command::new(line[0]);
         command.args(&line[1..]).current_dir(dir.path()).env_clear();
-        command.env("LOOPWRIGHT_STORE", dir.path().join(STORE)).envs(vars.iter().copied());
+        let store = database(dir).map_or_else(|| dir.path().join(STORE), PathBuf::from);
+        command.env("LOOPWRIGHT_STORE", store).envs(vars.iter().copied());
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (unread, out) = (child.stdout.take(), Output::of(std::io::empty()));

@@ -98,3 +98,10 @@ fn types(events: &[Value]) -> Vec<&str> {
     types.dedup();
     types
 }
+
+/// C224: two servers, a chat and commands on one SQLite file: each input arrives exactly once, and
+/// both servers answer the same, while processes are killed.
+#[test]
+fn every_input_arrives_once_through_every_process_while_processes_are_killed() {
+    shared::check(&project());
+}

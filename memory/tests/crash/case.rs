@@ -18,6 +18,7 @@ use tokio::sync::Mutex;
 use crate::check::{Record, check, check_done, check_same, transcript};
 use crate::child::{KillPoint, ORDERS, Orders, open_for_append};
 use crate::scenario::SCENARIOS;
+use crate::server::Server;
 use crate::stores::Kind;
 
 /// The time after which a process counts as hanging.
@@ -30,6 +31,7 @@ type WithoutKills = (Vec<String>, Duration);
 pub(crate) struct Workspace {
     folder: TempDir,
     stores: HashMap<Kind, Arc<dyn SessionStore>>,
+    _servers: Vec<Server>,
     /// The outcomes of runs, replies and calls in all logs.
     pub(crate) seen: std::sync::Mutex<BTreeSet<String>>,
     /// How to repeat the test.
@@ -38,17 +40,19 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    pub(crate) fn new(hint: &str) -> Workspace {
+    pub(crate) async fn new(hint: &str) -> Workspace {
         let folder = TempDir::new().expect("a temporary directory");
-        let open = |kind: Kind| {
+        let (mut stores, mut servers) = (HashMap::new(), Vec::new());
+        for kind in crate::stores::all() {
             let directory = folder.path().join(format!("{kind:?}"));
             std::fs::create_dir(&directory).expect("a directory for the store");
-            (kind, kind.open(&directory))
-        };
-        let stores = Kind::ALL.into_iter().map(open).collect();
+            servers.extend(kind.serve(&directory));
+            stores.insert(*kind, kind.open(&directory).await);
+        }
         Workspace {
             folder,
             stores,
+            _servers: servers,
             hint: hint.into(),
             without_kills: Mutex::default(),
             seen: Default::default(),
@@ -215,6 +219,7 @@ impl Case {
 
     async fn check(&mut self, done: bool) -> Result<(), String> {
         let session = self.orders.session.clone();
+        settle(&*self.store, &session).await;
         let entries = match self.store.read(&session, 0).await {
             Err(MemoryError::NoSession(_)) if self.entries.is_empty() => Vec::new(),
             read => read.map_err(|e| e.to_string())?,
@@ -258,6 +263,14 @@ impl Case {
             folder.display(),
             log.join("\n")
         )
+    }
+}
+
+/// Waits until nothing that a killed process has sent to a server is written any more: its session
+/// is opened, which later writes of the process cannot survive, and closed.
+pub(crate) async fn settle(store: &dyn SessionStore, session: &str) {
+    if crate::stores::all() == [Kind::Postgres] {
+        crate::stores::open_session(store, session).await.close().await;
     }
 }
 

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::scenario::{self, ExtraInput, InputKind, SCENARIOS, Scenario, Trigger};
-use crate::stores::Kind;
+use crate::stores::{Kind, open_session};
 
 /// The environment variable with a child's [`Orders`].
 pub(crate) const ORDERS: &str = "LOOPWRIGHT_CRASH_ORDERS";
@@ -129,12 +129,8 @@ pub(crate) async fn run() {
         (&**file).write_all(b"\n\n").expect("the record can be written");
     }
     write_line(&record, "started", json!(std::process::id()));
-    let inner = orders
-        .store
-        .open(&orders.directory)
-        .open(&orders.session)
-        .await
-        .expect("the session can be opened");
+    let store = orders.store.open(&orders.directory).await;
+    let inner = open_session(&*store, &orders.session).await;
     let known = inner.load(0).await.expect("the session can be read");
     let killing = KillingMemory { inner, kill: orders.kill.clone(), appends: AtomicU64::new(0) };
     let agent =

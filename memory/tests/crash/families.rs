@@ -14,10 +14,11 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use crate::case::{PROCESS_TIMEOUT, next_random};
+use crate::case::{PROCESS_TIMEOUT, next_random, settle};
 use crate::child::open_for_append;
 use crate::family::{ORDERS, Orders, User};
-use crate::stores::Kind;
+use crate::server::Server;
+use crate::stores::{self, Kind};
 use crate::{CONCURRENT_SESSIONS, MAX_PROCESSES, join, kills_and_seed};
 
 type Checked = Result<(), String>;
@@ -36,7 +37,9 @@ async fn kills_of_processes_with_sub_agents_lose_and_repeat_nothing() {
     let (killed, next) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let unknown = Arc::new(AtomicUsize::new(0));
     let start = Instant::now();
-    let mut without_kills = Family::new(&folder, Kind::Jsonl, User::Approves, "without-kills", 0);
+    let _servers: Vec<_> = stores::all().iter().filter_map(|kind| serve(&folder, *kind)).collect();
+    let store = stores::all()[0];
+    let mut without_kills = Family::new(&folder, store, User::Approves, "without-kills", 0).await;
     assert!(without_kills.run_process(None).await, "nothing kills it");
     let time = start.elapsed().mul_f64(1.5); // several processes run at the same time
     let mut workers = JoinSet::new();
@@ -46,10 +49,11 @@ async fn kills_of_processes_with_sub_agents_lose_and_repeat_nothing() {
         workers.spawn(async move {
             while killed.load(Ordering::Relaxed) < kills {
                 let n = next.fetch_add(1, Ordering::Relaxed);
-                let store = Kind::ALL[n % Kind::ALL.len()];
-                let user = User::ALL[n / Kind::ALL.len() % User::ALL.len()];
+                let store = stores::all()[n % stores::all().len()];
+                let user = User::ALL[n / stores::all().len() % User::ALL.len()];
                 let seed = seed ^ (n as u64) << 32;
-                let mut family = Family::new(&folder, store, user, &format!("family-{n}"), seed);
+                let name = format!("family-{n}");
+                let mut family = Family::new(&folder, store, user, &name, seed).await;
                 for process in 0.. {
                     let part = next_random(&mut family.orders.seed) as f64 / u64::MAX as f64;
                     let kill_after = (process < MAX_PROCESSES).then(|| time.mul_f64(part));
@@ -67,6 +71,13 @@ async fn kills_of_processes_with_sub_agents_lose_and_repeat_nothing() {
     println!("{killed} kills in {next} families; {unknown} payments have an unknown outcome");
 }
 
+/// Starts the server that a store in a folder needs, if it needs one.
+fn serve(folder: &TempDir, store: Kind) -> Option<Server> {
+    let directory = folder.path().join(format!("{store:?}"));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    store.serve(&directory)
+}
+
 /// A root and its sub-agents.
 struct Family {
     folder: Arc<TempDir>,
@@ -78,14 +89,14 @@ struct Family {
 }
 
 impl Family {
-    fn new(folder: &Arc<TempDir>, store: Kind, user: User, name: &str, seed: u64) -> Family {
+    async fn new(folder: &Arc<TempDir>, store: Kind, user: User, name: &str, seed: u64) -> Family {
         let directory = folder.path().join(format!("{store:?}"));
         let session = format!("{store:?}-{name}");
         let record = folder.path().join(&session);
         for folder in [&directory, &record] {
             std::fs::create_dir_all(folder).expect("a directory");
         }
-        let opened = store.open(&directory);
+        let opened = store.open(&directory).await;
         let orders = Orders { store, directory, session, record, user, seed };
         let (folder, logs) = (folder.clone(), BTreeMap::new());
         Family { folder, orders, store: opened, logs, processes: 0 }
@@ -115,6 +126,7 @@ impl Family {
             (false, Some(9)) => false,
             _ => self.fail(&format!("the process failed: {status}")),
         };
+        settle(&*self.store, &self.orders.session).await;
         let checked = self.check(is_done).await;
         checked.unwrap_or_else(|why| self.fail(&why));
         is_done

@@ -135,7 +135,7 @@ pub(crate) async fn run() {
     for file in [&ledger, &receipts] {
         write_line(file, ""); // ends the line that a killed process was writing
     }
-    let store = orders.store.open(&orders.directory);
+    let store = orders.store.open(&orders.directory).await;
     let cx = RunContext::new().stored(&store, &*orders.session).await;
     let cx = cx.expect("the session can be opened");
     let (handle, mut events) = agent(&ledger).run(cx).await.expect("the session is resumed");

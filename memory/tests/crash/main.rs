@@ -2,6 +2,7 @@
 //! writes, and restarted until all work is done. `LOOPWRIGHT_KILLS` sets the number of random kills
 //! (200 by default) of processes without sub-agents and of processes with them, and the number of
 //! messages, at most 1,000, to processes that share a session; `LOOPWRIGHT_SEED` repeats a seed.
+//! `LOOPWRIGHT_STORE=postgres` tests the store in PostgreSQL instead of those in files.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,6 +19,9 @@ mod family;
 mod poster;
 mod posters;
 mod scenario;
+#[path = "../postgres/server.rs"]
+#[allow(dead_code, reason = "shared with the tests of PostgreSQL, which use all of it")]
+mod server;
 mod stores;
 
 use std::sync::Arc;
@@ -90,7 +94,7 @@ async fn join(mut cases: JoinSet<()>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_at_random_times_lose_and_repeat_nothing() {
     let (kills, seed) = kills_and_seed();
-    let workspace = Arc::new(Workspace::new(&format!("LOOPWRIGHT_SEED={seed}")));
+    let workspace = Arc::new(Workspace::new(&format!("LOOPWRIGHT_SEED={seed}")).await);
     let killed = Arc::new(AtomicUsize::new(0));
     let next = Arc::new(AtomicUsize::new(0));
     let mut workers = JoinSet::new();
@@ -101,8 +105,8 @@ async fn kills_at_random_times_lose_and_repeat_nothing() {
         workers.spawn(async move {
             while killed.load(Ordering::Relaxed) < kills {
                 let n = next.fetch_add(1, Ordering::Relaxed);
-                let store = Kind::ALL[n % Kind::ALL.len()];
-                let scenario = n / Kind::ALL.len() % SCENARIOS.len();
+                let store = stores::all()[n % stores::all().len()];
+                let scenario = n / stores::all().len() % SCENARIOS.len();
                 let mut case = Case::new(
                     &workspace,
                     store,
@@ -137,7 +141,7 @@ async fn kills_at_random_times_lose_and_repeat_nothing() {
 /// C93: kills before and after every write of every scenario lose and repeat nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_between_any_two_writes_loses_and_repeats_nothing() {
-    let workspace = Arc::new(Workspace::new("every write"));
+    let workspace = Arc::new(Workspace::new("every write").await);
     let permits = Arc::new(Semaphore::new(2 * CONCURRENT_SESSIONS));
     let mut cases = JoinSet::new();
     for (store, scenario, after) in every_case() {
@@ -168,8 +172,9 @@ async fn a_kill_between_any_two_writes_loses_and_repeats_nothing() {
 }
 
 fn every_case() -> impl Iterator<Item = (Kind, usize, bool)> {
-    let scenarios = Kind::ALL
-        .into_iter()
+    let scenarios = stores::all()
+        .iter()
+        .copied()
         .flat_map(|store| (0..SCENARIOS.len()).map(move |scenario| (store, scenario)));
     scenarios.flat_map(|(store, scenario)| [(store, scenario, false), (store, scenario, true)])
 }
@@ -193,11 +198,11 @@ fn paid(case: &Case) -> (Vec<u32>, Option<ResultStatus>) {
 /// that had not started runs there, a call that may have run is not repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_process_approves_the_request_of_a_killed_one() {
-    let workspace = Arc::new(Workspace::new("approvals"));
+    let workspace = Arc::new(Workspace::new("approvals").await);
     let at = |kind: &str, after: bool| {
         if after { KillPoint::AfterEntry(kind.into()) } else { KillPoint::BeforeEntry(kind.into()) }
     };
-    for store in Kind::ALL {
+    for &store in stores::all() {
         let awaiting = async |name: &str| {
             let mut case = Case::new(&workspace, store, number("payment"), name, 1);
             case.kill_while_awaiting().await;

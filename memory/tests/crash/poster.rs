@@ -85,7 +85,7 @@ type Owned = Arc<Mutex<Option<AgentHandle>>>;
 pub(crate) async fn run() {
     let orders = std::env::var(ORDERS).expect("the process has orders");
     let orders: Orders = serde_json::from_str(&orders).expect("the orders are JSON");
-    let store = orders.store.open(&orders.directory);
+    let store = orders.store.open(&orders.directory).await;
     let owned = Owned::default();
     let owner = tokio::spawn(own(store.clone(), orders.clone(), owned.clone()));
     let answers = open_for_append(&orders.record.join("answers"));

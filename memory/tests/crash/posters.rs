@@ -18,7 +18,8 @@ use crate::case::{PROCESS_TIMEOUT, next_random};
 use crate::child::open_for_append;
 use crate::kills_and_seed;
 use crate::poster::{Answer, ORDERS, Orders};
-use crate::stores::Kind;
+use crate::server::Server;
+use crate::stores::{self, Kind};
 
 /// The processes that share a session.
 const PROCESSES: usize = 3;
@@ -44,8 +45,9 @@ async fn kills_of_processes_that_post_lose_and_repeat_nothing() {
         if killed >= kills {
             break;
         }
-        let store = Kind::ALL[n % Kind::ALL.len()];
-        let mut group = Group::new(store, (kills - killed).min(MAX_KILLS), seed ^ (n as u64) << 32);
+        let store = stores::all()[n % stores::all().len()];
+        let mut group =
+            Group::new(store, (kills - killed).min(MAX_KILLS), seed ^ (n as u64) << 32).await;
         killed += group.run().await;
         let answers = group.check().await.unwrap_or_else(|why| group.fail(&why));
         inputs += answers.len();
@@ -60,20 +62,22 @@ struct Group {
     folder: TempDir,
     orders: Orders,
     store: Arc<dyn SessionStore>,
+    _server: Option<Server>,
     kills: usize,
     seed: u64,
 }
 
 impl Group {
-    fn new(store: Kind, kills: usize, seed: u64) -> Self {
+    async fn new(store: Kind, kills: usize, seed: u64) -> Self {
         let folder = TempDir::new().expect("a temporary directory");
         let directory = folder.path().join("store");
         std::fs::create_dir(&directory).expect("a directory for the store");
         let (session, record) = ("shared".to_owned(), folder.path().to_owned());
         let messages = (kills * MESSAGES_PER_KILL) as u64;
-        let opened = store.open(&directory);
+        let server = store.serve(&directory);
+        let opened = store.open(&directory).await;
         let orders = Orders { store, directory, session, record, messages, seed };
-        Group { folder, orders, store: opened, kills, seed }
+        Group { folder, orders, store: opened, _server: server, kills, seed }
     }
 
     fn random(&mut self) -> u64 {

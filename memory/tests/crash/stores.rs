@@ -1,29 +1,70 @@
-//! The stores under test.
+//! The stores under test: those in files, or with `LOOPWRIGHT_STORE=postgres` the one in
+//! PostgreSQL, for which a server is started.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use loopwright_core::SessionStore;
-use loopwright_memory::{Jsonl, Sqlite};
+use loopwright_core::log::MemoryError;
+use loopwright_core::{Memory, SessionStore};
+use loopwright_memory::{Jsonl, Postgres, Sqlite};
 use serde::{Deserialize, Serialize};
+
+use crate::server::Server;
+
+/// The file in the directory of a store that has the address of its server.
+const ADDRESS: &str = "address";
 
 /// Selects a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Kind {
     Jsonl,
     Sqlite,
+    Postgres,
+}
+
+/// Returns the stores under test.
+pub(crate) fn all() -> &'static [Kind] {
+    match std::env::var("LOOPWRIGHT_STORE").as_deref() {
+        Ok("postgres") => &[Kind::Postgres],
+        Ok(other) => panic!("LOOPWRIGHT_STORE is `{other}`: it can be `postgres`"),
+        Err(_) => &[Kind::Jsonl, Kind::Sqlite],
+    }
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 2] = [Kind::Jsonl, Kind::Sqlite];
+    /// Starts the server that the store in this directory needs, if it needs one.
+    pub(crate) fn serve(self, directory: &Path) -> Option<Server> {
+        (self == Kind::Postgres).then(|| {
+            let server = Server::start();
+            std::fs::write(directory.join(ADDRESS), server.url()).expect("the address is written");
+            server
+        })
+    }
 
     /// Opens the store in this directory.
-    pub(crate) fn open(self, directory: &Path) -> Arc<dyn SessionStore> {
+    pub(crate) async fn open(self, directory: &Path) -> Arc<dyn SessionStore> {
         match self {
             Kind::Jsonl => Arc::new(Jsonl::open(directory).expect("the store can be opened")),
             Kind::Sqlite => Arc::new(
                 Sqlite::open(directory.join("sessions.db")).expect("the store can be opened"),
             ),
+            Kind::Postgres => {
+                let address = std::fs::read_to_string(directory.join(ADDRESS));
+                let store = Postgres::connect(address.expect("the server has an address")).await;
+                Arc::new(store.expect("the store can be opened"))
+            }
         }
     }
+}
+
+/// Opens a session whose owner has been killed. A server needs a moment to see that.
+pub(crate) async fn open_session(store: &dyn SessionStore, session: &str) -> Arc<dyn Memory> {
+    for _ in 0..1_000 {
+        match store.open(session).await {
+            Err(MemoryError::InUse(_)) => tokio::time::sleep(std::time::Duration::from_millis(5)),
+            opened => return opened.expect("the session can be opened"),
+        }
+        .await;
+    }
+    panic!("the session of a killed process remains in use");
 }

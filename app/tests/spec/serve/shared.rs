@@ -1,7 +1,9 @@
-//! Two servers, a chat and commands on one file: every input is sent through every process, while
+//! Two servers, a chat and commands on one store: every input is sent through every process, while
 //! processes are killed.
 
+#[path = "shared/processes.rs"]
 mod processes;
+#[path = "shared/senders.rs"]
 mod senders;
 
 use std::collections::BTreeMap;
@@ -11,14 +13,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use loopwright_core::SessionStore;
 use loopwright_core::log::{LogEntry, SessionInfo};
-use loopwright_memory::Sqlite;
+use loopwright_memory::{Postgres, Sqlite};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use self::processes::{Chat, Server};
 use self::senders::{Answer, Random, Shared};
 use crate::http::Connection;
-use crate::process::{Process, STORE, loopwright, project};
+use crate::process::{Process, STORE, database, loopwright};
 
 /// The threads that send inputs.
 const SENDERS: u64 = 4;
@@ -34,13 +36,11 @@ const ANSWERS_PER_LINE: u64 = 4;
 const MAX_LAST_CALLS: u64 = 20;
 const DECISION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// C224: two servers, a chat and commands on one SQLite file: every input (prompts, steers,
-/// follow-ups, aborts, and decisions about calls) is sent through both servers, some of them
-/// through a command or the chat, while servers and the chat are killed. Each arrives exactly
-/// once, and both servers answer the same. `LOOPWRIGHT_INPUTS` sets the number of inputs (100 by
-/// default), and `LOOPWRIGHT_SEED` repeats their kinds and the times of the kills.
-#[test]
-fn every_input_arrives_once_through_every_process_while_processes_are_killed() {
+/// Sends every input (prompts, steers, follow-ups, aborts, and decisions about calls) through two
+/// servers, some of them through a command or the chat, while servers and the chat are killed. Each
+/// must arrive exactly once, and both servers answer the same. `LOOPWRIGHT_INPUTS` sets the number
+/// of inputs (100 by default); `LOOPWRIGHT_SEED` repeats their kinds and the times of the kills.
+pub(crate) fn check(dir: &TempDir) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let inputs = number("LOOPWRIGHT_INPUTS").unwrap_or(100);
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
@@ -48,14 +48,13 @@ fn every_input_arrives_once_through_every_process_while_processes_are_killed() {
     println!("LOOPWRIGHT_SEED={seed}");
     let mut random = Random::new(seed);
 
-    let dir = project();
-    let mut servers = [Server::start(&dir), Server::start(&dir)];
+    let mut servers = [Server::start(dir), Server::start(dir)];
     let created = Connection::try_post(&servers[0].address, "/api/sessions", "{}").unwrap();
     let created: Value = serde_json::from_str(&created.body).unwrap();
     let session = created["id"].as_str().unwrap().to_owned();
     let addresses = [servers[0].address.clone(), servers[1].address.clone()];
     let shared = Shared::new(&session, addresses, inputs);
-    let mut chat = Chat::start(&dir, &session);
+    let mut chat = Chat::start(dir, &session);
     let (sender, answers) = channel();
     let mut receipts = BTreeMap::new();
     let (mut commands, mut kills) = (Vec::new(), 0);
@@ -73,7 +72,7 @@ fn every_input_arrives_once_through_every_process_while_processes_are_killed() {
             sent += u64::from(!is_decision);
             if random.below(ANSWERS_PER_COMMAND) == 0 {
                 let prompt = format!("command {}", commands.len());
-                let ran = loopwright(&dir, &["run", "-q", "--session", &session, &prompt]);
+                let ran = loopwright(dir, &["run", "-q", "--session", &session, &prompt]);
                 let is_refused = ran.code == 2 && ran.err.contains("was not accepted");
                 // 3: a call waits; 5: a server was killed; 130: the run was aborted.
                 assert!(is_refused || [0, 3, 5, 130].contains(&ran.code), "{ran:?}");
@@ -85,9 +84,9 @@ fn every_input_arrives_once_through_every_process_while_processes_are_killed() {
             if random.below(ANSWERS_PER_KILL) == 0 {
                 kills += 1;
                 match random.below(3) as usize {
-                    2 => chat.restart(&dir),
+                    2 => chat.restart(dir),
                     at => {
-                        let new = Server::start(&dir);
+                        let new = Server::start(dir);
                         shared.set_address(at, &new.address);
                         std::mem::replace(&mut servers[at], new).kill();
                     }
@@ -109,7 +108,7 @@ fn every_input_arrives_once_through_every_process_while_processes_are_killed() {
     drop(sender);
     receipts.extend(answers.iter().map(|Answer { id, is_accepted, .. }| (id, is_accepted)));
     let lines = chat.end();
-    let (log, info) = shared.when_all_are_handled(|| read(&dir, &session));
+    let (log, info) = shared.when_all_are_handled(|| read(dir, &session));
     assert_eq!(info.unread, 0);
 
     let times = |id: &str| {
@@ -169,7 +168,10 @@ fn every_input_arrives_once_through_every_process_while_processes_are_killed() {
 fn read(dir: &TempDir, session: &str) -> (Vec<LogEntry>, SessionInfo) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let store = Sqlite::open(Process::file(dir, STORE)).unwrap();
+        let store: Box<dyn SessionStore> = match database(dir) {
+            Some(address) => Box::new(Postgres::connect(address).await.unwrap()),
+            None => Box::new(Sqlite::open(Process::file(dir, STORE)).unwrap()),
+        };
         (store.read(session, 0).await.unwrap(), store.session(session).await.unwrap())
     })
 }

@@ -1,0 +1,109 @@
+//! Appends to PostgreSQL, beside one flush of the same disk: alone, and of many sessions at once.
+//! Prints the figures, and fails if they are out of bounds.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a bench may")]
+
+#[path = "../tests/postgres/server.rs"]
+#[allow(dead_code, reason = "shared with the tests, which use all of it")]
+mod server;
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use loopwright_core::log::{LogEntry, StateScope};
+use loopwright_core::message::{MessageId, UserMessage};
+use loopwright_core::{Memory, Message, SessionStore};
+use loopwright_memory::{Durability, Postgres};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use server::Server;
+
+/// An append alone takes at most this many flushes of the disk.
+const MAX_FLUSHES: f64 = 1.3;
+/// So many sessions at once make at least `MIN_GAIN` times the appends of one.
+const SESSIONS: usize = 64;
+const MIN_GAIN: f64 = 5.0;
+const ALONE: u64 = 400;
+const AT_ONCE: u64 = 150;
+
+/// Returns a message, which is indexed for searches, or a value, by turns.
+fn entry(n: u64) -> Arc<[LogEntry]> {
+    if n.is_multiple_of(2) {
+        let value = Arc::new(json!({ "n": n, "text": "x".repeat(400) }));
+        return [LogEntry::State { scope: StateScope::Session, key: "n".into(), value }].into();
+    }
+    let words = (0..60).map(|word| format!("{:06x} ", (n + 1) * 7_919 * (word + 1) % 0xff_ffff));
+    let message = UserMessage::from(words.collect::<String>().as_str());
+    [LogEntry::Remembered { message: Arc::new(Message::new(MessageId(n), message)) }].into()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// Returns the times of flushes of 8 KiB, a page of the server's log.
+fn flushes(file: &mut File, count: u64) -> Vec<Duration> {
+    let flush = |_| {
+        let start = Instant::now();
+        file.write_all(&[1; 8192]).unwrap();
+        file.sync_data().unwrap();
+        start.elapsed()
+    };
+    (0..count).map(flush).collect()
+}
+
+/// Appends entries to a session, and returns how long each took.
+async fn append(store: &Postgres, session: &str, count: u64) -> Vec<Duration> {
+    let memory: Arc<dyn Memory> = store.open(session).await.unwrap();
+    let mut times = Vec::new();
+    for n in 0..count {
+        let start = Instant::now();
+        memory.append(n, entry(n)).await.unwrap();
+        times.push(start.elapsed());
+    }
+    times
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    let server = Server::start_in(tempfile::tempdir().unwrap(), "");
+    let store = Postgres::connect(server.url()).await.unwrap().durability(Durability::Every);
+    let mut file = tempfile::tempfile().unwrap();
+    drop(append(&store, "warm", 50).await);
+
+    // In turns, since the disk is not always as fast.
+    let (mut alone, mut flushed) = (Vec::new(), Vec::new());
+    for n in 0..8 {
+        flushed.extend(flushes(&mut file, ALONE / 8));
+        alone.extend(append(&store, &format!("alone {n}"), ALONE / 8).await);
+    }
+    let (alone, flushed) = (median(alone), median(flushed));
+    let ratio = alone.as_secs_f64() / flushed.as_secs_f64();
+    println!("a flush {flushed:?}, an append alone {alone:?}: {ratio:.2} flushes");
+
+    let (start, mut sessions) = (Instant::now(), JoinSet::new());
+    for n in 0..SESSIONS {
+        let store = store.clone();
+        sessions.spawn(async move { append(&store, &format!("s{n}"), AT_ONCE).await });
+    }
+    let mut times = Vec::new();
+    while let Some(done) = sessions.join_next().await {
+        times.extend(done.unwrap());
+    }
+    let rate = times.len() as f64 / start.elapsed().as_secs_f64();
+    let gain = rate * alone.as_secs_f64();
+    println!(
+        "{SESSIONS} sessions: {rate:.0} appends/s, p50 {:?}; {gain:.1} times one",
+        median(times)
+    );
+
+    let effects = store.clone().durability(Durability::Effects);
+    let times = append(&effects, "effects", ALONE).await;
+    println!("an append that need not be on disk: {:?}", median(times));
+    assert!(ratio <= MAX_FLUSHES, "an append takes {ratio:.2} flushes");
+    assert!(gain >= MIN_GAIN, "{SESSIONS} sessions make {gain:.1} times the appends of one");
+}

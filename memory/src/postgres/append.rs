@@ -1,0 +1,35 @@
+//! An append that waits to be written.
+
+use std::sync::{Arc, Mutex};
+
+use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
+use tokio::sync::oneshot;
+
+use super::text::number;
+
+/// An append.
+pub(super) struct Append {
+    pub(super) number: i64,
+    pub(super) epoch: i64,
+    pub(super) at: u64,
+    pub(super) entries: Arc<[LogEntry]>,
+    pub(super) json: Vec<String>,
+    /// The description of the session, which follows the log.
+    pub(super) info: Arc<Mutex<SessionInfo>>,
+    /// True if the append must be on disk before its result is sent.
+    pub(super) durable: bool,
+    /// Receives the result.
+    pub(super) done: oneshot::Sender<Result<(), MemoryError>>,
+}
+
+impl Append {
+    /// Returns the bytes of its entries.
+    pub(super) fn bytes(&self) -> usize {
+        self.json.iter().map(String::len).sum()
+    }
+
+    /// Returns the length of the log after it.
+    pub(super) fn end(&self) -> i64 {
+        number(self.at + self.entries.len() as u64)
+    }
+}

@@ -1,0 +1,141 @@
+//! Lists, in pages: sessions, pending actions, decisions.
+
+use loopwright_core::agent::Principal;
+use loopwright_core::log::{
+    AuditPage, AuditQuery, DecisionRecord, PendingAction, PendingPage, PendingQuery, SessionCursor,
+    SessionInfo, SessionPage, SessionQuery,
+};
+use tokio_postgres::Row;
+
+use super::error::{StoreError, not_understood};
+use super::reading::{INFO, decode_info};
+use super::store::{Params, Store};
+use super::text::{from_text, number, to_text};
+use crate::codec;
+
+/// How many pending actions are read at once, at least.
+const MIN_CHUNK: usize = 100;
+
+const PENDING: &str = "\
+SELECT p.since, s.name, p.call, p.json FROM pending p JOIN session s ON s.number = p.session
+WHERE p.since >= $1 AND (p.since, s.name, p.call) > ($1, $2, $3) AND p.since <= $4
+    AND ($5::text IS NULL OR p.tool = $5) AND ($6::text IS NULL OR s.name = $6)
+ORDER BY p.since, s.name, p.call LIMIT $7";
+const DECISIONS: &str = "\
+SELECT json FROM decision WHERE (time, session, position) < ($1, $2, $3)
+    AND time >= $4 AND time <= $5 AND ($6::text IS NULL OR session = $6)
+    AND ($7::text IS NULL OR md5(principal) = md5($7) AND principal = $7)
+ORDER BY time DESC, session DESC, position DESC LIMIT $8";
+
+impl Store {
+    /// Describes all sessions that are listed.
+    pub(super) async fn sessions(&self) -> Result<Vec<SessionInfo>, StoreError> {
+        let sql =
+            format!("SELECT {INFO} FROM session s WHERE s.listed ORDER BY changed DESC, name");
+        let rows = self.query(&sql, &[]).await?;
+        rows.iter().map(decode_info).collect()
+    }
+
+    /// Describes a page of the sessions that are listed.
+    pub(super) async fn sessions_page(
+        &self,
+        query: &SessionQuery,
+    ) -> Result<SessionPage, StoreError> {
+        let of_owner = match &query.owner {
+            Some(_) => "AND md5(s.principal) = md5($3) AND s.principal = $3",
+            None => "AND $3::text IS NULL",
+        };
+        let sql = format!(
+            "SELECT {INFO} FROM session s WHERE s.listed {of_owner} AND s.changed <= $1 \
+             AND (s.changed < $1 OR s.name > $2) ORDER BY s.changed DESC, s.name LIMIT $4"
+        );
+        let (changed, name) = match query.after.as_ref().map(SessionCursor::parts) {
+            Some((changed, name)) => (number(changed), to_text(name)),
+            None => (i64::MAX, "".into()),
+        };
+        let owner = query.owner.as_ref().map(|owner| to_text(Principal::as_str(owner)));
+        // One more than the limit says whether there is another page.
+        let limit = more(query.limit);
+        let rows = self.query(&sql, &[&changed, &name, &owner, &limit]).await?;
+        Ok(query.page(rows.iter().map(decode_info).collect::<Result<_, _>>()?))
+    }
+
+    /// Returns a page of the pending actions.
+    pub(super) async fn pending(&self, query: &PendingQuery) -> Result<PendingPage, StoreError> {
+        let (mut since, mut name, mut call) = match &query.after {
+            Some(after) => {
+                let (name, call) = (to_text(&after.session), to_text(&after.call));
+                (number(after.since), name.into_owned(), call.into_owned())
+            }
+            None => (-1, String::new(), String::new()),
+        };
+        let last = match query.before {
+            Some(0) => -1,
+            Some(before) => number(before - 1),
+            None => i64::MAX,
+        };
+        let (tool, session) =
+            (query.tool.as_deref().map(to_text), query.session.as_deref().map(to_text));
+        let chunk = more(query.limit.max(MIN_CHUNK));
+        let mut actions = Vec::new();
+        loop {
+            let params: Params<'_> = &[&since, &name, &call, &last, &tool, &session, &chunk];
+            let rows = self.query(PENDING, params).await?;
+            for row in &rows {
+                let json = codec::decode(row.get::<_, &str>(3).as_bytes());
+                let pending: PendingAction =
+                    json.map_err(|why| not_understood("a pending action", &why))?;
+                // Which roles may decide is not a column.
+                if query.selects(&pending) && actions.len() <= query.limit {
+                    actions.push(pending);
+                }
+            }
+            match rows.last() {
+                Some(row) if rows.len() as i64 == chunk && actions.len() <= query.limit => {
+                    (since, name, call) = (row.get(0), row.get(1), row.get(2));
+                }
+                _ => return Ok(query.page(actions)),
+            }
+        }
+    }
+
+    /// Returns a page of the decisions.
+    pub(super) async fn decisions(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        let (time, name, position) = match query.after.as_ref().map(|cursor| cursor.parts()) {
+            Some((time, session, position)) => (number(time), to_text(session), number(position)),
+            None => (i64::MAX, "\u{10ffff}".into(), i64::MAX),
+        };
+        let until = match query.until {
+            Some(0) => -1,
+            Some(until) => number(until - 1),
+            None => i64::MAX,
+        };
+        let since = query.since.map_or(0, number);
+        let (session, by) =
+            (query.session.as_deref().map(to_text), query.by.as_deref().map(to_text));
+        let limit = more(query.limit);
+        let params: Params<'_> = &[&time, &name, &position, &since, &until, &session, &by, &limit];
+        let rows = self.query(DECISIONS, params).await?;
+        let decode = |row: &Row| {
+            let json = codec::decode(row.get::<_, &str>(0).as_bytes());
+            json.map_err(|why| not_understood("a decision", &why))
+        };
+        let records: Vec<DecisionRecord> = rows.iter().map(decode).collect::<Result<_, _>>()?;
+        Ok(query.page(records))
+    }
+
+    /// Returns the names of the sessions that were forked from one.
+    pub(super) async fn branches(
+        client: &tokio_postgres::Client,
+        number: i64,
+    ) -> Result<Vec<String>, StoreError> {
+        let sql = "SELECT name FROM session WHERE parent = $1 ORDER BY name";
+        let rows = client.query(sql, &[&number]).await?;
+        Ok(rows.iter().map(|row| from_text(row.get(0)).into_owned()).collect())
+    }
+}
+
+/// Returns one more than a limit.
+fn more(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1)
+}

@@ -1,0 +1,206 @@
+//! What the operations of a store share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::Client;
+use futures::future::join_all;
+use loopwright_core::error::MemoryError;
+use tokio::sync::{Notify, watch};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::config::Connections;
+use super::error::StoreError;
+
+/// How long an operation is repeated while the server cannot be reached.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after the first failure; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+
+/// The first half of the keys of advisory locks, which belongs to this schema alone; the second is
+/// the number of a worker.
+pub(super) const LOCK_CLASS: &str = "('worker'::regclass::oid::bigint - 2147483648)::integer";
+
+/// The parameters of a statement.
+pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// The state of an open store.
+pub(super) struct Store {
+    pub(super) connections: Connections,
+    /// The number of this store among the owners of sessions.
+    pub(super) worker: i32,
+    /// The sessions that are open here, by their numbers.
+    open: Mutex<HashMap<i64, Open>>,
+}
+
+/// A session that this store has open.
+pub(super) struct Open {
+    pub(super) epoch: i64,
+    /// False while the store has not read yet that the session is its own.
+    pub(super) is_opened: bool,
+    pub(super) signals: Signals,
+}
+
+/// What an open session listens to.
+#[derive(Clone, Default)]
+pub(super) struct Signals {
+    /// Notified when an input may have been posted.
+    pub(super) posted: Arc<Notify>,
+    /// True when the session belongs to another owner.
+    pub(super) lost: Arc<watch::Sender<bool>>,
+}
+
+impl Store {
+    pub(super) fn new(connections: Connections, worker: i32) -> Self {
+        Store { connections, worker, open: Mutex::default() }
+    }
+
+    /// Returns the sessions that are open.
+    pub(super) fn open(&self) -> MutexGuard<'_, HashMap<i64, Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether a session is open here with this epoch.
+    pub(super) fn has(&self, number: i64, epoch: i64) -> bool {
+        self.open().get(&number).is_some_and(|open| open.epoch == epoch)
+    }
+
+    /// Removes a session that is no longer open here. Returns false if it was not.
+    pub(super) fn forget(&self, number: i64, epoch: i64) -> bool {
+        let mut open = self.open();
+        let is_it = open.get(&number).is_some_and(|open| open.epoch == epoch);
+        is_it && open.remove(&number).is_some()
+    }
+
+    /// Tells a session that it belongs to another owner.
+    pub(super) fn lose(&self, number: i64, epoch: i64) {
+        let mut open = self.open();
+        if open.get(&number).is_some_and(|open| open.epoch == epoch)
+            && let Some(lost) = open.remove(&number)
+        {
+            lost.signals.lost.send_replace(true);
+        }
+    }
+
+    /// Tells all sessions that they may belong to other owners.
+    pub(super) fn lose_all(&self) {
+        for (_, open) in self.open().drain() {
+            open.signals.lost.send_replace(true);
+        }
+    }
+
+    /// Tells a session, if it is open here, that an input was posted.
+    pub(super) fn notify(&self, number: i64) -> bool {
+        let posted = self.open().get(&number).map(|open| open.signals.posted.clone());
+        posted.is_some_and(|posted| {
+            posted.notify_one();
+            true
+        })
+    }
+
+    /// Tells all sessions that inputs may have been posted.
+    pub(super) fn notify_all(&self) {
+        self.open().values().for_each(|open| open.signals.posted.notify_one());
+    }
+
+    /// Returns a connection.
+    pub(super) async fn client(&self) -> Result<Client, StoreError> {
+        Ok(self.connections.pool.get().await?)
+    }
+
+    /// Runs a statement, again while the server cannot be reached.
+    pub(super) async fn query(
+        &self,
+        sql: &str,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let mut retries = Retries::default();
+        loop {
+            let attempt = async {
+                let client = self.client().await?;
+                let statement = client.prepare_cached(sql).await?;
+                Ok(client.query(&statement, params).await?)
+            };
+            match attempt.await {
+                Err(error) if self.is_repeated(&error, &mut retries).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Runs statements in one transaction, again while the server cannot be reached, and returns
+    /// what the last one returns. They are sent without waiting for each other.
+    pub(super) async fn transact(
+        &self,
+        begin: &str,
+        statements: &[(&str, Params<'_>)],
+    ) -> Result<Vec<Row>, StoreError> {
+        let mut retries = Retries::default();
+        loop {
+            let attempt = async {
+                let client = self.client().await?;
+                let mut prepared = Vec::with_capacity(statements.len());
+                for (sql, params) in statements {
+                    prepared.push((client.prepare_cached(sql).await?, *params));
+                }
+                let queries = prepared.iter().map(|(sql, params)| client.query(sql, params));
+                let (started, mut results, committed) = futures::join!(
+                    client.batch_execute(begin),
+                    join_all(queries),
+                    client.batch_execute("COMMIT"),
+                );
+                started?;
+                let last = results.pop().transpose()?.unwrap_or_default();
+                results.into_iter().collect::<Result<Vec<_>, _>>()?;
+                committed?;
+                Ok(last)
+            };
+            match attempt.await {
+                Err(error) if self.is_repeated(&error, &mut retries).await => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Returns whether an operation is to be repeated after this error, after a pause.
+    pub(super) async fn is_repeated(&self, error: &StoreError, retries: &mut Retries) -> bool {
+        if !error.is_transient() {
+            return false;
+        }
+        // What has broken one connection has probably broken the others.
+        self.connections.pool.retain(|_, _| false);
+        retries.pause().await
+    }
+
+    /// Returns the error for a caller.
+    pub(super) fn error(&self, error: StoreError) -> MemoryError {
+        error.into_memory_error(&self.connections.server)
+    }
+}
+
+/// Pauses between attempts, for ten seconds.
+pub(super) struct Retries {
+    end: Instant,
+    next: Duration,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Retries { end: Instant::now() + RETRY_TIMEOUT, next: FIRST_PAUSE }
+    }
+}
+
+impl Retries {
+    /// Pauses before the next attempt. Returns false if there is no time for one.
+    pub(super) async fn pause(&mut self) -> bool {
+        if Instant::now() + self.next > self.end {
+            return false;
+        }
+        tokio::time::sleep(self.next).await;
+        self.next = (self.next * 2).min(MAX_PAUSE);
+        true
+    }
+}

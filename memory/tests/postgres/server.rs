@@ -1,0 +1,131 @@
+//! A PostgreSQL server for tests, which is started, killed and started again. The programs are in
+//! the folder that `POSTGRES_BIN` names, or where Debian installs them.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+/// The user `nobody`, since PostgreSQL refuses to run as root.
+const NOBODY: u32 = 65534;
+
+/// A server on a port of its own. It is stopped on drop.
+pub(crate) struct Server {
+    bin: PathBuf,
+    folder: TempDir,
+    port: u16,
+    options: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop("immediate");
+    }
+}
+
+impl Server {
+    /// Creates a cluster in RAM, if possible, and starts its server. A crash of the machine is not
+    /// tested, so nothing is flushed.
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Self::start_in(folder.unwrap(), "-F")
+    }
+
+    /// Creates a cluster in a folder and starts its server with these options.
+    pub(crate) fn start_in(folder: TempDir, options: &str) -> Self {
+        let server = Self::create(folder, options);
+        server.run();
+        server
+    }
+
+    /// Creates a cluster and starts its server with the certificate that `certify` creates in a
+    /// folder, as `server.crt` and `server.key`.
+    pub(crate) fn start_encrypted(certify: impl FnOnce(&Path)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let options = "-F -c ssl=on -c ssl_cert_file=../server.crt -c ssl_key_file=../server.key";
+        let server = Self::create(folder, options);
+        certify(server.folder.path());
+        if is_root() {
+            let key = server.path("server.key");
+            chown(key, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        server.run();
+        server
+    }
+
+    /// Returns the file of this name in the folder of the cluster.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn create(folder: TempDir, options: &str) -> Self {
+        if is_root() {
+            chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let server = Server { bin: bin(), folder, port, options: options.into() };
+        let mut initdb = server.program("initdb");
+        initdb.args(["--auth", "trust", "--username", "test", "--encoding", "UTF8"]);
+        initdb.args(["--no-sync", "--locale", "C.UTF-8", "--pgdata", "data"]);
+        assert!(initdb.status().expect("initdb is installed").success());
+        server
+    }
+
+    /// Starts the server, and waits until it accepts connections.
+    pub(crate) fn run(&self) {
+        let mut start = self.program("pg_ctl");
+        let options = format!(
+            "{} -c listen_addresses=127.0.0.1 -c max_connections=300 -p {} -k {}",
+            self.options,
+            self.port,
+            self.folder.path().display()
+        );
+        start.args(["start", "--wait", "-D", "data", "-l", "log", "-o", &options]);
+        assert!(start.status().expect("pg_ctl is installed").success(), "{}", self.log());
+    }
+
+    /// Stops the server: `immediate` as a crash does, `fast` in order.
+    pub(crate) fn stop(&self, mode: &str) {
+        let mut stop = self.program("pg_ctl");
+        let _ = stop.args(["stop", "-m", mode, "-D", "data"]).status(); // it may have ended
+    }
+
+    /// Returns the address of the database.
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://test@127.0.0.1:{}/postgres", self.port)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Returns the command of a program of PostgreSQL, which does not run as root.
+    fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(self.bin.join(name));
+        command.current_dir(self.folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+/// Returns the folder of `initdb` and `pg_ctl`.
+fn bin() -> PathBuf {
+    if let Some(bin) = std::env::var_os("POSTGRES_BIN") {
+        return bin.into();
+    }
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut bins: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
+    bins.retain(|bin: &PathBuf| Path::exists(&bin.join("initdb")));
+    bins.sort();
+    bins.pop().expect("PostgreSQL is installed, or POSTGRES_BIN names the folder of `initdb`")
+}
