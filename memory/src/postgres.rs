@@ -69,21 +69,22 @@ const DEFAULT_CONNECTIONS: usize = 8;
 ///   builder names, and adds what a newer version needs. The role of the address needs the
 ///   privilege `CREATE` of the database for that.
 /// - **Ownership.** A store has a lease, 10 s by default, which it renews, and an advisory lock.
-///   When its process ends, the server frees the lock at once, and other stores can open its
-///   sessions. When its machine or its network fails, they can when the lease has ended. Each
-///   opening gives the session a new epoch, and a write of an older one changes nothing: so the
-///   lease decides how long others wait, and never whether a write is correct.
+///   When its process ends, or its connection, the server frees the lock at once, and other stores
+///   can open its sessions; a store whose connection has ended connects again at once. When its
+///   machine or its network fails, they can when the lease has ended. Each opening gives the
+///   session a new epoch, and a write of an older one changes nothing: so the lease decides how
+///   long others wait, and never whether a write is correct.
 /// - **Writing.** Appends of all sessions that arrive at the same time are one transaction, which
 ///   waits for one flush of the server's log.
-/// - **Failures.** While the server cannot be reached, an operation is repeated for 10 s. An append
-///   whose connection breaks is repeated too, and is written once. If its result remains unknown,
-///   the session ends as [moved](loopwright_core::EventStream::moved), since only its log can say
-///   what was written.
+/// - **Failures.** While the server cannot be reached, operations are repeated for 10 s, except
+///   forks and deletions. An append whose connection breaks is repeated too, and is written once.
+///   If its result remains unknown, the session ends as
+///   [moved](loopwright_core::EventStream::moved), since only its log can say what was written.
 /// - **Replicas.** After a fail-over to a standby that is not synchronous, acknowledged writes can
 ///   be missing. The store warns of such a configuration when it connects.
 /// - **Mailboxes.** An input of another process reaches the owner of a session within some 20 ms.
-/// - **Searching.** With the extension `pg_trgm`, which the store creates if it may, searches use
-///   an index. Without it they read all messages.
+/// - **Searching.** With the extension `pg_trgm`, searches use an index. The store creates both
+///   with its tables, if its role may; without them, searches read all messages.
 /// - **Encryption.** `sslmode=prefer`, the default, encrypts if the server can, and checks no
 ///   certificate. `require`, `verify-ca` and `verify-full` check the certificate and its name, by
 ///   the certificates in `sslrootcert=FILE` or those that the system trusts.
@@ -173,13 +174,14 @@ impl PostgresBuilder {
             drop(client);
             let store = Arc::new(Store::new(connections, worker));
             let mut link = Link::new(store.clone(), schema, lease, ordered);
-            let client = link.connect().await?;
-            Ok((store, link, client))
+            let connected = link.connect().await?;
+            Ok((store, link, connected))
         };
         let connected = background.run(connect).await;
-        let (store, link, client) = connected.map_err(|error| error.into_memory_error(&server))?;
+        let (store, link, connected) =
+            connected.map_err(|error| error.into_memory_error(&server))?;
         let (appends, appended) = mpsc::unbounded_channel();
-        background.spawn(link.run(client));
+        background.spawn(link.run(connected));
         background.spawn(writer::run(store.clone(), appended));
         let handle = StoreHandle::new(appends, orders, store, background);
         Ok(Postgres { handle, durability: Durability::default() })

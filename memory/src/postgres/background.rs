@@ -44,6 +44,8 @@ impl Background {
                     tracing::warn!("the database could not be informed that sessions are free");
                 }
             });
+            // A lookup of the server's name is not waited for.
+            runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("postgres sessions".into()).spawn(main)?;
         let ended = || io::Error::other("the thread has ended");

@@ -13,8 +13,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::tls;
 
-/// How long a connection attempt, and the wait for a connection, may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an attempt to connect to one address may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The shortest lease: renewals need time.
 const MIN_LEASE: Duration = Duration::from_millis(500);
 
@@ -38,6 +38,8 @@ pub(super) struct Connections {
     pub(super) pool: Pool,
     /// One connection, for appends.
     pub(super) writer: Pool,
+    /// How long it may take to connect.
+    pub(super) limit: Duration,
 }
 
 impl Options {
@@ -74,7 +76,15 @@ impl Options {
             ))
         })?;
         let options = config.get_options().map_or(String::new(), |given| format!("{given} "));
-        config.options(format!("{options}-c search_path={schema}"));
+        let (lease, probes) = (self.lease, (self.lease / 4).max(Duration::from_secs(1)));
+        // The server must not wait longer for a store that hangs or is cut off than others wait for
+        // its sessions: a transaction of it can hold locks.
+        let (ms, seconds) = (lease.as_millis(), probes.as_secs());
+        config.options(format!(
+            "{options}-c search_path=\"{schema}\" -c idle_in_transaction_session_timeout={ms} \
+             -c tcp_user_timeout={ms} -c tcp_keepalives_idle={seconds} \
+             -c tcp_keepalives_interval={seconds} -c tcp_keepalives_count=3"
+        ));
         if config.get_password().is_none()
             && let Ok(password) = std::env::var("PGPASSWORD")
         {
@@ -87,8 +97,11 @@ impl Options {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
         if config.get_tcp_user_timeout().is_none() {
-            // A network that is cut must not keep a write longer than the lease.
+            // A network that is cut must not keep a write, or the wait for an answer, longer than
+            // the lease. Without data to send, the second one needs probes.
             config.tcp_user_timeout(self.lease);
+            config.keepalives_idle(probes);
+            config.keepalives_interval(probes);
         }
         let roots = self.root_certificates.clone().or(from_url.roots);
         if from_url.verifies || (roots.is_some() && config.get_ssl_mode() != SslMode::Disable) {
@@ -96,13 +109,17 @@ impl Options {
         }
         let tls = tls::connector(config.get_ssl_mode(), roots.as_deref())?;
         let server = describe(&config);
+        // All hosts are tried, and a name can have several addresses.
+        let hosts = config.get_hosts().len().max(1) as u32;
+        let per_host = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+        let limit = per_host * (hosts + 2);
         let pool = |size| {
             let manager = Manager::from_config(
                 config.clone(),
                 tls.clone(),
                 ManagerConfig { recycling_method: RecyclingMethod::Fast },
             );
-            let timeout = Some(CONNECT_TIMEOUT);
+            let timeout = Some(limit);
             Pool::builder(manager)
                 .max_size(size)
                 .runtime(Runtime::Tokio1)
@@ -111,7 +128,7 @@ impl Options {
                 .map_err(MemoryError::failed)
         };
         let (pool, writer) = (pool(self.max_connections)?, pool(1)?);
-        Ok(Connections { config, tls, server, pool, writer })
+        Ok(Connections { config, tls, server, pool, writer, limit })
     }
 }
 

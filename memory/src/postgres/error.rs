@@ -34,12 +34,23 @@ impl StoreError {
                     code.starts_with("08")
                         || code.starts_with("57P")
                         || code.starts_with("40")
+                        || code == "25P03" // an idle transaction was ended
                         || [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::TOO_MANY_CONNECTIONS]
                             .iter()
                             .any(|transient| transient.code() == code)
                 }
                 None => error.is_closed() || has_io_error(error),
             },
+        }
+    }
+
+    /// Returns whether the server has refused a statement, and nothing of it was written.
+    pub(super) fn is_refusal(&self) -> bool {
+        match self {
+            StoreError::Postgres(error) => error.code().is_some_and(|code| {
+                !code.code().starts_with("08") && !code.code().starts_with("57P")
+            }),
+            _ => false,
         }
     }
 
@@ -114,8 +125,9 @@ fn has_io_error(error: &tokio_postgres::Error) -> bool {
     let mut source = error.source();
     while let Some(error) = source {
         if let Some(error) = error.downcast_ref::<std::io::Error>() {
-            // A certificate that is not trusted does not become so.
-            return error.kind() != std::io::ErrorKind::InvalidData;
+            // A certificate that is not trusted does not become so, nor a value that is too long.
+            let kinds = [std::io::ErrorKind::InvalidData, std::io::ErrorKind::InvalidInput];
+            return !kinds.contains(&error.kind());
         }
         source = error.source();
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_postgres::{AsyncMessage, Client};
 
@@ -23,6 +24,20 @@ const HINT_INTERVAL: Duration = Duration::from_millis(10);
 const HINT_SESSIONS: usize = 350;
 /// The pause before the store connects again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Frees sessions, and removes those without entries. Rows that are locked are left alone: the
+/// connection must not wait, and the next renewal frees them. The others are locked in the order of
+/// their numbers, as appends lock them.
+const RELEASE: &str = "\
+WITH own AS (
+    SELECT s.number, s.entries FROM session s
+    JOIN unnest($1::bigint[], $2::bigint[]) AS job (number, epoch) ON job.number = s.number
+    WHERE s.epoch = job.epoch AND s.worker IS NOT DISTINCT FROM $3
+    ORDER BY s.number FOR NO KEY UPDATE OF s SKIP LOCKED
+), removed AS (
+    DELETE FROM session s USING own WHERE s.number = own.number AND own.entries = 0
+)
+UPDATE session s SET worker = NULL FROM own WHERE s.number = own.number AND own.entries > 0";
 
 /// What the connection is asked for.
 pub(super) enum Order {
@@ -44,6 +59,15 @@ pub(super) struct Link {
     has_lock: bool,
     /// The start of the last renewal that succeeded.
     renewed: Instant,
+}
+
+/// What is done next.
+#[derive(Clone, Copy)]
+enum Work {
+    Renew,
+    Release,
+    Hint,
+    Leave,
 }
 
 /// Whether the store is still open.
@@ -83,11 +107,11 @@ impl Link {
 
     /// Connects and renews the lease until the store is dropped. The first connection was made
     /// by [`connect`](Link::connect).
-    pub(super) async fn run(mut self, first: Client) {
-        let mut client = Some(first);
+    pub(super) async fn run(mut self, first: (Client, JoinHandle<()>)) {
+        let mut connected = Some(first);
         loop {
-            if let Some(client) = client.take() {
-                match self.serve(&client).await {
+            if let Some((client, driver)) = connected.take() {
+                match self.serve(&client, driver).await {
                     Ok(End::Closed) => return,
                     Ok(End::Disconnected) => {}
                     Err(error) => {
@@ -95,14 +119,16 @@ impl Link {
                         tracing::warn!(%error, "the lease on sessions could not be renewed");
                     }
                 }
-                self.has_lock = false;
             }
             if self.orders.is_closed() && self.orders.is_empty() {
                 return;
             }
+            while let Ok(order) = self.orders.try_recv() {
+                self.take(order);
+            }
             self.check_lease();
-            match timeout(self.lease / RENEWALS, self.connect()).await {
-                Ok(Ok(connected)) => client = Some(connected),
+            match timeout(self.store.connections.limit, self.connect()).await {
+                Ok(Ok(new)) => connected = Some(new),
                 Ok(Err(error)) => {
                     tracing::debug!(error = %self.store.error(error), "cannot connect");
                     sleep(RECONNECT_PAUSE).await;
@@ -112,20 +138,22 @@ impl Link {
         }
     }
 
-    /// Tells the sessions that they may have been taken over, if the lease has ended.
-    fn check_lease(&self) {
-        // Earlier than others see it: their clock is the server's, and this one's may be slower.
+    /// Tells the sessions that they may have been taken over, if the lease has nearly ended, and
+    /// those that are being closed that nothing more is to be waited for.
+    fn check_lease(&mut self) {
         if self.renewed.elapsed() > self.lease * 4 / 5 {
             self.store.lose_all();
+            self.releases.iter_mut().for_each(|(_, _, done)| *done = None);
         }
     }
 
     /// Connects, takes the lock and the lease.
-    pub(super) async fn connect(&mut self) -> Result<Client, StoreError> {
+    pub(super) async fn connect(&mut self) -> Result<(Client, JoinHandle<()>), StoreError> {
+        self.has_lock = false; // that of an earlier connection
         let Connections { config, tls, .. } = &self.store.connections;
         let (client, mut connection) = config.connect(tls.clone()).await?;
         let store = self.store.clone();
-        tokio::spawn(async move {
+        let driver = tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
                 if let AsyncMessage::Notification(hint) = message {
                     let sessions = hint.payload().split(',').filter_map(|text| text.parse().ok());
@@ -137,45 +165,65 @@ impl Link {
         });
         // Nothing that it writes is missed after a crash of the server.
         client.batch_execute("SET synchronous_commit = off").await?;
-        client.batch_execute(&format!("LISTEN {}", self.schema)).await?;
+        client.batch_execute(&format!("LISTEN \"{}\"", self.schema)).await?;
         self.renew(&client).await?;
         self.store.notify_all(); // hints may have been missed
-        Ok(client)
+        Ok((client, driver))
     }
 
-    async fn serve(&mut self, client: &Client) -> Result<End, StoreError> {
+    async fn serve(
+        &mut self,
+        client: &Client,
+        mut driver: JoinHandle<()>,
+    ) -> Result<End, StoreError> {
         let mut renewals = interval(self.lease / RENEWALS);
         renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut hints = interval(HINT_INTERVAL);
         hints.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        self.release(client).await?;
         loop {
-            tokio::select! {
+            let work = tokio::select! {
                 order = self.orders.recv() => match order {
                     Some(order) => {
                         self.take(order);
                         while let Ok(order) = self.orders.try_recv() {
                             self.take(order);
                         }
-                        self.release(client).await?;
+                        Work::Release
                     }
-                    None => {
-                        self.hint(client).await?;
-                        let leave = "DELETE FROM worker WHERE id = $1";
-                        client.execute(leave, &[&self.store.worker]).await?;
-                        return Ok(End::Closed);
-                    }
+                    None => Work::Leave,
                 },
-                _ = renewals.tick() => {
-                    match timeout(self.lease / 2, self.renew(client)).await {
-                        Ok(renewed) => renewed?,
-                        Err(_) => return Ok(End::Disconnected),
-                    }
-                }
-                _ = hints.tick(), if !self.hints.is_empty() => self.hint(client).await?,
+                _ = renewals.tick() => Work::Renew,
+                _ = hints.tick(), if !self.hints.is_empty() => Work::Hint,
+                // The lock is free now: a new connection takes it again.
+                _ = &mut driver => return Ok(End::Disconnected),
+            };
+            // A network that is cut does not answer.
+            match timeout(self.lease / 2, self.perform(client, work)).await {
+                Ok(done) => done?,
+                Err(_) => return Ok(End::Disconnected),
+            }
+            if matches!(work, Work::Leave) {
+                return Ok(End::Closed);
             }
             if client.is_closed() {
                 return Ok(End::Disconnected);
+            }
+        }
+    }
+
+    async fn perform(&mut self, client: &Client, work: Work) -> Result<(), StoreError> {
+        match work {
+            Work::Renew => {
+                self.renew(client).await?;
+                self.release(client).await
+            }
+            Work::Release => self.release(client).await,
+            Work::Hint => self.hint(client).await,
+            Work::Leave => {
+                self.hint(client).await?;
+                let leave = "DELETE FROM worker WHERE id = $1";
+                client.execute(leave, &[&self.store.worker]).await?;
+                Ok(())
             }
         }
     }
@@ -197,11 +245,13 @@ impl Link {
             self.has_lock = client.query_one(&lock, &[&worker]).await?.get(0);
         }
         let lease = self.lease.as_secs_f64();
+        // Without the lock, only the lease says that this store is alive.
         let renew = "INSERT INTO worker (id, server, expires) OVERRIDING SYSTEM VALUE VALUES \
-            ($1, pg_postmaster_start_time(), clock_timestamp() + make_interval(secs => $2)) \
+            ($1, CASE WHEN $3 THEN pg_postmaster_start_time() ELSE '-infinity' END, \
+            clock_timestamp() + make_interval(secs => $2)) \
             ON CONFLICT (id) DO UPDATE SET server = excluded.server, expires = excluded.expires";
         self.check_lease();
-        client.execute(renew, &[&worker, &lease]).await?;
+        client.execute(renew, &[&worker, &lease, &self.has_lock]).await?;
         let before: Vec<(i64, i64)> = {
             let open = self.store.open();
             let opened = open.iter().filter(|(_, open)| open.is_opened);
@@ -227,13 +277,7 @@ impl Link {
         }
         let numbers: Vec<i64> = self.releases.iter().map(|release| release.0).collect();
         let epochs: Vec<i64> = self.releases.iter().map(|release| release.1).collect();
-        let own = "FROM unnest($1::bigint[], $2::bigint[]) AS job (number, epoch) \
-            WHERE session.number = job.number AND session.epoch = job.epoch AND worker = $3";
-        let from = own.replacen("FROM", "USING", 1);
-        let remove = format!("DELETE FROM session {from} AND entries = 0");
-        client.execute(&remove, &[&numbers, &epochs, &self.store.worker]).await?;
-        let free = format!("UPDATE session SET worker = NULL {own}");
-        client.execute(&free, &[&numbers, &epochs, &self.store.worker]).await?;
+        client.execute(RELEASE, &[&numbers, &epochs, &self.store.worker]).await?;
         for (_, _, done) in self.releases.drain(..) {
             if let Some(done) = done {
                 let _ = done.send(()); // unless nobody waits

@@ -19,12 +19,11 @@ const MIN_CHUNK: usize = 100;
 const PENDING: &str = "\
 SELECT p.since, s.name, p.call, p.json FROM pending p JOIN session s ON s.number = p.session
 WHERE p.since >= $1 AND (p.since, s.name, p.call) > ($1, $2, $3) AND p.since <= $4
-    AND ($5::text IS NULL OR p.tool = $5) AND ($6::text IS NULL OR s.name = $6)
+    AND ($5::text IS NULL OR p.tool = $5) AND {session}
 ORDER BY p.since, s.name, p.call LIMIT $7";
 const DECISIONS: &str = "\
 SELECT json FROM decision WHERE (time, session, position) < ($1, $2, $3)
-    AND time >= $4 AND time <= $5 AND ($6::text IS NULL OR session = $6)
-    AND ($7::text IS NULL OR md5(principal) = md5($7) AND principal = $7)
+    AND time >= $4 AND time <= $5 AND {session} AND {principal}
 ORDER BY time DESC, session DESC, position DESC LIMIT $8";
 
 impl Store {
@@ -41,12 +40,10 @@ impl Store {
         &self,
         query: &SessionQuery,
     ) -> Result<SessionPage, StoreError> {
-        let of_owner = match &query.owner {
-            Some(_) => "AND md5(s.principal) = md5($3) AND s.principal = $3",
-            None => "AND $3::text IS NULL",
-        };
+        let of_owner = "md5(s.principal) = md5($3) AND s.principal = $3";
+        let of_owner = selected(of_owner, query.owner.is_some());
         let sql = format!(
-            "SELECT {INFO} FROM session s WHERE s.listed {of_owner} AND s.changed <= $1 \
+            "SELECT {INFO} FROM session s WHERE s.listed AND {of_owner} AND s.changed <= $1 \
              AND (s.changed < $1 OR s.name > $2) ORDER BY s.changed DESC, s.name LIMIT $4"
         );
         let (changed, name) = match query.after.as_ref().map(SessionCursor::parts) {
@@ -77,10 +74,11 @@ impl Store {
         let (tool, session) =
             (query.tool.as_deref().map(to_text), query.session.as_deref().map(to_text));
         let chunk = more(query.limit.max(MIN_CHUNK));
+        let sql = PENDING.replace("{session}", &selected("s.name = $6", session.is_some()));
         let mut actions = Vec::new();
         loop {
             let params: Params<'_> = &[&since, &name, &call, &last, &tool, &session, &chunk];
-            let rows = self.query(PENDING, params).await?;
+            let rows = self.query(&sql, params).await?;
             for row in &rows {
                 let json = codec::decode(row.get::<_, &str>(3).as_bytes());
                 let pending: PendingAction =
@@ -114,8 +112,12 @@ impl Store {
         let (session, by) =
             (query.session.as_deref().map(to_text), query.by.as_deref().map(to_text));
         let limit = more(query.limit);
+        let of_principal = "md5(principal) = md5($7) AND principal = $7";
+        let sql = DECISIONS
+            .replace("{session}", &selected("session = $6", session.is_some()))
+            .replace("{principal}", &selected(of_principal, by.is_some()));
         let params: Params<'_> = &[&time, &name, &position, &since, &until, &session, &by, &limit];
-        let rows = self.query(DECISIONS, params).await?;
+        let rows = self.query(&sql, params).await?;
         let decode = |row: &Row| {
             let json = codec::decode(row.get::<_, &str>(0).as_bytes());
             json.map_err(|why| not_understood("a decision", &why))
@@ -133,6 +135,13 @@ impl Store {
         let rows = client.query(sql, &[&number]).await?;
         Ok(rows.iter().map(|row| from_text(row.get(0)).into_owned()).collect())
     }
+}
+
+/// Returns a condition whose last parameter is a text, or one that it is missing. A condition that
+/// is true without it could use no index.
+fn selected(condition: &str, is_given: bool) -> String {
+    let parameter = condition.rsplit(' ').next().unwrap_or_default();
+    if is_given { condition.to_owned() } else { format!("{parameter}::text IS NULL") }
 }
 
 /// Returns one more than a limit.

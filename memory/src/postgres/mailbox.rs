@@ -5,6 +5,7 @@ use std::sync::Arc;
 use loopwright_core::log::{InputReceipt, MAX_UNREAD_INPUTS, MemoryError, PostedInput};
 use loopwright_core::message::InputId;
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 
 use super::error::{StoreError, missing, not_understood};
 use super::store::{Params, Store};
@@ -24,7 +25,9 @@ const NOW: &str = "WITH clock AS MATERIALIZED \
 /// Adds an input that is new.
 const POST: &str = "\
 WITH target AS (
-    SELECT number, entries, root FROM session WHERE name = $1
+    SELECT number, entries, root, (SELECT count(*) FROM mailbox m
+        WHERE m.session = s.number AND m.receipt IS NULL) AS unread
+    FROM session s WHERE name = $1
 ), known AS (
     SELECT m.receipt FROM mailbox m, target WHERE m.session = target.number
         AND md5(m.input) = md5($2) AND m.input = $2
@@ -32,21 +35,18 @@ WITH target AS (
     SELECT 1 FROM target JOIN span ON span.session = target.number
     JOIN entry e ON e.session = span.source AND md5(e.input) = md5($2) AND e.input = $2
         AND e.position >= span.first AND e.position < span.until LIMIT 1
-), waiting AS (
-    SELECT count(*) AS unread FROM mailbox m, target
-    WHERE m.session = target.number AND m.receipt IS NULL
 ), added AS (
     INSERT INTO mailbox (session, input, json, time)
     SELECT number, $2, $3, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
-    FROM target, waiting
+    FROM target
     WHERE entries > 0 AND root IS NULL AND unread < $4
         AND NOT EXISTS (SELECT 1 FROM known) AND NOT EXISTS (SELECT 1 FROM logged)
     ON CONFLICT DO NOTHING RETURNING 1
 )
 SELECT target.number, target.entries, target.root, EXISTS (SELECT 1 FROM known),
-    (SELECT receipt FROM known), EXISTS (SELECT 1 FROM logged), waiting.unread,
+    (SELECT receipt FROM known), EXISTS (SELECT 1 FROM logged), target.unread,
     EXISTS (SELECT 1 FROM added)
-FROM target, waiting";
+FROM target";
 const UNREAD: &str = "SELECT input, json, time FROM mailbox \
     WHERE session = $1 AND receipt IS NULL ORDER BY number";
 const RECEIPT: &str = "SELECT input, receipt FROM mailbox \
@@ -58,12 +58,13 @@ WITH own AS (
     SELECT number FROM session WHERE number = $1 AND worker = $2 AND epoch = $3 FOR SHARE
 ), written AS (
     UPDATE mailbox m SET receipt = $5, json = CASE WHEN $6 THEN '' ELSE json END FROM own
-    WHERE m.session = own.number AND md5(m.input) = md5($4) AND m.input = $4 AND m.receipt IS NULL
+    WHERE m.session = $1 AND md5(m.input) = md5($4) AND m.input = $4 AND m.receipt IS NULL
 ), refused AS (
     INSERT INTO mailbox (session, input, json, time, receipt)
     SELECT number, $4, '', 0, $5 FROM own WHERE NOT $6 AND NOT EXISTS
         (SELECT 1 FROM mailbox WHERE session = $1 AND md5(input) = md5($4) AND input = $4)
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (session, md5(input)) DO UPDATE SET receipt = excluded.receipt
+        WHERE mailbox.receipt IS NULL
 )
 SELECT count(*) FROM own";
 
@@ -87,7 +88,15 @@ impl Store {
         let limit = MAX_UNREAD_INPUTS as i64;
         let post: [(&str, Params<'_>); 2] =
             [(LOCK, &[&session]), (POST, &[&session, &input, &json, &limit])];
-        let row = self.transact("BEGIN", &post).await?.pop();
+        let row = match self.transact("BEGIN", &post).await {
+            // It was deleted at the same time.
+            Err(StoreError::Postgres(error))
+                if error.code() == Some(&SqlState::FOREIGN_KEY_VIOLATION) =>
+            {
+                return Err(MemoryError::NoSession(name).into());
+            }
+            rows => rows?.pop(),
+        };
         let Some(row) = row.filter(|row| row.get::<_, i64>(1) > 0) else {
             return Err(MemoryError::NoSession(name).into());
         };

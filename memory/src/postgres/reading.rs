@@ -104,16 +104,21 @@ impl Store {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let conditions: String =
             (0..patterns.len()).map(|n| format!(" AND e.words LIKE ${}", n + 3)).collect();
+        let selected = match session {
+            Some(_) => "s.number = $1",
+            None => "s.listed AND $1::bigint IS NULL",
+        };
         let sql = format!(
             "SELECT s.name, e.json FROM entry e JOIN span p ON p.source = e.session \
              AND e.position >= p.first AND e.position < p.until \
              JOIN session s ON s.number = p.session \
-             WHERE (s.listed OR $1::bigint IS NOT NULL) AND ($1 IS NULL OR s.number = $1) \
-             {conditions} ORDER BY s.changed DESC, s.name, e.position DESC LIMIT $2"
+             WHERE {selected} {conditions} \
+             ORDER BY s.changed DESC, s.name, e.position DESC LIMIT $2"
         );
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![&session, &limit];
         params.extend(patterns.iter().map(|pattern| pattern as &(dyn ToSql + Sync)));
-        let rows = self.query(&sql, &params).await?;
+        // Whether the index helps depends on the words.
+        let rows = self.query_with(&sql, &params, false).await?;
         let hit = |row: &Row| {
             let name: Arc<str> = from_text(row.get(0)).into();
             let entry = codec::decode::<LogEntry>(row.get::<_, &str>(1).as_bytes());

@@ -106,17 +106,14 @@ const WORDS_INDEX: &str = "\
 DO $$
 DECLARE place text;
 BEGIN
-    BEGIN
-        CREATE EXTENSION IF NOT EXISTS pg_trgm;
-    EXCEPTION WHEN OTHERS THEN
-        RAISE WARNING 'pg_trgm: %', SQLERRM;
-    END;
+    -- Not in this schema, since others can need it, too.
+    CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public;
     SELECT nspname INTO place FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace
         WHERE extname = 'pg_trgm';
-    IF place IS NOT NULL THEN
-        EXECUTE format('CREATE INDEX entry_words ON entry USING gin (words %I.gin_trgm_ops) \
+    EXECUTE format('CREATE INDEX entry_words ON entry USING gin (words %I.gin_trgm_ops) \
 WHERE words IS NOT NULL', place);
-    END IF;
+EXCEPTION WHEN OTHERS THEN
+    RAISE WARNING 'searches have no index: %', SQLERRM;
 END $$";
 
 /// Creates the tables, or adds what an older format lacks.
@@ -143,7 +140,7 @@ pub(super) async fn migrate(client: &mut Client, schema: &str) -> Result<(), Sto
     if !has_format {
         let exists = "SELECT count(*) FROM information_schema.schemata WHERE schema_name = $1";
         if tx.query_one(exists, &[&schema]).await?.get::<_, i64>(0) == 0 {
-            tx.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;
+            tx.batch_execute(&format!("CREATE SCHEMA \"{schema}\"")).await?;
         }
         tx.batch_execute("CREATE TABLE format (version integer NOT NULL)").await?;
         tx.execute("INSERT INTO format VALUES (0)", &[]).await?;

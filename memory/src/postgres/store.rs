@@ -117,11 +117,25 @@ impl Store {
         sql: &str,
         params: Params<'_>,
     ) -> Result<Vec<Row>, StoreError> {
+        self.query_with(sql, params, true).await
+    }
+
+    /// Runs a statement, again while the server cannot be reached. Without `is_cached` it is
+    /// planned anew for these parameters.
+    pub(super) async fn query_with(
+        &self,
+        sql: &str,
+        params: Params<'_>,
+        is_cached: bool,
+    ) -> Result<Vec<Row>, StoreError> {
         let mut retries = Retries::default();
         loop {
             let attempt = async {
                 let client = self.client().await?;
-                let statement = client.prepare_cached(sql).await?;
+                let statement = match is_cached {
+                    true => client.prepare_cached(sql).await?,
+                    false => client.prepare(sql).await?,
+                };
                 Ok(client.query(&statement, params).await?)
             };
             match attempt.await {
@@ -147,16 +161,16 @@ impl Store {
                     prepared.push((client.prepare_cached(sql).await?, *params));
                 }
                 let queries = prepared.iter().map(|(sql, params)| client.query(sql, params));
-                let (started, mut results, committed) = futures::join!(
+                let (started, results, committed) = futures::join!(
                     client.batch_execute(begin),
                     join_all(queries),
                     client.batch_execute("COMMIT"),
                 );
                 started?;
-                let last = results.pop().transpose()?.unwrap_or_default();
-                results.into_iter().collect::<Result<Vec<_>, _>>()?;
+                // The first error is the reason of the others.
+                let mut results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
                 committed?;
-                Ok(last)
+                Ok(results.pop().unwrap_or_default())
             };
             match attempt.await {
                 Err(error) if self.is_repeated(&error, &mut retries).await => {}

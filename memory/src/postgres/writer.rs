@@ -17,7 +17,8 @@ const MAX_BATCH: usize = 256;
 /// Limits the bytes of JSON in a statement, unless a single append has more.
 const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Writes what a batch has for each session that is still owned and has the expected length. The
+/// Writes what a batch has for each session that is still owned and has the expected length; they
+/// are found by their numbers, and not by the index of workers, which has all of the store's. The
 /// rows are locked in the order of their numbers, so that two statements cannot wait for each
 /// other. Returns the sessions that were found so.
 const APPEND: &str = "\
@@ -27,7 +28,7 @@ WITH job AS (
         AS job (number, epoch, at, count, info, changed, principal, listed, root, due, due_at)
 ), own AS (
     SELECT s.number, s.name, job.count FROM session s JOIN job ON job.number = s.number
-    WHERE s.worker = $1 AND s.epoch = job.epoch AND s.entries = job.at
+    WHERE s.worker IS NOT DISTINCT FROM $1 AND s.epoch = job.epoch AND s.entries = job.at
     ORDER BY s.number FOR NO KEY UPDATE OF s
 ), described AS (
     UPDATE session s SET entries = job.at + job.count, info = job.info, changed = job.changed,
@@ -56,8 +57,9 @@ WITH job AS (
 )
 SELECT number FROM own";
 
-const ENDS: &str = "SELECT number, entries FROM session WHERE worker = $1 AND (number, epoch) IN \
-    (SELECT * FROM unnest($2::bigint[], $3::bigint[]))";
+const ENDS: &str = "SELECT s.number, s.entries FROM session s \
+    JOIN unnest($2::bigint[], $3::bigint[]) AS job (number, epoch) ON job.number = s.number \
+    WHERE s.worker IS NOT DISTINCT FROM $1 AND s.epoch = job.epoch";
 
 /// Writes appends until the store is dropped.
 pub(super) async fn run(store: Arc<Store>, mut appends: UnboundedReceiver<Append>) {
@@ -90,7 +92,7 @@ fn take_batch(waiting: &mut VecDeque<Append>) -> Vec<Append> {
     while let Some(append) = waiting.pop_front() {
         let size = append.bytes();
         let is_full = !batch.is_empty() && bytes + size > MAX_BATCH_BYTES;
-        if is_full || !sessions.insert(append.number) {
+        if !sessions.insert(append.number) || is_full {
             later.push_back(append);
         } else {
             bytes += size;
@@ -105,8 +107,7 @@ fn take_batch(waiting: &mut VecDeque<Append>) -> Vec<Append> {
 async fn write(store: &Store, batch: &[Append]) -> Vec<Result<(), MemoryError>> {
     match write_all(store, batch).await {
         Ok(results) => results,
-        Err(error) if batch.len() == 1 => vec![Err(store.error(error))],
-        Err(_) => {
+        Err(error) if batch.len() > 1 && !error.is_transient() => {
             let mut results = Vec::with_capacity(batch.len());
             for append in batch {
                 let alone = write_all(store, std::slice::from_ref(append)).await;
@@ -114,11 +115,11 @@ async fn write(store: &Store, batch: &[Append]) -> Vec<Result<(), MemoryError>> 
             }
             results
         }
+        Err(error) => vec![Err(store.error(error)); batch.len()],
     }
 }
 
-/// Writes a batch in one statement. If the connection breaks, it is not known whether it was
-/// written: the same statement is sent again, which writes nothing if it was.
+/// Writes a batch in one statement. An error means that nothing was written.
 async fn write_all(
     store: &Store,
     batch: &[Append],
@@ -143,6 +144,9 @@ async fn write_all(
     Ok(results.into_iter().map(|result| result.unwrap_or(Err(MemoryError::Lost))).collect())
 }
 
+/// Sends a statement until its result is known. If the connection breaks, it is not known whether
+/// it was written: the same statement is sent again, which writes nothing if it was. Sessions for
+/// which that remains unknown are lost.
 async fn repeat(
     store: &Store,
     prepared: &[Prepared<'_>],
@@ -152,17 +156,15 @@ async fn repeat(
     loop {
         let attempt = async {
             let client = store.connections.writer.get().await?;
-            let result = send(store, &client, prepared, may_be_written).await;
+            let result = send(store, &client, prepared, &mut may_be_written).await;
             if result.as_ref().is_err_and(StoreError::is_transient) {
                 drop(deadpool_postgres::Client::take(client));
             }
-            may_be_written |= result.is_err();
             result
         };
         match attempt.await {
             Err(error) if error.is_transient() && retries.pause().await => {}
-            Err(error) if may_be_written && error.is_transient() => {
-                // What the log has is not known, so these owners cannot go on.
+            Err(_) if may_be_written => {
                 let lost = prepared.iter().map(|ready| {
                     store.lose(ready.append.number, ready.append.epoch);
                     Err(MemoryError::Lost)
@@ -179,24 +181,28 @@ async fn send(
     store: &Store,
     client: &deadpool_postgres::Client,
     prepared: &[Prepared<'_>],
-    may_be_written: bool,
+    may_be_written: &mut bool,
 ) -> Result<Vec<Result<(), MemoryError>>, StoreError> {
     let rows = Rows::of(store.worker, prepared)?;
     let statement = client.prepare_cached(APPEND).await?;
     let params = rows.params();
+    let is_repeated = std::mem::replace(may_be_written, true);
     let written = if prepared.iter().any(|ready| ready.append.durable) {
-        client.query(&statement, &params).await?
+        client.query(&statement, &params).await
     } else {
         // Sent one after the other without waiting, so that this takes no longer.
         let begin = client.batch_execute("BEGIN; SET LOCAL synchronous_commit = off");
         let query = client.query(&statement, &params);
         let (started, written, committed) =
             futures::join!(begin, query, client.batch_execute("COMMIT"));
-        started?;
-        let written = written?;
-        committed?;
-        written
+        started.and(written).and_then(|written| committed.map(|()| written))
     };
+    let written = written.map_err(StoreError::from).inspect_err(|error| {
+        // What the server reports has undone the statement, unless the connection ends with it.
+        if error.is_refusal() {
+            *may_be_written = is_repeated;
+        }
+    })?;
     let written: BTreeSet<i64> = written.iter().map(|row| row.get(0)).collect();
     let mut ends = HashMap::new();
     if written.len() < prepared.len() {
@@ -208,7 +214,7 @@ async fn send(
         let append = ready.append;
         let end = ends.get(&append.number).copied();
         let is_written = written.contains(&append.number)
-            || may_be_written && end == Some(append.end()) && !append.entries.is_empty();
+            || is_repeated && end == Some(append.end()) && !append.entries.is_empty();
         if is_written {
             let mut info = append.info.lock().unwrap_or_else(PoisonError::into_inner);
             *info = ready.after.clone();

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use loopwright_core::log::MemoryError;
+use loopwright_core::event::InputEvent;
+use loopwright_core::log::{MemoryError, PostedInput};
 use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::{Durability, Postgres};
 use tokio::task::JoinSet;
 
-use crate::kit::{begin, connect, numbered, open_when_free, raw};
+use crate::kit::{TIMEOUT, begin, connect, numbered, open_when_free, raw, until_one_waits};
 use crate::server::Server;
 
 /// C334: while the server is killed and started again, every append that waited for its disk is
@@ -38,7 +39,10 @@ async fn appends_survive_kills_of_the_server() {
         is_over.store(true, Ordering::Relaxed);
         while let Some(written) = writers.join_next().await {
             let (session, end, losses) = written.unwrap();
-            let log = store.read(&session, 0).await.unwrap();
+            let log = match store.read(&session, 0).await {
+                Err(MemoryError::NoSession(_)) => Vec::new(), // all were lost
+                read => read.unwrap(),
+            };
             let expected: Vec<_> = (0..end).map(numbered).collect();
             assert!(log == expected, "{session} does not have {end} entries in order: {log:?}");
             assert!(losses == 0 || durability == Durability::Effects, "{session} was lost");
@@ -67,11 +71,13 @@ async fn write(store: Postgres, session: String, is_over: Arc<AtomicBool>) -> (S
     }
 }
 
-/// C334: connections that the server ends are replaced, and hints about inputs arrive again.
+/// C334: connections that the server ends are replaced: the session stays open for others, and
+/// hints about inputs arrive again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_end_are_replaced() {
     let server = Server::start();
-    let store = connect(&server, "loopwright").await;
+    let (store, other) =
+        (connect(&server, "loopwright").await, connect(&server, "loopwright").await);
     let memory = begin(&store, "s", &[numbered(0)]).await;
     let client = raw(&server).await;
     let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
@@ -80,12 +86,52 @@ async fn connections_that_end_are_replaced() {
         assert!(client.query_one(end, &[]).await.unwrap().get::<_, i64>(0) > 1);
         memory.append(n, [numbered(n)].into()).await.unwrap();
         assert_eq!(memory.load(0).await.unwrap().len() as u64, n + 1);
+        tokio::time::timeout(TIMEOUT, async {
+            while other.in_use("s").await != Ok(Some(true)) {} // until it has its lock again
+        })
+        .await
+        .unwrap();
+        let input = PostedInput::new(n.to_string(), InputEvent::Steer("x".into())).unwrap();
+        other.post("s", &input).await.unwrap();
+        let mailbox = memory.mailbox().unwrap();
+        let posted = async {
+            while mailbox.unread().await.unwrap().len() < n as usize {
+                mailbox.posted().await;
+            }
+        };
+        tokio::time::timeout(TIMEOUT, posted).await.unwrap();
     }
-    assert_eq!(store.in_use("s").await, Ok(Some(true)));
+}
+
+/// C334: an append whose result is not known after ten seconds ends the session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_with_an_unknown_result_ends_the_session() {
+    let server = Server::start();
+    let store = Postgres::builder(server.url()).lease(Duration::from_secs(60));
+    let store = store.connect().await.unwrap().durability(Durability::Every);
+    let memory = begin(&store, "s", &[numbered(0)]).await;
+    let mut client = raw(&server).await;
+    let lock = client.transaction().await.unwrap();
+    lock.execute("SELECT FROM loopwright.session FOR UPDATE", &[]).await.unwrap();
+    let (appended, ()) = tokio::join!(memory.append(1, [numbered(1)].into()), async {
+        until_one_waits(&server).await;
+        server.stop("immediate");
+    });
+    assert_eq!(appended, Err(MemoryError::Lost));
+    tokio::time::timeout(TIMEOUT, memory.lost()).await.unwrap();
+    server.run();
+    let memory = open_when_free(&store, "s").await.0;
+    assert_eq!(memory.load(0).await.unwrap(), [numbered(0)]);
+    server.stop("immediate");
+    let failed = memory.append(1, [numbered(1)].into()).await.unwrap_err();
+    assert!(
+        failed.to_string().contains("check that the server runs"),
+        "nothing was sent: {failed}"
+    );
 }
 
 /// C334: if the server cannot be reached, an operation fails after ten seconds with what to do, and
-/// an append whose result is not known ends the session.
+/// the end of the lease ends the session. Closing it does not wait for the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_server_operations_fail() {
     let server = Server::start();
@@ -95,6 +141,7 @@ async fn without_a_server_operations_fail() {
     server.stop("immediate");
     tokio::time::timeout(Duration::from_secs(20), memory.lost()).await.unwrap();
     assert_eq!(memory.append(1, [numbered(1)].into()).await, Err(MemoryError::Lost));
+    memory.close().await;
     let failed = store.read("s", 0).await.err().unwrap().to_string();
     assert!(failed.contains("check that the server runs"), "{failed}");
     assert!(store.check_writable().await.is_err());

@@ -27,6 +27,13 @@ pub(crate) async fn raw(server: &Server) -> tokio_postgres::Client {
     client
 }
 
+/// Waits until a statement waits for a lock.
+pub(crate) async fn until_one_waits(server: &Server) {
+    let client = raw(server).await;
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    while client.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {}
+}
+
 /// Returns an entry with a number.
 pub(crate) fn numbered(n: u64) -> LogEntry {
     let value = Arc::new(json!(format!("entry {n}")));

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::kit::{TIMEOUT, begin, connect, numbered, open_when_free, raw};
+use crate::kit::{TIMEOUT, begin, connect, numbered, open_when_free, raw, until_one_waits};
 use crate::server::Server;
 
 const URL: &str = "LOOPWRIGHT_POSTGRES_URL";
@@ -157,6 +157,30 @@ async fn an_idle_owner_learns_that_it_was_replaced() {
     let steal = "UPDATE loopwright.session SET epoch = epoch + 1, worker = NULL";
     raw(&server).await.batch_execute(steal).await.unwrap();
     tokio::time::timeout(TIMEOUT, memory.lost()).await.unwrap();
+}
+
+/// C333: a refusal that the owner records while a copy of the input is being posted holds for the
+/// copy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_holds_for_a_copy_that_is_being_posted() {
+    let server = Server::start();
+    let store = connect(&server, "loopwright").await;
+    let memory = begin(&store, "s", &[numbered(0)]).await;
+    let mut client = raw(&server).await;
+    let post = client.transaction().await.unwrap();
+    let insert = "INSERT INTO loopwright.mailbox (session, input, time, json) \
+        SELECT number, 'i', 1, '{}' FROM loopwright.session";
+    post.execute(insert, &[]).await.unwrap();
+    let refused = InputReceipt::Refused(loopwright_core::agent::InputError::Full(1));
+    let mailbox = memory.mailbox().unwrap();
+    let input = "i".into();
+    let (acknowledged, ()) = tokio::join!(mailbox.acknowledge(&input, &refused), async {
+        until_one_waits(&server).await;
+        post.commit().await.unwrap();
+    });
+    acknowledged.unwrap();
+    assert_eq!(mailbox.receipt(&input).await.unwrap(), Some(refused));
+    assert!(mailbox.unread().await.unwrap().is_empty());
 }
 
 /// An opening that is dropped leaves nothing open.
