@@ -170,7 +170,7 @@ impl Program {
             )));
         };
         if let Some(address) = database(&path) {
-            // The connections live on a thread of the store, so that nothing here is waited for.
+            // The connections live on a thread of the store, which does not wait for this one.
             return Ok(Arc::new(block_on(Postgres::connect(address))?));
         }
         Ok(if is_directory(&path) {

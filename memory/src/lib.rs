@@ -1,4 +1,5 @@
-//! Session stores on disk, and what keeps a conversation inside the model's context window.
+//! Session stores on disk and in PostgreSQL, and what keeps a conversation inside the model's
+//! context window.
 //!
 //! | item | feature | contents |
 //! |---|---|---|
@@ -35,6 +36,8 @@ mod private;
 mod rewrite;
 #[cfg(any(feature = "jsonl", feature = "sqlite"))]
 mod room;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(feature = "compaction")]

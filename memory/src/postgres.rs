@@ -82,7 +82,7 @@ const DEFAULT_CONNECTIONS: usize = 8;
 ///   [moved](loopwright_core::EventStream::moved), since only its log can say what was written.
 /// - **Replicas.** After a fail-over to a standby that is not synchronous, acknowledged writes can
 ///   be missing. The store warns of such a configuration when it connects.
-/// - **Mailboxes.** An input of another process reaches the owner of a session within some 20 ms.
+/// - **Mailboxes.** Posted inputs are announced to the owners of their sessions every 10 ms.
 /// - **Searching.** With the extension `pg_trgm`, searches use an index. The store creates both
 ///   with its tables, if its role may; without them, searches read all messages.
 /// - **Encryption.** `sslmode=prefer`, the default, encrypts if the server can, and checks no
@@ -129,8 +129,8 @@ impl PostgresBuilder {
         self
     }
 
-    /// Sets how long the sessions of a store remain its own when it is not heard of, 10 s by
-    /// default. The store renews the lease four times in that period. At least 500 ms.
+    /// Sets how long the sessions of a store remain its own when it does not renew the lease,
+    /// 10 s by default. It renews it four times in that period. At least 500 ms.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.0.lease = lease;
         self
@@ -291,13 +291,11 @@ impl SessionStore for Postgres {
         SessionInfo::of(session, &entries).require_root()?;
         let branch = SessionLog::branch(&entries, at);
         let shared = branch.shared;
-        let json = branch.entries.iter().map(codec::encode).collect::<Result<Vec<_>, _>>()?;
-        let inputs = branch.entries.iter().map(rows::input).collect();
-        let words = branch.entries.iter().map(rows::words).collect();
+        let own = branch.entries.clone();
         let mut info = SessionInfo::of(to, &branch.log(entries));
         let parent: Arc<str> = session.into();
         info.parent = Some((parent.clone(), shared)).filter(|(_, shared)| *shared > 0);
-        let fork = Fork { parent, info, shared, json, inputs, words };
+        let fork = Fork { parent, info, shared, entries: own };
         self.handle.run(async move |store: Arc<Store>| store.fork(fork).await).await?;
         Ok(shared)
     }

@@ -34,6 +34,7 @@ use loopwright_core::{Memory, SessionStore};
 use rusqlite::Connection;
 use tokio::sync::{Notify, oneshot};
 
+use crate::sql::is_listed;
 use crate::{Durability, codec, room};
 use error::StoreError;
 use job::{Job, Write};
@@ -315,7 +316,7 @@ fn get_nonempty(
 /// changed first.
 fn list(connection: &Connection, file: &Path) -> Result<Vec<rows::Session>, StoreError> {
     let (mut all, _) = rows::all(connection, file)?;
-    all.retain(|session| listing::is_listed(&session.info));
+    all.retain(|session| is_listed(&session.info));
     all.sort_by_key(|session| Reverse(session.info.changed));
     Ok(all)
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
 use tokio::sync::oneshot;
 
-use super::text::number;
+use crate::sql::integer;
 
 /// An append.
 pub(super) struct Append {
@@ -30,6 +30,6 @@ impl Append {
 
     /// Returns the length of the log after it.
     pub(super) fn end(&self) -> i64 {
-        number(self.at + self.entries.len() as u64)
+        integer(self.at + self.entries.len() as u64)
     }
 }

@@ -2,29 +2,28 @@
 
 use std::sync::Arc;
 
-use loopwright_core::log::{MemoryError, SessionInfo};
-use tokio_postgres::Transaction;
+use loopwright_core::log::{LogEntry, MemoryError, SessionInfo};
+use tokio_postgres::{Client, Transaction};
 
 use super::error::StoreError;
 use super::owners::Owner;
-use super::rows::{due_at, root_of};
+use super::rows::{self, Described};
 use super::store::{Params, Store};
-use super::text::{from_text, number, to_text};
+use super::text::{from_text, to_text};
 use crate::codec;
+use crate::sql::integer;
 
-/// A fork: its description, its own entries, and what is stored beside each.
+/// A fork: its description, how many entries it shares with its parent, and its own.
 pub(super) struct Fork {
     pub(super) parent: Arc<str>,
     pub(super) info: SessionInfo,
     pub(super) shared: u64,
-    pub(super) json: Vec<String>,
-    pub(super) inputs: Vec<Option<String>>,
-    pub(super) words: Vec<Option<String>>,
+    pub(super) entries: Vec<LogEntry>,
 }
 
 const ADD: &str = "INSERT INTO session \
-    (name, entries, info, listed, changed, principal, root, parent, due, due_at) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING number";
+    (name, entries, info, listed, changed, principal, root, parent) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING number";
 /// The entries that a fork shares, and its own.
 const ADD_SPANS: &str = "INSERT INTO span (session, source, first, until) \
     SELECT $1::bigint, source, first, least(until, $3::bigint) FROM span \
@@ -42,7 +41,7 @@ impl Store {
         let name = &fork.info.id;
         // The lock keeps the parent from being deleted meanwhile.
         let find = "SELECT number FROM session WHERE name = $1 AND entries >= $2 FOR KEY SHARE";
-        let shared = number(fork.shared);
+        let shared = integer(fork.shared);
         let parent = tx.query_opt(find, &[&to_text(&fork.parent), &shared]).await?;
         let Some(parent) = parent.map(|row| row.get::<_, i64>(0)) else {
             return Err(MemoryError::NoSession(fork.parent).into());
@@ -56,31 +55,20 @@ impl Store {
             }
             remove(&tx, owner.number).await?;
         }
-        let info = &fork.info;
-        let is_listed = info.entries > 0 && info.sub_agent_of.is_none();
-        let principal = to_text(info.owner.as_ref().map_or("", |owner| owner.as_str()));
+        let described = Described::of(&fork.info)?;
+        let Described { info, changed, principal, listed, root } = &described;
+        let (stored, entries) = (to_text(name), integer(fork.info.entries));
         let parent_column = (fork.shared > 0).then_some(parent);
-        let (stored, entries, changed) =
-            (to_text(name), number(info.entries), number(info.changed));
-        let (json, root) = (codec::encode(info)?, root_of(info));
-        let (is_due, due_at) = (info.due.is_some(), due_at(info));
-        let new: Params<'_> = &[
-            &stored,
-            &entries,
-            &json,
-            &is_listed,
-            &changed,
-            &principal,
-            &root,
-            &parent_column,
-            &is_due,
-            &due_at,
-        ];
+        let new: Params<'_> =
+            &[&stored, &entries, info, listed, changed, principal, root, &parent_column];
         let new = tx.query_one(ADD, new).await.map_err(|error| exists(error, name))?;
         let new: i64 = new.get(0);
         tx.execute(ADD_SPANS, &[&new, &parent, &shared]).await?;
-        let Fork { json, inputs, words, .. } = &fork;
-        tx.execute(ADD_ENTRIES, &[&new, &shared, json, inputs, words]).await?;
+        let own = fork.entries.iter();
+        let json = own.clone().map(codec::encode).collect::<Result<Vec<_>, _>>()?;
+        let inputs: Vec<_> = own.clone().map(rows::input).collect();
+        let words: Vec<_> = own.map(rows::words).collect();
+        tx.execute(ADD_ENTRIES, &[&new, &shared, &json, &inputs, &words]).await?;
         tx.commit().await?;
         Ok(())
     }
@@ -98,7 +86,7 @@ impl Store {
         };
         let owner = Owner { number: row.get(0), worker: row.get(1), epoch: row.get(2) };
         self.ensure_free(tx.client(), owner, &name).await?;
-        let branches = Store::branches(tx.client(), owner.number).await?;
+        let branches = branches(tx.client(), owner.number).await?;
         if !branches.is_empty() {
             return Err(MemoryError::HasBranches { session: name, branches }.into());
         }
@@ -123,6 +111,13 @@ impl Store {
         tx.commit().await?;
         Ok(())
     }
+}
+
+/// Returns the names of the sessions that were forked from one.
+async fn branches(client: &Client, number: i64) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT name FROM session WHERE parent = $1 ORDER BY name";
+    let rows = client.query(sql, &[&number]).await?;
+    Ok(rows.iter().map(|row| from_text(row.get(0)).into_owned()).collect())
 }
 
 /// Removes a session with its entries, its mailbox and its pending actions. Decisions remain, for

@@ -45,7 +45,34 @@ pub(super) struct Connections {
 impl Options {
     /// Checks the options, and prepares connections without connecting.
     pub(super) fn connections(&self) -> Result<Connections, MemoryError> {
-        let invalid = |why: String| MemoryError::Failed(Failure::new(why));
+        self.check()?;
+        let (url, own) = own_parameters(&self.url);
+        let mut config = Config::from_str(&url).map_err(|error| {
+            let why = std::error::Error::source(&error).map(|why| why.to_string());
+            invalid(format!(
+                "the address of the PostgreSQL server is invalid ({error}: {}): it has the form \
+                 postgres://USER:PASSWORD@HOST:5432/DATABASE",
+                why.unwrap_or_default()
+            ))
+        })?;
+        self.limit_waits(&mut config);
+        if config.get_password().is_none()
+            && let Ok(password) = std::env::var("PGPASSWORD")
+        {
+            config.password(password);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("loopwright");
+        }
+        let roots = self.root_certificates.clone().or(own.roots);
+        if own.verifies || (roots.is_some() && config.get_ssl_mode() != SslMode::Disable) {
+            config.ssl_mode(SslMode::Require);
+        }
+        let tls = tls::connector(config.get_ssl_mode(), roots.as_deref())?;
+        Connections::new(config, tls, self.max_connections)
+    }
+
+    fn check(&self) -> Result<(), MemoryError> {
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let schema = &self.schema;
         if schema.is_empty()
@@ -66,49 +93,40 @@ impl Options {
         if self.max_connections == 0 {
             return Err(invalid("the store needs at least one connection".into()));
         }
-        let (url, from_url) = own_parameters(&self.url);
-        let mut config = Config::from_str(&url).map_err(|error| {
-            let why =
-                std::error::Error::source(&error).map_or(String::new(), |why| why.to_string());
-            invalid(format!(
-                "the address of the PostgreSQL server is invalid ({error}: {why}): it has the form \
-                 postgres://USER:PASSWORD@HOST:5432/DATABASE"
-            ))
-        })?;
+        Ok(())
+    }
+
+    /// Limits how long the store and the server wait for each other when one of them hangs or is
+    /// cut off, and sets the schema.
+    fn limit_waits(&self, config: &mut Config) {
+        let schema = &self.schema;
         let options = config.get_options().map_or(String::new(), |given| format!("{given} "));
         let (lease, probes) = (self.lease, (self.lease / 4).max(Duration::from_secs(1)));
-        // The server must not wait longer for a store that hangs or is cut off than others wait for
-        // its sessions: a transaction of it can hold locks.
+        // A transaction of this store can hold locks that others wait for.
         let (ms, seconds) = (lease.as_millis(), probes.as_secs());
         config.options(format!(
             "{options}-c search_path=\"{schema}\" -c idle_in_transaction_session_timeout={ms} \
              -c tcp_user_timeout={ms} -c tcp_keepalives_idle={seconds} \
              -c tcp_keepalives_interval={seconds} -c tcp_keepalives_count=3"
         ));
-        if config.get_password().is_none()
-            && let Ok(password) = std::env::var("PGPASSWORD")
-        {
-            config.password(password);
-        }
-        if config.get_application_name().is_none() {
-            config.application_name("loopwright");
-        }
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
         if config.get_tcp_user_timeout().is_none() {
-            // A network that is cut must not keep a write, or the wait for an answer, longer than
-            // the lease. Without data to send, the second one needs probes.
-            config.tcp_user_timeout(self.lease);
+            // Without data to send, only probes show that the other side is gone.
+            config.tcp_user_timeout(lease);
             config.keepalives_idle(probes);
             config.keepalives_interval(probes);
         }
-        let roots = self.root_certificates.clone().or(from_url.roots);
-        if from_url.verifies || (roots.is_some() && config.get_ssl_mode() != SslMode::Disable) {
-            config.ssl_mode(SslMode::Require);
-        }
-        let tls = tls::connector(config.get_ssl_mode(), roots.as_deref())?;
-        let server = describe(&config);
+    }
+}
+
+impl Connections {
+    fn new(
+        config: Config,
+        tls: MakeRustlsConnect,
+        max_connections: usize,
+    ) -> Result<Self, MemoryError> {
         // All hosts are tried, and a name can have several addresses.
         let hosts = config.get_hosts().len().max(1) as u32;
         let per_host = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
@@ -127,9 +145,13 @@ impl Options {
                 .build()
                 .map_err(MemoryError::failed)
         };
-        let (pool, writer) = (pool(self.max_connections)?, pool(1)?);
+        let (server, pool, writer) = (describe(&config), pool(max_connections)?, pool(1)?);
         Ok(Connections { config, tls, server, pool, writer, limit })
     }
+}
+
+fn invalid(why: String) -> MemoryError {
+    MemoryError::Failed(Failure::new(why))
 }
 
 /// The parameters of an address that the client library does not know.

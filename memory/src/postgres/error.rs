@@ -16,7 +16,7 @@ pub(super) enum StoreError {
     Postgres(tokio_postgres::Error),
     /// No connection became available.
     NoConnection(String),
-    /// The store's thread has ended.
+    /// The store's thread has ended, or the operation has panicked.
     Closed,
 }
 
@@ -70,9 +70,10 @@ impl StoreError {
                 let advice = "check that the server runs, or allow the store more connections";
                 MemoryError::Failed(format!("{server}: {why}; {advice}").into())
             }
-            StoreError::Closed => MemoryError::Failed(
-                format!("{server}: the thread of the store has ended: connect again").into(),
-            ),
+            StoreError::Closed => {
+                let why = "the operation was cut off: the store has ended, or it has a defect";
+                MemoryError::Failed(format!("{server}: {why}; connect again").into())
+            }
         }
     }
 }

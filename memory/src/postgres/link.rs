@@ -86,7 +86,7 @@ pub(super) async fn register(client: &Client) -> Result<i32, StoreError> {
 }
 
 impl Link {
-    /// Prepares the link of a store, which connects when it runs.
+    /// Prepares the link of a store.
     pub(super) fn new(
         store: Arc<Store>,
         schema: String,
@@ -163,7 +163,7 @@ impl Link {
                 }
             }
         });
-        // Nothing that it writes is missed after a crash of the server.
+        // After a crash of the server the locks are gone, and a renewal repeats the rest.
         client.batch_execute("SET synchronous_commit = off").await?;
         client.batch_execute(&format!("LISTEN \"{}\"", self.schema)).await?;
         self.renew(&client).await?;

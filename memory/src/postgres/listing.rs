@@ -10,8 +10,9 @@ use tokio_postgres::Row;
 use super::error::{StoreError, not_understood};
 use super::reading::{INFO, decode_info};
 use super::store::{Params, Store};
-use super::text::{from_text, number, to_text};
+use super::text::to_text;
 use crate::codec;
+use crate::sql::{integer, last_before};
 
 /// How many pending actions are read at once, at least.
 const MIN_CHUNK: usize = 100;
@@ -47,7 +48,7 @@ impl Store {
              AND (s.changed < $1 OR s.name > $2) ORDER BY s.changed DESC, s.name LIMIT $4"
         );
         let (changed, name) = match query.after.as_ref().map(SessionCursor::parts) {
-            Some((changed, name)) => (number(changed), to_text(name)),
+            Some((changed, name)) => (integer(changed), to_text(name)),
             None => (i64::MAX, "".into()),
         };
         let owner = query.owner.as_ref().map(|owner| to_text(Principal::as_str(owner)));
@@ -62,15 +63,11 @@ impl Store {
         let (mut since, mut name, mut call) = match &query.after {
             Some(after) => {
                 let (name, call) = (to_text(&after.session), to_text(&after.call));
-                (number(after.since), name.into_owned(), call.into_owned())
+                (integer(after.since), name.into_owned(), call.into_owned())
             }
             None => (-1, String::new(), String::new()),
         };
-        let last = match query.before {
-            Some(0) => -1,
-            Some(before) => number(before - 1),
-            None => i64::MAX,
-        };
+        let last = last_before(query.before);
         let (tool, session) =
             (query.tool.as_deref().map(to_text), query.session.as_deref().map(to_text));
         let chunk = more(query.limit.max(MIN_CHUNK));
@@ -100,15 +97,11 @@ impl Store {
     /// Returns a page of the decisions.
     pub(super) async fn decisions(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
         let (time, name, position) = match query.after.as_ref().map(|cursor| cursor.parts()) {
-            Some((time, session, position)) => (number(time), to_text(session), number(position)),
+            Some((time, session, position)) => (integer(time), to_text(session), integer(position)),
             None => (i64::MAX, "\u{10ffff}".into(), i64::MAX),
         };
-        let until = match query.until {
-            Some(0) => -1,
-            Some(until) => number(until - 1),
-            None => i64::MAX,
-        };
-        let since = query.since.map_or(0, number);
+        let until = last_before(query.until);
+        let since = query.since.map_or(0, integer);
         let (session, by) =
             (query.session.as_deref().map(to_text), query.by.as_deref().map(to_text));
         let limit = more(query.limit);
@@ -124,16 +117,6 @@ impl Store {
         };
         let records: Vec<DecisionRecord> = rows.iter().map(decode).collect::<Result<_, _>>()?;
         Ok(query.page(records))
-    }
-
-    /// Returns the names of the sessions that were forked from one.
-    pub(super) async fn branches(
-        client: &tokio_postgres::Client,
-        number: i64,
-    ) -> Result<Vec<String>, StoreError> {
-        let sql = "SELECT name FROM session WHERE parent = $1 ORDER BY name";
-        let rows = client.query(sql, &[&number]).await?;
-        Ok(rows.iter().map(|row| from_text(row.get(0)).into_owned()).collect())
     }
 }
 

@@ -17,6 +17,7 @@ use crate::codec;
 const LOCK: &str = "SELECT pg_advisory_xact_lock_shared(\
     ('mailbox'::regclass::oid::bigint - 2147483648)::integer, hashtext($1))";
 /// Reads the clock, and then waits for those who hold the lock: they may have taken earlier times.
+/// The second one refers to the time, so that it comes second.
 const NOW: &str = "WITH clock AS MATERIALIZED \
     (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS time) \
     SELECT time FROM clock, LATERAL pg_advisory_xact_lock(\

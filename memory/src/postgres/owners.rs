@@ -10,7 +10,7 @@ use tokio_postgres::Client;
 
 use super::error::{StoreError, not_understood};
 use super::link::Order;
-use super::store::{LOCK_CLASS, Open, Params, Retries, Signals, Store};
+use super::store::{LOCK_CLASS, Open, Params, Signals, Store};
 use super::text::to_text;
 use crate::codec;
 
@@ -21,7 +21,7 @@ const INSERT: &str = "WITH new AS (INSERT INTO session (name, info) VALUES ($1, 
     SELECT number, number, 0, 9223372036854775807 FROM new";
 const FIND: &str = "SELECT number, worker, epoch FROM session WHERE name = $1";
 const CLAIM: &str = "UPDATE session SET worker = $2, epoch = epoch + 1 \
-    WHERE number = $1 AND epoch = $3 AND worker IS NOT DISTINCT FROM $4 RETURNING entries, info";
+    WHERE number = $1 AND epoch = $3 AND worker IS NOT DISTINCT FROM $4 RETURNING info";
 /// How often the row of a session may change while it is being opened.
 const MAX_ATTEMPTS: usize = 20;
 
@@ -58,7 +58,7 @@ impl Drop for Claim {
     }
 }
 
-/// The place of a session among those that are open, until it is claimed. A claim that fails must
+/// Reserves a session among those that are open, until it is claimed. A claim that fails must
 /// not be released: the next one has the same epoch. If the server has made it although it
 /// failed, the next renewal of the lease releases it.
 struct Reserved<'s> {
@@ -105,20 +105,14 @@ impl Store {
 
     /// Returns whether the session of this name has an owner that is alive.
     pub(super) async fn in_use(&self, name: &str) -> Result<bool, StoreError> {
-        let mut retries = Retries::default();
-        loop {
-            let attempt = async {
-                let client = self.client().await?;
-                match find(&client, name).await? {
-                    Some(owner) => self.is_owned(&client, owner).await,
-                    None => Ok(false),
-                }
-            };
-            match attempt.await {
-                Err(error) if self.is_repeated(&error, &mut retries).await => {}
-                result => return result,
+        let attempt = || async {
+            let client = self.client().await?;
+            match find(&client, name).await? {
+                Some(owner) => self.is_owned(&client, owner).await,
+                None => Ok(false),
             }
-        }
+        };
+        self.repeat(attempt).await
     }
 
     /// Fails with [`MemoryError::InUse`] if a session has an owner that is alive.
@@ -142,17 +136,11 @@ pub(super) async fn open(
     name: &str,
     signals: &Signals,
 ) -> Result<(Claim, SessionInfo), StoreError> {
-    let mut retries = Retries::default();
-    loop {
-        let attempt = async {
-            let client = store.client().await?;
-            claim(store, orders, &client, name, signals).await
-        };
-        match attempt.await {
-            Err(error) if store.is_repeated(&error, &mut retries).await => {}
-            result => return result,
-        }
-    }
+    let attempt = || async {
+        let client = store.client().await?;
+        claim(store, orders, &client, name, signals).await
+    };
+    store.repeat(attempt).await
 }
 
 async fn claim(
@@ -185,7 +173,7 @@ async fn claim(
         if let Some(open) = store.open().get_mut(&number).filter(|open| open.epoch == epoch) {
             open.is_opened = true;
         }
-        let info = codec::decode(row.get::<_, &str>(1).as_bytes());
+        let info = codec::decode(row.get::<_, &str>(0).as_bytes());
         let what = || format!("the description of the session `{name}`");
         let info: SessionInfo = info.map_err(|why| not_understood(&what(), &why))?;
         reserved.is_claimed = true;

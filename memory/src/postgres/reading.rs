@@ -9,8 +9,9 @@ use tokio_postgres::types::ToSql;
 
 use super::error::{StoreError, missing, not_understood};
 use super::store::Store;
-use super::text::{from_text, like, number, to_text};
+use super::text::{from_text, like, to_text};
 use crate::codec;
+use crate::sql::integer;
 
 /// Reads the entries of a session, its own and those that it shares, and how many it has.
 const ENTRIES: &str = "\
@@ -78,7 +79,7 @@ impl Store {
         from: u64,
     ) -> Result<LogRows, StoreError> {
         let sql = ENTRIES.replace("{which}", which);
-        let rows = self.query(&sql, &[session, &number(from)]).await?;
+        let rows = self.query(&sql, &[session, &integer(from)]).await?;
         Ok(LogRows { rows, from })
     }
 

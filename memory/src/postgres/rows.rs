@@ -2,20 +2,21 @@
 
 use std::sync::PoisonError;
 
-use loopwright_core::log::{DecisionRecord, LogEntry, MemoryError, PendingAction, SessionInfo};
+use loopwright_core::log::{DecisionRecord, LogEntry, MemoryError, SessionInfo};
 use loopwright_core::message::InputId;
 use tokio_postgres::types::ToSql;
 
 use super::append::Append;
-use super::text::{number, to_text};
+use super::text::to_text;
 use crate::codec;
+use crate::sql::{integer, is_listed, listed_actions};
 
 /// What an append writes.
 pub(super) struct Prepared<'a> {
     pub(super) append: &'a Append,
     before: SessionInfo,
     pub(super) after: SessionInfo,
-    info: String,
+    described: Described,
 }
 
 impl<'a> Prepared<'a> {
@@ -27,26 +28,33 @@ impl<'a> Prepared<'a> {
         }
         let mut after = before.clone();
         append.entries.iter().for_each(|entry| after.apply(entry));
-        let info = codec::encode(&after)?;
-        Ok(Prepared { append, before, after, info })
+        let described = Described::of(&after)?;
+        Ok(Prepared { append, before, after, described })
     }
 }
 
-/// Returns the actions of a session that are listed: none of a sub-agent, since its root has them.
-pub(super) fn listed_actions(info: &SessionInfo) -> &[PendingAction] {
-    if info.sub_agent_of.is_some() { &[] } else { &info.pending }
+/// The columns of a session's row that follow from its description.
+pub(super) struct Described {
+    pub(super) info: String,
+    pub(super) changed: i64,
+    pub(super) principal: String,
+    pub(super) listed: bool,
+    /// The name of the session at the root of a sub-agent's.
+    pub(super) root: Option<String>,
 }
 
-/// Returns the name of the session at the root of a sub-agent's.
-pub(super) fn root_of(info: &SessionInfo) -> Option<String> {
-    let root = info.sub_agent_of.as_ref()?.root.as_ref()?;
-    Some(to_text(root).into_owned())
-}
-
-/// Returns the first deadline of the pending actions.
-pub(super) fn due_at(info: &SessionInfo) -> Option<i64> {
-    let deadlines = info.pending.iter().filter_map(|pending| pending.action.terms.deadline);
-    deadlines.min().map(number)
+impl Described {
+    pub(super) fn of(info: &SessionInfo) -> Result<Self, MemoryError> {
+        let principal = info.owner.as_ref().map_or("", |owner| owner.as_str());
+        let root = info.sub_agent_of.as_ref().and_then(|parent| parent.root.as_ref());
+        Ok(Described {
+            info: codec::encode(info)?,
+            changed: integer(info.changed),
+            principal: to_text(principal).into_owned(),
+            listed: is_listed(info),
+            root: root.map(|root| to_text(root).into_owned()),
+        })
+    }
 }
 
 /// Returns the text of a message as it is searched.
@@ -73,8 +81,6 @@ pub(super) struct Rows {
     principals: Vec<String>,
     listed: Vec<bool>,
     roots: Vec<Option<String>>,
-    due: Vec<bool>,
-    due_at: Vec<Option<i64>>,
     entry_sessions: Vec<i64>,
     entry_positions: Vec<i64>,
     entry_json: Vec<String>,
@@ -103,31 +109,28 @@ impl Rows {
     }
 
     fn add(&mut self, ready: &Prepared<'_>) -> Result<(), MemoryError> {
-        let Prepared { append, before, after, info } = ready;
+        let Prepared { append, before, after, described } = ready;
         let session = append.number;
         self.numbers.push(session);
         self.epochs.push(append.epoch);
-        self.ats.push(number(append.at));
+        self.ats.push(integer(append.at));
         self.counts.push(append.entries.len() as i64);
-        self.infos.push(info.clone());
-        self.changed.push(number(after.changed));
-        let principal = after.owner.as_ref().map_or("", |owner| owner.as_str());
-        self.principals.push(to_text(principal).into_owned());
-        self.listed.push(after.sub_agent_of.is_none());
-        self.roots.push(root_of(after));
-        self.due.push(after.due.is_some());
-        self.due_at.push(due_at(after));
+        self.infos.push(described.info.clone());
+        self.changed.push(described.changed);
+        self.principals.push(described.principal.clone());
+        self.listed.push(described.listed);
+        self.roots.push(described.root.clone());
         for ((position, entry), json) in (append.at..).zip(&*append.entries).zip(&append.json) {
             self.entry_sessions.push(session);
-            self.entry_positions.push(number(position));
+            self.entry_positions.push(integer(position));
             self.entry_json.push(json.clone());
             self.entry_inputs.push(input(entry));
             self.entry_words.push(words(entry));
             let record = DecisionRecord::of(&after.id, position, entry);
             if let Some(record) = record.filter(|_| after.sub_agent_of.is_none()) {
                 self.decision_sessions.push(session);
-                self.decision_times.push(number(record.time));
-                self.decision_positions.push(number(position));
+                self.decision_times.push(integer(record.time));
+                self.decision_positions.push(integer(position));
                 let by = record.by.as_deref().unwrap_or_default();
                 self.decision_principals.push(to_text(by).into_owned());
                 self.decision_json.push(codec::encode(&record)?);
@@ -140,7 +143,7 @@ impl Rows {
         }
         for new in after.iter().filter(|pending| !before.contains(pending)) {
             self.asked_sessions.push(session);
-            self.asked_since.push(number(new.since));
+            self.asked_since.push(integer(new.since));
             self.asked_calls.push(to_text(&new.action.call).into_owned());
             self.asked_tools.push(to_text(&new.action.name).into_owned());
             self.asked_json.push(codec::encode(new)?);
@@ -149,7 +152,7 @@ impl Rows {
     }
 
     /// Returns the parameters in the order of the statement.
-    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 29] {
+    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 27] {
         [
             &self.worker,
             &self.numbers,
@@ -161,8 +164,6 @@ impl Rows {
             &self.principals,
             &self.listed,
             &self.roots,
-            &self.due,
-            &self.due_at,
             &self.entry_sessions,
             &self.entry_positions,
             &self.entry_json,

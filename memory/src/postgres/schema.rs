@@ -42,17 +42,13 @@ CREATE TABLE session (
     changed bigint NOT NULL DEFAULT 0,
     principal text NOT NULL DEFAULT '',
     root text COLLATE \"C\",
-    parent bigint REFERENCES session,
-    due boolean NOT NULL DEFAULT false,
-    due_at bigint
+    parent bigint REFERENCES session
 ) WITH (fillfactor = 70);
 CREATE INDEX session_worker ON session (worker) WHERE worker IS NOT NULL;
 CREATE INDEX session_listed ON session (changed DESC, name) WHERE listed;
 CREATE INDEX session_principal ON session (md5(principal), changed DESC, name) WHERE listed;
 CREATE INDEX session_root ON session (root) WHERE root IS NOT NULL;
 CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
-CREATE INDEX session_due ON session (number) WHERE due;
-CREATE INDEX session_due_at ON session (due_at) WHERE due_at IS NOT NULL;
 CREATE TABLE span (
     session bigint NOT NULL REFERENCES session ON DELETE CASCADE,
     source bigint NOT NULL REFERENCES session,

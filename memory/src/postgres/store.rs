@@ -121,28 +121,22 @@ impl Store {
     }
 
     /// Runs a statement, again while the server cannot be reached. Without `is_cached` it is
-    /// planned anew for these parameters.
+    /// planned for these parameters.
     pub(super) async fn query_with(
         &self,
         sql: &str,
         params: Params<'_>,
         is_cached: bool,
     ) -> Result<Vec<Row>, StoreError> {
-        let mut retries = Retries::default();
-        loop {
-            let attempt = async {
-                let client = self.client().await?;
-                let statement = match is_cached {
-                    true => client.prepare_cached(sql).await?,
-                    false => client.prepare(sql).await?,
-                };
-                Ok(client.query(&statement, params).await?)
+        let attempt = || async {
+            let client = self.client().await?;
+            let statement = match is_cached {
+                true => client.prepare_cached(sql).await?,
+                false => client.prepare(sql).await?,
             };
-            match attempt.await {
-                Err(error) if self.is_repeated(&error, &mut retries).await => {}
-                result => return result,
-            }
-        }
+            Ok(client.query(&statement, params).await?)
+        };
+        self.repeat(attempt).await
     }
 
     /// Runs statements in one transaction, again while the server cannot be reached, and returns
@@ -152,41 +146,45 @@ impl Store {
         begin: &str,
         statements: &[(&str, Params<'_>)],
     ) -> Result<Vec<Row>, StoreError> {
+        let attempt = || async {
+            let client = self.client().await?;
+            let mut prepared = Vec::with_capacity(statements.len());
+            for (sql, params) in statements {
+                prepared.push((client.prepare_cached(sql).await?, *params));
+            }
+            let queries = prepared.iter().map(|(sql, params)| client.query(sql, params));
+            let (started, results, committed) = futures::join!(
+                client.batch_execute(begin),
+                join_all(queries),
+                client.batch_execute("COMMIT"),
+            );
+            started?;
+            // The first error is the reason of the others.
+            let mut results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+            committed?;
+            Ok(results.pop().unwrap_or_default())
+        };
+        self.repeat(attempt).await
+    }
+
+    /// Runs an operation, again while the server cannot be reached.
+    pub(super) async fn repeat<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
         let mut retries = Retries::default();
         loop {
-            let attempt = async {
-                let client = self.client().await?;
-                let mut prepared = Vec::with_capacity(statements.len());
-                for (sql, params) in statements {
-                    prepared.push((client.prepare_cached(sql).await?, *params));
+            match attempt().await {
+                Err(error) if error.is_transient() => {
+                    // What has broken one connection has probably broken the others.
+                    self.connections.pool.retain(|_, _| false);
+                    if !retries.pause().await {
+                        return Err(error);
+                    }
                 }
-                let queries = prepared.iter().map(|(sql, params)| client.query(sql, params));
-                let (started, results, committed) = futures::join!(
-                    client.batch_execute(begin),
-                    join_all(queries),
-                    client.batch_execute("COMMIT"),
-                );
-                started?;
-                // The first error is the reason of the others.
-                let mut results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-                committed?;
-                Ok(results.pop().unwrap_or_default())
-            };
-            match attempt.await {
-                Err(error) if self.is_repeated(&error, &mut retries).await => {}
                 result => return result,
             }
         }
-    }
-
-    /// Returns whether an operation is to be repeated after this error, after a pause.
-    pub(super) async fn is_repeated(&self, error: &StoreError, retries: &mut Retries) -> bool {
-        if !error.is_transient() {
-            return false;
-        }
-        // What has broken one connection has probably broken the others.
-        self.connections.pool.retain(|_, _| false);
-        retries.pause().await
     }
 
     /// Returns the error for a caller.

@@ -51,11 +51,6 @@ pub(super) fn like(word: &str) -> String {
     pattern
 }
 
-/// Returns a number as PostgreSQL stores it. A number that it cannot store is the last one.
-pub(super) fn number(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

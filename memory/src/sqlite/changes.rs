@@ -16,6 +16,7 @@ use super::owners::Owners;
 use super::rows::{self, Session};
 use super::{decisions, mailbox, pending};
 use crate::codec;
+use crate::sql::listed_actions;
 
 /// Performs jobs.
 pub(super) struct Changes<'c> {
@@ -133,9 +134,9 @@ impl<'c> Changes<'c> {
         if entries.is_empty() {
             return Ok(());
         }
-        let before = pending::listed(&session.info).to_vec();
+        let before = listed_actions(&session.info).to_vec();
         entries.iter().for_each(|entry| session.info.apply(entry));
-        pending::replace(self.connection, &before, pending::listed(&session.info), self.file)?;
+        pending::replace(self.connection, &before, listed_actions(&session.info), self.file)?;
         decisions::add(self.connection, &session.info, at, entries)?;
         self.put(&session)?;
         self.add_entries(session.number, at, json)
@@ -219,7 +220,7 @@ impl<'c> Changes<'c> {
         if session.is_none() {
             count += 1;
         }
-        pending::replace(self.connection, &[], pending::listed(info), self.file)?;
+        pending::replace(self.connection, &[], listed_actions(info), self.file)?;
         self.put(&Session { number, owner: String::new(), info: info.clone() })?;
         self.add_entries(number, shared, json)?;
         rows::set_totals(self.connection, count, number + 1)
@@ -267,7 +268,7 @@ impl<'c> Changes<'c> {
     ) -> Result<(), StoreError> {
         self.connection.execute("DELETE FROM entry WHERE session = ?1", [session.number])?;
         self.connection.execute("DELETE FROM mailbox WHERE session = ?1", [session.number])?;
-        pending::replace(self.connection, pending::listed(&session.info), &[], self.file)?;
+        pending::replace(self.connection, listed_actions(&session.info), &[], self.file)?;
         self.listing.remove(&session.info.id, self.file)?;
         // The decisions are kept, for audits.
         self.connection.execute("DELETE FROM session WHERE name = ?1", [&*session.info.id])?;

@@ -6,9 +6,9 @@ use loopwright_core::log::{AuditPage, AuditQuery, DecisionRecord, LogEntry, Sess
 use rusqlite::{Connection, Row};
 
 use super::error::{StoreError, damaged, not_understood};
-use super::pending::key;
 use super::rows::crc;
 use crate::codec;
+use crate::sql::{integer, last_before};
 
 /// A session that is deleted and stored again can have the same decisions.
 const ADD: &str = "INSERT OR REPLACE INTO decision (time, session, position, principal, json, crc) \
@@ -32,7 +32,7 @@ pub(super) fn add(
     }
     for (position, entry) in (at..).zip(entries) {
         let Some(record) = DecisionRecord::of(&info.id, position, entry) else { continue };
-        let (time, position) = (key(record.time), key(position));
+        let (time, position) = (integer(record.time), integer(position));
         let by = record.by.as_deref().unwrap_or_default();
         let json = codec::encode(&record)?;
         let crc = row_crc(time, &record.session, position, by, &json);
@@ -50,15 +50,11 @@ pub(super) fn page(
 ) -> Result<AuditPage, StoreError> {
     let after = query.after.as_ref().map(|cursor| cursor.parts());
     let (time, session, position) = match after {
-        Some((time, session, position)) => (key(time), &**session, key(position)),
+        Some((time, session, position)) => (integer(time), &**session, integer(position)),
         None => (i64::MAX, "\u{10ffff}", i64::MAX),
     };
-    let until = match query.until {
-        Some(0) => -1,
-        Some(until) => key(until - 1),
-        None => i64::MAX,
-    };
-    let since = query.since.map_or(0, key);
+    let until = last_before(query.until);
+    let since = query.since.map_or(0, integer);
     // Each selection has the index that it needs; what remains is selected below.
     let condition = match (&query.session, &query.by) {
         (Some(_), _) => "INDEXED BY decision_of_session WHERE session = ?6 AND",

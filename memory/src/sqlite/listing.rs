@@ -13,9 +13,9 @@ use loopwright_core::log::{MemoryError, SessionCursor, SessionInfo, SessionPage,
 use rusqlite::{Connection, OptionalExtension, Statement};
 
 use super::error::{StoreError, damaged, not_understood};
-use super::pending::key;
 use super::rows::{self, crc};
 use crate::codec;
+use crate::sql::{integer, is_listed};
 
 /// Updates a session that keeps its position in the list.
 const UPDATE: &str = "UPDATE listing SET json = ?1, crc = ?2 \
@@ -30,11 +30,6 @@ const LIST: &str = "SELECT session, position, '' FROM listing INDEXED BY listing
     ORDER BY position, session";
 const LIST_OF: &str = "SELECT session, position, owner FROM listing INDEXED BY listing_of_owner \
     ORDER BY owner, position, session";
-
-/// Returns whether a session is listed: it has entries, and is not that of a sub-agent.
-pub(super) fn is_listed(info: &SessionInfo) -> bool {
-    info.entries > 0 && info.sub_agent_of.is_none()
-}
 
 /// Writes the rows of sessions.
 pub(super) struct Listing<'c> {
@@ -229,7 +224,7 @@ fn owner_key(owner: Option<&Principal>) -> &str {
 
 /// Returns where a session that changed at this time is in the list, in which the last is first.
 fn position(changed: u64) -> i64 {
-    -key(changed)
+    -integer(changed)
 }
 
 fn row_crc(session: &str, owner: &str, position: i64, json: &str) -> u32 {

@@ -10,6 +10,7 @@ use super::error::{StoreError, not_understood};
 use super::listing::{self, Listing};
 use super::{decisions, entries, mailbox, pending, rows};
 use crate::codec;
+use crate::sql::listed_actions;
 
 /// The format that is written, and the newest that is read.
 pub(super) const FORMAT: i64 = 4;
@@ -124,7 +125,7 @@ fn fill(tx: &Connection, path: &Path) -> Result<(), StoreError> {
     pending::set_total(tx, 0)?;
     for session in rows::all(tx, path)?.0 {
         let (info, first) = (session.info.clone(), session.first_own());
-        pending::replace(tx, &[], pending::listed(&info), path)?;
+        pending::replace(tx, &[], listed_actions(&info), path)?;
         let own: Vec<LogEntry> = entries::read(tx, session, first, path)?;
         decisions::add(tx, &info, first, &own)?;
     }

@@ -3,12 +3,13 @@
 
 use std::path::Path;
 
-use loopwright_core::log::{PendingAction, PendingPage, PendingQuery, SessionInfo};
+use loopwright_core::log::{PendingAction, PendingPage, PendingQuery};
 use rusqlite::{Connection, Row};
 
 use super::error::{StoreError, damaged, not_understood};
 use super::rows::crc;
 use crate::codec;
+use crate::sql::{integer, last_before};
 
 const ADD: &str = "INSERT INTO pending (since, session, call, tool, json, crc) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -20,11 +21,6 @@ const FROM: &str = "SELECT since, session, call, tool, json, crc FROM pending";
 /// The condition and the order of a page.
 const PAGE: &str = "(since, session, call) > (?1, ?2, ?3) AND since <= ?4 \
     AND (?5 IS NULL OR tool = ?5) ORDER BY since, session, call";
-
-/// Returns the actions of a session that are listed: none of a sub-agent, since its root has them.
-pub(super) fn listed(info: &SessionInfo) -> &[PendingAction] {
-    if info.sub_agent_of.is_some() { &[] } else { &info.pending }
-}
 
 /// Replaces the rows of a session's actions.
 pub(super) fn replace(
@@ -39,12 +35,12 @@ pub(super) fn replace(
     let mut total = total(connection, file)?;
     let mut remove = connection.prepare(REMOVE)?;
     for PendingAction { since, session, action, .. } in before {
-        total -= remove.execute((key(*since), &**session, &*action.call))? as i64;
+        total -= remove.execute((integer(*since), &**session, &*action.call))? as i64;
     }
     let mut add = connection.prepare(ADD)?;
     for pending in after {
         let PendingAction { since, session, action, .. } = pending;
-        let (since, json) = (key(*since), codec::encode(pending)?);
+        let (since, json) = (integer(*since), codec::encode(pending)?);
         let crc = row_crc(since, session, &action.call, &action.name, &json);
         add.execute((since, &**session, &*action.call, &*action.name, json, crc))?;
         total += 1;
@@ -74,14 +70,10 @@ pub(super) fn page(
         }
     }
     let (since, session, call) = match &query.after {
-        Some(after) => (key(after.since), &*after.session, &*after.call),
+        Some(after) => (integer(after.since), &*after.session, &*after.call),
         None => (-1, "", ""),
     };
-    let last = match query.before {
-        Some(0) => -1,
-        Some(before) => key(before - 1),
-        None => i64::MAX,
-    };
+    let last = last_before(query.before);
     let condition = match &query.session {
         Some(_) => "INDEXED BY pending_of_session WHERE session = ?6 AND",
         None => "WHERE ?6 IS NULL AND",
@@ -133,9 +125,4 @@ fn row_crc(since: i64, session: &str, call: &str, tool: &str, json: &str) -> u32
         tool.as_bytes(),
         json.as_bytes(),
     ])
-}
-
-/// Returns a time as SQLite stores it. A time that it cannot store is the last one.
-pub(super) fn key(time: u64) -> i64 {
-    i64::try_from(time).unwrap_or(i64::MAX)
 }

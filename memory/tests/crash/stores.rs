@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use loopwright_core::log::MemoryError;
 use loopwright_core::{Memory, SessionStore};
@@ -57,14 +58,18 @@ impl Kind {
     }
 }
 
-/// Opens a session whose owner has been killed. A server needs a moment to see that.
+/// How long a server may take to see that a process was killed.
+const KILLED_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Opens a session whose owner has been killed.
 pub(crate) async fn open_session(store: &dyn SessionStore, session: &str) -> Arc<dyn Memory> {
-    for _ in 0..1_000 {
+    let start = Instant::now();
+    loop {
         match store.open(session).await {
-            Err(MemoryError::InUse(_)) => tokio::time::sleep(std::time::Duration::from_millis(5)),
+            Err(MemoryError::InUse(_)) if start.elapsed() < KILLED_TIMEOUT => {
+                tokio::task::yield_now().await;
+            }
             opened => return opened.expect("the session can be opened"),
         }
-        .await;
     }
-    panic!("the session of a killed process remains in use");
 }

@@ -8,63 +8,18 @@
     reason = "a failed check is a failed test"
 )]
 
-use std::fs;
-use std::os::unix::fs::{MetadataExt, chown};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+#[path = "../../../tests/postgres/server.rs"]
+#[allow(dead_code, reason = "shared with the tests of the session store, which use all of it")]
+mod server;
 
 use async_trait::async_trait;
 use loopwright_core::retrieval::{Embedder, RetrievalError, Retriever};
 use pgvector_example::PgFacts;
-use tempfile::TempDir;
 
-/// The user `nobody`, since PostgreSQL refuses to run as root.
-const NOBODY: u32 = 65534;
-
-/// A running server that only a socket in its folder reaches. It is stopped on drop.
-struct Server {
-    bin: PathBuf,
-    folder: TempDir,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let mut stop = program(&self.bin, "pg_ctl", &self.folder);
-        let _ = stop.args(["stop", "-m", "immediate", "-D", "data"]).status(); // it may have ended
-    }
-}
-
-/// Returns the command of a program of PostgreSQL, which does not run as root.
-fn program(bin: &Path, name: &str, folder: &TempDir) -> Command {
-    let mut command = Command::new(bin.join(name));
-    command.current_dir(folder.path()).stdout(Stdio::null());
-    if fs::metadata("/proc/self").unwrap().uid() == 0 {
-        command.uid(NOBODY).gid(NOBODY);
-    }
-    command
-}
-
-fn start_server() -> Server {
-    let bin = std::env::var_os("POSTGRES_BIN").map(PathBuf::from);
-    let bin = bin.expect("POSTGRES_BIN names the folder of `initdb` and `pg_ctl`");
-    let folder = tempfile::tempdir().unwrap();
-    if fs::metadata("/proc/self").unwrap().uid() == 0 {
-        chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-    }
-    let mut initdb = program(&bin, "initdb", &folder);
-    initdb.args(["--auth", "trust", "--username", "test", "--no-sync", "--pgdata", "data"]);
-    assert!(initdb.status().expect("initdb is installed").success());
-    let options = format!("-F -c listen_addresses= -k {}", folder.path().display());
-    let mut start = program(&bin, "pg_ctl", &folder);
-    start.args(["start", "--wait", "-D", "data", "-l", "log", "-o", &options]);
-    assert!(start.status().expect("pg_ctl is installed").success());
-    Server { bin, folder }
-}
+use server::Server;
 
 async fn connect(server: &Server, embedder: Letters) -> PgFacts {
-    let config = format!("host={} user=test dbname=postgres", server.folder.path().display());
-    PgFacts::connect(&config, embedder).await.unwrap()
+    PgFacts::connect(&server.url(), embedder).await.unwrap()
 }
 
 /// Counts letters.
@@ -91,7 +46,7 @@ impl Embedder for Letters {
 /// C183: facts are stored, found and deleted by scope.
 #[tokio::test]
 async fn facts_are_stored_found_and_deleted_by_scope() {
-    let server = start_server();
+    let server = Server::start();
     let facts = connect(&server, Letters("letters")).await;
     let cat = facts.store("ann", "ann has a cat").await.unwrap();
     assert_eq!(facts.store("ann", "ann has a cat").await.unwrap(), cat, "stored once");
