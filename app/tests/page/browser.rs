@@ -234,9 +234,34 @@ impl Tab {
             .unwrap()
     }
 
-    /// Clicks into the middle of an element, with the mouse, in the visible tab.
+    /// Clicks into the middle of an element, with the mouse, in the visible tab. If the element
+    /// moves between the look at its position and the click, the click is stopped before it
+    /// reaches another element, and repeated.
     pub(crate) fn click(&self, selector: &str) {
-        self.press_mouse(selector).release();
+        let found = json!(selector);
+        loop {
+            self.eval(&format!(
+                "{{
+                    window.clicked = false;
+                    window.stopClicks = new AbortController();
+                    let one;
+                    for (const kind of ['mousedown', 'mouseup', 'click']) {{
+                        addEventListener(kind, (event) => {{
+                            one ??= document.querySelector({found});
+                            const hit = one?.contains(event.target);
+                            if (!hit) event.stopImmediatePropagation(), event.preventDefault();
+                            if (hit && kind === 'click') window.clicked = true;
+                        }}, {{ capture: true, signal: window.stopClicks.signal }});
+                    }}
+                }}"
+            ));
+            self.press_mouse(selector).release();
+            // A new page has no variable.
+            let clicked = "window.stopClicks?.abort(); window.clicked ?? true";
+            if self.eval(clicked) == true {
+                return;
+            }
+        }
     }
 
     /// Presses the button of the mouse in the middle of an element, in the visible tab.

@@ -38,6 +38,7 @@ pub(crate) fn talk(fixture: &Fixture) -> Tab {
     tab.until_text(".card", "Run edit_file?");
     tab.until_text("#status", "Waits for you");
     tab.until_text("#send", "Send"); // the run has ended
+    tab.until_text(".card .diff", "of many kinds"); // the preview, which moves the buttons
     tab
 }
 
