@@ -12,11 +12,13 @@ mod mailbox;
 mod owners;
 mod reading;
 mod rows;
+mod schedules;
 mod schema;
 mod session;
 mod store;
 mod text;
 mod tls;
+mod workers;
 mod writer;
 
 use std::path::PathBuf;
@@ -27,7 +29,7 @@ use async_trait::async_trait;
 use loopwright_core::error::Failure;
 use loopwright_core::log::{
     AuditPage, AuditQuery, InputReceipt, LogEntry, MemoryError, PendingPage, PendingQuery,
-    PostedInput, SearchHit, SessionInfo, SessionLog, SessionPage, SessionQuery,
+    PostedInput, Schedules, SearchHit, SessionInfo, SessionLog, SessionPage, SessionQuery, Workers,
 };
 use loopwright_core::{Memory, SessionStore};
 use tokio::sync::mpsc;
@@ -320,5 +322,13 @@ impl SessionStore for Postgres {
         self.handle
             .run(async move |store: Arc<Store>| store.search(&query, limit, None).await)
             .await
+    }
+
+    fn workers(&self) -> Option<&dyn Workers> {
+        Some(&self.handle)
+    }
+
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        Some(&self.handle)
     }
 }

@@ -12,6 +12,7 @@ use crate::log::audit::{AuditPage, AuditQuery, DecisionRecord};
 use crate::log::entry::LogEntry;
 use crate::log::mailbox::{InputReceipt, Mailbox, PostedInput};
 use crate::log::memory::{InMemory, Memory};
+use crate::log::schedules::{Schedule, Schedules};
 use crate::log::session_info::SessionInfo;
 use crate::log::store::{MAX_UNREAD_INPUTS, SessionStore, sub_agents};
 use crate::message::InputId;
@@ -22,6 +23,7 @@ pub struct InMemoryStore {
     sessions: Arc<Mutex<BTreeMap<String, StoredSession>>>,
     /// The decisions of deleted sessions.
     deleted: Arc<Mutex<Vec<DecisionRecord>>>,
+    schedules: Arc<Mutex<Vec<Schedule>>>,
 }
 
 #[derive(Default)]
@@ -77,6 +79,10 @@ impl InMemoryStore {
 
     fn deleted_decisions(&self) -> MutexGuard<'_, Vec<DecisionRecord>> {
         self.deleted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn all_schedules(&self) -> MutexGuard<'_, Vec<Schedule>> {
+        self.schedules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn log(&self, session: &str) -> Result<Vec<LogEntry>, MemoryError> {
@@ -240,6 +246,7 @@ impl SessionStore for InMemoryStore {
             self.deleted_decisions().extend(decisions);
         }
         all().for_each(|session| drop(sessions.remove(session)));
+        self.all_schedules().retain(|schedule| *schedule.session != *session);
         Ok(())
     }
 
@@ -250,5 +257,57 @@ impl SessionStore for InMemoryStore {
             decisions.extend(DecisionRecord::in_log(&stored.info(id), &stored.log.entries()));
         }
         Ok(query.page(decisions))
+    }
+
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Schedules for InMemoryStore {
+    async fn put(&self, schedule: &Schedule) -> Result<(), MemoryError> {
+        self.session(&schedule.session).await?.require_root()?;
+        let mut schedules = self.all_schedules();
+        schedules.retain(|it| it.session != schedule.session || it.id != schedule.id);
+        schedules.push(schedule.clone());
+        Ok(())
+    }
+
+    async fn remove(&self, session: &str, id: &str) -> Result<bool, MemoryError> {
+        let mut schedules = self.all_schedules();
+        let count = schedules.len();
+        schedules.retain(|it| *it.session != *session || *it.id != *id);
+        Ok(schedules.len() < count)
+    }
+
+    async fn of_session(&self, session: &str) -> Result<Vec<Schedule>, MemoryError> {
+        let schedules = self.all_schedules();
+        let of_session = schedules.iter().filter(|schedule| *schedule.session == *session);
+        let mut found: Vec<Schedule> = of_session.cloned().collect();
+        found.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(found)
+    }
+
+    async fn due(&self, limit: usize) -> Result<Vec<Schedule>, MemoryError> {
+        let now = SystemEnvironment.now();
+        let schedules = self.all_schedules();
+        let due = schedules.iter().filter(|schedule| schedule.next <= now);
+        let mut found: Vec<Schedule> = due.cloned().collect();
+        found.sort_by_key(|schedule| schedule.next);
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn advance(&self, schedule: &Schedule, next: Option<u64>) -> Result<bool, MemoryError> {
+        let mut schedules = self.all_schedules();
+        let Some(at) = schedules.iter().position(|it| it.is_same(schedule)) else {
+            return Ok(false);
+        };
+        match next {
+            Some(next) => schedules[at].next = next,
+            None => drop(schedules.remove(at)),
+        }
+        Ok(true)
     }
 }

@@ -11,9 +11,11 @@ use crate::log::entry::LogEntry;
 use crate::log::mailbox::{InputReceipt, PostedInput};
 use crate::log::memory::Memory;
 use crate::log::pending::{PendingPage, PendingQuery};
+use crate::log::schedules::Schedules;
 use crate::log::session_info::SessionInfo;
 use crate::log::session_log::SessionLog;
 use crate::log::session_page::{SessionPage, SessionQuery};
+use crate::log::workers::Workers;
 use crate::message::Message;
 
 /// Stores the logs of many sessions by name.
@@ -240,6 +242,17 @@ pub trait SessionStore: Send + Sync {
         }
         Ok(hits)
     }
+
+    /// Returns the processes that share the store. The default returns `None`: it does not know
+    /// them.
+    fn workers(&self) -> Option<&dyn Workers> {
+        None
+    }
+
+    /// Returns the schedules of sessions. The default returns `None`: the store has none.
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        None
+    }
 }
 
 /// Limits the inputs of a session that wait in its mailbox.
@@ -338,6 +351,14 @@ impl<S: SessionStore + ?Sized> SessionStore for Arc<S> {
 
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {
         (**self).search(query, limit).await
+    }
+
+    fn workers(&self) -> Option<&dyn Workers> {
+        (**self).workers()
+    }
+
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        (**self).schedules()
     }
 }
 

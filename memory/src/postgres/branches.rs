@@ -22,8 +22,8 @@ pub(super) struct Fork {
 }
 
 const ADD: &str = "INSERT INTO session \
-    (name, entries, info, listed, changed, principal, root, parent) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING number";
+    (name, entries, info, listed, changed, principal, root, parent, due) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING number";
 /// The entries that a fork shares, and its own.
 const ADD_SPANS: &str = "INSERT INTO span (session, source, first, until) \
     SELECT $1::bigint, source, first, least(until, $3::bigint) FROM span \
@@ -56,11 +56,11 @@ impl Store {
             remove(&tx, owner.number).await?;
         }
         let described = Described::of(&fork.info)?;
-        let Described { info, changed, principal, listed, root } = &described;
+        let Described { info, changed, principal, listed, root, due } = &described;
         let (stored, entries) = (to_text(name), integer(fork.info.entries));
         let parent_column = (fork.shared > 0).then_some(parent);
         let new: Params<'_> =
-            &[&stored, &entries, info, listed, changed, principal, root, &parent_column];
+            &[&stored, &entries, info, listed, changed, principal, root, &parent_column, due];
         let new = tx.query_one(ADD, new).await.map_err(|error| exists(error, name))?;
         let new: i64 = new.get(0);
         tx.execute(ADD_SPANS, &[&new, &parent, &shared]).await?;

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -14,7 +15,7 @@ use tokio_postgres::{AsyncMessage, Client};
 
 use super::config::Connections;
 use super::error::StoreError;
-use super::store::{LOCK_CLASS, Store};
+use super::store::{LOCK_CLASS, Params, Store};
 
 /// The parts of a lease between renewals.
 const RENEWALS: u32 = 4;
@@ -246,12 +247,17 @@ impl Link {
         }
         let lease = self.lease.as_secs_f64();
         // Without the lock, only the lease says that this store is alive.
-        let renew = "INSERT INTO worker (id, server, expires) OVERRIDING SYSTEM VALUE VALUES \
+        let renew = "INSERT INTO worker (id, server, expires, address, takeovers) \
+            OVERRIDING SYSTEM VALUE VALUES \
             ($1, CASE WHEN $3 THEN pg_postmaster_start_time() ELSE '-infinity' END, \
-            clock_timestamp() + make_interval(secs => $2)) \
-            ON CONFLICT (id) DO UPDATE SET server = excluded.server, expires = excluded.expires";
+            clock_timestamp() + make_interval(secs => $2), $4, $5) \
+            ON CONFLICT (id) DO UPDATE SET server = excluded.server, expires = excluded.expires, \
+            address = excluded.address, takeovers = excluded.takeovers";
         self.check_lease();
-        client.execute(renew, &[&worker, &lease, &self.has_lock]).await?;
+        let address = self.store.address().clone();
+        let takeovers = self.store.takeovers.load(Ordering::Relaxed);
+        let values: Params<'_> = &[&worker, &lease, &self.has_lock, &address, &takeovers];
+        client.execute(renew, values).await?;
         let before: Vec<(i64, i64)> = {
             let open = self.store.open();
             let opened = open.iter().filter(|(_, open)| open.is_opened);

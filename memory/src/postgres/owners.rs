@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use loopwright_core::log::{MemoryError, SessionInfo};
 use tokio::sync::mpsc::UnboundedSender;
@@ -76,6 +77,14 @@ impl Drop for Reserved<'_> {
     }
 }
 
+/// Returns the condition that a row of `worker` is that of a worker that is alive.
+pub(super) fn is_alive() -> String {
+    format!(
+        "(expires > clock_timestamp() AND NOT (server = pg_postmaster_start_time() \
+         AND pg_try_advisory_xact_lock_shared({LOCK_CLASS}, id)))"
+    )
+}
+
 /// Returns the row of a session, or `None` if there is none.
 pub(super) async fn find(client: &Client, name: &str) -> Result<Option<Owner>, StoreError> {
     let row = client.query_opt(FIND, &[&to_text(name)]).await?;
@@ -95,11 +104,7 @@ impl Store {
         if worker == self.worker {
             return Ok(self.has(owner.number, owner.epoch));
         }
-        let alive = format!(
-            "SELECT count(*) FROM worker WHERE id = $1 AND expires > clock_timestamp() AND NOT \
-             (server = pg_postmaster_start_time() \
-             AND pg_try_advisory_xact_lock_shared({LOCK_CLASS}, id))"
-        );
+        let alive = format!("SELECT count(*) FROM worker WHERE id = $1 AND {}", is_alive());
         Ok(client.query_one(&alive, &[&worker]).await?.get::<_, i64>(0) > 0)
     }
 
@@ -172,6 +177,9 @@ async fn claim(
         };
         if let Some(open) = store.open().get_mut(&number).filter(|open| open.epoch == epoch) {
             open.is_opened = true;
+        }
+        if owner.worker.is_some_and(|worker| worker != store.worker) {
+            store.takeovers.fetch_add(1, Ordering::Relaxed);
         }
         let info = codec::decode(row.get::<_, &str>(0).as_bytes());
         let what = || format!("the description of the session `{name}`");

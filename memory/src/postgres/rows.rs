@@ -41,6 +41,8 @@ pub(super) struct Described {
     pub(super) listed: bool,
     /// The name of the session at the root of a sub-agent's.
     pub(super) root: Option<String>,
+    /// The time at which it has work, in milliseconds since 1970.
+    pub(super) due: Option<i64>,
 }
 
 impl Described {
@@ -53,7 +55,20 @@ impl Described {
             principal: to_text(principal).into_owned(),
             listed: is_listed(info),
             root: root.map(|root| to_text(root).into_owned()),
+            due: due(info),
         })
+    }
+}
+
+/// Returns the time at which the log of a session gives it work: 0 if it has some.
+fn due(info: &SessionInfo) -> Option<i64> {
+    if info.sub_agent_of.is_some() {
+        return None; // its root has it
+    }
+    let deadlines = info.pending.iter().filter_map(|pending| pending.action.terms.deadline);
+    match info.due {
+        Some(_) => Some(0),
+        None => deadlines.min().map(integer),
     }
 }
 
@@ -81,6 +96,7 @@ pub(super) struct Rows {
     principals: Vec<String>,
     listed: Vec<bool>,
     roots: Vec<Option<String>>,
+    due: Vec<Option<i64>>,
     entry_sessions: Vec<i64>,
     entry_positions: Vec<i64>,
     entry_json: Vec<String>,
@@ -120,6 +136,7 @@ impl Rows {
         self.principals.push(described.principal.clone());
         self.listed.push(described.listed);
         self.roots.push(described.root.clone());
+        self.due.push(described.due);
         for ((position, entry), json) in (append.at..).zip(&*append.entries).zip(&append.json) {
             self.entry_sessions.push(session);
             self.entry_positions.push(integer(position));
@@ -152,7 +169,7 @@ impl Rows {
     }
 
     /// Returns the parameters in the order of the statement.
-    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 27] {
+    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 28] {
         [
             &self.worker,
             &self.numbers,
@@ -164,6 +181,7 @@ impl Rows {
             &self.principals,
             &self.listed,
             &self.roots,
+            &self.due,
             &self.entry_sessions,
             &self.entry_positions,
             &self.entry_json,

@@ -19,7 +19,8 @@ const MIN_SERVER: i32 = 130_000;
 /// - `worker` has the open stores. `server` is the start of the server at which the store has its
 ///   advisory lock: without the lock, it is alive if the server is another one.
 /// - `session`: `worker` and `epoch` say who owns it, `root` is the session at the root of a
-///   sub-agent's, and `parent` is the session that it was forked from.
+///   sub-agent's, and `parent` is the session that it was forked from. `due` is the time at which
+///   the log gives it work, 0 if it has some, and null for sub-agents.
 /// - `span` says whose entries a session's log consists of: its own, and those that it shares.
 /// - `mailbox`: `receipt` is null for inputs that have none. Accepted ones have no `json`, since
 ///   the log has it.
@@ -29,7 +30,9 @@ const SCHEMAS: [&str; FORMAT as usize] = ["\
 CREATE TABLE worker (
     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     server timestamptz NOT NULL,
-    expires timestamptz NOT NULL
+    expires timestamptz NOT NULL,
+    address text NOT NULL DEFAULT '',
+    takeovers bigint NOT NULL DEFAULT 0
 );
 CREATE TABLE session (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -42,12 +45,14 @@ CREATE TABLE session (
     changed bigint NOT NULL DEFAULT 0,
     principal text NOT NULL DEFAULT '',
     root text COLLATE \"C\",
-    parent bigint REFERENCES session
+    parent bigint REFERENCES session,
+    due bigint
 ) WITH (fillfactor = 70);
 CREATE INDEX session_worker ON session (worker) WHERE worker IS NOT NULL;
 CREATE INDEX session_listed ON session (changed DESC, name) WHERE listed;
 CREATE INDEX session_principal ON session (md5(principal), changed DESC, name) WHERE listed;
 CREATE INDEX session_root ON session (root) WHERE root IS NOT NULL;
+CREATE INDEX session_due ON session (due) WHERE due IS NOT NULL;
 CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
 CREATE TABLE span (
     session bigint NOT NULL REFERENCES session ON DELETE CASCADE,
@@ -76,6 +81,14 @@ CREATE TABLE mailbox (
 );
 CREATE UNIQUE INDEX mailbox_input ON mailbox (session, md5(input));
 CREATE INDEX mailbox_unread ON mailbox (session, number) WHERE receipt IS NULL;
+CREATE TABLE schedule (
+    session bigint NOT NULL REFERENCES session ON DELETE CASCADE,
+    id text COLLATE \"C\" NOT NULL,
+    next bigint NOT NULL,
+    json text NOT NULL
+);
+CREATE UNIQUE INDEX schedule_id ON schedule (session, md5(id));
+CREATE INDEX schedule_next ON schedule (next);
 CREATE TABLE pending (
     session bigint NOT NULL REFERENCES session ON DELETE CASCADE,
     since bigint NOT NULL,

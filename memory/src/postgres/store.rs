@@ -1,6 +1,7 @@
 //! What the operations of a store share.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,10 @@ pub(super) struct Store {
     pub(super) worker: i32,
     /// The sessions that are open here, by their numbers.
     open: Mutex<HashMap<i64, Open>>,
+    /// Where other workers reach this one; empty if it has not said so.
+    address: Mutex<String>,
+    /// The sessions that were taken over from workers that had died.
+    pub(super) takeovers: AtomicI64,
 }
 
 /// A session that this store has open.
@@ -55,7 +60,18 @@ pub(super) struct Signals {
 
 impl Store {
     pub(super) fn new(connections: Connections, worker: i32) -> Self {
-        Store { connections, worker, open: Mutex::default() }
+        Store {
+            connections,
+            worker,
+            open: Mutex::default(),
+            address: Mutex::default(),
+            takeovers: AtomicI64::new(0),
+        }
+    }
+
+    /// Returns the address of this worker.
+    pub(super) fn address(&self) -> MutexGuard<'_, String> {
+        self.address.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the sessions that are open.

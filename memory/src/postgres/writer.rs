@@ -24,32 +24,32 @@ const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 const APPEND: &str = "\
 WITH job AS (
     SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[],
-        $7::bigint[], $8::text[], $9::boolean[], $10::text[])
-        AS job (number, epoch, at, count, info, changed, principal, listed, root)
+        $7::bigint[], $8::text[], $9::boolean[], $10::text[], $11::bigint[])
+        AS job (number, epoch, at, count, info, changed, principal, listed, root, due)
 ), own AS (
     SELECT s.number, s.name, job.count FROM session s JOIN job ON job.number = s.number
     WHERE s.worker IS NOT DISTINCT FROM $1 AND s.epoch = job.epoch AND s.entries = job.at
     ORDER BY s.number FOR NO KEY UPDATE OF s
 ), described AS (
     UPDATE session s SET entries = job.at + job.count, info = job.info, changed = job.changed,
-        principal = job.principal, listed = job.listed, root = job.root
+        principal = job.principal, listed = job.listed, root = job.root, due = job.due
     FROM job JOIN own ON own.number = job.number
     WHERE s.number = job.number AND own.count > 0
 ), added AS (
     INSERT INTO entry (session, position, json, input, words)
-    SELECT e.* FROM unnest($11::bigint[], $12::bigint[], $13::text[], $14::text[], $15::text[])
+    SELECT e.* FROM unnest($12::bigint[], $13::bigint[], $14::text[], $15::text[], $16::text[])
         AS e (number, position, json, input, words) JOIN own ON own.number = e.number
 ), resolved AS (
-    DELETE FROM pending p USING unnest($16::bigint[], $17::text[]) AS r (number, call), own
+    DELETE FROM pending p USING unnest($17::bigint[], $18::text[]) AS r (number, call), own
     WHERE own.number = r.number AND p.session = r.number AND p.call = r.call
 ), asked AS (
     INSERT INTO pending (session, since, call, tool, json)
-    SELECT a.* FROM unnest($18::bigint[], $19::bigint[], $20::text[], $21::text[], $22::text[])
+    SELECT a.* FROM unnest($19::bigint[], $20::bigint[], $21::text[], $22::text[], $23::text[])
         AS a (number, since, call, tool, json) JOIN own ON own.number = a.number
 ), decided AS (
     INSERT INTO decision (session, time, position, principal, json)
     SELECT own.name, d.time, d.position, d.principal, d.json
-    FROM unnest($23::bigint[], $24::bigint[], $25::bigint[], $26::text[], $27::text[])
+    FROM unnest($24::bigint[], $25::bigint[], $26::bigint[], $27::text[], $28::text[])
         AS d (number, time, position, principal, json) JOIN own ON own.number = d.number
     ON CONFLICT (time, session, position)
         DO UPDATE SET principal = excluded.principal, json = excluded.json

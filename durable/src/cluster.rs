@@ -1,0 +1,185 @@
+//! [`Cluster`]: one of the workers that share a store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use loopwright_core::SessionStore;
+use loopwright_core::error::Failure;
+use loopwright_core::log::{MemoryError, PendingPage, PendingQuery, Worker as WorkerInfo};
+
+use crate::agents::Agents;
+use crate::error::ClusterError;
+use crate::host::Host;
+use crate::hosting::Hosting;
+use crate::peers::{self, Peers};
+use crate::placement::{Leases, Placement};
+use crate::session::ClusterSession;
+use crate::worker::Worker;
+
+/// How long a session without work stays open, unless set otherwise.
+const DEFAULT_LINGER: Duration = Duration::from_secs(2);
+/// The number of sessions that a worker may have open, unless set otherwise.
+const DEFAULT_MAX_SESSIONS: usize = 5_000;
+
+/// Makes this process one of the workers that share a store. Clones are the same worker.
+///
+/// See the [crate](crate) for an example.
+#[derive(Clone)]
+pub struct Cluster {
+    worker: Arc<Worker>,
+    token: Option<Arc<str>>,
+}
+
+/// Configures a [`Cluster`].
+pub struct ClusterBuilder {
+    store: Arc<dyn SessionStore>,
+    host: Opens,
+    placement: Arc<dyn Placement>,
+    address: Option<Arc<str>>,
+    token: Option<Arc<str>>,
+    linger: Duration,
+    max_sessions: usize,
+}
+
+/// What opens sessions.
+enum Opens {
+    Agents(Box<dyn Agents>),
+    Host(Arc<dyn Host>),
+}
+
+impl Cluster {
+    /// Configures a worker that opens sessions of this store with these agents.
+    pub fn builder(store: impl SessionStore + 'static, agents: impl Agents) -> ClusterBuilder {
+        ClusterBuilder::new(Arc::new(store), Opens::Agents(Box::new(agents)))
+    }
+
+    /// Configures a worker of an application that opens sessions of this store itself.
+    pub fn with_host(store: Arc<dyn SessionStore>, host: Arc<dyn Host>) -> ClusterBuilder {
+        ClusterBuilder::new(store, Opens::Host(host))
+    }
+
+    /// Names a session, which may be missing. This neither reads nor opens anything.
+    pub fn session(&self, id: impl Into<Arc<str>>) -> ClusterSession {
+        ClusterSession::new(self.worker.clone(), id.into())
+    }
+
+    /// Returns a page of the actions that are pending in all sessions, the oldest first.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    pub async fn pending(&self, query: &PendingQuery) -> Result<PendingPage, ClusterError> {
+        Ok(self.worker.store.pending(query).await?)
+    }
+
+    /// Describes the workers that share the store, and those that have died recently. The list is
+    /// empty if the store does not know them.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    pub async fn workers(&self) -> Result<Vec<WorkerInfo>, ClusterError> {
+        match self.worker.store.workers() {
+            Some(workers) => Ok(workers.workers().await?),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the route from which other workers read the events of sessions that are open here.
+    /// It must be reachable under the [address](ClusterBuilder::reachable_at) of the worker, as
+    /// `/cluster/events`. Requests must have the [token](ClusterBuilder::token), if there is one.
+    pub fn router(&self) -> Router {
+        peers::router(self.worker.host.clone(), self.token.clone())
+    }
+
+    /// Shuts the worker down: opens no further sessions, and hands over those that are open, each
+    /// between two turns. Resolves when all are closed, or `grace` is over; other workers take over
+    /// the rest when this process has ended. Inputs can still be sent, and events read.
+    pub async fn drain(&self, grace: Duration) {
+        let drained = async {
+            // Sessions that are handed over must not be given to this worker again.
+            tokio::join!(self.worker.host.drain(), self.worker.placement.stop());
+        };
+        if tokio::time::timeout(grace, drained).await.is_err() {
+            tracing::warn!("sessions are still open; other workers take them over");
+        }
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &Arc<dyn SessionStore> {
+        &self.worker.store
+    }
+}
+
+impl ClusterBuilder {
+    fn new(store: Arc<dyn SessionStore>, host: Opens) -> Self {
+        ClusterBuilder {
+            store,
+            host,
+            placement: Arc::new(Leases::new()),
+            address: None,
+            token: None,
+            linger: DEFAULT_LINGER,
+            max_sessions: DEFAULT_MAX_SESSIONS,
+        }
+    }
+
+    /// Sets who decides which worker hosts a session: [`Leases`] by default.
+    pub fn placement(mut self, placement: impl Placement) -> Self {
+        self.placement = Arc::new(placement);
+        self
+    }
+
+    /// Sets the URL under which other workers reach the [router](Cluster::router) of this one, such
+    /// as `http://10.0.0.7:7777`. Without it, readers at other workers get no deltas of the
+    /// sessions that are open here.
+    pub fn reachable_at(mut self, url: impl Into<Arc<str>>) -> Self {
+        self.address = Some(url.into());
+        self
+    }
+
+    /// Sets the token by which workers know each other. All have the same one.
+    pub fn token(mut self, token: impl Into<Arc<str>>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// Sets how long a session without work stays open, 2 s by default. An application that
+    /// [hosts](Cluster::with_host) sessions itself decides that.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
+        self
+    }
+
+    /// Sets how many sessions this worker may have open, 5,000 by default. Others take the rest.
+    pub fn max_sessions(mut self, sessions: usize) -> Self {
+        self.max_sessions = sessions;
+        self
+    }
+
+    /// Starts the worker. From here on it hosts sessions.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store cannot be written to, or the placement cannot be started.
+    pub async fn start(self) -> Result<Cluster, ClusterError> {
+        let ClusterBuilder { store, host, placement, address, token, linger, max_sessions } = self;
+        let host = match host {
+            Opens::Host(host) => host,
+            Opens::Agents(agents) => {
+                Arc::new(Hosting::new(store.clone(), agents, linger, max_sessions))
+            }
+        };
+        let peers = Peers::new(token.clone()).map_err(|error| {
+            let why = format!("the HTTP client of the cluster cannot be built: {error}");
+            MemoryError::Failed(Failure::new(why).with_source(error))
+        })?;
+        if let (Some(workers), Some(address)) = (store.workers(), &address) {
+            workers.announce(address).await?;
+        }
+        let worker = Arc::new(Worker { store, host, placement, peers, address });
+        worker.placement.start(worker.clone()).await?;
+        Ok(Cluster { worker, token })
+    }
+}

@@ -1,0 +1,54 @@
+//! Errors.
+
+use loopwright_core::agent::{AgentError, InputError};
+use loopwright_core::log::MemoryError;
+
+use crate::cron::InvalidCron;
+
+/// Says why a cluster could not do something.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// The store failed, or refused.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The session refused the input.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The agent could not open the session.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// There is no agent for the session, for this reason.
+    #[error("the session has no agent here: {0}")]
+    NoAgent(String),
+    /// The input is durable, and the placement could not be asked to have it handled.
+    #[error("the input was posted, but no worker could be woken for it: {0}")]
+    Placement(#[from] PlacementError),
+    /// The worker shuts down and opens no sessions any more.
+    #[error("this worker shuts down: another one opens the session")]
+    Draining,
+    /// The worker has as many sessions open as it may.
+    #[error("this worker has {0} sessions open already: another one opens the session")]
+    Full(usize),
+    /// The store has no schedules.
+    #[error("the store has no schedules: use `Postgres`")]
+    NoSchedules,
+    /// The schedule has no further time.
+    #[error("the schedule `{0}` has no time in the future")]
+    NeverDue(String),
+    /// The cron expression or its time zone cannot be used.
+    #[error(transparent)]
+    Cron(#[from] InvalidCron),
+}
+
+/// Says why a placement failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PlacementError(String);
+
+impl PlacementError {
+    /// Builds an error with this text, which says what failed, where, and what to do.
+    pub fn new(why: impl Into<String>) -> Self {
+        PlacementError(why.into())
+    }
+}

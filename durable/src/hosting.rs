@@ -1,0 +1,207 @@
+//! The sessions that a cluster's own host has open.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use loopwright_core::log::{MemoryError, SessionInfo};
+use loopwright_core::{AgentHandle, EventStream, RunContext, SessionStore};
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+use crate::agents::Agents;
+use crate::error::ClusterError;
+use crate::handover::HandOver;
+use crate::host::{Host, Hosted};
+
+/// Opens sessions with the agents of a cluster. Clones share the sessions.
+#[derive(Clone)]
+pub(crate) struct Hosting(Arc<Parts>);
+
+struct Parts {
+    store: Arc<dyn SessionStore>,
+    agents: Box<dyn Agents>,
+    /// How long a session stays open without work.
+    linger: Duration,
+    max_sessions: usize,
+    hand_over: HandOver,
+    sessions: Mutex<HashMap<Arc<str>, Session>>,
+    tasks: TaskTracker,
+}
+
+/// A session that is open, or about to be.
+struct Session {
+    /// `None` until it is open.
+    handle: Option<AgentHandle>,
+    ended: Shared<BoxFuture<'static, Result<Hosted, ClusterError>>>,
+}
+
+impl Hosting {
+    pub(crate) fn new(
+        store: Arc<dyn SessionStore>,
+        agents: Box<dyn Agents>,
+        linger: Duration,
+        max_sessions: usize,
+    ) -> Self {
+        Hosting(Arc::new(Parts {
+            store,
+            agents,
+            linger,
+            max_sessions,
+            hand_over: HandOver::new(),
+            sessions: Mutex::default(),
+            tasks: TaskTracker::new(),
+        }))
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<Arc<str>, Session>> {
+        self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the end of a session that is open here, or is opened now.
+    fn start(
+        &self,
+        id: &str,
+    ) -> Result<Shared<BoxFuture<'static, Result<Hosted, ClusterError>>>, ClusterError> {
+        let mut sessions = self.sessions();
+        if let Some(session) = sessions.get(id) {
+            return Ok(session.ended.clone());
+        }
+        if self.0.hand_over.has_started() {
+            return Err(ClusterError::Draining);
+        }
+        if sessions.len() >= self.0.max_sessions {
+            return Err(ClusterError::Full(sessions.len()));
+        }
+        let id: Arc<str> = id.into();
+        let (hosting, name) = (self.clone(), id.clone());
+        // A task of its own: it ends even if nobody waits for it.
+        let task = self.0.tasks.spawn(async move {
+            let _open = OpenGuard { hosting: &hosting, id: &name };
+            hosting.host_to_end(&name).await
+        });
+        let ended = task.map(|ended| {
+            ended.unwrap_or_else(|error| {
+                let why = format!("the task of the session has failed: {error}");
+                Err(MemoryError::Failed(why.into()).into())
+            })
+        });
+        let ended = ended.boxed().shared();
+        sessions.insert(id, Session { handle: None, ended: ended.clone() });
+        Ok(ended)
+    }
+
+    async fn host_to_end(&self, id: &Arc<str>) -> Result<Hosted, ClusterError> {
+        let (handle, events) = match self.open(id).await {
+            Err(ClusterError::Memory(MemoryError::InUse(_))) => return Ok(Hosted::InUse),
+            opened => opened?,
+        };
+        if let Some(session) = self.sessions().get_mut(id) {
+            session.handle = Some(handle.clone());
+        }
+        if handle.state().await.is_ok_and(|state| state.interrupted_run.is_some()) {
+            let continued = handle.clone();
+            // In a task, since it resolves at the end of the run.
+            self.0.tasks.spawn(async move { continued.continue_run().await.map(drop) });
+        }
+        let has_moved = self.keep_open(id, handle, events).await;
+        let is_left = has_moved || self.0.hand_over.has_started();
+        Ok(if is_left { Hosted::HandedOver } else { Hosted::Closed })
+    }
+
+    /// Opens a session whose log may be missing.
+    async fn open(&self, id: &Arc<str>) -> Result<(AgentHandle, EventStream), ClusterError> {
+        let Parts { store, agents, hand_over, .. } = &*self.0;
+        let info = match store.session(id).await {
+            Err(MemoryError::NoSession(_)) => SessionInfo::new(id.clone()),
+            info => info?,
+        };
+        info.require_root()?;
+        let agent = agents.agent(&info).await?;
+        let memory = hand_over.memory(store.open(id).await?);
+        let mut cx = RunContext::new().session(id.clone()).memory(memory);
+        cx = cx.sub_agents_in(store.clone());
+        if let Some(owner) = info.owner {
+            cx = cx.with(owner);
+        }
+        Ok(agent.run(cx).await?)
+    }
+
+    /// Waits until a session has nothing to do, or is to leave, and closes it. Returns whether it
+    /// belongs to another owner now.
+    async fn keep_open(
+        &self,
+        id: &Arc<str>,
+        handle: AgentHandle,
+        mut events: EventStream,
+    ) -> bool {
+        let Parts { store, linger, hand_over, .. } = &*self.0;
+        loop {
+            // A session that is handed over ends by itself if it is in a run.
+            let idle = async {
+                handle.wait_for_idle().await;
+                timeout(*linger, hand_over.started()).await.is_ok()
+            };
+            tokio::select! { biased;
+                event = events.next() => match event {
+                    Some(_) => continue, // the pause starts again
+                    None => break,
+                },
+                is_leaving = idle => {
+                    // What was posted meanwhile is about to be read by the session.
+                    let unread = store.session(id).await.map_or(0, |info| info.unread);
+                    if (unread == 0 || is_leaving) && events.try_next().is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(session) = self.sessions().get_mut(id) {
+            session.handle = None;
+        }
+        drop(handle);
+        // The session ends with its last handle, after a run that has begun meanwhile.
+        while events.next().await.is_some() {}
+        events.moved()
+    }
+}
+
+/// Removes a session from those that are open.
+struct OpenGuard<'a> {
+    hosting: &'a Hosting,
+    id: &'a Arc<str>,
+}
+
+impl Drop for OpenGuard<'_> {
+    fn drop(&mut self) {
+        self.hosting.sessions().remove(self.id);
+    }
+}
+
+#[async_trait]
+impl Host for Hosting {
+    async fn host(&self, session: &str) -> Result<Hosted, ClusterError> {
+        let ended = self.start(session)?;
+        ended.await
+    }
+
+    async fn create(&self, session: &str) -> Result<(), ClusterError> {
+        let (handle, mut events) = self.open(&session.into()).await?;
+        drop(handle);
+        while events.next().await.is_some() {}
+        Ok(())
+    }
+
+    async fn open_session(&self, session: &str) -> Option<AgentHandle> {
+        self.sessions().get(session)?.handle.clone()
+    }
+
+    async fn drain(&self) {
+        self.0.hand_over.start();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+}

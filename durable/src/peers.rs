@@ -1,0 +1,167 @@
+//! The events of open sessions, for other workers: the route, and its client.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use bytes::Bytes;
+use futures::stream;
+use loopwright_core::EventStream;
+use loopwright_core::event::Envelope;
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use crate::host::Host;
+
+/// The media type of the stream: a JSON value in each line.
+const LINES: &str = "application/x-ndjson";
+/// The header with the length of the log before the events.
+const ENTRIES: &str = "loopwright-entries";
+/// How long a stream is silent before an empty line is sent.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+/// How long a stream may be silent before its reader tries another source.
+const SILENCE: Duration = Duration::from_secs(6);
+/// How long a worker may take to answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The maximum length of a line.
+const MAX_LINE: usize = 64 * 1024 * 1024;
+
+/// Reads events from other workers.
+#[derive(Clone)]
+pub(crate) struct Peers {
+    client: reqwest::Client,
+    token: Option<Arc<str>>,
+}
+
+/// The events of a session from the worker that has it open.
+pub(crate) struct PeerEvents {
+    response: reqwest::Response,
+    buffer: Vec<u8>,
+    ready: VecDeque<Envelope>,
+}
+
+impl Peers {
+    pub(crate) fn new(token: Option<Arc<str>>) -> Result<Self, reqwest::Error> {
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // An error means that another thread was faster.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let client = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).build()?;
+        Ok(Peers { client, token })
+    }
+
+    /// Joins a session at the worker with this address, and returns the length of its log and the
+    /// events after it. Returns `None` if that worker does not have it open, or cannot be reached.
+    pub(crate) async fn join(&self, address: &str, session: &str) -> Option<(u64, PeerEvents)> {
+        let mut url = reqwest::Url::parse(address).ok()?;
+        url.path_segments_mut().ok()?.pop_if_empty().extend(["cluster", "events"]);
+        url.query_pairs_mut().append_pair("session", session);
+        let mut request = self.client.get(url);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        let response = timeout(SILENCE, request.send()).await.ok()?;
+        let response = response.inspect_err(|error| {
+            tracing::debug!(session, address, %error, "its owner cannot be reached");
+        });
+        let response = response.ok()?;
+        if !response.status().is_success() {
+            let status = response.status().as_u16();
+            if status != StatusCode::NOT_FOUND {
+                tracing::warn!(session, address, status, "its owner sends no events");
+            }
+            return None;
+        }
+        let entries = response.headers().get(ENTRIES)?.to_str().ok()?.parse().ok()?;
+        Some((entries, PeerEvents { response, buffer: Vec::new(), ready: VecDeque::new() }))
+    }
+}
+
+impl PeerEvents {
+    /// Returns the next event, or `None` if the stream has ended or is silent. If the future is
+    /// dropped, no event is lost.
+    pub(crate) async fn next(&mut self) -> Option<Envelope> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            let chunk = timeout(SILENCE, self.response.chunk()).await.ok()?.ok()??;
+            self.buffer.extend_from_slice(&chunk);
+            while let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                if line.len() > 1 {
+                    // Workers with newer code may send events that this one does not know.
+                    self.ready.extend(serde_json::from_slice::<Envelope>(&line).ok());
+                }
+            }
+            if self.buffer.len() > MAX_LINE {
+                return None;
+            }
+        }
+    }
+}
+
+/// What the route needs.
+#[derive(Clone)]
+struct Served {
+    host: Arc<dyn Host>,
+    token: Option<Arc<str>>,
+}
+
+/// Returns the route from which other workers read.
+pub(crate) fn router(host: Arc<dyn Host>, token: Option<Arc<str>>) -> Router {
+    Router::new().route("/cluster/events", get(events)).with_state(Served { host, token })
+}
+
+#[derive(Deserialize)]
+struct Wanted {
+    session: String,
+}
+
+async fn events(
+    State(Served { host, token }): State<Served>,
+    headers: HeaderMap,
+    Query(wanted): Query<Wanted>,
+) -> Response {
+    let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    if let Some(token) = token
+        && !sent.and_then(|sent| sent.strip_prefix("Bearer ")).is_some_and(|sent| is_same(sent, &token))
+    {
+        return (StatusCode::UNAUTHORIZED, "The token of the cluster is missing.").into_response();
+    }
+    let not_here = || (StatusCode::NOT_FOUND, "The session is not open here.").into_response();
+    let Some(handle) = host.open_session(&wanted.session).await else { return not_here() };
+    let Ok((entries, live)) = handle.join().await else { return not_here() };
+    drop(handle); // the reader does not keep the session open
+    let lines = stream::unfold(live, async |mut live: EventStream| {
+        let line = match timeout(HEARTBEAT, live.next()).await {
+            Ok(event) => to_line(&*event?),
+            Err(_) => Bytes::from_static(b"\n"),
+        };
+        Some((Ok::<_, Infallible>(line), live))
+    });
+    let headers = [(header::CONTENT_TYPE.as_str(), LINES.to_owned()), (ENTRIES, entries.to_string())];
+    (headers, Body::from_stream(lines)).into_response()
+}
+
+fn to_line(event: &Envelope) -> Bytes {
+    let mut line = serde_json::to_vec(event).unwrap_or_else(|error| {
+        tracing::error!(name = event.event.name(), %error, "an event cannot be serialised");
+        Vec::new()
+    });
+    line.push(b'\n');
+    line.into()
+}
+
+/// Compares two tokens in a time that does not depend on where they differ.
+fn is_same(a: &str, b: &str) -> bool {
+    let differences = a.bytes().zip(b.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+    a.len() == b.len() && differences == 0
+}

@@ -1,0 +1,172 @@
+//! [`Leases`]: sessions are hosted by the worker that sees first that they have work.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use loopwright_core::log::DueSession;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Placement;
+use crate::driver::{Drive, Driver};
+use crate::error::{ClusterError, PlacementError};
+
+/// How often the store is searched for sessions without an owner, unless set otherwise.
+const DEFAULT_SWEEP: Duration = Duration::from_millis(250);
+/// The number of sessions that a sweep opens.
+const MAX_PER_SWEEP: usize = 64;
+/// The pause before a session whose work was not done is opened again; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(300);
+
+/// Places sessions by the store alone: a worker that receives an input opens its session, unless
+/// another one has it open, and each worker sweeps over what is due and has no owner. The store's
+/// leases decide who wins.
+///
+/// This suits a handful of workers: each of them asks the store four times a second. After the
+/// death of a worker its sessions are taken over as soon as the store has noticed it, and the next
+/// sweep has come.
+#[derive(Clone)]
+pub struct Leases(Arc<Shared>);
+
+struct Shared {
+    sweep: Duration,
+    /// Set from the start to the stop of the worker.
+    driver: Mutex<Option<Arc<dyn Driver>>>,
+    stopped: CancellationToken,
+    tasks: TaskTracker,
+    /// The sessions that were opened and still have the work that they had.
+    failed: Mutex<HashMap<Arc<str>, Failed>>,
+}
+
+/// A session whose work was not done.
+struct Failed {
+    entries: u64,
+    pause: Duration,
+    next: Instant,
+}
+
+impl Leases {
+    /// Places sessions with a sweep every 250 ms.
+    pub fn new() -> Self {
+        Self::with_sweep(DEFAULT_SWEEP)
+    }
+
+    /// Places sessions with this time between two sweeps.
+    pub fn with_sweep(interval: Duration) -> Self {
+        Leases(Arc::new(Shared {
+            sweep: interval,
+            driver: Mutex::default(),
+            stopped: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            failed: Mutex::default(),
+        }))
+    }
+}
+
+impl Default for Leases {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Shared {
+    fn driver(&self) -> MutexGuard<'_, Option<Arc<dyn Driver>>> {
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a session here in the background.
+    fn drive(self: &Arc<Self>, driver: Arc<dyn Driver>, due: DueSession) {
+        let shared = self.clone();
+        self.tasks.spawn(async move {
+            let id = &*due.session;
+            match driver.drive(id).await {
+                Ok(Drive::InUse | Drive::HandedOver) => {} // its owner does it, or the next one
+                Ok(Drive::Closed { .. }) => shared.note(&driver, &due).await,
+                Err(ClusterError::Draining | ClusterError::Full(_)) => {}
+                Err(error) => {
+                    tracing::warn!(session = id, %error, "it has work to do and cannot be opened");
+                    shared.note(&driver, &due).await;
+                }
+            }
+        });
+    }
+
+    /// Notes whether a session still has the work that it had.
+    async fn note(&self, driver: &Arc<dyn Driver>, due: &DueSession) {
+        // Opening a session adds an entry.
+        let entries = driver.store().session(&due.session).await.map(|info| info.entries);
+        let is_same = entries.is_ok_and(|entries| entries <= due.entries + 1);
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_same {
+            failed.remove(&due.session);
+            return;
+        }
+        let pause = failed.get(&due.session).map_or(FIRST_PAUSE, |it| it.pause * 2).min(MAX_PAUSE);
+        let next = Instant::now() + pause;
+        failed.insert(due.session.clone(), Failed { entries: due.entries + 1, pause, next });
+    }
+
+    fn may_try(&self, due: &DueSession) -> bool {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = |it: &Failed| it.entries >= due.entries && Instant::now() < it.next;
+        !failed.get(&due.session).is_some_and(waits)
+    }
+
+    async fn sweep(self: &Arc<Self>, driver: &Arc<dyn Driver>) {
+        if let Err(error) = driver.post_schedules().await {
+            tracing::warn!(%error, "schedules could not be carried out");
+        }
+        match driver.due(MAX_PER_SWEEP).await {
+            Ok(due) => {
+                for due in due.into_iter().filter(|due| self.may_try(due)) {
+                    self.drive(driver.clone(), due);
+                }
+            }
+            Err(error) => tracing::warn!(%error, "no session with work to do can be looked for"),
+        }
+    }
+}
+
+#[async_trait]
+impl Placement for Leases {
+    async fn wake(&self, session: &str) -> Result<(), PlacementError> {
+        let driver = self.0.driver().clone();
+        if let Some(driver) = driver {
+            // The length is not known, so that the next sweep may try it.
+            self.0.drive(driver, DueSession::new(session, 0));
+        }
+        Ok(()) // the sweep of any worker finds it
+    }
+
+    async fn wake_at(&self, _session: &str, _time: u64) -> Result<(), PlacementError> {
+        Ok(()) // the sweep looks for what has become due
+    }
+
+    async fn start(&self, driver: Arc<dyn Driver>) -> Result<(), PlacementError> {
+        if self.0.driver().replace(driver.clone()).is_some() {
+            return Err(PlacementError::new("the placement belongs to another cluster already"));
+        }
+        let shared = self.0.clone();
+        self.0.tasks.spawn(async move {
+            let sweeps = async {
+                loop {
+                    shared.sweep(&driver).await;
+                    tokio::time::sleep(shared.sweep).await;
+                }
+            };
+            shared.stopped.run_until_cancelled(sweeps).await
+        });
+        Ok(())
+    }
+
+    async fn stop(&self) {
+        self.0.stopped.cancel();
+        *self.0.driver() = None;
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+}

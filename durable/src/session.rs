@@ -1,0 +1,237 @@
+//! [`ClusterSession`]: a session of a cluster.
+
+use std::sync::Arc;
+
+use loopwright_core::agent::{Environment, InputError, SystemEnvironment};
+use loopwright_core::event::{ActionResult, Decision, ExternalAction, InputEvent, Prompt};
+use loopwright_core::log::{
+    LogEntry, MemoryError, PostedInput, Schedule, SessionInfo, post_and_wait,
+};
+use loopwright_core::message::{InputId, RunId};
+
+use crate::cron::Cron;
+use crate::error::ClusterError;
+use crate::events::ClusterEvents;
+use crate::host::Host;
+use crate::worker::Worker;
+
+/// Names a session of a cluster. It holds nothing of it; clones name the same session.
+///
+/// # Contract
+///
+/// An input is durable when its method returns its id, and the session takes it once, whatever
+/// dies in the meantime. Inputs of one caller that waits for each are taken in their order. If a
+/// method fails or its future is dropped, the input may be posted or not: sending it again with the
+/// same id ([`Prompt::id`]) changes nothing if it was.
+#[derive(Clone)]
+pub struct ClusterSession {
+    worker: Arc<Worker>,
+    id: Arc<str>,
+}
+
+impl ClusterSession {
+    pub(crate) fn new(worker: Arc<Worker>, id: Arc<str>) -> Self {
+        ClusterSession { worker, id }
+    }
+
+    /// Returns the name of the session.
+    pub fn id(&self) -> &Arc<str> {
+        &self.id
+    }
+
+    /// Sends a message for which a run starts. See [`post`](ClusterSession::post).
+    pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<InputId, ClusterError> {
+        self.post(InputEvent::UserRequest(prompt.into())).await
+    }
+
+    /// Sends a message that is to change the run in progress. See [`post`](ClusterSession::post).
+    pub async fn steer(&self, prompt: impl Into<Prompt>) -> Result<InputId, ClusterError> {
+        self.post(InputEvent::Steer(prompt.into())).await
+    }
+
+    /// Sends a message that is delivered when the agent would otherwise stop. See
+    /// [`post`](ClusterSession::post).
+    pub async fn follow_up(&self, prompt: impl Into<Prompt>) -> Result<InputId, ClusterError> {
+        self.post(InputEvent::FollowUp(prompt.into())).await
+    }
+
+    /// Resolves a pending action, and waits until the session has taken the decision. See
+    /// [`send`](ClusterSession::send).
+    pub async fn resolve(
+        &self,
+        action: &ExternalAction,
+        decision: Decision,
+    ) -> Result<InputId, ClusterError> {
+        let result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
+        self.send(InputEvent::ExternalActionResult(result)).await
+    }
+
+    /// Stops the run in progress, or its calls that wait for decisions, and waits until the session
+    /// has taken the abort. See [`send`](ClusterSession::send).
+    pub async fn abort(&self) -> Result<InputId, ClusterError> {
+        self.send(InputEvent::Abort(Default::default())).await
+    }
+
+    /// Posts an input, and returns its id when it is durable: the session takes it soon, and may
+    /// still refuse it. A session that does not exist is created. An abort that names no run names
+    /// the last one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the input cannot be posted, or was refused before under the same id.
+    pub async fn post(&self, event: InputEvent) -> Result<InputId, ClusterError> {
+        let input = self.input(event).await?;
+        self.deliver(&input).await?;
+        Ok(input.id)
+    }
+
+    /// Posts an input, and waits until the session has taken or refused it. A session that does not
+    /// exist is created. An abort that names no run names the last one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the input cannot be posted, and with [`ClusterError::Input`] if the session has
+    /// refused it: then nothing has changed.
+    pub async fn send(&self, event: InputEvent) -> Result<InputId, ClusterError> {
+        let input = self.input(event).await?;
+        self.deliver(&input).await?;
+        post_and_wait(&*self.worker.store, &self.id, &input).await?.into_result()?;
+        Ok(input.id)
+    }
+
+    /// Returns the events after number `after`, and those that follow, for as long as the session
+    /// exists.
+    pub fn events(&self, after: u64) -> ClusterEvents {
+        ClusterEvents::new(self.worker.clone(), self.id.clone(), after)
+    }
+
+    /// Describes the session.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`MemoryError::NoSession`] if it does not exist.
+    pub async fn info(&self) -> Result<SessionInfo, ClusterError> {
+        Ok(self.worker.store.session(&self.id).await?)
+    }
+
+    /// Posts an input at a time in milliseconds since 1970, under this id. Another schedule of the
+    /// session with the same id is replaced.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the input cannot be posted, or the store has no schedules.
+    pub async fn schedule(
+        &self,
+        id: impl Into<Arc<str>>,
+        time: u64,
+        event: InputEvent,
+    ) -> Result<(), ClusterError> {
+        self.put_schedule(Schedule::once(self.id.clone(), id, time, event)).await
+    }
+
+    /// Posts an input again and again: at the times of a cron expression, such as `0 9 * * MON`, in
+    /// a time zone, such as `Europe/Berlin`, or in UTC. See [`Cron`] for expressions. Another
+    /// schedule of the session with the same id is replaced. Times that pass while no worker runs
+    /// are made up for once.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`schedule`](ClusterSession::schedule) does, and if the expression or the time zone
+    /// is invalid, or has no time in the future.
+    pub async fn repeat(
+        &self,
+        id: impl Into<Arc<str>>,
+        cron: &str,
+        time_zone: Option<&str>,
+        event: InputEvent,
+    ) -> Result<(), ClusterError> {
+        let id = id.into();
+        let next = Cron::new(cron, time_zone)?.next_after(SystemEnvironment.now());
+        let next = next.ok_or_else(|| ClusterError::NeverDue(id.to_string()))?;
+        let mut schedule = Schedule::once(self.id.clone(), id, next, event);
+        schedule.cron = Some(cron.into());
+        schedule.time_zone = time_zone.map(Into::into);
+        self.put_schedule(schedule).await
+    }
+
+    /// Returns the schedules, sorted by id.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails or has no schedules.
+    pub async fn schedules(&self) -> Result<Vec<Schedule>, ClusterError> {
+        let schedules = self.worker.store.schedules().ok_or(ClusterError::NoSchedules)?;
+        Ok(schedules.of_session(&self.id).await?)
+    }
+
+    /// Removes a schedule. Returns false if there is none of this id.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails or has no schedules.
+    pub async fn unschedule(&self, id: &str) -> Result<bool, ClusterError> {
+        let schedules = self.worker.store.schedules().ok_or(ClusterError::NoSchedules)?;
+        Ok(schedules.remove(&self.id, id).await?)
+    }
+
+    async fn put_schedule(&self, schedule: Schedule) -> Result<(), ClusterError> {
+        let Worker { store, placement, host, .. } = &*self.worker;
+        schedule.input()?;
+        let schedules = store.schedules().ok_or(ClusterError::NoSchedules)?;
+        // Before it is acknowledged, so that it is carried out in any case.
+        placement.wake_at(&self.id, schedule.next).await?;
+        loop {
+            match schedules.put(&schedule).await {
+                Err(MemoryError::NoSession(_)) => create(&**host, &self.id).await?,
+                put => return Ok(put?),
+            }
+        }
+    }
+
+    async fn input(&self, mut event: InputEvent) -> Result<PostedInput, ClusterError> {
+        if let InputEvent::Abort(abort) = &mut event
+            && abort.run.is_none()
+        {
+            abort.run = Some(self.last_run().await?);
+        }
+        let new_id = || format!("i{:016x}", SystemEnvironment.random()).into();
+        let id = event.id().cloned().unwrap_or_else(new_id);
+        Ok(PostedInput::new(id, event)?)
+    }
+
+    async fn last_run(&self) -> Result<RunId, ClusterError> {
+        if let Some(run) = self.info().await?.run {
+            return Ok(run);
+        }
+        let entries = self.worker.store.read(&self.id, 0).await?;
+        let run = |entry: &LogEntry| match entry {
+            LogEntry::RunStarted { run, .. } => Some(*run),
+            _ => None,
+        };
+        let last = entries.iter().rev().find_map(run);
+        last.ok_or_else(|| InputError::NothingToAbort(RunId(0)).into())
+    }
+
+    /// Posts an input and has it handled. It is acknowledged only when both are durable.
+    async fn deliver(&self, input: &PostedInput) -> Result<(), ClusterError> {
+        let Worker { store, placement, host, .. } = &*self.worker;
+        loop {
+            match store.post(&self.id, input).await {
+                Err(MemoryError::NoSession(_)) => create(&**host, &self.id).await?,
+                Ok(Some(receipt)) => return Ok(receipt.into_result()?),
+                posted => {
+                    posted?;
+                    return Ok(placement.wake(&self.id).await?);
+                }
+            }
+        }
+    }
+}
+
+/// Creates a session that does not exist, unless another worker is about to do so.
+async fn create(host: &dyn Host, session: &str) -> Result<(), ClusterError> {
+    match host.create(session).await {
+        Err(ClusterError::Memory(MemoryError::InUse(_))) => Ok(()),
+        created => created,
+    }
+}

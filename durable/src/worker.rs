@@ -1,0 +1,69 @@
+//! A worker: what the parts of a cluster share, and how it drives sessions.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use loopwright_core::SessionStore;
+use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::log::{DueSession, MemoryError, SessionQuery};
+
+use crate::driver::{Drive, Driver};
+use crate::error::ClusterError;
+use crate::host::{Host, Hosted};
+use crate::peers::Peers;
+use crate::placement::Placement;
+use crate::schedules;
+
+/// The parts of a worker.
+pub(crate) struct Worker {
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) placement: Arc<dyn Placement>,
+    pub(crate) peers: Peers,
+    /// Where other workers reach this one.
+    pub(crate) address: Option<Arc<str>>,
+}
+
+#[async_trait]
+impl Driver for Worker {
+    async fn drive(&self, session: &str) -> Result<Drive, ClusterError> {
+        match self.host.host(session).await? {
+            Hosted::InUse => return Ok(Drive::InUse),
+            Hosted::HandedOver => return Ok(Drive::HandedOver),
+            Hosted::Closed => {}
+        }
+        let info = match self.store.session(session).await {
+            Err(MemoryError::NoSession(_)) => return Ok(Drive::Closed { next: None }),
+            info => info?,
+        };
+        let deadlines = info.pending.iter().filter_map(|pending| pending.action.terms.deadline);
+        Ok(Drive::Closed { next: deadlines.min() })
+    }
+
+    async fn post_schedules(&self) -> Result<(), ClusterError> {
+        schedules::post_due(&*self.store, &*self.placement).await
+    }
+
+    async fn due(&self, limit: usize) -> Result<Vec<DueSession>, ClusterError> {
+        if let Some(workers) = self.store.workers() {
+            return Ok(workers.due(limit).await?);
+        }
+        // The store knows no workers, so it belongs to few, and its list is short.
+        let now = SystemEnvironment.now();
+        let query = SessionQuery::new(usize::MAX).brief();
+        let mut due = Vec::new();
+        for info in self.store.sessions_page(&query).await?.sessions {
+            if due.len() < limit
+                && info.due_at(now).is_some()
+                && self.store.in_use(&info.id).await? != Some(true)
+            {
+                due.push(DueSession::new(info.id, info.entries));
+            }
+        }
+        Ok(due)
+    }
+
+    fn store(&self) -> &Arc<dyn SessionStore> {
+        &self.store
+    }
+}

@@ -1,0 +1,232 @@
+//! Inputs, events, hand-over and interrupted runs, by workers of one process.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopwright_core::agent::InputError;
+use loopwright_core::event::{AgentEvent, Decision, Envelope, InputEvent, Prompt};
+use loopwright_core::log::{InMemoryStore, LogEntry, MemoryError, PendingQuery};
+use loopwright_core::testing::{Gate, Script, ScriptedModel, TestTool};
+use loopwright_core::tool::Effect;
+use loopwright_core::{GenericAgent, RunContext, SessionStore};
+use loopwright_durable::{Cluster, ClusterError, ClusterEvents, Leases, agents_from_fn};
+use loopwright_patterns::PiPattern;
+use serde_json::json;
+
+pub(crate) async fn worker(store: &InMemoryStore, agent: &GenericAgent) -> Cluster {
+    let leases = Leases::with_sweep(Duration::from_millis(50));
+    let builder = Cluster::builder(store.clone(), agent.clone()).placement(leases);
+    builder.linger(Duration::from_millis(50)).start().await.unwrap()
+}
+
+pub(crate) fn agent(replies: impl IntoIterator<Item = Script>) -> GenericAgent {
+    GenericAgent::builder(ScriptedModel::new(replies), PiPattern).build().unwrap()
+}
+
+/// Reads events up to the end of a run, and returns its text.
+pub(crate) async fn until_end(events: &mut ClusterEvents) -> (Vec<Arc<Envelope>>, String) {
+    let mut seen = Vec::new();
+    loop {
+        let event = events.next().await.unwrap().unwrap();
+        seen.push(event.clone());
+        if let AgentEvent::AgentEnd(outcome) = &event.event {
+            return (seen, outcome.text.clone());
+        }
+    }
+}
+
+/// Waits until no worker has a session open.
+pub(crate) async fn until_closed(store: &InMemoryStore, session: &str) {
+    while store.in_use(session).await.unwrap() == Some(true) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn numbers(events: &[Arc<Envelope>]) -> Vec<u64> {
+    let all: BTreeSet<u64> = events.iter().map(|event| event.seq).collect();
+    all.into_iter().collect()
+}
+
+/// C336: an input is taken by any worker, and the session leaves memory when it has nothing to do.
+#[tokio::test(start_paused = true)]
+async fn an_input_through_any_worker_is_handled_once() {
+    let store = InMemoryStore::new();
+    let agent = agent([Script::text("One."), Script::text("Two.")]);
+    let (a, b) = (worker(&store, &agent).await, worker(&store, &agent).await);
+    let mut events = b.session("s").events(0); // it does not exist yet
+
+    let prompt = Prompt::from("first").id("i1");
+    a.session("s").prompt(prompt.clone()).await.unwrap();
+    assert_eq!(until_end(&mut events).await.1, "One.");
+    until_closed(&store, "s").await;
+    assert_eq!(b.session("s").prompt(prompt).await.unwrap(), "i1".into());
+    b.session("s").prompt("second").await.unwrap();
+    assert_eq!(until_end(&mut events).await.1, "Two.");
+
+    let queued = |entry: &LogEntry| matches!(entry, LogEntry::Queued { .. });
+    let log = store.read("s", 0).await.unwrap();
+    assert_eq!(log.iter().filter(|entry| queued(entry)).count(), 2, "{log:#?}");
+    until_closed(&store, "s").await;
+    let info = a.session("s").info().await.unwrap();
+    assert_eq!((info.due, info.unread), (None, 0));
+}
+
+/// C336: decisions and aborts reach a session at rest through any worker, and refusals come back.
+#[tokio::test(start_paused = true)]
+async fn an_approval_is_given_through_another_worker_after_the_session_has_left_memory() {
+    let store = InMemoryStore::new();
+    let tool = TestTool::new("pay").effect(Effect::AtMostOnce).answers("paid");
+    let model = ScriptedModel::new([
+        Script::calls([("c1", "pay", json!({}))]),
+        Script::text("Done."),
+        Script::calls([("c2", "pay", json!({}))]),
+    ]);
+    let agent =
+        GenericAgent::builder(model, PiPattern).tool(tool.clone()).build().unwrap();
+    let (a, b) = (worker(&store, &agent).await, worker(&store, &agent).await);
+    a.session("s").prompt("Pay.").await.unwrap();
+    let mut events = b.session("s").events(0);
+    until_end(&mut events).await;
+    until_closed(&store, "s").await;
+
+    let pending = b.pending(&PendingQuery::all()).await.unwrap().actions;
+    let action = pending[0].action.clone();
+    b.session("s").resolve(&action, Decision::Approve).await.unwrap();
+    assert_eq!(until_end(&mut events).await.1, "Done.");
+    assert_eq!(tool.ran(), 1);
+    let again = a.session("s").resolve(&action, Decision::Approve).await;
+    assert!(matches!(again, Err(ClusterError::Input(InputError::NotPending(_)))), "{again:?}");
+
+    a.session("s").prompt("Pay again.").await.unwrap();
+    until_end(&mut events).await;
+    b.session("s").abort().await.unwrap();
+    let (_, text) = until_end(&mut events).await;
+    assert_eq!((text.as_str(), tool.ran()), ("", 1));
+    let nothing = b.session("none").abort().await;
+    assert!(matches!(nothing, Err(ClusterError::Memory(MemoryError::NoSession(_)))), "{nothing:?}");
+}
+
+/// C337: a run that a dead process has left is continued without anybody asking for it.
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_run_is_continued_by_the_sweep() {
+    let store = InMemoryStore::new();
+    let never = agent([Script::new().hang()]);
+    let (handle, events) =
+        never.run(RunContext::new().stored(&store, "s").await.unwrap()).await.unwrap();
+    let prompting = handle.clone();
+    let run = tokio::spawn(async move { prompting.prompt("Hello").await });
+    while !handle.state().await.unwrap().is_streaming {
+        tokio::task::yield_now().await;
+    }
+    // What another process would find after this one was killed.
+    let log = store.read("s", 0).await.unwrap();
+    let store = InMemoryStore::new();
+    store.open("s").await.unwrap().append(0, log.into()).await.unwrap();
+    run.abort();
+    drop((handle, events));
+
+    let cluster = worker(&store, &agent([Script::text("Hello again.")])).await;
+    let mut events = cluster.session("s").events(0);
+    assert_eq!(until_end(&mut events).await.1, "Hello again.");
+}
+
+/// C338: a worker that shuts down completes the turn of each session, and another one continues the
+/// run. A reader sees each event once.
+#[tokio::test(start_paused = true)]
+async fn a_drain_hands_sessions_over_between_turns() {
+    let store = InMemoryStore::new();
+    let gate = Gate::new();
+    let tool = TestTool::new("mow").effect(Effect::AtMostOnce).waits(&gate);
+    let model = ScriptedModel::new([
+        Script::calls([("c1", "mow", json!({}))]),
+        Script::text("The meadow is mown."),
+    ]);
+    let agent = GenericAgent::builder(model.clone(), PiPattern)
+        .tool(tool.clone())
+        .auto_tools(["mow"])
+        .build()
+        .unwrap();
+    let a = worker(&store, &agent).await;
+    let mut at_a = a.session("s").events(0);
+    a.session("s").prompt("Mow the meadow.").await.unwrap();
+    let mut seen = Vec::new();
+    loop {
+        let event = at_a.next().await.unwrap().unwrap();
+        seen.push(event.clone());
+        if matches!(event.event, AgentEvent::ToolExecutionStart { .. }) {
+            break;
+        }
+    }
+    let b = worker(&store, &agent).await;
+    let draining = tokio::spawn({
+        let a = a.clone();
+        async move { a.drain(Duration::from_secs(600)).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!draining.is_finished(), "the tool runs");
+    gate.open();
+    draining.await.unwrap();
+    let (rest, text) = until_end(&mut at_a).await; // also by the worker that was drained
+    seen.extend(rest);
+    assert_eq!(text, "The meadow is mown.");
+    assert_eq!((tool.ran(), model.requests().len()), (1, 2));
+    let log = store.read("s", 0).await.unwrap();
+    let openings = log.iter().filter(|entry| matches!(entry, LogEntry::Opened { .. })).count();
+    assert!(openings >= 2, "{log:#?}");
+    loopwright_core::log::check_log(&log).unwrap();
+
+    let expected: Vec<u64> = (1..=seen.last().unwrap().seq).collect();
+    assert_eq!(numbers(&seen), expected);
+    let (all, _) = until_end(&mut b.session("s").events(0)).await;
+    assert_eq!(numbers(&all), expected);
+    a.session("s").prompt("More.").await.unwrap(); // the other worker takes it
+}
+
+/// C336: each session has the agent that its settings name, and one without an agent is left alone.
+#[tokio::test(start_paused = true)]
+async fn the_agent_is_chosen_by_the_session() {
+    let store = InMemoryStore::new();
+    let named = |name: &'static str| agent([Script::text(name)]);
+    for name in ["shepherd", "farmer", "nobody"] {
+        let cx = RunContext::new().stored(&store, name).await.unwrap();
+        let (handle, mut events) = named(name).run(cx.settings(json!(name))).await.unwrap();
+        drop(handle);
+        while events.next().await.is_some() {}
+    }
+    let agents = agents_from_fn(move |session| {
+        let name = session.settings.as_deref().and_then(|name| name.as_str().map(str::to_owned));
+        let agent = match name.as_deref() {
+            Some("shepherd") => Ok(named("I am the shepherd.")),
+            Some("farmer") => Ok(named("I am the farmer.")),
+            other => Err(ClusterError::NoAgent(format!("there is no agent {other:?}"))),
+        };
+        async { agent }
+    });
+    let leases = Leases::with_sweep(Duration::from_millis(50));
+    let cluster = Cluster::builder(store.clone(), agents).placement(leases).start().await.unwrap();
+    for name in ["shepherd", "farmer", "nobody"] {
+        cluster.session(name).prompt("Who are you?").await.unwrap();
+    }
+    for name in ["shepherd", "farmer"] {
+        let mut events = cluster.session(name).events(0);
+        assert_eq!(until_end(&mut events).await.1, format!("I am the {name}."));
+    }
+    let info = cluster.session("nobody").info().await.unwrap();
+    assert_eq!((info.unread, info.run), (1, None));
+}
+
+/// C336: an event stream of a deleted session ends.
+#[tokio::test(start_paused = true)]
+async fn the_events_of_a_deleted_session_end() {
+    let store = InMemoryStore::new();
+    let cluster = worker(&store, &agent([Script::text("One.")])).await;
+    cluster.session("s").post(InputEvent::UserRequest("Hello".into())).await.unwrap();
+    let mut events = cluster.session("s").events(0);
+    until_end(&mut events).await;
+    until_closed(&store, "s").await;
+    store.delete("s").await.unwrap();
+    while let Some(event) = events.next().await {
+        event.unwrap();
+    }
+}

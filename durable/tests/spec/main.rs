@@ -1,0 +1,4 @@
+//! The cluster in one process.
+
+mod cluster;
+mod schedules;

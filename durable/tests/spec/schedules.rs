@@ -1,0 +1,77 @@
+//! Schedules.
+
+use std::time::Duration;
+
+use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::event::InputEvent;
+use loopwright_core::log::{InMemoryStore, LogEntry, SessionStore};
+use loopwright_core::testing::Script;
+use loopwright_durable::{ClusterError, Cron};
+
+use crate::cluster::{agent, until_end, worker};
+
+fn request(text: &str) -> InputEvent {
+    InputEvent::UserRequest(text.into())
+}
+
+/// C339: a schedule posts its input when its time has come, once, whichever workers run.
+#[tokio::test]
+async fn an_input_is_posted_at_its_time_once() {
+    let store = InMemoryStore::new();
+    let agent = agent([Script::text("Good morning."), Script::text("Again.")]);
+    let (a, b) = (worker(&store, &agent).await, worker(&store, &agent).await);
+    let session = a.session("s");
+    let now = SystemEnvironment.now();
+    session.schedule("late", now + 3_600_000, request("Later.")).await.unwrap();
+    session.schedule("soon", now + 200, request("Never.")).await.unwrap();
+    session.schedule("soon", now + 300, request("Wake up.")).await.unwrap(); // replaces it
+    let mut events = b.session("s").events(0);
+    assert_eq!(until_end(&mut events).await.1, "Good morning.");
+    let queued = |entry: &LogEntry| matches!(entry, LogEntry::Queued { .. });
+    let log = store.read("s", 0).await.unwrap();
+    assert_eq!(log.iter().filter(|entry| queued(entry)).count(), 1);
+    assert!(log.iter().any(|entry| {
+        entry.input().is_some_and(|id| **id == *format!("schedule:soon:{}", now + 300))
+    }));
+    let rest = b.session("s").schedules().await.unwrap();
+    assert_eq!(rest.iter().map(|it| &*it.id).collect::<Vec<_>>(), ["late"]);
+    assert!(b.session("s").unschedule("late").await.unwrap());
+    assert!(!b.session("s").unschedule("late").await.unwrap());
+
+    session.repeat("each second", "* * * * * *", None, request("Tick.")).await.unwrap();
+    assert_eq!(until_end(&mut events).await.1, "Again.");
+    let next = session.schedules().await.unwrap()[0].next;
+    assert!(next > now, "it goes on");
+    assert!(session.unschedule("each second").await.unwrap());
+}
+
+/// C339: cron expressions follow the clock of their time zone, and bad ones are refused.
+#[tokio::test]
+async fn cron_expressions_follow_the_clock_of_their_zone() {
+    let hour = Duration::from_secs(3600).as_millis() as u64;
+    let daily = Cron::new("30 2 * * *", Some("Europe/Berlin")).unwrap();
+    // On 2026-03-29 the clock goes from 2:00 to 3:00, and on 2026-10-25 from 3:00 to 2:00.
+    let before_summer: u64 = 1_774_656_000_000; // 2026-03-28T00:00Z
+    let at = daily.next_after(before_summer).unwrap();
+    assert_eq!(at, before_summer + hour + hour / 2);
+    let skipped = daily.next_after(at).unwrap();
+    assert!(skipped > at && skipped <= at + 24 * hour, "{skipped}");
+    let before_winter: u64 = 1_792_879_200_000; // 2026-10-24T22:00Z
+    let first = daily.next_after(before_winter).unwrap();
+    let next = daily.next_after(first).unwrap();
+    assert!(next - first >= 24 * hour, "the hour that is repeated is carried out once");
+
+    for (cron, zone, expected) in [
+        ("9 o'clock", None, "`9 o'clock` is no cron expression"),
+        ("0 9 * * *", Some("Moon/Base"), "there is no time zone `Moon/Base` on this machine"),
+    ] {
+        let error = Cron::new(cron, zone).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let store = InMemoryStore::new();
+    let cluster = worker(&store, &agent([])).await;
+    let never = cluster.session("s").repeat("x", "0 0 30 2 *", None, request("?")).await;
+    assert!(matches!(never, Err(ClusterError::NeverDue(_) | ClusterError::Cron(_))), "{never:?}");
+    let past = cluster.session("s").schedule("x", 0, InputEvent::Reset).await;
+    assert!(matches!(past, Err(ClusterError::Input(_))), "{past:?}");
+}
