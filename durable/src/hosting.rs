@@ -132,12 +132,7 @@ impl Hosting {
 
     /// Waits until a session has nothing to do, or is to leave, and closes it. Returns whether it
     /// belongs to another owner now.
-    async fn keep_open(
-        &self,
-        id: &Arc<str>,
-        handle: AgentHandle,
-        mut events: EventStream,
-    ) -> bool {
+    async fn keep_open(&self, id: &Arc<str>, handle: AgentHandle, mut events: EventStream) -> bool {
         let Parts { store, linger, hand_over, .. } = &*self.0;
         loop {
             // A session that is handed over ends by itself if it is in a run.

@@ -58,6 +58,7 @@ mod events;
 mod handover;
 mod host;
 mod hosting;
+mod http_client;
 mod peers;
 mod placement;
 mod schedules;

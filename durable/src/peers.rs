@@ -19,6 +19,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use crate::host::Host;
+use crate::http_client;
 
 /// The media type of the stream: a JSON value in each line.
 const LINES: &str = "application/x-ndjson";
@@ -28,8 +29,6 @@ const ENTRIES: &str = "loopwright-entries";
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// How long a stream may be silent before its reader tries another source.
 const SILENCE: Duration = Duration::from_secs(6);
-/// How long a worker may take to answer.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum length of a line.
 const MAX_LINE: usize = 64 * 1024 * 1024;
 
@@ -49,11 +48,7 @@ pub(crate) struct PeerEvents {
 
 impl Peers {
     pub(crate) fn new(token: Option<Arc<str>>) -> Result<Self, reqwest::Error> {
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // An error means that another thread was faster.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        }
-        let client = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).build()?;
+        let client = http_client::builder().build()?;
         Ok(Peers { client, token })
     }
 
@@ -132,7 +127,9 @@ async fn events(
 ) -> Response {
     let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     if let Some(token) = token
-        && !sent.and_then(|sent| sent.strip_prefix("Bearer ")).is_some_and(|sent| is_same(sent, &token))
+        && !sent
+            .and_then(|sent| sent.strip_prefix("Bearer "))
+            .is_some_and(|sent| is_same(sent, &token))
     {
         return (StatusCode::UNAUTHORIZED, "The token of the cluster is missing.").into_response();
     }
@@ -147,7 +144,8 @@ async fn events(
         };
         Some((Ok::<_, Infallible>(line), live))
     });
-    let headers = [(header::CONTENT_TYPE.as_str(), LINES.to_owned()), (ENTRIES, entries.to_string())];
+    let headers =
+        [(header::CONTENT_TYPE.as_str(), LINES.to_owned()), (ENTRIES, entries.to_string())];
     (headers, Body::from_stream(lines)).into_response()
 }
 

@@ -82,8 +82,7 @@ async fn an_approval_is_given_through_another_worker_after_the_session_has_left_
         Script::text("Done."),
         Script::calls([("c2", "pay", json!({}))]),
     ]);
-    let agent =
-        GenericAgent::builder(model, PiPattern).tool(tool.clone()).build().unwrap();
+    let agent = GenericAgent::builder(model, PiPattern).tool(tool.clone()).build().unwrap();
     let (a, b) = (worker(&store, &agent).await, worker(&store, &agent).await);
     a.session("s").prompt("Pay.").await.unwrap();
     let mut events = b.session("s").events(0);

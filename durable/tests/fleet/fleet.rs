@@ -1,0 +1,169 @@
+//! A fleet: the servers, the workers, and the work of its clients.
+
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use loopwright_core::SessionStore;
+use loopwright_memory::Postgres;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::client::Client;
+use crate::nemesis::{Fault, Nemesis};
+use crate::random::{Random, from_env, seed};
+use crate::restate::RestateServers;
+use crate::server::Server;
+use crate::worker::{ORDERS, Orders};
+use crate::{TIMEOUT, balancer, check, figures};
+
+/// The number of workers.
+const WORKERS: usize = 3;
+/// The lease of a worker.
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
+
+/// Who places sessions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Placed {
+    ByLeases,
+    ByRestate { nodes: usize },
+}
+
+pub(crate) struct Fleet {
+    pub(crate) database: Mutex<Server>,
+    pub(crate) restate: Mutex<Option<RestateServers>>,
+    workers: Mutex<Vec<Option<Child>>>,
+    orders: Vec<Orders>,
+    /// The store of the checker.
+    store: Postgres,
+    seed: u64,
+    placed: Placed,
+    _folder: TempDir,
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl Fleet {
+    pub(crate) async fn start(placed: Placed) -> Arc<Self> {
+        let seed = seed();
+        let database = Server::start();
+        let folder = tempfile::tempdir().unwrap();
+        let store = Postgres::connect(database.url()).await.unwrap();
+        let ports: Vec<u16> = (0..WORKERS).map(|_| free_port()).collect();
+        let endpoints: Vec<u16> = (0..WORKERS).map(|_| free_port()).collect();
+        let (restate, balancer) = match placed {
+            Placed::ByLeases => (None, 0),
+            Placed::ByRestate { nodes } => {
+                let servers = RestateServers::start(nodes).await;
+                (Some(servers), balancer::start(endpoints.clone()).await)
+            }
+        };
+        let orders = (0..WORKERS).map(|worker| Orders {
+            database: database.url(),
+            records: folder.path().join("records"),
+            port: ports[worker],
+            lease: LEASE,
+            restate: restate.as_ref().map(|servers| {
+                let (ingress, admin) = servers.addresses(worker % servers.count());
+                (ingress, admin, endpoints[worker], balancer)
+            }),
+        });
+        let fleet = Fleet {
+            orders: orders.collect(),
+            database: Mutex::new(database),
+            restate: Mutex::new(restate),
+            workers: Mutex::new((0..WORKERS).map(|_| None).collect()),
+            store,
+            seed,
+            placed,
+            _folder: folder,
+        };
+        (0..WORKERS).for_each(|worker| fleet.run(worker));
+        Arc::new(fleet)
+    }
+
+    /// Starts a worker.
+    pub(crate) fn run(&self, worker: usize) {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["worker", "--exact", "--ignored", "--nocapture"]);
+        command.env(ORDERS, serde_json::to_string(&self.orders[worker]).unwrap());
+        command.stdout(std::process::Stdio::null());
+        self.workers.lock().unwrap()[worker] = Some(command.spawn().unwrap());
+    }
+
+    /// Kills a worker, and returns its process id.
+    pub(crate) fn kill(&self, worker: usize) -> u32 {
+        let mut child = self.workers.lock().unwrap()[worker].take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        child.id()
+    }
+
+    /// Returns the process id of a worker.
+    pub(crate) fn process(&self, worker: usize) -> u32 {
+        self.workers.lock().unwrap()[worker].as_ref().unwrap().id()
+    }
+
+    /// Returns the address of a worker, which may be dead.
+    pub(crate) fn any_worker(&self, random: &mut Random) -> String {
+        format!("http://127.0.0.1:{}", self.orders[random.below(WORKERS)].port)
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        WORKERS
+    }
+
+    fn records(&self) -> &PathBuf {
+        &self.orders[0].records
+    }
+
+    /// Lets clients work while these faults happen, and checks what was recorded.
+    pub(crate) async fn work(self: Arc<Self>, faults: &[Fault]) {
+        let sessions = from_env("LOOPWRIGHT_SESSIONS", 18);
+        let begin = Instant::now();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut clients = JoinSet::new();
+        for number in 0..sessions {
+            let client = Client::new(self.clone(), number, Random(self.seed ^ (number << 20)));
+            clients.spawn(client.work(is_over.clone()));
+        }
+        let mut nemesis = Nemesis::new(self.clone(), faults, Random(self.seed));
+        nemesis.run(from_env("LOOPWRIGHT_KILLS", 10) as usize).await;
+        is_over.store(true, Ordering::Relaxed);
+        let histories =
+            timeout(TIMEOUT, clients.join_all()).await.expect("the work is done in time");
+        timeout(TIMEOUT, self.until_rest()).await.expect("all sessions come to rest");
+        let records = crate::records::Records::read(self.records());
+        let counts = check::check(&self.store, &histories, &records).await;
+        println!(
+            "{:?}, {faults:?}: {} faults, {} s, {counts:?}",
+            self.placed,
+            nemesis.done.len(),
+            begin.elapsed().as_secs()
+        );
+        figures::print(&self.store, &nemesis.done, &histories, &records).await;
+        for worker in 0..WORKERS {
+            self.kill(worker);
+        }
+    }
+
+    /// Waits until no session has anything to do.
+    async fn until_rest(&self) {
+        loop {
+            let sessions = self.store.sessions().await.unwrap();
+            let is_busy = |id: &str| {
+                let busy = sessions.iter().find(|info| &*info.id == id);
+                busy.is_some_and(|info| info.due.is_some() || info.unread > 0)
+            };
+            if !sessions.iter().any(|info| is_busy(&info.id)) {
+                return;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+}

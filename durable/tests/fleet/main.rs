@@ -1,0 +1,81 @@
+//! Workers on one PostgreSQL database that are killed, stopped and started while clients use their
+//! sessions through any of them; a checker then reads what all of them have recorded.
+//!
+//! `LOOPWRIGHT_KILLS` sets the number of kills (10 by default), `LOOPWRIGHT_SESSIONS` the number of
+//! sessions (18 by default), and `LOOPWRIGHT_SEED` repeats a seed. The tests with Restate need its
+//! server, from the npm package `@restatedev/restate-server`, which `RESTATE_SERVER` names or which
+//! is in the `PATH`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed check is a failed test"
+)]
+
+mod agent;
+mod balancer;
+mod check;
+mod client;
+mod figures;
+mod fleet;
+mod nemesis;
+mod random;
+mod records;
+mod restate;
+#[path = "../../../memory/tests/postgres/server.rs"]
+#[allow(dead_code, reason = "shared with the tests of PostgreSQL, which use all of it")]
+mod server;
+mod worker;
+
+use std::time::Duration;
+
+use fleet::{Fleet, Placed};
+use nemesis::Fault;
+
+/// Runs in a worker, which the other tests start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "the other tests start it"]
+async fn worker() {
+    worker::run().await;
+}
+
+/// C340: with leases, kills of workers lose nothing and repeat nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_of_workers_lose_and_repeat_nothing() {
+    Fleet::start(Placed::ByLeases).await.work(&[Fault::Kill]).await;
+}
+
+/// C340: a worker that is stopped for longer than its lease, and goes on afterwards, writes nothing
+/// to sessions that others have taken over, and refuses nothing in their name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_that_are_stopped_for_longer_than_their_lease_do_no_harm() {
+    Fleet::start(Placed::ByLeases).await.work(&[Fault::Stop]).await;
+}
+
+/// C340: a crash of the database server loses nothing that was acknowledged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_of_the_database_loses_nothing() {
+    Fleet::start(Placed::ByLeases).await.work(&[Fault::KillDatabase, Fault::Kill]).await;
+}
+
+/// C341: with a Restate server, kills of workers lose nothing and repeat nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_of_workers_with_restate_lose_and_repeat_nothing() {
+    Fleet::start(Placed::ByRestate { nodes: 1 }).await.work(&[Fault::Kill]).await;
+}
+
+/// C341: a kill of the Restate server delays work, and loses none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_of_restate_loses_nothing() {
+    Fleet::start(Placed::ByRestate { nodes: 1 }).await.work(&[Fault::KillRestate]).await;
+}
+
+/// How long a fleet may take for its work.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Builds an HTTP client, which needs a provider of cryptography, whatever it is used for.
+fn http_client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default(); // it may be installed
+    reqwest::Client::new()
+}

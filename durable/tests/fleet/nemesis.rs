@@ -1,0 +1,92 @@
+//! The faults.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::sleep;
+
+use crate::fleet::{Fleet, LEASE};
+use crate::random::{Random, now};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// A worker is killed, and started again.
+    Kill,
+    /// A worker is stopped for longer than its lease, and goes on.
+    Stop,
+    /// The database server crashes, and starts again.
+    KillDatabase,
+    /// A Restate server is killed, and started again.
+    KillRestate,
+}
+
+/// A fault that has happened to the worker with this process id, or to a server, at a time in
+/// milliseconds since 1970.
+pub(crate) struct Done {
+    pub(crate) fault: Fault,
+    pub(crate) process: Option<u32>,
+    pub(crate) time: u64,
+}
+
+pub(crate) struct Nemesis {
+    fleet: Arc<Fleet>,
+    faults: Vec<Fault>,
+    random: Random,
+    pub(crate) done: Vec<Done>,
+}
+
+impl Nemesis {
+    pub(crate) fn new(fleet: Arc<Fleet>, faults: &[Fault], random: Random) -> Self {
+        Nemesis { fleet, faults: faults.to_vec(), random, done: Vec::new() }
+    }
+
+    /// Lets faults happen one after the other, with pauses of different lengths.
+    pub(crate) async fn run(&mut self, count: usize) {
+        self.pause(1500, 2500).await;
+        for number in 0..count {
+            let fault = self.faults[number % self.faults.len()];
+            self.happen(fault).await;
+            self.pause(300, 1800).await;
+        }
+    }
+
+    async fn happen(&mut self, fault: Fault) {
+        let fleet = self.fleet.clone();
+        let worker = self.random.below(fleet.workers());
+        let mut done = Done { fault, process: None, time: now() };
+        match fault {
+            Fault::Kill => {
+                done.process = Some(fleet.kill(worker));
+                self.pause(0, 1000).await;
+                fleet.run(worker);
+            }
+            Fault::Stop => {
+                let process = fleet.process(worker);
+                done.process = Some(process);
+                let pid = Pid::from_raw(process as i32).unwrap();
+                kill_process(pid, Signal::STOP).unwrap();
+                sleep(LEASE * 2).await;
+                kill_process(pid, Signal::CONT).unwrap();
+            }
+            Fault::KillDatabase => {
+                fleet.database.lock().unwrap().stop("immediate");
+                self.pause(0, 1000).await;
+                fleet.database.lock().unwrap().run();
+            }
+            Fault::KillRestate => {
+                let count = fleet.restate.lock().unwrap().as_ref().unwrap().count();
+                let node = self.random.below(count);
+                fleet.restate.lock().unwrap().as_mut().unwrap().kill(node);
+                self.pause(200, 2000).await;
+                fleet.restate.lock().unwrap().as_mut().unwrap().run(node);
+            }
+        }
+        self.done.push(done);
+    }
+
+    async fn pause(&mut self, min: u64, max: u64) {
+        let time = min + self.random.below((max - min) as usize) as u64;
+        sleep(Duration::from_millis(time)).await;
+    }
+}

@@ -1,0 +1,166 @@
+//! What workers record outside of the database: each effect of a tool, and each append.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use loopwright_core::log::{
+    AuditPage, AuditQuery, InputReceipt, LogEntry, Mailbox, MemoryError, PendingPage, PendingQuery,
+    PostedInput, Schedules, SearchHit, SessionInfo, SessionPage, SessionQuery, Workers,
+};
+use loopwright_core::message::Message;
+use loopwright_core::{Memory, SessionStore};
+use loopwright_memory::Postgres;
+use serde::{Deserialize, Serialize};
+
+use crate::random::now;
+
+/// A line of the record.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Record {
+    /// A tool has had its effect.
+    Effect { session: String, call: String, worker: u32 },
+    /// An append has succeeded.
+    Append { session: String, at: u64, entries: u64, epoch: u64, worker: u32, time: u64 },
+}
+
+/// Appends lines to a file that all workers share. A line is one write, which a kill does not cut.
+pub(crate) struct Records(File);
+
+impl Records {
+    pub(crate) fn open(path: &Path) -> Self {
+        Records(OpenOptions::new().create(true).append(true).open(path).unwrap())
+    }
+
+    pub(crate) fn add(&self, record: &Record) {
+        let line = serde_json::to_string(record).unwrap() + "\n";
+        (&self.0).write_all(line.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn read(path: &Path) -> Vec<Record> {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// A store that records the appends of the sessions that it opens.
+#[derive(Clone)]
+pub(crate) struct Recording {
+    pub(crate) store: Postgres,
+    pub(crate) records: Arc<Records>,
+}
+
+struct Recorded {
+    session: String,
+    memory: Arc<dyn Memory>,
+    records: Arc<Records>,
+    epoch: std::sync::atomic::AtomicU64,
+}
+
+#[async_trait]
+impl Memory for Recorded {
+    async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+        use std::sync::atomic::Ordering::SeqCst;
+        for entry in entries.iter() {
+            if let LogEntry::Opened { epoch, .. } = entry {
+                self.epoch.store(*epoch, SeqCst);
+            }
+        }
+        let count = entries.len() as u64;
+        self.memory.append(at, entries).await?;
+        if count > 0 {
+            self.records.add(&Record::Append {
+                session: self.session.clone(),
+                at,
+                entries: count,
+                epoch: self.epoch.load(SeqCst),
+                worker: std::process::id(),
+                time: now(),
+            });
+        }
+        Ok(())
+    }
+
+    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
+        self.memory.load(from).await
+    }
+
+    async fn recall(&self, query: &str, limit: usize) -> Result<Vec<Arc<Message>>, MemoryError> {
+        self.memory.recall(query, limit).await
+    }
+
+    async fn lost(&self) {
+        self.memory.lost().await
+    }
+
+    async fn close(&self) {
+        self.memory.close().await
+    }
+
+    fn mailbox(&self) -> Option<&dyn Mailbox> {
+        self.memory.mailbox()
+    }
+}
+
+#[async_trait]
+impl SessionStore for Recording {
+    async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
+        let memory = self.store.open(session).await?;
+        let (session, records, epoch) = (session.to_owned(), self.records.clone(), 0.into());
+        Ok(Arc::new(Recorded { session, memory, records, epoch }))
+    }
+
+    async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
+        self.store.read(session, from).await
+    }
+
+    async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
+        self.store.sessions().await
+    }
+
+    async fn delete(&self, session: &str) -> Result<(), MemoryError> {
+        self.store.delete(session).await
+    }
+
+    async fn session(&self, session: &str) -> Result<SessionInfo, MemoryError> {
+        self.store.session(session).await
+    }
+
+    async fn sessions_page(&self, query: &SessionQuery) -> Result<SessionPage, MemoryError> {
+        self.store.sessions_page(query).await
+    }
+
+    async fn post(
+        &self,
+        session: &str,
+        input: &PostedInput,
+    ) -> Result<Option<InputReceipt>, MemoryError> {
+        self.store.post(session, input).await
+    }
+
+    async fn in_use(&self, session: &str) -> Result<Option<bool>, MemoryError> {
+        self.store.in_use(session).await
+    }
+
+    async fn pending(&self, query: &PendingQuery) -> Result<PendingPage, MemoryError> {
+        self.store.pending(query).await
+    }
+
+    async fn decisions(&self, query: &AuditQuery) -> Result<AuditPage, MemoryError> {
+        self.store.decisions(query).await
+    }
+
+    async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {
+        self.store.search(query, limit).await
+    }
+
+    fn workers(&self) -> Option<&dyn Workers> {
+        self.store.workers()
+    }
+
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        self.store.schedules()
+    }
+}

@@ -1,0 +1,107 @@
+//! Restate servers.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+/// The nodes of a cluster. They are stopped on drop.
+pub(crate) struct RestateServers {
+    nodes: Vec<Node>,
+    _folder: TempDir,
+}
+
+struct Node {
+    command: Vec<(String, String)>,
+    ingress: u16,
+    admin: u16,
+    child: Option<Child>,
+}
+
+impl Drop for RestateServers {
+    fn drop(&mut self) {
+        (0..self.nodes.len()).for_each(|node| self.kill(node));
+    }
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl RestateServers {
+    /// Starts this number of nodes, and waits until they accept calls.
+    pub(crate) async fn start(nodes: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let ports: Vec<u16> = (0..nodes).map(|_| free_port()).collect();
+        let addresses: Vec<String> =
+            ports.iter().map(|port| format!("\"http://127.0.0.1:{port}\"")).collect();
+        let node = |number: usize| {
+            let (ingress, admin, port) = (free_port(), free_port(), ports[number]);
+            let set = |name: &str, value: String| (format!("RESTATE_{name}"), value);
+            let command = vec![
+                set("CLUSTER_NAME", "test".into()),
+                set("NODE_NAME", format!("n{number}")),
+                set("BASE_DIR", folder.path().display().to_string()),
+                set("LISTEN_MODE", "tcp".into()),
+                set("BIND_ADDRESS", format!("127.0.0.1:{port}")),
+                set("ADVERTISED_ADDRESS", format!("http://127.0.0.1:{port}")),
+                set("INGRESS__BIND_ADDRESS", format!("127.0.0.1:{ingress}")),
+                set("ADMIN__BIND_ADDRESS", format!("127.0.0.1:{admin}")),
+                set("METADATA_CLIENT__ADDRESSES", format!("[{}]", addresses.join(","))),
+                set("AUTO_PROVISION", (number == 0).to_string()),
+                set("DEFAULT_REPLICATION", if nodes > 1 { "2" } else { "1" }.into()),
+                set("LOG_FILTER", "warn".into()),
+            ];
+            Node { command, ingress, admin, child: None }
+        };
+        let nodes = (0..nodes).map(node).collect();
+        let mut servers = RestateServers { nodes, _folder: folder };
+        for node in 0..servers.nodes.len() {
+            servers.run(node);
+        }
+        servers.until_ready().await;
+        servers
+    }
+
+    /// Starts a node.
+    pub(crate) fn run(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        let mut command = Command::new(program());
+        command.envs(node.command.iter().cloned()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn();
+        node.child =
+            Some(child.expect("the npm package `@restatedev/restate-server` is installed"));
+    }
+
+    /// Kills a node.
+    pub(crate) fn kill(&mut self, node: usize) {
+        if let Some(mut child) = self.nodes[node].child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    async fn until_ready(&self) {
+        let client = crate::http_client();
+        for node in &self.nodes {
+            let url = format!("http://127.0.0.1:{}/restate/health", node.ingress);
+            while !client.get(&url).send().await.is_ok_and(|it| it.status().is_success()) {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Returns the addresses of the ingress and the admin API of a node.
+    pub(crate) fn addresses(&self, node: usize) -> (String, String) {
+        let Node { ingress, admin, .. } = &self.nodes[node];
+        (format!("http://127.0.0.1:{ingress}"), format!("http://127.0.0.1:{admin}"))
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.len()
+    }
+}
+
+fn program() -> PathBuf {
+    std::env::var_os("RESTATE_SERVER").map_or("restate-server".into(), PathBuf::from)
+}

@@ -1,0 +1,119 @@
+//! A worker: a cluster, and the routes by which clients use it.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use futures::StreamExt;
+use loopwright_core::event::InputEvent;
+use loopwright_durable::{Cluster, ClusterError, Leases, Restate};
+use loopwright_memory::Postgres;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::agent::agent;
+use crate::records::{Recording, Records};
+
+/// What a worker is told.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Orders {
+    pub(crate) database: String,
+    pub(crate) records: PathBuf,
+    pub(crate) port: u16,
+    pub(crate) lease: Duration,
+    /// The ingress, the admin API, the port of this worker's endpoint, and that of the balancer.
+    pub(crate) restate: Option<(String, String, u16, u16)>,
+}
+
+/// The variable with the orders.
+pub(crate) const ORDERS: &str = "LOOPWRIGHT_WORKER";
+/// The token by which workers know each other.
+const TOKEN: &str = "between workers";
+
+/// An input of a client.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Sent {
+    pub(crate) session: String,
+    pub(crate) event: InputEvent,
+    /// Whether the client waits until the session has taken the input.
+    pub(crate) waits: bool,
+}
+
+pub(crate) async fn run() {
+    let orders: Orders = serde_json::from_str(&std::env::var(ORDERS).unwrap()).unwrap();
+    let records = Arc::new(Records::open(&orders.records));
+    let store = loop {
+        // The database may be down.
+        match Postgres::builder(&*orders.database).lease(orders.lease).connect().await {
+            Ok(store) => break store,
+            Err(error) => eprintln!("{error}"),
+        }
+    };
+    let store = Recording { store, records: records.clone() };
+    let mut builder = Cluster::builder(store, agent(records))
+        .token(TOKEN)
+        .reachable_at(format!("http://127.0.0.1:{}", orders.port))
+        .linger(Duration::from_millis(300));
+    builder = match &orders.restate {
+        None => builder.placement(Leases::new()),
+        Some((ingress, admin, port, balancer)) => {
+            let restate = Restate::builder(ingress)
+                .admin(admin)
+                .listen(SocketAddr::from(([127, 0, 0, 1], *port)))
+                .reachable_at(format!("http://127.0.0.1:{balancer}"));
+            builder.placement(restate.build().unwrap())
+        }
+    };
+    // Before Restate asks for the worker's handlers.
+    let listener = TcpListener::bind(("127.0.0.1", orders.port)).await.unwrap();
+    let cluster = builder.start().await.unwrap();
+    let routes = Router::new()
+        .route("/input", post(input))
+        .route("/events", get(events))
+        .with_state(cluster.clone())
+        .merge(cluster.router());
+    axum::serve(listener, routes).await.unwrap();
+}
+
+async fn input(State(cluster): State<Cluster>, Json(sent): Json<Sent>) -> Response {
+    let session = cluster.session(sent.session);
+    let done = match sent.waits {
+        true => session.send(sent.event).await,
+        false => session.post(sent.event).await,
+    };
+    match done {
+        Ok(_) => StatusCode::OK.into_response(),
+        Err(ClusterError::Input(why)) => (StatusCode::CONFLICT, Json(json!(why))).into_response(),
+        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response(),
+    }
+}
+
+#[derive(Deserialize)]
+struct Wanted {
+    session: String,
+    after: u64,
+}
+
+async fn events(State(cluster): State<Cluster>, Query(wanted): Query<Wanted>) -> Response {
+    let events = cluster.session(wanted.session).events(wanted.after).into_stream();
+    let lines = events.map(|event| {
+        let line = match event {
+            Ok(event) => serde_json::to_string(&*event).unwrap() + "\n",
+            Err(error) => {
+                eprintln!("{error}");
+                String::new()
+            }
+        };
+        Ok::<_, Infallible>(line)
+    });
+    Body::from_stream(lines).into_response()
+}
