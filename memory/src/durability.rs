@@ -6,7 +6,8 @@ use loopwright_core::log::LogEntry;
 ///
 /// With either value the appended entries are in the file, or in the server, when the append
 /// returns, so they survive any end of the process. The value matters only for power failures and
-/// crashes of the machine, and for `Postgres` for crashes of the server.
+/// crashes of the machine, and for `Postgres`, which flushes every append by default, for crashes
+/// of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {

@@ -77,7 +77,7 @@ const DEFAULT_CONNECTIONS: usize = 8;
 ///   session a new epoch, and a write of an older one changes nothing: so the lease decides how
 ///   long others wait, and never whether a write is correct.
 /// - **Writing.** Appends of all sessions that arrive at the same time are one transaction, which
-///   waits for one flush of the server's log.
+///   waits for one flush of the server's log: a crash of the server loses nothing.
 /// - **Failures.** While the server cannot be reached, operations are repeated for 10 s, except
 ///   forks and deletions. An append whose connection breaks is repeated too, and is written once.
 ///   If its result remains unknown, the session ends as
@@ -186,7 +186,8 @@ impl PostgresBuilder {
         background.spawn(link.run(connected));
         background.spawn(writer::run(store.clone(), appended));
         let handle = StoreHandle::new(appends, orders, store, background);
-        Ok(Postgres { handle, durability: Durability::default() })
+        // Readers of events outlive a crash of the server.
+        Ok(Postgres { handle, durability: Durability::Every })
     }
 }
 
@@ -213,7 +214,9 @@ impl Postgres {
         })
     }
 
-    /// Sets which appends wait for the server's disk, for sessions that this clone opens.
+    /// Sets which appends wait for the server's disk, for sessions that this clone opens: all by
+    /// default. With [`Durability::Effects`], fewer do, and a crash of the server can lose the
+    /// others, whose events readers may have seen.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
