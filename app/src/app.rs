@@ -13,7 +13,7 @@ use crate::args::{ChatArgs, Cli, Command};
 use crate::command_context::CommandContext;
 use crate::command_line::Parsed;
 use crate::commands::{
-    actions, audit, chat, completions, config as config_command, models, run, serve, sessions,
+    actions, audit, chat, cluster, completions, config as config_command, models, run, serve, sessions,
     token, tools,
 };
 use crate::config::Config;
@@ -257,6 +257,7 @@ fn dispatch(cli: Cli, program: Arc<Program>) -> Result<u8, StartError> {
         Command::Chat(args) => start_chat(args, Arc::new(config()?)),
         Command::Actions(args) => start(actions::actions(&args, &config()?)),
         Command::Audit(args) => start(audit::audit(&args, &config()?)),
+        Command::Cluster(command) => start(cluster::cluster(&command, &config()?)),
         Command::Approve(args) => start(actions::approve(&args, &config()?)),
         Command::Deny(args) => start(actions::deny(&args, &config()?)),
         Command::Answer(args) => start(actions::answer(&args, &config()?)),

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod cluster;
 mod custom;
 mod rules;
 mod serve;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use self::cluster::{ClusterArgs, ClusterCommand, PlacementArg};
 pub(crate) use self::custom::{built_in_flags, values, with_flags};
 pub(crate) use self::rules::RuleOptions;
 use self::serve::name_without_separators;
@@ -74,6 +76,9 @@ pub(crate) enum Command {
     /// stores conversations; `/` is a web page for them. Clients can run commands on this machine,
     /// so other machines need a token.
     Serve(Box<ServeArgs>),
+    /// Show the servers that share a database.
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Show the settings in force, and where each of them is set.
     ///
     /// From weakest to strongest: built in, your loopwright.toml ($XDG_CONFIG_HOME/loopwright or

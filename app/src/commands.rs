@@ -2,6 +2,7 @@
 
 pub(crate) mod actions;
 pub(crate) mod audit;
+pub(crate) mod cluster;
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use self::file::Owner;
 pub(crate) use self::keys::{KEYS, Key, Kind};
 pub(crate) use self::layer::{Layer, Origin};
-use crate::args::{JwtArgs, RuleOptions, RunBudget, ServeArgs, StoreArgs};
+use crate::args::{ClusterArgs, JwtArgs, RuleOptions, RunBudget, ServeArgs, StoreArgs};
 use crate::environment::Names;
 use crate::error::StartError;
 use crate::options::{BudgetOptions, Options, WorkspaceOptions, custom_over};
@@ -194,6 +194,7 @@ impl Config {
                 jwt_keys: given.jwt.jwt_keys.or_else(|| self.users_value("serve.jwt_keys")),
                 jwt_roles: given.jwt.jwt_roles.or_else(|| self.users_value("serve.jwt_roles")),
             },
+            cluster: self.cluster(given.cluster),
             host: self.users_list(given.host, "serve.host"),
             origin: self.users_list(given.origin, "serve.origin"),
             max_runs: given.max_runs.or_else(|| self.users_value("serve.max_runs")),
@@ -233,6 +234,20 @@ impl Config {
             commands: given.commands.over(own.workspace.commands),
             custom: custom_over(given.custom, own.custom),
         })
+    }
+
+    /// Resolves what `serve` is told about other servers.
+    fn cluster(&self, given: ClusterArgs) -> ClusterArgs {
+        let value = |key| self.users_value(key);
+        ClusterArgs {
+            placement: given.placement.or_else(|| self.users_value("serve.placement")),
+            reachable_at: given.reachable_at.or_else(|| value("serve.reachable_at")),
+            restate_admin: given.restate_admin.or_else(|| value("serve.restate_admin")),
+            restate_listen: given
+                .restate_listen
+                .or_else(|| self.users_value("serve.restate_listen")),
+            restate_calls: given.restate_calls.or_else(|| value("serve.restate_calls")),
+        }
     }
 
     /// Resolves what clients of `serve` may ask for.

@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use loopwright_core::SessionStore;
 use loopwright_core::error::Failure;
+use loopwright_core::event::Envelope;
 use loopwright_core::log::{MemoryError, PendingPage, PendingQuery, Worker as WorkerInfo};
 
 use crate::agents::Agents;
@@ -91,6 +94,42 @@ impl Cluster {
     /// `/cluster/events`. Requests must have the [token](ClusterBuilder::token), if there is one.
     pub fn router(&self) -> Router {
         peers::router(self.worker.host.clone(), self.token.clone())
+    }
+
+    /// Has a session hosted soon, by this worker or another one, because of an input that was posted
+    /// to it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Placement::wake`] does.
+    pub async fn wake(&self, session: &str) -> Result<(), ClusterError> {
+        Ok(self.worker.placement.wake(session).await?)
+    }
+
+    /// Returns the events of a session that another worker has open, and the length of its log
+    /// before them, or `None` if there is no such worker, or it cannot be reached. With `tree`, the
+    /// events of sub-agents are among them. The stream ends when the session moves; see
+    /// [`ClusterSession::events`] for one that goes on.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    pub async fn join_elsewhere(
+        &self,
+        session: &str,
+        tree: bool,
+    ) -> Result<Option<(u64, BoxStream<'static, Arc<Envelope>>)>, ClusterError> {
+        let joined = self.worker.join_elsewhere(session, tree).await?;
+        Ok(joined.map(|(entries, events)| (entries, events.into_stream().boxed())))
+    }
+
+    /// Returns whether another worker that has an address has a session open.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    pub async fn is_open_elsewhere(&self, session: &str) -> Result<bool, ClusterError> {
+        Ok(self.worker.address_elsewhere(session).await?.is_some())
     }
 
     /// Shuts the worker down: opens no further sessions, and hands over those that are open, each

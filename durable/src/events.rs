@@ -131,18 +131,13 @@ impl ClusterEvents {
 
     /// Returns the session's own events, if a worker sends them, and the length of the log before.
     async fn find(&self) -> Result<Option<(u64, Source)>, MemoryError> {
-        let Worker { store, host, peers, .. } = &*self.worker;
+        let host = &self.worker.host;
         if let Some(handle) = host.open_session(&self.session).await
             && let Ok((length, live)) = handle.join().await
         {
             return Ok(Some((length, Source::Live(live))));
         }
-        let Some(workers) = store.workers() else { return Ok(None) };
-        let Some(address) = workers.address(&self.session).await? else { return Ok(None) };
-        if self.worker.address.as_ref() == Some(&address) {
-            return Ok(None);
-        }
-        let joined = peers.join(&address, &self.session).await;
+        let joined = self.worker.join_elsewhere(&self.session, false).await?;
         Ok(joined.map(|(length, events)| (length, Source::Peer(Box::new(events)))))
     }
 
@@ -166,8 +161,6 @@ impl ClusterEvents {
     }
 
     async fn has_address(&self) -> Result<bool, MemoryError> {
-        let Some(workers) = self.worker.store.workers() else { return Ok(false) };
-        let address = workers.address(&self.session).await?;
-        Ok(address.is_some_and(|address| self.worker.address.as_ref() != Some(&address)))
+        Ok(self.worker.address_elsewhere(&self.session).await?.is_some())
     }
 }

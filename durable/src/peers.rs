@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
-use futures::stream;
+use futures::{Stream, stream};
 use loopwright_core::EventStream;
 use loopwright_core::event::Envelope;
 use serde::Deserialize;
@@ -54,10 +54,16 @@ impl Peers {
 
     /// Joins a session at the worker with this address, and returns the length of its log and the
     /// events after it. Returns `None` if that worker does not have it open, or cannot be reached.
-    pub(crate) async fn join(&self, address: &str, session: &str) -> Option<(u64, PeerEvents)> {
+    pub(crate) async fn join(
+        &self,
+        address: &str,
+        session: &str,
+        tree: bool,
+    ) -> Option<(u64, PeerEvents)> {
         let mut url = reqwest::Url::parse(address).ok()?;
         url.path_segments_mut().ok()?.pop_if_empty().extend(["cluster", "events"]);
-        url.query_pairs_mut().append_pair("session", session);
+        let tree = if tree { "true" } else { "false" };
+        url.query_pairs_mut().append_pair("session", session).append_pair("tree", tree);
         let mut request = self.client.get(url);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
@@ -80,6 +86,11 @@ impl Peers {
 }
 
 impl PeerEvents {
+    /// Turns the events into a stream.
+    pub(crate) fn into_stream(self) -> impl Stream<Item = Arc<Envelope>> + Send {
+        stream::unfold(self, async |mut peer| Some((Arc::new(peer.next().await?), peer)))
+    }
+
     /// Returns the next event, or `None` if the stream has ended or is silent. If the future is
     /// dropped, no event is lost.
     pub(crate) async fn next(&mut self) -> Option<Envelope> {
@@ -118,6 +129,8 @@ pub(crate) fn router(host: Arc<dyn Host>, token: Option<Arc<str>>) -> Router {
 #[derive(Deserialize)]
 struct Wanted {
     session: String,
+    /// Whether the events of sub-agents are sent, too.
+    tree: bool,
 }
 
 async fn events(
@@ -135,7 +148,11 @@ async fn events(
     }
     let not_here = || (StatusCode::NOT_FOUND, "The session is not open here.").into_response();
     let Some(handle) = host.open_session(&wanted.session).await else { return not_here() };
-    let Ok((entries, live)) = handle.join().await else { return not_here() };
+    let joined = match wanted.tree {
+        true => handle.join_tree().await,
+        false => handle.join().await,
+    };
+    let Ok((entries, live)) = joined else { return not_here() };
     drop(handle); // the reader does not keep the session open
     let lines = stream::unfold(live, async |mut live: EventStream| {
         let line = match timeout(HEARTBEAT, live.next()).await {

@@ -51,3 +51,22 @@ pub trait Placement: Send + Sync + 'static {
     /// Gives this worker no further sessions. Those that it hosts are closed by the cluster.
     async fn stop(&self);
 }
+
+#[async_trait]
+impl<P: Placement + ?Sized> Placement for Arc<P> {
+    async fn wake(&self, session: &str) -> Result<(), PlacementError> {
+        (**self).wake(session).await
+    }
+
+    async fn wake_at(&self, session: &str, time: u64) -> Result<(), PlacementError> {
+        (**self).wake_at(session, time).await
+    }
+
+    async fn start(&self, driver: Arc<dyn Driver>) -> Result<(), PlacementError> {
+        (**self).start(driver).await
+    }
+
+    async fn stop(&self) {
+        (**self).stop().await
+    }
+}

@@ -10,7 +10,7 @@ use loopwright_core::log::{DueSession, MemoryError, SessionQuery};
 use crate::driver::{Drive, Driver};
 use crate::error::ClusterError;
 use crate::host::{Host, Hosted};
-use crate::peers::Peers;
+use crate::peers::{PeerEvents, Peers};
 use crate::placement::Placement;
 use crate::schedules;
 
@@ -22,6 +22,29 @@ pub(crate) struct Worker {
     pub(crate) peers: Peers,
     /// Where other workers reach this one.
     pub(crate) address: Option<Arc<str>>,
+}
+
+impl Worker {
+    /// Returns the address of another worker that has a session open.
+    pub(crate) async fn address_elsewhere(
+        &self,
+        session: &str,
+    ) -> Result<Option<Arc<str>>, MemoryError> {
+        let Some(workers) = self.store.workers() else { return Ok(None) };
+        let address = workers.address(session).await?;
+        Ok(address.filter(|address| self.address.as_ref() != Some(address)))
+    }
+
+    /// Returns the events of a session that another worker has open, and the length of its log
+    /// before them.
+    pub(crate) async fn join_elsewhere(
+        &self,
+        session: &str,
+        tree: bool,
+    ) -> Result<Option<(u64, PeerEvents)>, MemoryError> {
+        let Some(address) = self.address_elsewhere(session).await? else { return Ok(None) };
+        Ok(self.peers.join(&address, session, tree).await)
+    }
 }
 
 #[async_trait]

@@ -11,17 +11,24 @@
 //! open a session again that another process has taken over or asked for.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::StreamExt;
 use loopwright_core::EventStream;
 use loopwright_core::event::Envelope;
+use tokio::time::Instant;
 
 use crate::backlog::{Missed, Start};
+use crate::cluster::RemoteEvents;
 use crate::encoded_events::{EncodedEvent, EncodedEvents};
 use crate::error::ApiError;
 use crate::live::{Lease, LeaseGuard};
 use crate::log_reader::LogReader;
 use crate::server::Server;
 use crate::sse::Numbering;
+
+/// How often it is asked which worker of the cluster has a session open.
+const OWNER_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The events of a session that one reader has not seen. It keeps a session open that is open here.
 pub(crate) struct Feed {
@@ -37,8 +44,10 @@ pub(crate) struct Feed {
 enum Source {
     /// The session, which is open here.
     Live { missed: Missed, live: EventStream, lease: LeaseGuard },
+    /// The worker of the cluster that has it open.
+    Elsewhere { missed: Missed, events: RemoteEvents },
     /// Its log.
-    Log(Box<LogReader>),
+    Log { log: Box<LogReader>, next_look: Instant },
 }
 
 /// What a source has next.
@@ -85,7 +94,7 @@ impl Feed {
                 }
                 Next::Follow => {
                     let start = Start::After(self.numbering.0);
-                    let log = Source::follow(&self.server, &self.session, start).await;
+                    let log = Source::follow(&self.server, &self.session, start, self.tree).await;
                     (self.source, self.encoded, _) = log.ok()?;
                 }
                 Next::Wait => {}
@@ -109,29 +118,38 @@ impl Source {
             Err(error) if error.is_read_only() => None,
             lease => lease?,
         };
-        let Some(lease) = lease else { return Self::follow(server, id, start).await };
+        let Some(lease) = lease else { return Self::follow(server, id, start, tree).await };
         let joined = match tree {
             true => lease.handle.join_tree().await,
             false => lease.handle.join().await,
         };
         // It may have moved to another process since.
-        let Ok((length, live)) = joined else { return Self::follow(server, id, start).await };
+        let Ok((length, live)) = joined else {
+            return Self::follow(server, id, start, tree).await;
+        };
         let Lease { guard, backlog, .. } = lease;
         let (missed, after) = backlog.missed(&*shared.store, id, length, start).await?;
         Ok((Source::Live { missed, live, lease: guard }, backlog.encoded(), after))
     }
 
-    /// Returns the events of a session from its log.
+    /// Returns the events of a session that is not open here.
     async fn follow(
         server: &Server,
         id: &str,
         start: Start,
+        tree: bool,
     ) -> Result<(Self, EncodedEvents, u64), ApiError> {
         let shared = server.shared();
         let backlog = shared.log_backlogs.of(id);
+        if let Some((length, events)) = shared.cluster.join_elsewhere(id, tree).await {
+            let (missed, after) = backlog.missed(&*shared.store, id, length, start).await?;
+            return Ok((Source::Elsewhere { missed, events }, backlog.encoded(), after));
+        }
         let (reader, after) =
             LogReader::open(&backlog, shared.store.clone(), id.into(), start).await?;
-        Ok((Source::Log(Box::new(reader)), backlog.encoded(), after))
+        let log = Box::new(reader);
+        let next_look = Instant::now() + OWNER_INTERVAL;
+        Ok((Source::Log { log, next_look }, backlog.encoded(), after))
     }
 
     async fn next(&mut self, server: &Server, session: &str) -> Next {
@@ -147,9 +165,25 @@ impl Source {
                     None => Next::End,
                 }
             }
-            Source::Log(log) => match log.next().await {
+            Source::Elsewhere { missed, events } => {
+                if let Some(event) = missed.next().await {
+                    return Next::Event(event);
+                }
+                match events.next().await {
+                    Some(event) => Next::Event(event),
+                    None => Next::Reopen,
+                }
+            }
+            Source::Log { log, next_look } => match log.next().await {
                 Ok(Some(event)) => Next::Event(event),
                 Ok(None) if server.shared().live.peek(session).await.is_some() => Next::Reopen,
+                Ok(None) if Instant::now() >= *next_look => {
+                    *next_look = Instant::now() + OWNER_INTERVAL;
+                    match server.shared().cluster.is_open_elsewhere(session).await {
+                        true => Next::Follow,
+                        false => Next::Wait,
+                    }
+                }
                 Ok(None) => Next::Wait,
                 // It was deleted, or the reader learns of it when it reconnects.
                 Err(_) => Next::End,

@@ -45,6 +45,7 @@ mod access;
 mod agents;
 mod backlog;
 mod body_limit;
+mod cluster;
 #[cfg(feature = "coding-agent")]
 mod coding_agent;
 mod daily_budget;

@@ -10,6 +10,8 @@ mod compacting;
 #[cfg(feature = "long-term")]
 mod distil;
 mod due;
+#[cfg(feature = "cluster")]
+mod hosting;
 mod open_session;
 mod receipts;
 mod releasing;
@@ -30,7 +32,7 @@ use tokio::time::Instant;
 use self::open_session::{CurrentRun, OpenSession};
 pub(crate) use self::open_session::{Lease, LeaseGuard};
 pub(crate) use self::slots::Parts;
-use self::slots::{Slot, Slots};
+use self::slots::{Slot, SlotGuard, Slots};
 use self::watch::watch;
 use crate::backlog::SharedBacklog;
 use crate::error::ApiError;
@@ -81,19 +83,26 @@ impl LiveSessions {
         if let Some(owner) = owner {
             cx = cx.owner(owner.clone());
         }
-        slot.put(self.start(id.clone(), (name, &agent), cx.settings(settings), capacity).await?);
+        let created = self.start(id.clone(), (name, &agent), cx.settings(settings), capacity);
+        self.keep(&mut slot, &id, created.await?).await?;
         Ok(id)
     }
 
     /// Leases a session of the store, opening it if it is not open. Returns `None` if another
-    /// process has it open.
+    /// process has it open. A worker of a cluster opens no session for that: the placement does.
     pub(crate) async fn lease(&self, id: &str) -> Result<Option<Lease>, ApiError> {
+        let may_open = !self.0.parts.cluster.is_configured();
+        self.lease_if(id, may_open).await
+    }
+
+    /// Leases a session of the store if it is open, or may be opened.
+    async fn lease_if(&self, id: &str, may_open: bool) -> Result<Option<Lease>, ApiError> {
         let mut slot = self.0.lock(id).await;
         if slot.session().is_none_or(|session| session.has_ended()) {
             if let Some(ended) = slot.take() {
                 ended.close().await;
             }
-            if let Some(session) = self.open(id).await? {
+            if may_open && let Some(session) = self.open(id).await? {
                 slot.put(session);
             }
         }
@@ -154,13 +163,31 @@ impl LiveSessions {
         Ok(session)
     }
 
+    /// Keeps a session open that was opened for a request. A worker of a cluster closes it: the
+    /// placement decides where it is open.
+    async fn keep(
+        &self,
+        slot: &mut SlotGuard,
+        id: &str,
+        session: OpenSession,
+    ) -> Result<(), ApiError> {
+        let cluster = &self.0.parts.cluster;
+        if cluster.is_configured() {
+            session.close().await;
+            return cluster.wake(id).await;
+        }
+        slot.put(session);
+        Ok(())
+    }
+
     /// Opens the log of a session that works for this principal, or creates it.
     async fn context(
         &self,
         id: Arc<str>,
         principal: Option<&Principal>,
     ) -> Result<RunContext, MemoryError> {
-        let cx = RunContext::new().stored(&self.0.parts.store, id).await?;
+        let Parts { store, cluster, .. } = &self.0.parts;
+        let cx = cluster.context(store, id).await?;
         Ok(match principal {
             Some(principal) => cx.with(principal.clone()),
             None => cx,

@@ -82,6 +82,7 @@ pub fn router(server: Server) -> Router {
     let routes = Router::new();
     #[cfg(feature = "long-term")]
     let routes = routes.merge(memory::routes());
+    let workers = workers(&server);
     routes
         .merge(agent_chat::routes())
         .merge(agents::routes())
@@ -100,6 +101,18 @@ pub fn router(server: Server) -> Router {
         .layer(from_fn_with_state(server.clone(), limit_bodies))
         .layer(from_fn_with_state(server.clone(), log_refusals))
         .with_state(server)
+        .merge(workers)
+}
+
+/// Returns the route for other workers of the cluster.
+fn workers(server: &Server) -> Router {
+    #[cfg(feature = "cluster")]
+    return server.shared().cluster.router().unwrap_or_default();
+    #[cfg(not(feature = "cluster"))]
+    {
+        let _ = server;
+        Router::new()
+    }
 }
 
 async fn no_route() -> ApiError {

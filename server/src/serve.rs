@@ -85,6 +85,16 @@ pub async fn serve(
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
+    #[cfg(feature = "cluster")]
+    {
+        let cluster = &server.shared().cluster;
+        if cluster.is_reachable() && !cluster.has_token() && !address.ip().is_loopback() {
+            let why = "The workers of a cluster that other machines can reach need a token: give \
+                       the same one to all, with `ServerBuilder::reachable_at`.";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        server.join_cluster().await.map_err(io::Error::other)?;
+    }
     let mut routes = router(server.clone()).layer(from_fn_with_state(guard, guard::check));
     if !server.shared().origins.is_empty() {
         routes = routes.layer(cors(server.shared().origins.clone()));

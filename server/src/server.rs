@@ -12,6 +12,7 @@ use loopwright_memory::long_term::LongTerm;
 use tokio::sync::Semaphore;
 
 use crate::access::{AccessPolicy, Users};
+use crate::cluster::ClusterLink;
 use crate::agents::Agents;
 use crate::daily_budget::DailyBudget;
 use crate::drain::Drain;
@@ -82,6 +83,7 @@ pub(crate) struct Shared {
     pub(crate) histories: Histories,
     pub(crate) log_backlogs: LogBacklogs,
     pub(crate) drain: Drain,
+    pub(crate) cluster: ClusterLink,
     pub(crate) readiness: Readiness,
 }
 
@@ -114,8 +116,11 @@ impl Server {
 
     /// Does what sessions have to do now, as [`run_due`](Server::run_due), and again once a minute:
     /// what was posted to sessions that nobody has open, and what processes have left that were
-    /// killed. Never resolves. If its future is dropped, runs that have started continue.
+    /// killed. For a worker of a cluster there is nothing to do. Never resolves. If its future is dropped, runs that have started continue.
     pub async fn keep_running_due(&self) {
+        if self.shared().cluster.is_configured() {
+            return std::future::pending().await; // the placement does so
+        }
         self.shared().live.keep_running_due().await
     }
 
@@ -140,6 +145,20 @@ impl Server {
         }
     }
 
+    /// Joins the cluster that [`ServerBuilder::cluster`](crate::ServerBuilder::cluster) names, if it
+    /// names one: from here on the server hosts sessions.
+    ///
+    /// [`serve`](crate::serve) does so. An app that mounts [`router`](crate::router) must call it
+    /// before.
+    ///
+    /// # Errors
+    /// Fails if the placement cannot be started, or the store cannot be written to.
+    #[cfg(feature = "cluster")]
+    pub async fn join_cluster(&self) -> Result<(), loopwright_durable::ClusterError> {
+        let shared = self.shared();
+        shared.cluster.join(shared.store.clone(), shared.live.host()).await
+    }
+
     /// Shuts the server down: refuses new runs, and waits up to `grace` for the runs in progress.
     /// Within that time, facts are distilled from the open sessions whose settings say so.
     ///
@@ -147,12 +166,21 @@ impl Server {
     /// it in the next process. A run of `/api/agent-chat` is aborted, and its client gets an
     /// `error` frame. Then all streams of events end.
     ///
+    /// A worker of a cluster hands its sessions over instead, each between two turns: other workers
+    /// continue them.
+    ///
     /// [`serve`](crate::serve) calls it. An app that mounts [`router`](crate::router) should call
     /// it when it shuts down. If its future is dropped, new runs are still refused, but the streams
     /// stay open.
     pub async fn drain(&self, grace: Duration) {
         let shared = self.shared();
         shared.drain.start();
+        #[cfg(feature = "cluster")]
+        if let Some(cluster) = shared.cluster.joined() {
+            let unused = tokio::time::timeout(grace, shared.runs.unused());
+            let _ = tokio::join!(cluster.drain(grace), unused); // what is left is interrupted
+            return shared.drain.finish();
+        }
         let idle = async {
             tokio::join!(shared.live.wait_for_idle(), shared.runs.unused());
             #[cfg(feature = "long-term")]

@@ -15,6 +15,9 @@ use tokio::sync::Semaphore;
 use crate::access::JwtUsers;
 use crate::access::{AccessPolicy, Caller, OwnerPolicy, TokenDigest, Users};
 use crate::agents::{AgentFactory, Agents, Models, SystemPrompt};
+use crate::cluster::ClusterLink;
+#[cfg(feature = "cluster")]
+use crate::cluster::ClusterSettings;
 use crate::daily_budget::DailyBudget;
 use crate::drain::Drain;
 use crate::error::ConfigError;
@@ -59,6 +62,8 @@ pub struct ServerBuilder {
     long_term: Option<LongTerm>,
     limits: Limits,
     has_rules: bool,
+    #[cfg(feature = "cluster")]
+    cluster: Option<ClusterSettings>,
 }
 
 impl Server {
@@ -92,6 +97,8 @@ impl ServerBuilder {
             long_term: None,
             limits: Limits::default(),
             has_rules: false,
+            #[cfg(feature = "cluster")]
+            cluster: None,
         }
     }
 
@@ -331,6 +338,37 @@ impl ServerBuilder {
         self
     }
 
+    /// Makes the server a worker of a cluster: any number of servers with the same store, of which
+    /// each takes requests for every session, behind any proxy. The placement decides which of them
+    /// opens a session.
+    ///
+    /// If the workers have [addresses](ServerBuilder::reachable_at), streams of events have the
+    /// deltas of sessions that another one has open. A shutdown hands sessions over between two
+    /// turns.
+    #[cfg(feature = "cluster")]
+    pub fn cluster(mut self, placement: impl loopwright_durable::Placement) -> Self {
+        let (address, token) = (None, None);
+        self.cluster = Some(ClusterSettings { placement: Arc::new(placement), address, token });
+        self
+    }
+
+    /// Sets the URL under which other workers of the [cluster](ServerBuilder::cluster) reach this
+    /// server, such as `http://10.0.0.7:7777`, and the token by which they know each other, which
+    /// all of them have. Its host is a [name](ServerBuilder::host) of the server.
+    #[cfg(feature = "cluster")]
+    pub fn reachable_at(mut self, url: impl Into<String>, token: Option<String>) -> Self {
+        let url = url.into();
+        if let Ok(uri) = url.parse::<axum::http::Uri>()
+            && let Some(host) = uri.host()
+        {
+            self.hosts.push(host.to_owned());
+        }
+        if let Some(cluster) = &mut self.cluster {
+            (cluster.address, cluster.token) = (Some(url), token);
+        }
+        self
+    }
+
     /// Sets what clients may ask for: models, addresses, approvals, budgets of sessions.
     /// Defaults to [`OperatorRules::strict`] if there are [users](ServerBuilder::user), else to
     /// [`OperatorRules::open`]: an app whose own layer names other users than its operator should
@@ -382,6 +420,10 @@ impl ServerBuilder {
         let metrics = Arc::<Metrics>::default();
         let runs = RunQuota::new(self.limits.runs_per_client, self.limits.runs);
         let drain = Drain::default();
+        #[cfg(feature = "cluster")]
+        let cluster = ClusterLink::new(self.cluster);
+        #[cfg(not(feature = "cluster"))]
+        let cluster = ClusterLink::default();
         let actions = ActionWatch::new(self.store.clone(), drain.clone());
         let daily_budget = DailyBudget::new(self.daily_budget, self.store.clone(), self.daily_use);
         let daily_budget = Arc::new(daily_budget);
@@ -395,6 +437,7 @@ impl ServerBuilder {
             runs: runs.clone(),
             metrics: metrics.clone(),
             drain: drain.clone(),
+            cluster: cluster.clone(),
         };
         Ok(Server(Arc::new(Shared {
             agents: self.agents,
@@ -420,6 +463,7 @@ impl ServerBuilder {
             log_backlogs: LogBacklogs::default(),
             bodies: Semaphore::new(self.limits.bodies.min(Semaphore::MAX_PERMITS)),
             drain,
+            cluster,
             readiness: Readiness::default(),
             limits: self.limits,
         })))

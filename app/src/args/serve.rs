@@ -12,6 +12,7 @@ use loopwright_server::{JwtUsers, ServerBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::cluster::ClusterArgs;
 use super::rules::RuleOptions;
 use super::sessions::StoreArgs;
 use crate::error::StartError;
@@ -197,6 +198,8 @@ pub(crate) struct ServeArgs {
     pub(crate) user: Vec<UserArg>,
     #[command(flatten)]
     pub(crate) jwt: JwtArgs,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
     /// A name of the server that clients may use, besides its address and localhost. May be
     /// repeated.
     #[arg(long, value_name = "NAME")]

@@ -4,9 +4,11 @@ use std::env;
 use std::future::pending;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::agent::{Budget, Principal};
+use loopwright_durable::Placement;
 use loopwright_server::{Caller, EnvModels, Server, ServerBuilder, Webhook};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -153,7 +155,14 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
     builder = builder.rules(rules.map_err(|why| StartError(why.to_string()))?);
     let from_environment =
         || env::var(names.token_variable()).ok().filter(|token| !token.is_empty());
-    if let Some(token) = args.token.clone().or_else(from_environment) {
+    let token = args.token.clone().or_else(from_environment);
+    if let Some(placement) = args.cluster.placement()? {
+        builder = builder.cluster(Arc::<dyn Placement>::from(placement));
+        if let Some(url) = &args.cluster.reachable_at {
+            builder = builder.reachable_at(url, token.clone());
+        }
+    }
+    if let Some(token) = token {
         builder = builder.token(token);
     }
     builder.build().map_err(|why| StartError(why.to_string()))

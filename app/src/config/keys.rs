@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use loopwright_server::CustomSetting;
 use serde_json::{Value, json};
 
-use crate::args::{LogFormat, UserArg};
+use crate::args::{LogFormat, PlacementArg, UserArg};
 use crate::environment::Names;
 use crate::options::{Approve, Pattern, Thinking, is_sum, protected_path};
 use crate::store_address::database;
@@ -45,6 +45,8 @@ pub(crate) enum Kind<'a> {
     /// Paths in the directory to work in.
     Protected,
     Address,
+    /// Who decides which server opens a session.
+    Placement,
     /// That of a setting of the app's own.
     Custom(&'a CustomSetting),
 }
@@ -101,6 +103,11 @@ pub(crate) const KEYS: &[Key<'static>] = &[
     own("serve.jwt_audience", Kind::Text, SERVER_RISK),
     own("serve.jwt_keys", Kind::Text, SERVER_RISK),
     own("serve.jwt_roles", Kind::Text, SERVER_RISK),
+    own("serve.placement", Kind::Placement, SERVER_RISK),
+    own("serve.reachable_at", Kind::Text, SERVER_RISK),
+    own("serve.restate_admin", Kind::Text, SERVER_RISK),
+    own("serve.restate_listen", Kind::Address, SERVER_RISK),
+    own("serve.restate_calls", Kind::Text, SERVER_RISK),
     own("serve.webhook", Kind::Text, SERVER_RISK),
     own("serve.max_runs", Kind::Count, SERVER_RISK),
     own("serve.max_daily_tokens", Kind::Tokens, SERVER_RISK),
@@ -170,6 +177,7 @@ impl Kind<'_> {
                 "a list of protected paths, such as [\".vscode\"], or \".\" for all".into()
             }
             Kind::Address => "an address and a port, such as \"127.0.0.1:7777\"".into(),
+            Kind::Placement => "\"leases\" or \"restate=URL\"".into(),
             Kind::Custom(setting) => setting.allowed(),
         }
     }
@@ -192,6 +200,7 @@ impl Kind<'_> {
             Kind::Custom(setting) => setting.read(value)?,
             Kind::Path => path(text?),
             Kind::Address => json!(text?.parse::<SocketAddr>().ok()?),
+            Kind::Placement => json!(text?.parse::<PlacementArg>().ok()?),
             Kind::Approvals => list(value, |tool| json!(Approve::of(tool)))?,
             Kind::Paths => list(value, path)?,
             Kind::Names => list(value, |name| json!(name))?,

@@ -97,8 +97,8 @@ impl LiveSessions {
                 cx => break cx?.settings(settings),
             }
         };
-        slot.put(self.resume(info.id.clone(), (name, &agent), cx).await?);
-        Ok(())
+        let changed = self.resume(info.id.clone(), (name, &agent), cx).await?;
+        self.keep(&mut slot, id, changed).await
     }
 
     /// Forks a session, which any process may have open, at the last end of a turn up to this
@@ -143,7 +143,8 @@ impl LiveSessions {
         let name = agents.name_of(&settings);
         let settings = serde_json::to_value(settings).unwrap_or_default();
         let cx = self.context(new.clone(), principal).await?.settings(settings);
-        slot.put(self.resume(new.clone(), (name, &agent), cx).await?);
+        let forked = self.resume(new.clone(), (name, &agent), cx).await?;
+        self.keep(&mut slot, &new, forked).await?;
         Ok(new)
     }
 }

@@ -95,7 +95,7 @@ impl LiveSessions {
         id: &str,
         input: PostedInput,
     ) -> Result<Result<InputId, InputError>, ApiError> {
-        let Parts { store, drain, .. } = &self.0.parts;
+        let Parts { store, drain, cluster, .. } = &self.0.parts;
         let start = Instant::now();
         let mut next_look = start + TAKE_OVER_INTERVAL;
         let timeout = match &input.event {
@@ -120,6 +120,14 @@ impl LiveSessions {
                 }
                 posted => posted?,
             };
+            if cluster.is_configured() {
+                if !is_posted {
+                    cluster.wake(id).await?;
+                }
+                is_posted = true;
+                tokio::time::sleep(RECEIPT_POLL_INTERVAL).await;
+                continue;
+            }
             is_posted = true;
             let has_ended = |lease: &Lease| lease.handle.has_ended();
             if lease.as_ref().is_none_or(has_ended)

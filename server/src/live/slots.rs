@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::distil;
 use super::open_session::OpenSession;
 use crate::agents::Agents;
+use crate::cluster::ClusterLink;
 #[cfg(feature = "long-term")]
 use crate::daily_budget::DailyBudget;
 use crate::drain::Drain;
@@ -35,6 +36,7 @@ pub(crate) struct Parts {
     pub(crate) daily_budget: Arc<DailyBudget>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) drain: Drain,
+    pub(crate) cluster: ClusterLink,
 }
 
 /// The sessions that are open. Each is locked on its own.

@@ -1,0 +1,133 @@
+//! The flags of `serve` for servers on several machines, and the command line of `cluster`.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+use loopwright_durable::{Leases, Placement, Restate};
+use serde::{Deserialize, Serialize};
+
+use super::sessions::StoreArgs;
+use crate::error::StartError;
+
+/// Who decides which server opens a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) enum PlacementArg {
+    Leases,
+    /// The URL of the ingress.
+    Restate(String),
+}
+
+impl FromStr for PlacementArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            None if text == "leases" => Ok(PlacementArg::Leases),
+            Some(("restate", url)) if url.starts_with("http") => {
+                Ok(PlacementArg::Restate(url.to_owned()))
+            }
+            _ => Err("give `leases`, or `restate=URL` with the URL of the ingress of a Restate \
+                      server, such as `restate=http://localhost:8080`"
+                .into()),
+        }
+    }
+}
+
+impl TryFrom<String> for PlacementArg {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<PlacementArg> for String {
+    fn from(placement: PlacementArg) -> Self {
+        match placement {
+            PlacementArg::Leases => "leases".into(),
+            PlacementArg::Restate(url) => format!("restate={url}"),
+        }
+    }
+}
+
+/// Servers on several machines.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ClusterArgs {
+    /// Be one of several servers on one store: `leases`, or `restate=URL` with the ingress of a
+    /// Restate server.
+    ///
+    /// Each server takes requests for every session. With `leases`, the one that gets an input
+    /// opens its session, and servers that die are replaced by the others. With Restate, that
+    /// decides, and keeps timers. All need --store with the address of the same database.
+    #[arg(long, value_name = "PLACEMENT")]
+    pub(crate) placement: Option<PlacementArg>,
+    /// The URL under which the other servers reach this one, such as `http://10.0.0.7:7777`: for
+    /// the deltas of sessions that are open here. They use the operator's token, which is the same
+    /// for all.
+    #[arg(long, value_name = "URL")]
+    pub(crate) reachable_at: Option<String>,
+    /// The URL of Restate's admin API; by default that of the ingress with the port 9070.
+    #[arg(long, value_name = "URL")]
+    pub(crate) restate_admin: Option<String>,
+    /// Where this server takes the calls of Restate; 127.0.0.1:9080 by default. The port needs no
+    /// token, so only Restate may reach it.
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) restate_listen: Option<SocketAddr>,
+    /// The URL under which Restate reaches the servers: that of a balancer in front of the
+    /// --restate-listen of all of them. By default that address itself.
+    #[arg(long, value_name = "URL")]
+    pub(crate) restate_calls: Option<String>,
+}
+
+impl ClusterArgs {
+    /// Returns the placement, if one is named.
+    pub(crate) fn placement(&self) -> Result<Option<Box<dyn Placement>>, StartError> {
+        let is_for_restate = self.restate_admin.is_some()
+            || self.restate_listen.is_some()
+            || self.restate_calls.is_some();
+        let why = match &self.placement {
+            None if is_for_restate || self.reachable_at.is_some() => {
+                "--reachable-at and the settings that begin with `restate` are for several servers \
+                 on one store: give --placement too."
+            }
+            None => return Ok(None),
+            Some(PlacementArg::Leases) if is_for_restate => {
+                "The settings that begin with `restate` need --placement restate=URL."
+            }
+            Some(PlacementArg::Leases) => return Ok(Some(Box::new(Leases::new()))),
+            Some(PlacementArg::Restate(url)) => return self.restate(url).map(Some),
+        };
+        Err(StartError(why.into()))
+    }
+
+    fn restate(&self, ingress: &str) -> Result<Box<dyn Placement>, StartError> {
+        let mut restate = Restate::builder(ingress);
+        if let Some(url) = &self.restate_admin {
+            restate = restate.admin(url);
+        }
+        if let Some(address) = self.restate_listen {
+            restate = restate.listen(address);
+        }
+        if let Some(url) = &self.restate_calls {
+            restate = restate.reachable_at(url);
+        }
+        Ok(Box::new(restate.build().map_err(|why| StartError(format!("{why}.")))?))
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// List the servers on a database: their addresses, whether they live, the sessions that they
+    /// have open, and those that they have taken over from servers that had died.
+    ///
+    /// Exit codes: 0 done, 1 there is no server, 2 bad usage.
+    Status {
+        /// Print each as a line of JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        store: StoreArgs,
+    },
+}

@@ -1,0 +1,194 @@
+//! [`ClusterLink`]: the cluster that the server belongs to, if it does.
+
+use std::sync::Arc;
+
+use futures::stream::BoxStream;
+use loopwright_core::event::Envelope;
+use loopwright_core::log::MemoryError;
+use loopwright_core::{RunContext, SessionStore};
+
+/// The events of a session that another worker has open.
+pub(crate) type RemoteEvents = BoxStream<'static, Arc<Envelope>>;
+
+#[cfg(not(feature = "cluster"))]
+pub(crate) use self::alone::ClusterLink;
+#[cfg(feature = "cluster")]
+pub(crate) use self::worker::{ClusterLink, ClusterSettings};
+
+/// The path under which other workers read events. It has a token of its own.
+#[cfg(feature = "cluster")]
+pub(crate) const EVENTS_PATH: &str = "/cluster/events";
+
+/// Opens a session in a store.
+async fn stored(store: &Arc<dyn SessionStore>, id: Arc<str>) -> Result<RunContext, MemoryError> {
+    RunContext::new().stored(store, id).await
+}
+
+#[cfg(feature = "cluster")]
+mod worker {
+    use std::sync::{Arc, OnceLock};
+
+    use axum::Router;
+    use loopwright_core::log::MemoryError;
+    use loopwright_core::{RunContext, SessionStore};
+    use loopwright_durable::{Cluster, ClusterError, HandOver, Host, Placement};
+
+    use super::{RemoteEvents, stored};
+    use crate::error::{ApiError, ErrorKind};
+
+    /// What the server was told about its cluster.
+    #[derive(Clone)]
+    pub(crate) struct ClusterSettings {
+        pub(crate) placement: Arc<dyn Placement>,
+        pub(crate) address: Option<String>,
+        pub(crate) token: Option<String>,
+    }
+
+    /// The cluster of the server. Clones share it.
+    #[derive(Clone, Default)]
+    pub(crate) struct ClusterLink(Arc<Link>);
+
+    #[derive(Default)]
+    struct Link {
+        settings: Option<ClusterSettings>,
+        /// Set when the server has joined it.
+        cluster: OnceLock<Cluster>,
+        hand_over: HandOver,
+    }
+
+    impl ClusterLink {
+        pub(crate) fn new(settings: Option<ClusterSettings>) -> Self {
+            ClusterLink(Arc::new(Link { settings, ..Link::default() }))
+        }
+
+        /// Returns whether the server belongs to a cluster, so that a placement decides which
+        /// sessions it opens.
+        pub(crate) fn is_configured(&self) -> bool {
+            self.0.settings.is_some()
+        }
+
+        /// Returns whether other workers read events of this server.
+        pub(crate) fn is_reachable(&self) -> bool {
+            self.0.settings.as_ref().is_some_and(|settings| settings.address.is_some())
+        }
+
+        /// Returns whether other workers need a token.
+        pub(crate) fn has_token(&self) -> bool {
+            self.0.settings.as_ref().is_some_and(|settings| settings.token.is_some())
+        }
+
+        /// Tells the sessions that are open here to leave.
+        pub(crate) fn hand_over(&self) -> &HandOver {
+            &self.0.hand_over
+        }
+
+        /// Joins the cluster as a worker that hosts sessions in this way.
+        pub(crate) async fn join(
+            &self,
+            store: Arc<dyn SessionStore>,
+            host: Arc<dyn Host>,
+        ) -> Result<(), ClusterError> {
+            let Some(settings) = &self.0.settings else { return Ok(()) };
+            let mut builder =
+                Cluster::with_host(store, host).placement(settings.placement.clone());
+            if let Some(address) = &settings.address {
+                builder = builder.reachable_at(address.as_str());
+            }
+            if let Some(token) = &settings.token {
+                builder = builder.token(token.as_str());
+            }
+            let cluster = builder.start().await?;
+            let _ = self.0.cluster.set(cluster); // a placement is started once
+            Ok(())
+        }
+
+        /// Returns the cluster, once the server has joined it.
+        pub(crate) fn joined(&self) -> Option<&Cluster> {
+            self.0.cluster.get()
+        }
+
+        /// Returns the route for other workers.
+        pub(crate) fn router(&self) -> Option<Router> {
+            self.joined().map(Cluster::router)
+        }
+
+        /// Has a session hosted, if the server belongs to a cluster.
+        pub(crate) async fn wake(&self, session: &str) -> Result<(), ApiError> {
+            match self.joined() {
+                None => Ok(()), // the placement finds it when the server joins
+                Some(cluster) => cluster.wake(session).await.map_err(|error| {
+                    ApiError::new(ErrorKind::Unanswered, format!("{error}: send it again."))
+                }),
+            }
+        }
+
+        /// Returns the events of a session that another worker has open, and the length of its log
+        /// before them.
+        pub(crate) async fn join_elsewhere(
+            &self,
+            session: &str,
+            tree: bool,
+        ) -> Option<(u64, RemoteEvents)> {
+            self.joined()?.join_elsewhere(session, tree).await.ok()?
+        }
+
+        /// Returns whether another worker that can be reached has a session open.
+        pub(crate) async fn is_open_elsewhere(&self, session: &str) -> bool {
+            let Some(cluster) = self.joined() else { return false };
+            cluster.is_open_elsewhere(session).await.unwrap_or(false)
+        }
+
+        /// Opens a session, which leaves between two turns when the server shuts down.
+        pub(crate) async fn context(
+            &self,
+            store: &Arc<dyn SessionStore>,
+            id: Arc<str>,
+        ) -> Result<RunContext, MemoryError> {
+            if !self.is_configured() {
+                return stored(store, id).await;
+            }
+            let memory = self.0.hand_over.memory(store.open(&id).await?);
+            Ok(RunContext::new().session(id).memory(memory).sub_agents_in(store.clone()))
+        }
+    }
+}
+
+#[cfg(not(feature = "cluster"))]
+mod alone {
+    use super::*;
+    use crate::error::ApiError;
+
+    /// Says that the server belongs to no cluster.
+    #[derive(Clone, Default)]
+    pub(crate) struct ClusterLink;
+
+    impl ClusterLink {
+        pub(crate) fn is_configured(&self) -> bool {
+            false
+        }
+
+        pub(crate) async fn wake(&self, _session: &str) -> Result<(), ApiError> {
+            Ok(())
+        }
+
+        pub(crate) async fn join_elsewhere(
+            &self,
+            _session: &str,
+            _tree: bool,
+        ) -> Option<(u64, RemoteEvents)> {
+            None
+        }
+
+        pub(crate) async fn is_open_elsewhere(&self, _session: &str) -> bool {
+            false
+        }
+
+        pub(crate) async fn context(
+            &self,
+            store: &Arc<dyn SessionStore>,
+            id: Arc<str>,
+        ) -> Result<RunContext, MemoryError> {
+            stored(store, id).await
+        }
+    }
+}

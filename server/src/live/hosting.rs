@@ -1,0 +1,127 @@
+//! How a worker of a cluster opens the sessions that a placement gives it.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use loopwright_core::AgentHandle;
+use loopwright_core::log::MemoryError;
+use loopwright_durable::{ClusterError, Host, Hosted};
+use tokio::time::sleep;
+
+use super::slots::Slots;
+use super::{Lease, LiveSessions, Parts};
+use crate::error::{ApiError, ErrorKind};
+use crate::run_quota::RunPermit;
+
+/// How long a session that a placement has given to this server stays open without work or readers.
+const LINGER: Duration = Duration::from_secs(2);
+/// How often it is looked whether a session can be closed.
+const CLOSE_INTERVAL: Duration = Duration::from_millis(250);
+/// The same while the server shuts down.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Opens sessions for a cluster.
+pub(crate) struct SessionHost(Weak<Slots>);
+
+impl LiveSessions {
+    /// Returns what opens sessions for a cluster.
+    pub(crate) fn host(&self) -> Arc<SessionHost> {
+        Arc::new(SessionHost(Arc::downgrade(&self.0)))
+    }
+
+    /// Continues a run that was interrupted, in the background.
+    async fn continue_interrupted(&self, lease: &Lease) {
+        let state = lease.handle.state().await;
+        if !state.is_ok_and(|state| state.interrupted_run.is_some()) {
+            return;
+        }
+        let permit = self.0.parts.runs.acquire_unchecked();
+        let permit = RunPermit::new(lease.handle.clone(), permit);
+        *lease.run.lock().await = permit.downgrade();
+        let handle = lease.handle.clone();
+        tokio::spawn(async move {
+            let _ = handle.continue_run().await; // its end is in the log
+            drop(permit);
+        });
+    }
+
+    /// Closes a session that is idle, also if it has readers. Returns whether it is closed.
+    async fn close_idle(&self, id: &str) -> bool {
+        let mut slot = self.0.lock(id).await;
+        if let Some(session) = slot.session()
+            && !session.has_ended()
+            && session.is_running().await
+        {
+            return false;
+        }
+        if let Some(session) = slot.take() {
+            session.close().await;
+        }
+        true
+    }
+}
+
+impl SessionHost {
+    fn sessions(&self) -> Result<LiveSessions, ClusterError> {
+        self.0.upgrade().map(LiveSessions).ok_or(ClusterError::Draining)
+    }
+}
+
+#[async_trait]
+impl Host for SessionHost {
+    async fn host(&self, session: &str) -> Result<Hosted, ClusterError> {
+        let sessions = self.sessions()?;
+        let Parts { cluster, .. } = &sessions.0.parts;
+        if cluster.hand_over().has_started() {
+            return Err(ClusterError::Draining);
+        }
+        let lease = sessions.lease_if(session, true).await.map_err(cluster_error)?;
+        let Some(lease) = lease else { return Ok(Hosted::InUse) };
+        sessions.continue_interrupted(&lease).await;
+        drop(lease);
+        loop {
+            if let Some(handle) = sessions.peek(session).await {
+                handle.wait_for_idle().await;
+            } else {
+                return Ok(Hosted::HandedOver); // or it was closed for want of room
+            }
+            sleep(CLOSE_INTERVAL).await;
+            if sessions.0.close_unused(session, LINGER).await {
+                return Ok(Hosted::Closed);
+            }
+        }
+    }
+
+    async fn create(&self, session: &str) -> Result<(), ClusterError> {
+        // Clients create sessions, with settings.
+        Err(MemoryError::NoSession(session.into()).into())
+    }
+
+    async fn open_session(&self, session: &str) -> Option<AgentHandle> {
+        self.sessions().ok()?.peek(session).await
+    }
+
+    async fn drain(&self) {
+        let Ok(sessions) = self.sessions() else { return };
+        sessions.0.parts.cluster.hand_over().start();
+        loop {
+            let open: Vec<Arc<str>> = sessions.0.by_id().keys().cloned().collect();
+            let mut all_closed = true;
+            for id in open {
+                all_closed &= sessions.close_idle(&id).await;
+            }
+            if all_closed {
+                return;
+            }
+            sleep(DRAIN_INTERVAL).await;
+        }
+    }
+}
+
+fn cluster_error(error: ApiError) -> ClusterError {
+    match error.kind() {
+        ErrorKind::TooMany => ClusterError::Full(0),
+        _ => ClusterError::NoAgent(error.to_string()),
+    }
+}
