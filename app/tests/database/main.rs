@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
 
+mod cluster;
 #[path = "../spec/http.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod http;
@@ -11,6 +12,9 @@ mod postgres;
 #[path = "../spec/process.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod process;
+#[path = "../spec/server.rs"]
+#[allow(dead_code, reason = "shared with the specification, which uses all of it")]
+mod server;
 #[path = "../spec/serve/shared.rs"]
 mod shared;
 
@@ -38,7 +42,7 @@ fn started() -> (Server, TempDir) {
 #[test]
 fn every_input_arrives_once_through_every_process_while_processes_are_killed() {
     let (_server, dir) = started();
-    shared::check(&dir);
+    shared::check(&dir, &[]);
 }
 
 /// C335: the address of a database is a store for every command, and its password is not shown.

@@ -103,5 +103,5 @@ fn types(events: &[Value]) -> Vec<&str> {
 /// both servers answer the same, while processes are killed.
 #[test]
 fn every_input_arrives_once_through_every_process_while_processes_are_killed() {
-    shared::check(&project());
+    shared::check(&project(), &[]);
 }

@@ -39,8 +39,9 @@ const DECISION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Sends every input (prompts, steers, follow-ups, aborts, and decisions about calls) through two
 /// servers, some of them through a command or the chat, while servers and the chat are killed. Each
 /// must arrive exactly once, and both servers answer the same. `LOOPWRIGHT_INPUTS` sets the number
-/// of inputs (100 by default); `LOOPWRIGHT_SEED` repeats their kinds and the times of the kills.
-pub(crate) fn check(dir: &TempDir) {
+/// of inputs (100 by default); `LOOPWRIGHT_SEED` repeats their kinds and the times of the kills. The
+/// servers are started with these flags, too.
+pub(crate) fn check(dir: &TempDir, flags: &[&str]) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let inputs = number("LOOPWRIGHT_INPUTS").unwrap_or(100);
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
@@ -48,7 +49,7 @@ pub(crate) fn check(dir: &TempDir) {
     println!("LOOPWRIGHT_SEED={seed}");
     let mut random = Random::new(seed);
 
-    let mut servers = [Server::start(dir), Server::start(dir)];
+    let mut servers = [Server::start(dir, flags), Server::start(dir, flags)];
     let created = Connection::try_post(&servers[0].address, "/api/sessions", "{}").unwrap();
     let created: Value = serde_json::from_str(&created.body).unwrap();
     let session = created["id"].as_str().unwrap().to_owned();
@@ -86,7 +87,7 @@ pub(crate) fn check(dir: &TempDir) {
                 match random.below(3) as usize {
                     2 => chat.restart(dir),
                     at => {
-                        let new = Server::start(dir);
+                        let new = Server::start(dir, flags);
                         shared.set_address(at, &new.address);
                         std::mem::replace(&mut servers[at], new).kill();
                     }

@@ -10,9 +10,9 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(dir: &TempDir) -> Server {
+    pub(super) fn start(dir: &TempDir, flags: &[&str]) -> Server {
         let args = ["serve", "--addr", "127.0.0.1:0", "--model", "offline", "--root", "."];
-        let mut process = Process::start(dir, &args);
+        let mut process = Process::start(dir, &[&args, flags].concat());
         let address = process.err.word_after("http://");
         Server { process, address }
     }
