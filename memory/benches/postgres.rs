@@ -1,4 +1,5 @@
-//! Appends to PostgreSQL, beside one flush of the same disk: alone, and of many sessions at once.
+//! Appends to PostgreSQL, beside one flush of the same disk: alone, and of many sessions at once;
+//! and the waking of a long session.
 //! Prints the figures, and fails if they are out of bounds.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a bench may")]
@@ -12,10 +13,14 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use loopwright_core::log::{LogEntry, StateScope};
+use loopwright_core::log::{InMemory, LogEntry, StateScope};
 use loopwright_core::message::{MessageId, UserMessage};
-use loopwright_core::{Memory, Message, SessionStore};
+use loopwright_core::model::ChatRequest;
+use loopwright_core::testing::{Script, ScriptedModel, TestTool};
+use loopwright_core::tool::Effect;
+use loopwright_core::{GenericAgent, Memory, Message, RunContext, SessionStore};
 use loopwright_memory::{Durability, Postgres};
+use loopwright_patterns::PiPattern;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -28,6 +33,9 @@ const SESSIONS: usize = 64;
 const MIN_GAIN: f64 = 5.0;
 const ALONE: u64 = 400;
 const AT_ONCE: u64 = 150;
+/// A session of so many entries is awake after at most this time.
+const LONG: usize = 3_000;
+const MAX_WAKING: Duration = Duration::from_millis(20);
 
 /// Returns a message, which is indexed for searches, or a value, by turns.
 fn entry(n: u64) -> Arc<[LogEntry]> {
@@ -68,6 +76,47 @@ async fn append(store: &Postgres, session: &str, count: u64) -> Vec<Duration> {
     times
 }
 
+/// Builds an agent that calls two tools in each turn.
+fn agent() -> GenericAgent {
+    let turn = |request: &ChatRequest| {
+        let n = request.messages.len();
+        let text = format!("Turn {n}: {}", "the meadow is wide and green. ".repeat(8));
+        let arguments = json!({ "path": format!("src/file-{n}.rs"), "lines": [n, n + 40] });
+        Script::text(&text)
+            .call(&format!("a{n}"), "look", &arguments.to_string())
+            .call(&format!("b{n}"), "look", &arguments.to_string())
+    };
+    let model = ScriptedModel::new([]).discard_requests().reply_with(turn);
+    let look = TestTool::new("look").effect(Effect::ReadOnly).answers("a line of code\n".repeat(20));
+    GenericAgent::builder(model, PiPattern).tool(look).max_turns(LONG as u32).build().unwrap()
+}
+
+/// Stores a conversation with many entries.
+async fn store_long(store: &Postgres) {
+    let source = InMemory::new();
+    let (handle, _events) = agent().run(RunContext::new().memory(source.clone())).await.unwrap();
+    let running = handle.clone();
+    tokio::spawn(async move { running.prompt("Look at everything.").await.map(drop) });
+    while source.entries().len() < LONG {
+        tokio::task::yield_now().await;
+    }
+    let entries: Arc<[LogEntry]> = source.entries()[..LONG].into();
+    drop(handle);
+    store.open("long").await.unwrap().append(0, entries).await.unwrap();
+}
+
+/// Returns how long it takes to open the long session and to know its state.
+async fn wake(store: &Postgres) -> Duration {
+    let start = Instant::now();
+    let cx = RunContext::new().stored(store, "long").await.unwrap();
+    let (handle, mut events) = agent().run(cx).await.unwrap();
+    assert!(handle.state().await.unwrap().messages.len() > LONG / 3);
+    let time = start.elapsed();
+    drop(handle);
+    while events.next().await.is_some() {}
+    time
+}
+
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     let server = Server::start_in(tempfile::tempdir().unwrap(), "");
@@ -104,6 +153,14 @@ async fn main() {
     let effects = store.clone().durability(Durability::Effects);
     let times = append(&effects, "effects", ALONE).await;
     println!("an append that need not be on disk: {:?}", median(times));
+    store_long(&store).await;
+    let mut times = Vec::new();
+    for _ in 0..20 {
+        times.push(wake(&store).await);
+    }
+    let waking = median(times);
+    println!("the waking of a session of {LONG} entries: {waking:?}");
+    assert!(waking <= MAX_WAKING, "a session of {LONG} entries wakes in {waking:?}");
     assert!(ratio <= MAX_FLUSHES, "an append takes {ratio:.2} flushes");
     assert!(gain >= MIN_GAIN, "{SESSIONS} sessions make {gain:.1} times the appends of one");
 }

@@ -24,8 +24,8 @@ struct Turn {
 }
 
 /// Replies to `work N, ask at A`: N turns with two calls each, of which one needs approval in turn
-/// A.
-fn reply(request: &ChatRequest) -> Script {
+/// A. Each names the version of the code.
+fn reply(request: &ChatRequest, version: usize) -> Script {
     let of_user = |body: &MessageKind| matches!(body, MessageKind::User(_));
     let work = request
         .messages
@@ -48,14 +48,16 @@ fn reply(request: &ChatRequest) -> Script {
     let arguments = json!({ "turn": turn }).to_string();
     Script::new()
         .say(&format!("Turn {turn} "))
-        .say("begins.")
+        .say(&format!("by version {version}."))
         .call(&id("once"), once, &arguments)
         .call(&id("look"), "look", &arguments)
 }
 
-/// Builds the agent.
-pub(crate) fn agent(records: Arc<Records>) -> GenericAgent {
-    let model = ScriptedModel::new([]).discard_requests().reply_with(reply);
+/// Builds the agent of this version of the code.
+pub(crate) fn agent(records: Arc<Records>, version: usize) -> GenericAgent {
+    let model = ScriptedModel::new([])
+        .discard_requests()
+        .reply_with(move |request| reply(request, version));
     let mut agent = GenericAgent::builder(model, PiPattern);
     let tools = [
         ("once", Effect::AtMostOnce, Approval::Never),

@@ -1,5 +1,6 @@
 //! How long it took.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use loopwright_core::SessionStore;
@@ -18,9 +19,10 @@ pub(crate) async fn print(
     records: &[Record],
 ) {
     let mut takeovers = Vec::new();
-    let (mut turns, mut appends) = (0, 0);
+    let (mut turns, mut appends, mut upgraded_runs) = (0, 0, 0);
     for history in histories {
         let log = store.read(&history.session, 0).await.unwrap();
+        upgraded_runs += runs_of_several_versions(&log);
         turns += log.iter().filter(|entry| matches!(entry, LogEntry::Replied { .. })).count();
         let mut of_session: Vec<(u64, u64, u64, u32)> = records
             .iter()
@@ -54,7 +56,28 @@ pub(crate) async fn print(
     };
     println!("steer to its receipt: {}", summary(all(|history| &history.steers)));
     println!("decision to its receipt: {}", summary(all(|history| &history.decisions)));
+    println!("runs that were begun by old code and ended by new code: {upgraded_runs}");
+    if faults.iter().any(|fault| fault.fault == Fault::Upgrade) {
+        assert_ne!(upgraded_runs, 0, "runs continue with new code");
+    }
     println!("appends of a turn: {:.1}", appends as f64 / turns as f64);
+}
+
+/// Returns the number of runs in which several versions of the code have replied.
+fn runs_of_several_versions(log: &[LogEntry]) -> usize {
+    let (mut count, mut versions) = (0, BTreeSet::new());
+    for entry in log {
+        match entry {
+            LogEntry::RunStarted { .. } => versions.clear(),
+            LogEntry::Replied { message, .. } => {
+                let text = message.text();
+                versions.extend(text.split_once("version ").map(|(_, version)| version.to_owned()));
+            }
+            LogEntry::RunEnded { .. } => count += usize::from(versions.len() > 1),
+            _ => {}
+        }
+    }
+    count
 }
 
 fn summary(mut times: Vec<Duration>) -> String {

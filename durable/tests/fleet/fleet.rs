@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use loopwright_core::SessionStore;
 use loopwright_memory::Postgres;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -17,7 +18,7 @@ use crate::nemesis::{Fault, Nemesis};
 use crate::random::{Random, from_env, seed};
 use crate::restate::RestateServers;
 use crate::server::Server;
-use crate::worker::{ORDERS, Orders};
+use crate::worker::{ORDERS, Orders, RestateOrders};
 use crate::{TIMEOUT, balancer, check, figures};
 
 /// The number of workers.
@@ -36,7 +37,10 @@ pub(crate) struct Fleet {
     pub(crate) database: Mutex<Server>,
     pub(crate) restate: Mutex<Option<RestateServers>>,
     workers: Mutex<Vec<Option<Child>>>,
-    orders: Vec<Orders>,
+    orders: Mutex<Vec<Orders>>,
+    /// The addresses of the workers.
+    addresses: Vec<String>,
+    records: PathBuf,
     /// The store of the checker.
     store: Postgres,
     seed: u64,
@@ -55,26 +59,32 @@ impl Fleet {
         let folder = tempfile::tempdir().unwrap();
         let store = Postgres::connect(database.url()).await.unwrap();
         let ports: Vec<u16> = (0..WORKERS).map(|_| free_port()).collect();
-        let endpoints: Vec<u16> = (0..WORKERS).map(|_| free_port()).collect();
-        let (restate, balancer) = match placed {
-            Placed::ByLeases => (None, 0),
+        let endpoints: Vec<[u16; 2]> = (0..WORKERS).map(|_| [free_port(), free_port()]).collect();
+        let of_version = |parity: usize| endpoints.iter().map(|ports| ports[parity]).collect();
+        let (restate, balancers) = match placed {
+            Placed::ByLeases => (None, [0; 2]),
             Placed::ByRestate { nodes } => {
                 let servers = RestateServers::start(nodes).await;
-                (Some(servers), balancer::start(endpoints.clone()).await)
+                let even = balancer::start(of_version(0)).await;
+                (Some(servers), [even, balancer::start(of_version(1)).await])
             }
         };
+        let records = folder.path().join("records");
         let orders = (0..WORKERS).map(|worker| Orders {
             database: database.url(),
-            records: folder.path().join("records"),
+            records: records.clone(),
             port: ports[worker],
             lease: LEASE,
+            version: 0,
             restate: restate.as_ref().map(|servers| {
                 let (ingress, admin) = servers.addresses(worker % servers.count());
-                (ingress, admin, endpoints[worker], balancer)
+                RestateOrders { ingress, admin, endpoints: endpoints[worker], balancers }
             }),
         });
         let fleet = Fleet {
-            orders: orders.collect(),
+            orders: Mutex::new(orders.collect()),
+            addresses: ports.iter().map(|port| format!("http://127.0.0.1:{port}")).collect(),
+            records,
             database: Mutex::new(database),
             restate: Mutex::new(restate),
             workers: Mutex::new((0..WORKERS).map(|_| None).collect()),
@@ -91,7 +101,7 @@ impl Fleet {
     pub(crate) fn run(&self, worker: usize) {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["worker", "--exact", "--ignored", "--nocapture"]);
-        command.env(ORDERS, serde_json::to_string(&self.orders[worker]).unwrap());
+        command.env(ORDERS, serde_json::to_string(&self.orders.lock().unwrap()[worker]).unwrap());
         command.stdout(std::process::Stdio::null());
         self.workers.lock().unwrap()[worker] = Some(command.spawn().unwrap());
     }
@@ -111,15 +121,22 @@ impl Fleet {
 
     /// Returns the address of a worker, which may be dead.
     pub(crate) fn any_worker(&self, random: &mut Random) -> String {
-        format!("http://127.0.0.1:{}", self.orders[random.below(WORKERS)].port)
+        self.addresses[random.below(WORKERS)].clone()
     }
 
     pub(crate) fn workers(&self) -> usize {
         WORKERS
     }
 
-    fn records(&self) -> &PathBuf {
-        &self.orders[0].records
+    /// Asks a worker to leave, waits until it has, and starts it with new code.
+    pub(crate) async fn upgrade(&self, worker: usize) {
+        let mut child = self.workers.lock().unwrap()[worker].take().unwrap();
+        let pid = Pid::from_raw(child.id() as i32).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        let ended = tokio::task::spawn_blocking(move || child.wait().unwrap()).await.unwrap();
+        assert!(ended.success(), "a worker leaves in order: {ended:?}");
+        self.orders.lock().unwrap()[worker].version += 1;
+        self.run(worker);
     }
 
     /// Lets clients work while these faults happen, and checks what was recorded.
@@ -138,7 +155,7 @@ impl Fleet {
         let histories =
             timeout(TIMEOUT, clients.join_all()).await.expect("the work is done in time");
         timeout(TIMEOUT, self.until_rest()).await.expect("all sessions come to rest");
-        let records = crate::records::Records::read(self.records());
+        let records = crate::records::Records::read(&self.records);
         let counts = check::check(&self.store, &histories, &records).await;
         println!(
             "{:?}, {faults:?}: {} faults, {} s, {counts:?}",

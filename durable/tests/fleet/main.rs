@@ -71,6 +71,24 @@ async fn a_kill_of_restate_loses_nothing() {
     Fleet::start(Placed::ByRestate { nodes: 1 }).await.work(&[Fault::KillRestate]).await;
 }
 
+/// C341: a kill of one of three Restate nodes loses nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_of_one_of_three_restate_nodes_loses_nothing() {
+    Fleet::start(Placed::ByRestate { nodes: 3 }).await.work(&[Fault::KillRestate]).await;
+}
+
+/// C338: workers that leave hand their sessions over, and workers with new code continue the runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upgrades_hand_sessions_over_to_new_code() {
+    Fleet::start(Placed::ByLeases).await.work(&[Fault::Upgrade]).await;
+}
+
+/// C341: the same with Restate, where each version of the code has an address of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upgrades_with_restate_hand_sessions_over_to_new_code() {
+    Fleet::start(Placed::ByRestate { nodes: 1 }).await.work(&[Fault::Upgrade]).await;
+}
+
 /// How long a fleet may take for its work.
 const TIMEOUT: Duration = Duration::from_secs(600);
 

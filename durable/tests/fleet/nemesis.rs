@@ -19,6 +19,8 @@ pub(crate) enum Fault {
     KillDatabase,
     /// A Restate server is killed, and started again.
     KillRestate,
+    /// A worker leaves, and comes back with new code.
+    Upgrade,
 }
 
 /// A fault that has happened to the worker with this process id, or to a server, at a time in
@@ -46,12 +48,12 @@ impl Nemesis {
         self.pause(1500, 2500).await;
         for number in 0..count {
             let fault = self.faults[number % self.faults.len()];
-            self.happen(fault).await;
+            self.happen(fault, number).await;
             self.pause(300, 1800).await;
         }
     }
 
-    async fn happen(&mut self, fault: Fault) {
+    async fn happen(&mut self, fault: Fault, number: usize) {
         let fleet = self.fleet.clone();
         let worker = self.random.below(fleet.workers());
         let mut done = Done { fault, process: None, time: now() };
@@ -74,6 +76,7 @@ impl Nemesis {
                 self.pause(0, 1000).await;
                 fleet.database.lock().unwrap().run();
             }
+            Fault::Upgrade => fleet.upgrade(number % fleet.workers()).await,
             Fault::KillRestate => {
                 let count = fleet.restate.lock().unwrap().as_ref().unwrap().count();
                 let node = self.random.below(count);

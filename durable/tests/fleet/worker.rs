@@ -19,6 +19,7 @@ use loopwright_memory::Postgres;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::agent::agent;
 use crate::records::{Recording, Records};
@@ -30,12 +31,25 @@ pub(crate) struct Orders {
     pub(crate) records: PathBuf,
     pub(crate) port: u16,
     pub(crate) lease: Duration,
-    /// The ingress, the admin API, the port of this worker's endpoint, and that of the balancer.
-    pub(crate) restate: Option<(String, String, u16, u16)>,
+    /// The version of the code: the number of upgrades of this worker.
+    pub(crate) version: usize,
+    pub(crate) restate: Option<RestateOrders>,
+}
+
+/// What a worker is told about Restate.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct RestateOrders {
+    pub(crate) ingress: String,
+    pub(crate) admin: String,
+    /// The ports of the worker's endpoint and of the balancer, of even and of odd versions.
+    pub(crate) endpoints: [u16; 2],
+    pub(crate) balancers: [u16; 2],
 }
 
 /// The variable with the orders.
 pub(crate) const ORDERS: &str = "LOOPWRIGHT_WORKER";
+/// How long a shutdown may take.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// The token by which workers know each other.
 const TOKEN: &str = "between workers";
 
@@ -59,17 +73,18 @@ pub(crate) async fn run() {
         }
     };
     let store = Recording { store, records: records.clone() };
-    let mut builder = Cluster::builder(store, agent(records))
+    let mut builder = Cluster::builder(store, agent(records, orders.version))
         .token(TOKEN)
         .reachable_at(format!("http://127.0.0.1:{}", orders.port))
         .linger(Duration::from_millis(300));
     builder = match &orders.restate {
         None => builder.placement(Leases::new()),
-        Some((ingress, admin, port, balancer)) => {
-            let restate = Restate::builder(ingress)
-                .admin(admin)
-                .listen(SocketAddr::from(([127, 0, 0, 1], *port)))
-                .reachable_at(format!("http://127.0.0.1:{balancer}"));
+        Some(restate) => {
+            let parity = orders.version % 2;
+            let restate = Restate::builder(&restate.ingress)
+                .admin(&restate.admin)
+                .listen(SocketAddr::from(([127, 0, 0, 1], restate.endpoints[parity])))
+                .reachable_at(format!("http://127.0.0.1:{}", restate.balancers[parity]));
             builder.placement(restate.build().unwrap())
         }
     };
@@ -81,7 +96,11 @@ pub(crate) async fn run() {
         .route("/events", get(events))
         .with_state(cluster.clone())
         .merge(cluster.router());
-    axum::serve(listener, routes).await.unwrap();
+    let mut terminated = signal(SignalKind::terminate()).unwrap();
+    tokio::select! {
+        served = async { axum::serve(listener, routes).await } => served.unwrap(),
+        _ = terminated.recv() => cluster.drain(DRAIN_TIMEOUT).await,
+    }
 }
 
 async fn input(State(cluster): State<Cluster>, Json(sent): Json<Sent>) -> Response {
