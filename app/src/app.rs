@@ -13,8 +13,8 @@ use crate::args::{ChatArgs, Cli, Command};
 use crate::command_context::CommandContext;
 use crate::command_line::Parsed;
 use crate::commands::{
-    actions, audit, chat, cluster, completions, config as config_command, models, run, serve, sessions,
-    token, tools,
+    actions, audit, chat, cluster, completions, config as config_command, models, run, serve,
+    sessions, token, tools,
 };
 use crate::config::Config;
 use crate::environment::Names;

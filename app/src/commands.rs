@@ -2,8 +2,8 @@
 
 pub(crate) mod actions;
 pub(crate) mod audit;
-pub(crate) mod cluster;
 pub(crate) mod chat;
+pub(crate) mod cluster;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod models;

@@ -38,7 +38,7 @@ pub struct FromFn<F>(F);
 ///
 /// fn agents(shepherd: GenericAgent, farmer: GenericAgent) -> impl Agents {
 ///     agents_from_fn(move |session| {
-///         let agent = match session.settings.as_deref().and_then(|value| value["agent"].as_str()) {
+///         let agent = match session.settings.as_deref().and_then(|it| it["agent"].as_str()) {
 ///             Some("farmer") => Ok(farmer.clone()),
 ///             None => Ok(shepherd.clone()),
 ///             Some(other) => Err(ClusterError::NoAgent(format!("there is no agent `{other}`"))),

@@ -21,7 +21,7 @@ use crate::session::ClusterSession;
 use crate::worker::Worker;
 
 /// How long a session without work stays open, unless set otherwise.
-const DEFAULT_LINGER: Duration = Duration::from_secs(2);
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The number of sessions that a worker may have open, unless set otherwise.
 const DEFAULT_MAX_SESSIONS: usize = 5_000;
 
@@ -41,7 +41,7 @@ pub struct ClusterBuilder {
     placement: Arc<dyn Placement>,
     address: Option<Arc<str>>,
     token: Option<Arc<str>>,
-    linger: Duration,
+    idle_timeout: Duration,
     max_sessions: usize,
 }
 
@@ -96,8 +96,7 @@ impl Cluster {
         peers::router(self.worker.host.clone(), self.token.clone())
     }
 
-    /// Has a session hosted soon, by this worker or another one, because of an input that was posted
-    /// to it.
+    /// Has a session hosted soon, by this worker or another one, because an input was posted to it.
     ///
     /// # Errors
     ///
@@ -114,12 +113,12 @@ impl Cluster {
     /// # Errors
     ///
     /// Fails if the store fails.
-    pub async fn join_elsewhere(
+    pub async fn join_peer(
         &self,
         session: &str,
         tree: bool,
     ) -> Result<Option<(u64, BoxStream<'static, Arc<Envelope>>)>, ClusterError> {
-        let joined = self.worker.join_elsewhere(session, tree).await?;
+        let joined = self.worker.join_peer(session, tree).await?;
         Ok(joined.map(|(entries, events)| (entries, events.into_stream().boxed())))
     }
 
@@ -128,8 +127,8 @@ impl Cluster {
     /// # Errors
     ///
     /// Fails if the store fails.
-    pub async fn is_open_elsewhere(&self, session: &str) -> Result<bool, ClusterError> {
-        Ok(self.worker.address_elsewhere(session).await?.is_some())
+    pub async fn is_open_at_peer(&self, session: &str) -> Result<bool, ClusterError> {
+        Ok(self.worker.peer_address(session).await?.is_some())
     }
 
     /// Shuts the worker down: opens no further sessions, and hands over those that are open, each
@@ -159,7 +158,7 @@ impl ClusterBuilder {
             placement: Arc::new(Leases::new()),
             address: None,
             token: None,
-            linger: DEFAULT_LINGER,
+            idle_timeout: DEFAULT_IDLE_TIMEOUT,
             max_sessions: DEFAULT_MAX_SESSIONS,
         }
     }
@@ -186,8 +185,8 @@ impl ClusterBuilder {
 
     /// Sets how long a session without work stays open, 2 s by default. An application that
     /// [hosts](Cluster::with_host) sessions itself decides that.
-    pub fn linger(mut self, linger: Duration) -> Self {
-        self.linger = linger;
+    pub fn idle_timeout(mut self, idle_timeout: Duration) -> Self {
+        self.idle_timeout = idle_timeout;
         self
     }
 
@@ -203,11 +202,12 @@ impl ClusterBuilder {
     ///
     /// Fails if the store cannot be written to, or the placement cannot be started.
     pub async fn start(self) -> Result<Cluster, ClusterError> {
-        let ClusterBuilder { store, host, placement, address, token, linger, max_sessions } = self;
+        let ClusterBuilder { store, host, placement, address, token, idle_timeout, max_sessions } =
+            self;
         let host = match host {
             Opens::Host(host) => host,
             Opens::Agents(agents) => {
-                Arc::new(Hosting::new(store.clone(), agents, linger, max_sessions))
+                Arc::new(Hosting::new(store.clone(), agents, idle_timeout, max_sessions))
             }
         };
         let peers = Peers::new(token.clone()).map_err(|error| {

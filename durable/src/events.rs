@@ -137,7 +137,7 @@ impl ClusterEvents {
         {
             return Ok(Some((length, Source::Live(live))));
         }
-        let joined = self.worker.join_elsewhere(&self.session, false).await?;
+        let joined = self.worker.join_peer(&self.session, false).await?;
         Ok(joined.map(|(length, events)| (length, Source::Peer(Box::new(events)))))
     }
 
@@ -161,6 +161,6 @@ impl ClusterEvents {
     }
 
     async fn has_address(&self) -> Result<bool, MemoryError> {
-        Ok(self.worker.address_elsewhere(&self.session).await?.is_some())
+        Ok(self.worker.peer_address(&self.session).await?.is_some())
     }
 }

@@ -25,7 +25,7 @@ struct Parts {
     store: Arc<dyn SessionStore>,
     agents: Box<dyn Agents>,
     /// How long a session stays open without work.
-    linger: Duration,
+    idle_timeout: Duration,
     max_sessions: usize,
     hand_over: HandOver,
     sessions: Mutex<HashMap<Arc<str>, Session>>,
@@ -43,13 +43,13 @@ impl Hosting {
     pub(crate) fn new(
         store: Arc<dyn SessionStore>,
         agents: Box<dyn Agents>,
-        linger: Duration,
+        idle_timeout: Duration,
         max_sessions: usize,
     ) -> Self {
         Hosting(Arc::new(Parts {
             store,
             agents,
-            linger,
+            idle_timeout,
             max_sessions,
             hand_over: HandOver::new(),
             sessions: Mutex::default(),
@@ -133,22 +133,22 @@ impl Hosting {
     /// Waits until a session has nothing to do, or is to leave, and closes it. Returns whether it
     /// belongs to another owner now.
     async fn keep_open(&self, id: &Arc<str>, handle: AgentHandle, mut events: EventStream) -> bool {
-        let Parts { store, linger, hand_over, .. } = &*self.0;
+        let Parts { store, idle_timeout, hand_over, .. } = &*self.0;
         loop {
             // A session that is handed over ends by itself if it is in a run.
             let idle = async {
                 handle.wait_for_idle().await;
-                timeout(*linger, hand_over.started()).await.is_ok()
+                timeout(*idle_timeout, hand_over.started()).await.is_ok()
             };
             tokio::select! { biased;
                 event = events.next() => match event {
                     Some(_) => continue, // the pause starts again
                     None => break,
                 },
-                is_leaving = idle => {
+                is_draining = idle => {
                     // What was posted meanwhile is about to be read by the session.
                     let unread = store.session(id).await.map_or(0, |info| info.unread);
-                    if (unread == 0 || is_leaving) && events.try_next().is_none() {
+                    if (unread == 0 || is_draining) && events.try_next().is_none() {
                         break;
                     }
                 }

@@ -26,7 +26,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Returns the address of another worker that has a session open.
-    pub(crate) async fn address_elsewhere(
+    pub(crate) async fn peer_address(
         &self,
         session: &str,
     ) -> Result<Option<Arc<str>>, MemoryError> {
@@ -37,12 +37,12 @@ impl Worker {
 
     /// Returns the events of a session that another worker has open, and the length of its log
     /// before them.
-    pub(crate) async fn join_elsewhere(
+    pub(crate) async fn join_peer(
         &self,
         session: &str,
         tree: bool,
     ) -> Result<Option<(u64, PeerEvents)>, MemoryError> {
-        let Some(address) = self.address_elsewhere(session).await? else { return Ok(None) };
+        let Some(address) = self.peer_address(session).await? else { return Ok(None) };
         Ok(self.peers.join(&address, session, tree).await)
     }
 }

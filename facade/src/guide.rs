@@ -26,6 +26,7 @@ pages! {
     FrontEnds = "front-ends.md",
     Apps = "apps.md",
     Deploying = "deploying.md",
+    Fleet = "fleet.md",
     Security = "security.md",
     FromLangGraph = "from-langgraph.md",
     FromOpenAiAgents = "from-openai-agents.md",

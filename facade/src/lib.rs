@@ -74,6 +74,8 @@ pub use one_liners::model;
 #[cfg(feature = "patterns")]
 pub use one_liners::{ask, extract};
 
+#[cfg(feature = "durable")]
+pub use loopwright_durable as durable;
 #[cfg(feature = "memory")]
 pub use loopwright_memory as memory;
 #[cfg(feature = "patterns")]

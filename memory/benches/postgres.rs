@@ -82,12 +82,15 @@ fn agent() -> GenericAgent {
         let n = request.messages.len();
         let text = format!("Turn {n}: {}", "the meadow is wide and green. ".repeat(8));
         let arguments = json!({ "path": format!("src/file-{n}.rs"), "lines": [n, n + 40] });
-        Script::text(&text)
-            .call(&format!("a{n}"), "look", &arguments.to_string())
-            .call(&format!("b{n}"), "look", &arguments.to_string())
+        Script::text(&text).call(&format!("a{n}"), "look", &arguments.to_string()).call(
+            &format!("b{n}"),
+            "look",
+            &arguments.to_string(),
+        )
     };
     let model = ScriptedModel::new([]).discard_requests().reply_with(turn);
-    let look = TestTool::new("look").effect(Effect::ReadOnly).answers("a line of code\n".repeat(20));
+    let look =
+        TestTool::new("look").effect(Effect::ReadOnly).answers("a line of code\n".repeat(20));
     GenericAgent::builder(model, PiPattern).tool(look).max_turns(LONG as u32).build().unwrap()
 }
 

@@ -89,8 +89,7 @@ mod worker {
             host: Arc<dyn Host>,
         ) -> Result<(), ClusterError> {
             let Some(settings) = &self.0.settings else { return Ok(()) };
-            let mut builder =
-                Cluster::with_host(store, host).placement(settings.placement.clone());
+            let mut builder = Cluster::with_host(store, host).placement(settings.placement.clone());
             if let Some(address) = &settings.address {
                 builder = builder.reachable_at(address.as_str());
             }
@@ -124,18 +123,18 @@ mod worker {
 
         /// Returns the events of a session that another worker has open, and the length of its log
         /// before them.
-        pub(crate) async fn join_elsewhere(
+        pub(crate) async fn join_peer(
             &self,
             session: &str,
             tree: bool,
         ) -> Option<(u64, RemoteEvents)> {
-            self.joined()?.join_elsewhere(session, tree).await.ok()?
+            self.joined()?.join_peer(session, tree).await.ok()?
         }
 
         /// Returns whether another worker that can be reached has a session open.
-        pub(crate) async fn is_open_elsewhere(&self, session: &str) -> bool {
+        pub(crate) async fn is_open_at_peer(&self, session: &str) -> bool {
             let Some(cluster) = self.joined() else { return false };
-            cluster.is_open_elsewhere(session).await.unwrap_or(false)
+            cluster.is_open_at_peer(session).await.unwrap_or(false)
         }
 
         /// Opens a session, which leaves between two turns when the server shuts down.
@@ -171,7 +170,7 @@ mod alone {
             Ok(())
         }
 
-        pub(crate) async fn join_elsewhere(
+        pub(crate) async fn join_peer(
             &self,
             _session: &str,
             _tree: bool,
@@ -179,7 +178,7 @@ mod alone {
             None
         }
 
-        pub(crate) async fn is_open_elsewhere(&self, _session: &str) -> bool {
+        pub(crate) async fn is_open_at_peer(&self, _session: &str) -> bool {
             false
         }
 

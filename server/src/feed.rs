@@ -45,7 +45,7 @@ enum Source {
     /// The session, which is open here.
     Live { missed: Missed, live: EventStream, lease: LeaseGuard },
     /// The worker of the cluster that has it open.
-    Elsewhere { missed: Missed, events: RemoteEvents },
+    Peer { missed: Missed, events: RemoteEvents },
     /// Its log.
     Log { log: Box<LogReader>, next_look: Instant },
 }
@@ -141,9 +141,9 @@ impl Source {
     ) -> Result<(Self, EncodedEvents, u64), ApiError> {
         let shared = server.shared();
         let backlog = shared.log_backlogs.of(id);
-        if let Some((length, events)) = shared.cluster.join_elsewhere(id, tree).await {
+        if let Some((length, events)) = shared.cluster.join_peer(id, tree).await {
             let (missed, after) = backlog.missed(&*shared.store, id, length, start).await?;
-            return Ok((Source::Elsewhere { missed, events }, backlog.encoded(), after));
+            return Ok((Source::Peer { missed, events }, backlog.encoded(), after));
         }
         let (reader, after) =
             LogReader::open(&backlog, shared.store.clone(), id.into(), start).await?;
@@ -165,7 +165,7 @@ impl Source {
                     None => Next::End,
                 }
             }
-            Source::Elsewhere { missed, events } => {
+            Source::Peer { missed, events } => {
                 if let Some(event) = missed.next().await {
                     return Next::Event(event);
                 }
@@ -179,7 +179,7 @@ impl Source {
                 Ok(None) if server.shared().live.peek(session).await.is_some() => Next::Reopen,
                 Ok(None) if Instant::now() >= *next_look => {
                     *next_look = Instant::now() + OWNER_INTERVAL;
-                    match server.shared().cluster.is_open_elsewhere(session).await {
+                    match server.shared().cluster.is_open_at_peer(session).await {
                         true => Next::Follow,
                         false => Next::Wait,
                     }

@@ -90,7 +90,7 @@ pub async fn serve(
         let cluster = &server.shared().cluster;
         if cluster.is_reachable() && !cluster.has_token() && !address.ip().is_loopback() {
             let why = "The workers of a cluster that other machines can reach need a token: give \
-                       the same one to all, with `ServerBuilder::reachable_at`.";
+                       the same one to all, with `ServerBuilder::cluster_address`.";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         server.join_cluster().await.map_err(io::Error::other)?;

@@ -12,8 +12,8 @@ use loopwright_memory::long_term::LongTerm;
 use tokio::sync::Semaphore;
 
 use crate::access::{AccessPolicy, Users};
-use crate::cluster::ClusterLink;
 use crate::agents::Agents;
+use crate::cluster::ClusterLink;
 use crate::daily_budget::DailyBudget;
 use crate::drain::Drain;
 use crate::event_streams::EventStreams;
@@ -116,7 +116,8 @@ impl Server {
 
     /// Does what sessions have to do now, as [`run_due`](Server::run_due), and again once a minute:
     /// what was posted to sessions that nobody has open, and what processes have left that were
-    /// killed. For a worker of a cluster there is nothing to do. Never resolves. If its future is dropped, runs that have started continue.
+    /// killed. For a worker of a cluster there is nothing to do. Never resolves. If its future is
+    /// dropped, runs that have started continue.
     pub async fn keep_running_due(&self) {
         if self.shared().cluster.is_configured() {
             return std::future::pending().await; // the placement does so
@@ -145,8 +146,8 @@ impl Server {
         }
     }
 
-    /// Joins the cluster that [`ServerBuilder::cluster`](crate::ServerBuilder::cluster) names, if it
-    /// names one: from here on the server hosts sessions.
+    /// Joins the cluster of [`ServerBuilder::cluster`](crate::ServerBuilder::cluster), if there is
+    /// one: from here on the server hosts sessions.
     ///
     /// [`serve`](crate::serve) does so. An app that mounts [`router`](crate::router) must call it
     /// before.

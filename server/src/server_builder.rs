@@ -342,7 +342,7 @@ impl ServerBuilder {
     /// each takes requests for every session, behind any proxy. The placement decides which of them
     /// opens a session.
     ///
-    /// If the workers have [addresses](ServerBuilder::reachable_at), streams of events have the
+    /// If the workers have [addresses](ServerBuilder::cluster_address), streams of events have the
     /// deltas of sessions that another one has open. A shutdown hands sessions over between two
     /// turns.
     #[cfg(feature = "cluster")]
@@ -356,7 +356,7 @@ impl ServerBuilder {
     /// server, such as `http://10.0.0.7:7777`, and the token by which they know each other, which
     /// all of them have. Its host is a [name](ServerBuilder::host) of the server.
     #[cfg(feature = "cluster")]
-    pub fn reachable_at(mut self, url: impl Into<String>, token: Option<String>) -> Self {
+    pub fn cluster_address(mut self, url: impl Into<String>, token: Option<String>) -> Self {
         let url = url.into();
         if let Ok(uri) = url.parse::<axum::http::Uri>()
             && let Some(host) = uri.host()

@@ -68,8 +68,8 @@ fn no_file_has_more_than_500_lines_without_tests() {
     assert_eq!(long, Vec::<PathBuf>::new());
 }
 
-/// `app → server → {tools, providers, memory, patterns} → core`; the crates in the middle never
-/// import each other.
+/// `app → server → {tools, providers, memory, patterns, durable} → core`; the crates in the middle
+/// never import each other.
 #[test]
 fn crates_depend_only_downwards() {
     let allowed = [
@@ -78,6 +78,7 @@ fn crates_depend_only_downwards() {
             "facade/Cargo.toml",
             vec![
                 "loopwright-core",
+                "loopwright-durable",
                 "loopwright-macros",
                 "loopwright-memory",
                 "loopwright-patterns",
@@ -89,12 +90,14 @@ fn crates_depend_only_downwards() {
         ("macros/Cargo.toml", vec![]),
         ("patterns/Cargo.toml", vec!["loopwright-core"]),
         ("memory/Cargo.toml", vec!["loopwright-core"]),
+        ("durable/Cargo.toml", vec!["loopwright-core"]),
         ("providers/Cargo.toml", vec!["loopwright-core"]),
         ("tools/Cargo.toml", vec!["loopwright-core"]),
         (
             "server/Cargo.toml",
             vec![
                 "loopwright-core",
+                "loopwright-durable",
                 "loopwright-memory",
                 "loopwright-patterns",
                 "loopwright-providers",
@@ -105,6 +108,7 @@ fn crates_depend_only_downwards() {
             "app/Cargo.toml",
             vec![
                 "loopwright-core",
+                "loopwright-durable",
                 "loopwright-memory",
                 "loopwright-patterns",
                 "loopwright-providers",

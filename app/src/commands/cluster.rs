@@ -34,7 +34,5 @@ fn print_worker(worker: &Worker) -> io::Result<()> {
     let Worker { number, sessions, takeovers, .. } = worker;
     let address = worker.address.as_deref().unwrap_or("-");
     let state = if worker.is_alive { "alive" } else { "dead" };
-    output::text(&format!(
-        "{number}  {address}  {state}  {sessions} open  {takeovers} taken over"
-    ))
+    output::text(&format!("{number}  {address}  {state}  {sessions} open  {takeovers} taken over"))
 }

@@ -159,7 +159,7 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
     if let Some(placement) = args.cluster.placement()? {
         builder = builder.cluster(Arc::<dyn Placement>::from(placement));
         if let Some(url) = &args.cluster.reachable_at {
-            builder = builder.reachable_at(url, token.clone());
+            builder = builder.cluster_address(url, token.clone());
         }
     }
     if let Some(token) = token {

@@ -41,7 +41,8 @@ impl Worker {
     fn events(&self, session: &str, after: u64) -> Reader {
         let mut connection = Connection::open(&self.address);
         let path = format!("/api/sessions/{session}/events?after={after}");
-        connection.send(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address).as_bytes());
+        connection
+            .send(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address).as_bytes());
         assert_eq!(connection.head().unwrap().0, 200);
         Reader { connection, last: after }
     }
@@ -128,11 +129,11 @@ fn servers_continue_what_others_leave_and_stream_what_others_have() {
     let mut reader = if killed == 0 { one } else { zero };
     reader.until_text("There was ");
     workers.remove(killed).process.kill();
-    let mut again = model.request();
-    again.begin();
-    again.text("There was a meadow.");
+    let mut repeated = model.request();
+    repeated.begin();
+    repeated.text("There was a meadow.");
     reader.until_text("There was a meadow.");
-    again.end("stop");
+    repeated.end("stop");
     assert_eq!(reader.until("agent_end")["end"], "done");
 
     // A shutdown between two turns: the tool runs here, and the next request comes from elsewhere.
@@ -140,14 +141,14 @@ fn servers_continue_what_others_leave_and_stream_what_others_have() {
     workers[1].post(&format!("/{session}/prompt"), json!({ "message": "Look into Cargo.toml." }));
     let request = model.request();
     let left = owner(&dir, &[&workers[0], &workers[1]]);
-    let mut leaving = workers.remove(left);
+    let mut closing = workers.remove(left);
     let mut reader = workers[0].events(session, reader.last);
-    leaving.process.signal("-TERM");
-    leaving.process.err.until("Stopping");
+    closing.process.signal("-TERM");
+    closing.process.err.until("Stopping");
     request.call(&[("read_file", json!({ "path": "Cargo.toml" }))]);
     let request = model.request();
     assert!(request.last().contains("sheep"), "{}", request.last());
-    assert_eq!(leaving.process.code(), 0);
+    assert_eq!(closing.process.code(), 0);
     request.say("It counts sheep.");
     assert_eq!(reader.until("agent_end")["end"], "done");
 
@@ -166,7 +167,7 @@ fn every_input_arrives_once_through_every_worker_while_workers_are_killed() {
 
 /// C342: settings that belong together are asked for.
 #[test]
-fn what_a_cluster_needs_is_said() {
+fn missing_cluster_settings_are_reported() {
     let (_server, dir) = started();
     for (args, why) in [
         (&["--reachable-at", "http://10.0.0.7:7777"][..], "give --placement too"),

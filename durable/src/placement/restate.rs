@@ -67,7 +67,8 @@ const REQUEST_PAUSE: Duration = Duration::from_millis(100);
 ///   production, but not to offer Restate itself as a service. The SDK is under the MIT licence.
 ///
 /// ```no_run
-/// # async fn example(agent: loopwright_core::GenericAgent) -> Result<(), Box<dyn std::error::Error>> {
+/// # use loopwright_core::GenericAgent;
+/// # async fn start(agent: GenericAgent) -> Result<(), Box<dyn std::error::Error>> {
 /// use loopwright_durable::{Cluster, Restate};
 /// use loopwright_memory::Postgres;
 ///
@@ -319,7 +320,7 @@ struct LoopwrightSession {
 #[derive(Debug, Serialize, Deserialize)]
 enum Next {
     /// Another worker continues.
-    Elsewhere,
+    Retry,
     /// Nothing until the next input, or the deadline at this time, after these milliseconds.
     Deadline(Option<(u64, u64)>),
 }
@@ -335,7 +336,7 @@ impl LoopwrightSession {
         let Json(next) = ctx.run(hosting).name("host").await?;
         let key = ctx.key().to_owned();
         match next {
-            Next::Elsewhere => {
+            Next::Retry => {
                 ctx.object_client::<LoopwrightSessionClient>(key).drive().send();
             }
             Next::Deadline(Some((time, delay))) => {
@@ -367,12 +368,12 @@ async fn host(driver: &dyn Driver, session: &str) -> Result<Next, HandlerError> 
                 let now = SystemEnvironment.now();
                 return Ok(Next::Deadline(next.map(|time| (time, time.saturating_sub(now)))));
             }
-            Ok(Drive::HandedOver) => return Ok(Next::Elsewhere),
+            Ok(Drive::HandedOver) => return Ok(Next::Retry),
             // Its owner may seem dead to Restate, and is not.
             Ok(Drive::InUse) => sleep(IN_USE_PAUSE).await,
             Err(ClusterError::Draining) => {
                 sleep(DRAINING_PAUSE).await;
-                return Ok(Next::Elsewhere);
+                return Ok(Next::Retry);
             }
             Err(error) => {
                 tracing::warn!(session, %error, "it cannot be opened");

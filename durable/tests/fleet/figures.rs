@@ -83,9 +83,9 @@ fn runs_of_several_versions(log: &[LogEntry]) -> usize {
 fn summary(mut times: Vec<Duration>) -> String {
     times.sort_unstable();
     match (times.get(times.len() / 2), times.last()) {
-        (Some(half), Some(longest)) => {
+        (Some(half), Some(last)) => {
             let ms = |time: &Duration| time.as_millis();
-            format!("{} times, p50 {} ms, longest {} ms", times.len(), ms(half), ms(longest))
+            format!("{} times, p50 {} ms, longest {} ms", times.len(), ms(half), ms(last))
         }
         _ => "never".into(),
     }

@@ -76,7 +76,7 @@ pub(crate) async fn run() {
     let mut builder = Cluster::builder(store, agent(records, orders.version))
         .token(TOKEN)
         .reachable_at(format!("http://127.0.0.1:{}", orders.port))
-        .linger(Duration::from_millis(300));
+        .idle_timeout(Duration::from_millis(300));
     builder = match &orders.restate {
         None => builder.placement(Leases::new()),
         Some(restate) => {

@@ -17,7 +17,7 @@ use serde_json::json;
 pub(crate) async fn worker(store: &InMemoryStore, agent: &GenericAgent) -> Cluster {
     let leases = Leases::with_sweep(Duration::from_millis(50));
     let builder = Cluster::builder(store.clone(), agent.clone()).placement(leases);
-    builder.linger(Duration::from_millis(50)).start().await.unwrap()
+    builder.idle_timeout(Duration::from_millis(50)).start().await.unwrap()
 }
 
 pub(crate) fn agent(replies: impl IntoIterator<Item = Script>) -> GenericAgent {
@@ -94,8 +94,11 @@ async fn an_approval_is_given_through_another_worker_after_the_session_has_left_
     b.session("s").resolve(&action, Decision::Approve).await.unwrap();
     assert_eq!(until_end(&mut events).await.1, "Done.");
     assert_eq!(tool.ran(), 1);
-    let again = a.session("s").resolve(&action, Decision::Approve).await;
-    assert!(matches!(again, Err(ClusterError::Input(InputError::NotPending(_)))), "{again:?}");
+    let repeated = a.session("s").resolve(&action, Decision::Approve).await;
+    assert!(
+        matches!(repeated, Err(ClusterError::Input(InputError::NotPending(_)))),
+        "{repeated:?}"
+    );
 
     a.session("s").prompt("Pay again.").await.unwrap();
     until_end(&mut events).await;

@@ -90,9 +90,7 @@ impl Schedules for StoreHandle {
 
     async fn of_session(&self, session: &str) -> Result<Vec<Schedule>, MemoryError> {
         let name = to_text(session).into_owned();
-        let read = async move |store: Arc<Store>| {
-            decode(store.query(OF_SESSION, &[&name]).await?)
-        };
+        let read = async move |store: Arc<Store>| decode(store.query(OF_SESSION, &[&name]).await?);
         self.run(read).await
     }
 

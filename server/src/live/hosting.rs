@@ -15,7 +15,7 @@ use crate::error::{ApiError, ErrorKind};
 use crate::run_quota::RunPermit;
 
 /// How long a session that a placement has given to this server stays open without work or readers.
-const LINGER: Duration = Duration::from_secs(2);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it is looked whether a session can be closed.
 const CLOSE_INTERVAL: Duration = Duration::from_millis(250);
 /// The same while the server shuts down.
@@ -87,7 +87,7 @@ impl Host for SessionHost {
                 return Ok(Hosted::HandedOver); // or it was closed for want of room
             }
             sleep(CLOSE_INTERVAL).await;
-            if sessions.0.close_unused(session, LINGER).await {
+            if sessions.0.close_unused(session, IDLE_TIMEOUT).await {
                 return Ok(Hosted::Closed);
             }
         }

@@ -39,8 +39,8 @@ const DECISION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Sends every input (prompts, steers, follow-ups, aborts, and decisions about calls) through two
 /// servers, some of them through a command or the chat, while servers and the chat are killed. Each
 /// must arrive exactly once, and both servers answer the same. `LOOPWRIGHT_INPUTS` sets the number
-/// of inputs (100 by default); `LOOPWRIGHT_SEED` repeats their kinds and the times of the kills. The
-/// servers are started with these flags, too.
+/// of inputs (100 by default); `LOOPWRIGHT_SEED` repeats their kinds and the times of the kills.
+/// The servers are started with these flags, too.
 pub(crate) fn check(dir: &TempDir, flags: &[&str]) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let inputs = number("LOOPWRIGHT_INPUTS").unwrap_or(100);
