@@ -28,12 +28,16 @@ pub(crate) struct Counts {
     unknown_outcomes: usize,
 }
 
-/// Checks all histories, and fails with all that is wrong.
-pub(crate) async fn check(store: &Postgres, histories: &[History], records: &[Record]) -> Counts {
+/// Checks all histories, and returns what is wrong, too.
+pub(crate) async fn check(
+    store: &Postgres,
+    histories: &[History],
+    records: &[Record],
+) -> (Counts, Vec<String>) {
     let mut wrong = Vec::new();
     let mut counts = Counts { sessions: histories.len(), ..Counts::default() };
     for history in histories {
-        let log = store.read(&history.session, 0).await.unwrap();
+        let log = store.read(&history.session, 0).await.unwrap_or_default();
         let before = wrong.len();
         wrong.extend(history.violations.iter().cloned());
         if let Err(why) = check_log(&log) {
@@ -53,8 +57,7 @@ pub(crate) async fn check(store: &Postgres, histories: &[History], records: &[Re
             wrong.insert(before, format!("---- {}:", history.session));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    counts
+    (counts, wrong)
 }
 
 /// An acknowledged input is in the log once, and a refused one is not. Each request has one run.

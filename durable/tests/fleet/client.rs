@@ -21,6 +21,8 @@ use crate::worker::Sent;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long it waits for an event before it reads them from another worker.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it waits for an event that may be lost.
+const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(15);
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a client was told.
@@ -50,17 +52,21 @@ pub(crate) struct Client {
     random: Random,
     history: History,
     stream: Option<(Response, Vec<u8>)>,
+    /// Whether it does not wait for what may be lost.
+    gives_up: bool,
 }
 
 impl Client {
     pub(crate) fn new(fleet: Arc<Fleet>, number: u64, random: Random) -> Self {
         let history = History { session: format!("session/{number}"), ..History::default() };
-        Client { fleet, http: crate::http_client(), random, history, stream: None }
+        Client { fleet, http: crate::http_client(), random, history, stream: None, gives_up: false }
     }
 
-    /// Works until the faults are over, and to the end of the last request.
-    pub(crate) async fn work(mut self, is_over: Arc<AtomicBool>) -> History {
+    /// Works until the faults are over, and to the end of the last request, unless it gives up
+    /// waiting for that.
+    pub(crate) async fn work(mut self, is_over: Arc<AtomicBool>, gives_up: bool) -> History {
         let mut round = 0;
+        self.gives_up = gives_up;
         while round == 0 || !is_over.load(Ordering::Relaxed) {
             self.round(round).await;
             round += 1;
@@ -84,7 +90,7 @@ impl Client {
         let mut is_done = false;
         let (mut has_steered, mut has_aborted) = (false, false);
         while !is_done {
-            let event = self.next_event().await;
+            let Some(event) = self.next_event().await else { return };
             match &event.event {
                 AgentEvent::ToolExecutionStart { .. } if steers && !has_steered => {
                     has_steered = true;
@@ -172,8 +178,12 @@ impl Client {
     }
 
     /// Returns the next numbered event, from any worker. Now and then it changes to another one.
-    async fn next_event(&mut self) -> Envelope {
+    async fn next_event(&mut self) -> Option<Envelope> {
+        let begin = Instant::now();
         loop {
+            if self.gives_up && begin.elapsed() > GIVE_UP_TIMEOUT {
+                return None;
+            }
             if self.random.below(40) == 0 {
                 self.stream = None;
             }
@@ -190,7 +200,7 @@ impl Client {
                     continue;
                 }
                 self.history.events.push(event.clone());
-                return event;
+                return Some(event);
             }
             match timeout(EVENT_TIMEOUT, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => buffer.extend_from_slice(&chunk),

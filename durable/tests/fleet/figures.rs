@@ -21,7 +21,7 @@ pub(crate) async fn print(
     let mut takeovers = Vec::new();
     let (mut turns, mut appends, mut upgraded_runs) = (0, 0, 0);
     for history in histories {
-        let log = store.read(&history.session, 0).await.unwrap();
+        let log = store.read(&history.session, 0).await.unwrap_or_default();
         upgraded_runs += runs_of_several_versions(&log);
         turns += log.iter().filter(|entry| matches!(entry, LogEntry::Replied { .. })).count();
         let mut of_session: Vec<(u64, u64, u64, u32)> = records

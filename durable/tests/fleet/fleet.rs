@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::Client;
 use crate::nemesis::{Fault, Nemesis};
+use crate::network::{NETWORK, Network};
 use crate::random::{Random, from_env, seed};
 use crate::restate::RestateServers;
 use crate::server::Server;
@@ -23,6 +24,8 @@ use crate::{TIMEOUT, balancer, check, figures};
 
 /// The number of workers.
 const WORKERS: usize = 3;
+/// The library that changes the clock of a program.
+const FAKE_CLOCK: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 /// The lease of a worker.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
@@ -33,8 +36,22 @@ pub(crate) enum Placed {
     ByRestate { nodes: usize },
 }
 
+/// What is special about a fleet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Special {
+    /// Each worker has a network of its own.
+    pub(crate) networks: bool,
+    /// The database has a standby, for which commits wait or do not.
+    pub(crate) standby: Option<bool>,
+    /// The clocks of two workers are wrong by a minute.
+    pub(crate) clocks: bool,
+}
+
 pub(crate) struct Fleet {
     pub(crate) database: Mutex<Server>,
+    pub(crate) standby: Option<Server>,
+    pub(crate) networks: Vec<Network>,
+    special: Special,
     pub(crate) restate: Mutex<Option<RestateServers>>,
     workers: Mutex<Vec<Option<Child>>>,
     orders: Mutex<Vec<Orders>>,
@@ -54,10 +71,30 @@ fn free_port() -> u16 {
 
 impl Fleet {
     pub(crate) async fn start(placed: Placed) -> Arc<Self> {
+        Self::start_special(placed, Special::default()).await
+    }
+
+    pub(crate) async fn start_special(placed: Placed, special: Special) -> Arc<Self> {
         let seed = seed();
-        let database = Server::start();
+        let networks: Vec<Network> = match special.networks {
+            true => (0..WORKERS).map(Network::new).collect(),
+            false => Vec::new(),
+        };
+        let database = match special.networks {
+            true => Server::start_for(NETWORK),
+            false => Server::start(),
+        };
+        let standby = special.standby.map(|waits| database.start_standby(waits));
+        let url = |worker: usize| {
+            let host = networks.get(worker).map_or("127.0.0.1".to_owned(), Network::here);
+            let hosts = match &standby {
+                Some(standby) => format!("{host}:{},{host}:{}", database.port(), standby.port()),
+                None => format!("{host}:{}", database.port()),
+            };
+            format!("postgres://test@{hosts}/postgres?target_session_attrs=read-write")
+        };
         let folder = tempfile::tempdir().unwrap();
-        let store = Postgres::connect(database.url()).await.unwrap();
+        let store = Postgres::connect(url(WORKERS)).await.unwrap();
         let ports: Vec<u16> = (0..WORKERS).map(|_| free_port()).collect();
         let endpoints: Vec<[u16; 2]> = (0..WORKERS).map(|_| [free_port(), free_port()]).collect();
         let of_version = |parity: usize| endpoints.iter().map(|ports| ports[parity]).collect();
@@ -71,7 +108,8 @@ impl Fleet {
         };
         let records = folder.path().join("records");
         let orders = (0..WORKERS).map(|worker| Orders {
-            database: database.url(),
+            database: url(worker),
+            host: networks.get(worker).map_or("127.0.0.1".to_owned(), Network::there),
             records: records.clone(),
             port: ports[worker],
             lease: LEASE,
@@ -81,9 +119,14 @@ impl Fleet {
                 RestateOrders { ingress, admin, endpoints: endpoints[worker], balancers }
             }),
         });
+        let orders: Vec<Orders> = orders.collect();
+        let address = |orders: &Orders| format!("http://{}:{}", orders.host, orders.port);
         let fleet = Fleet {
-            orders: Mutex::new(orders.collect()),
-            addresses: ports.iter().map(|port| format!("http://127.0.0.1:{port}")).collect(),
+            addresses: orders.iter().map(address).collect(),
+            orders: Mutex::new(orders),
+            standby,
+            networks,
+            special,
             records,
             database: Mutex::new(database),
             restate: Mutex::new(restate),
@@ -99,7 +142,19 @@ impl Fleet {
 
     /// Starts a worker.
     pub(crate) fn run(&self, worker: usize) {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let program = std::env::current_exe().unwrap();
+        let mut command = match self.networks.get(worker) {
+            None => Command::new(program),
+            Some(network) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", &network.name]).arg(program);
+                command
+            }
+        };
+        if self.special.clocks {
+            command.env("LD_PRELOAD", FAKE_CLOCK).env("DONT_FAKE_MONOTONIC", "1");
+            command.env("FAKETIME", ["+60s", "-60s", "+0s"][worker % 3]);
+        }
         command.args(["worker", "--exact", "--ignored", "--nocapture"]);
         command.env(ORDERS, serde_json::to_string(&self.orders.lock().unwrap()[worker]).unwrap());
         command.stdout(std::process::Stdio::null());
@@ -141,32 +196,48 @@ impl Fleet {
 
     /// Lets clients work while these faults happen, and checks what was recorded.
     pub(crate) async fn work(self: Arc<Self>, faults: &[Fault]) {
+        let count = from_env("LOOPWRIGHT_KILLS", 10) as usize;
+        let wrong = self.work_and_check(faults, count).await;
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// Lets clients work while these faults happen, and returns what is wrong with what was
+    /// recorded.
+    pub(crate) async fn work_and_check(
+        self: Arc<Self>,
+        faults: &[Fault],
+        count: usize,
+    ) -> Vec<String> {
         let sessions = from_env("LOOPWRIGHT_SESSIONS", 18);
         let begin = Instant::now();
         let is_over = Arc::new(AtomicBool::new(false));
         let mut clients = JoinSet::new();
         for number in 0..sessions {
             let client = Client::new(self.clone(), number, Random(self.seed ^ (number << 20)));
-            clients.spawn(client.work(is_over.clone()));
+            let gives_up = faults.contains(&Fault::FailOver { lags: true });
+            clients.spawn(client.work(is_over.clone(), gives_up));
         }
         let mut nemesis = Nemesis::new(self.clone(), faults, Random(self.seed));
-        nemesis.run(from_env("LOOPWRIGHT_KILLS", 10) as usize).await;
+        nemesis.run(count).await;
         is_over.store(true, Ordering::Relaxed);
         let histories =
             timeout(TIMEOUT, clients.join_all()).await.expect("the work is done in time");
         timeout(TIMEOUT, self.until_rest()).await.expect("all sessions come to rest");
         let records = crate::records::Records::read(&self.records);
-        let counts = check::check(&self.store, &histories, &records).await;
+        let (counts, wrong) = check::check(&self.store, &histories, &records).await;
         println!(
             "{:?}, {faults:?}: {} faults, {} s, {counts:?}",
             self.placed,
             nemesis.done.len(),
             begin.elapsed().as_secs()
         );
-        figures::print(&self.store, &nemesis.done, &histories, &records).await;
+        if !self.special.clocks {
+            figures::print(&self.store, &nemesis.done, &histories, &records).await;
+        }
         for worker in 0..WORKERS {
             self.kill(worker);
         }
+        wrong
     }
 
     /// Waits until no session has anything to do.

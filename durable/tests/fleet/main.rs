@@ -20,6 +20,7 @@ mod client;
 mod figures;
 mod fleet;
 mod nemesis;
+mod network;
 mod random;
 mod records;
 mod restate;
@@ -30,7 +31,7 @@ mod worker;
 
 use std::time::Duration;
 
-use fleet::{Fleet, Placed};
+use fleet::{Fleet, Placed, Special};
 use nemesis::Fault;
 
 /// Runs in a worker, which the other tests start.
@@ -57,6 +58,41 @@ async fn workers_that_are_stopped_for_longer_than_their_lease_do_no_harm() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_of_the_database_loses_nothing() {
     Fleet::start(Placed::ByLeases).await.work(&[Fault::KillDatabase, Fault::Kill]).await;
+}
+
+/// C340: a network that is cut in one direction for longer than the lease does no harm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn networks_that_are_cut_do_no_harm() {
+    let special = Special { networks: true, ..Special::default() };
+    Fleet::start_special(Placed::ByLeases, special).await.work(&[Fault::Cut]).await;
+}
+
+/// C340: wrong clocks of workers do no harm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_that_are_wrong_do_no_harm() {
+    let special = Special { clocks: true, ..Special::default() };
+    Fleet::start_special(Placed::ByLeases, special).await.work(&[Fault::Kill]).await;
+}
+
+/// C343: a fail-over to a standby for which commits wait loses nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fail_over_to_a_synchronous_standby_loses_nothing() {
+    let special = Special { standby: Some(true), ..Special::default() };
+    let fleet = Fleet::start_special(Placed::ByLeases, special).await;
+    let faults = [Fault::Kill, Fault::FailOver { lags: false }, Fault::Kill];
+    let wrong = fleet.work_and_check(&faults, faults.len()).await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// C343: a fail-over to a standby that lags loses what was acknowledged, and the checker finds it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fail_over_to_a_standby_that_lags_is_found_by_the_checker() {
+    let special = Special { standby: Some(false), ..Special::default() };
+    let fleet = Fleet::start_special(Placed::ByLeases, special).await;
+    let faults = [Fault::FailOver { lags: true }];
+    let wrong = fleet.work_and_check(&faults, faults.len()).await;
+    println!("{} violations, such as {:?}", wrong.len(), wrong.first());
+    assert!(wrong.iter().any(|why| why.contains("is 0 times in the log")), "{wrong:?}");
 }
 
 /// C341: with a Restate server, kills of workers lose nothing and repeat nothing.

@@ -19,6 +19,14 @@ pub(crate) enum Fault {
     KillDatabase,
     /// A Restate server is killed, and started again.
     KillRestate,
+    /// The network of a worker is cut in one direction for longer than its lease.
+    Cut,
+    /// The primary crashes, and the standby takes over. A standby that receives nothing for a while
+    /// before lacks what was written meanwhile.
+    FailOver {
+        /// Whether it receives nothing.
+        lags: bool,
+    },
     /// A worker leaves, and comes back with new code.
     Upgrade,
 }
@@ -75,6 +83,21 @@ impl Nemesis {
                 fleet.database.lock().unwrap().stop("immediate");
                 self.pause(0, 1000).await;
                 fleet.database.lock().unwrap().run();
+            }
+            Fault::Cut => {
+                let to_worker = self.random.below(2) == 0;
+                fleet.networks[worker].cut(to_worker, true);
+                sleep(LEASE * 2).await;
+                fleet.networks[worker].cut(to_worker, false);
+            }
+            Fault::FailOver { lags } => {
+                let standby = fleet.standby.as_ref().unwrap();
+                if lags {
+                    standby.disconnect();
+                    self.pause(1500, 2500).await;
+                }
+                fleet.database.lock().unwrap().stop("immediate");
+                standby.promote();
             }
             Fault::Upgrade => fleet.upgrade(number % fleet.workers()).await,
             Fault::KillRestate => {

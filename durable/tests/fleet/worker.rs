@@ -29,6 +29,8 @@ use crate::records::{Recording, Records};
 pub(crate) struct Orders {
     pub(crate) database: String,
     pub(crate) records: PathBuf,
+    /// The address of the worker.
+    pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) lease: Duration,
     /// The version of the code: the number of upgrades of this worker.
@@ -75,7 +77,7 @@ pub(crate) async fn run() {
     let store = Recording { store, records: records.clone() };
     let mut builder = Cluster::builder(store, agent(records, orders.version))
         .token(TOKEN)
-        .reachable_at(format!("http://127.0.0.1:{}", orders.port))
+        .reachable_at(format!("http://{}:{}", orders.host, orders.port))
         .idle_timeout(Duration::from_millis(300));
     builder = match &orders.restate {
         None => builder.placement(Leases::new()),
@@ -89,7 +91,7 @@ pub(crate) async fn run() {
         }
     };
     // Before Restate asks for the worker's handlers.
-    let listener = TcpListener::bind(("127.0.0.1", orders.port)).await.unwrap();
+    let listener = TcpListener::bind((&*orders.host, orders.port)).await.unwrap();
     let cluster = builder.start().await.unwrap();
     let routes = Router::new()
         .route("/input", post(input))

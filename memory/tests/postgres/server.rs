@@ -2,6 +2,7 @@
 //! the folder that `POSTGRES_BIN` names, or where Debian installs them.
 
 use std::fs;
+use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
@@ -19,6 +20,8 @@ pub(crate) struct Server {
     folder: TempDir,
     port: u16,
     options: String,
+    /// Where it listens.
+    listens_at: &'static str,
 }
 
 impl Drop for Server {
@@ -57,6 +60,61 @@ impl Server {
         server
     }
 
+    /// Creates a cluster whose server other machines of this network reach.
+    pub(crate) fn start_for(network: &str) -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        let mut server = Self::create(folder.unwrap(), "-F");
+        server.listens_at = "*";
+        let mut rules = fs::OpenOptions::new().append(true).open(server.path("data/pg_hba.conf"));
+        writeln!(rules.as_mut().unwrap(), "host all all {network} trust").unwrap();
+        server.run();
+        server
+    }
+
+    /// Starts a standby, which receives everything that this server writes. With `waits`, commits
+    /// wait for it.
+    pub(crate) fn start_standby(&self, waits: bool) -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        if is_root() {
+            chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let port = free_port();
+        let options = self.options.clone();
+        let standby = Server { bin: bin(), folder, port, options, listens_at: self.listens_at };
+        let mut copy = standby.program("pg_basebackup");
+        copy.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "test", "-D", "data"]);
+        copy.args(["--write-recovery-conf", "--checkpoint", "fast"]);
+        assert!(copy.status().expect("pg_basebackup is installed").success());
+        standby.run();
+        if waits {
+            self.psql("ALTER SYSTEM SET synchronous_standby_names = '*'");
+            self.psql("SELECT pg_reload_conf()");
+        }
+        standby
+    }
+
+    /// Lets a standby receive nothing more.
+    pub(crate) fn disconnect(&self) {
+        self.psql("ALTER SYSTEM SET primary_conninfo = ''");
+        self.psql("SELECT pg_reload_conf()");
+    }
+
+    /// Makes a standby the primary.
+    pub(crate) fn promote(&self) {
+        self.psql("SELECT pg_promote(true)");
+    }
+
+    fn psql(&self, sql: &str) {
+        let mut psql = self.program("psql");
+        let status = psql.args(["-d", &self.url(), "-c", sql]).status();
+        assert!(status.expect("psql is installed").success(), "{sql}");
+    }
+
+    /// Returns the port.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Returns the file of this name in the folder of the cluster.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -66,8 +124,9 @@ impl Server {
         if is_root() {
             chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
         }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let server = Server { bin: bin(), folder, port, options: options.into() };
+        let port = free_port();
+        let options = options.to_owned();
+        let server = Server { bin: bin(), folder, port, options, listens_at: "127.0.0.1" };
         let mut initdb = server.program("initdb");
         initdb.args(["--auth", "trust", "--username", "test", "--encoding", "UTF8"]);
         initdb.args(["--no-sync", "--locale", "C.UTF-8", "--pgdata", "data"]);
@@ -79,8 +138,9 @@ impl Server {
     pub(crate) fn run(&self) {
         let mut start = self.program("pg_ctl");
         let options = format!(
-            "{} -c listen_addresses=127.0.0.1 -c max_connections=300 -p {} -k {}",
+            "{} -c listen_addresses='{}' -c max_connections=300 -p {} -k {}",
             self.options,
+            self.listens_at,
             self.port,
             self.folder.path().display()
         );
@@ -112,6 +172,10 @@ impl Server {
         }
         command
     }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn is_root() -> bool {
