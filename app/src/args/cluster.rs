@@ -15,7 +15,7 @@ use crate::error::StartError;
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum PlacementArg {
     Leases,
-    /// The URL of the ingress.
+    /// The URLs of the ingress of its nodes, with commas between them.
     Restate(String),
 }
 
@@ -60,7 +60,8 @@ pub(crate) struct ClusterArgs {
     ///
     /// Each server takes requests for every session. With `leases`, the one that gets an input
     /// opens its session, and servers that die are replaced by the others. With Restate, that
-    /// decides, and keeps timers. All need --store with the address of the same database.
+    /// decides, and keeps timers; several of its nodes have commas between their URLs. All need
+    /// --store with the address of the same database.
     #[arg(long, value_name = "PLACEMENT")]
     pub(crate) placement: Option<PlacementArg>,
     /// The URL under which the other servers reach this one, such as `http://10.0.0.7:7777`: for
@@ -103,7 +104,9 @@ impl ClusterArgs {
     }
 
     fn restate(&self, ingress: &str) -> Result<Box<dyn Placement>, StartError> {
-        let mut restate = Restate::builder(ingress);
+        let mut urls = ingress.split(',');
+        let first = urls.next().unwrap_or_default();
+        let mut restate = urls.fold(Restate::builder(first), |restate, url| restate.or_ingress(url));
         if let Some(url) = &self.restate_admin {
             restate = restate.admin(url);
         }

@@ -86,14 +86,15 @@ pub struct Restate(Arc<Shared>);
 /// Configures a [`Restate`] placement.
 #[derive(Debug, Clone)]
 pub struct RestateBuilder {
-    ingress: String,
+    ingress: Vec<String>,
     admin: Option<String>,
     listen: SocketAddr,
     address: Option<String>,
 }
 
 struct Shared {
-    ingress: Url,
+    /// The addresses of the ingress; those after the first are for its failure.
+    ingress: Vec<Url>,
     admin: Url,
     listen: SocketAddr,
     address: Option<String>,
@@ -109,7 +110,7 @@ impl Restate {
     /// `http://localhost:8080`.
     pub fn builder(ingress: impl Into<String>) -> RestateBuilder {
         RestateBuilder {
-            ingress: ingress.into(),
+            ingress: vec![ingress.into()],
             admin: None,
             listen: SocketAddr::from(([127, 0, 0, 1], 9080)),
             address: None,
@@ -118,7 +119,13 @@ impl Restate {
 }
 
 impl RestateBuilder {
-    /// Sets the URL of the admin API: by default that of the ingress with the port 9070.
+    /// Adds the ingress of another node, which is used while the ones before cannot be reached.
+    pub fn or_ingress(mut self, url: impl Into<String>) -> Self {
+        self.ingress.push(url.into());
+        self
+    }
+
+    /// Sets the URL of the admin API: by default that of the first ingress with the port 9070.
     pub fn admin(mut self, url: impl Into<String>) -> Self {
         self.admin = Some(url.into());
         self
@@ -153,11 +160,11 @@ impl RestateBuilder {
                 ))
             })
         };
-        let ingress = parse(&self.ingress)?;
-        let admin = match &self.admin {
-            Some(url) => parse(url)?,
-            None => {
-                let mut admin = ingress.clone();
+        let ingress = self.ingress.iter().map(|url| parse(url)).collect::<Result<Vec<Url>, _>>()?;
+        let admin = match (&self.admin, ingress.first()) {
+            (Some(url), _) => parse(url)?,
+            (None, first) => {
+                let mut admin = first.cloned().ok_or_else(|| PlacementError::new("no ingress"))?;
                 let _ = admin.set_port(Some(ADMIN_PORT)); // a URL with a host can have a port
                 admin
             }
@@ -192,31 +199,37 @@ impl Shared {
     ) -> Result<(), PlacementError> {
         let key = utf8_percent_encode(session, KEY).to_string();
         let path = [OBJECT, &key, handler, "send"];
-        let mut url = extended(&self.ingress, &path)?;
-        let mut idempotency = None;
-        if let Some((delay, key)) = delay {
-            url.query_pairs_mut().append_pair("delay", &format!("{}ms", delay.as_millis()));
-            idempotency = Some(key);
+        let mut urls = Vec::with_capacity(self.ingress.len());
+        for ingress in &self.ingress {
+            let mut url = extended(ingress, &path)?;
+            if let Some((delay, _)) = &delay {
+                let delay = format!("{}ms", delay.as_millis());
+                url.query_pairs_mut().append_pair("delay", &delay);
+            }
+            urls.push(url);
         }
-        self.request("wake a session", || {
-            let request = self.client.post(url.clone());
-            match &idempotency {
-                Some(key) => request.header("idempotency-key", key),
+        self.request("wake a session", &urls, |url| {
+            let request = self.client.post(url);
+            match &delay {
+                Some((_, id)) => request.header("idempotency-key", id),
                 None => request,
             }
         })
         .await
     }
 
-    /// Sends a request, again while the server cannot be reached or is not ready.
+    /// Sends a request, to these addresses in turn while they cannot be reached or are not ready.
     async fn request(
         &self,
         what: &str,
-        build: impl Fn() -> reqwest::RequestBuilder,
+        urls: &[Url],
+        build: impl Fn(Url) -> reqwest::RequestBuilder,
     ) -> Result<(), PlacementError> {
         let end = Instant::now() + REQUEST_LIMIT;
-        loop {
-            let (why, may_repeat) = match build().send().await {
+        let mut why = String::new();
+        for url in urls.iter().cycle() {
+            let may_repeat;
+            (why, may_repeat) = match build(url.clone()).send().await {
                 Ok(response) if response.status().is_success() => return Ok(()),
                 Ok(response) => {
                     let status = response.status();
@@ -226,13 +239,14 @@ impl Shared {
                 Err(error) => (chain(&error), true),
             };
             if !may_repeat || Instant::now() + REQUEST_PAUSE >= end {
-                return Err(PlacementError::new(format!(
-                    "Restate at {} could not {what}: {why}",
-                    self.ingress
-                )));
+                why = format!("{url}: {why}");
+                break;
             }
             sleep(REQUEST_PAUSE).await;
         }
+        Err(PlacementError::new(format!(
+            "Restate could not {what}: {why}; check that the server runs at this address"
+        )))
     }
 
     /// Wakes sessions whose inputs no call was sent for, and carries out schedules whose timers
@@ -286,7 +300,7 @@ impl Placement for Restate {
         let url = extended(&shared.admin, &["deployments"])?;
         let body = json!({ "uri": uri, "force": true });
         shared
-            .request("register this worker", || shared.client.post(url.clone()).json(&body))
+            .request("register this worker", &[url], |url| shared.client.post(url).json(&body))
             .await?;
         let sweeping = self.0.clone();
         shared.tasks.spawn(async move {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{
-    ActionResult, AgentEvent, Decision, Envelope, ExternalAction, InputEvent, Prompt, RunStatus,
-    Urgency,
+    ActionResult, AgentEvent, Decision, Envelope, ExternalAction, InputEvent, Prompt, RunCause,
+    RunStatus, Urgency,
 };
 use reqwest::{Response, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
@@ -87,11 +87,16 @@ impl Client {
         let id = |what: &str| format!("{what}-{round}");
         let prompt = Prompt::from(work).id(id("request"));
         self.send(&id("request"), InputEvent::UserRequest(prompt), false).await;
-        let mut is_done = false;
+        // A steer that comes too late for its run starts another one.
+        let (mut has_begun, mut is_done) = (false, false);
         let (mut has_steered, mut has_aborted) = (false, false);
         while !is_done {
             let Some(event) = self.next_event().await else { return };
             match &event.event {
+                AgentEvent::AgentStart { cause: RunCause::UserRequest(input) } => {
+                    has_begun |= **input == id("request");
+                }
+                _ if !has_begun => {}
                 AgentEvent::ToolExecutionStart { .. } if steers && !has_steered => {
                     has_steered = true;
                     let steer = Prompt::from("Faster, please.").id(id("steer"));
@@ -125,7 +130,7 @@ impl Client {
 
     /// Approves an action, and then tries to deny it, through other workers.
     async fn decide(&mut self, round: u64, action: &ExternalAction) {
-        let id = format!("decision-{round}");
+        let id = format!("decision-{round}-{}", action.call);
         let result = |decision: Decision, id: &str| {
             let result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
             InputEvent::ExternalActionResult(result.id(id))
@@ -133,7 +138,7 @@ impl Client {
         let begin = Instant::now();
         self.send(&id, result(Decision::Approve, &id), true).await;
         self.history.decisions.push(begin.elapsed());
-        let late = format!("late-{round}");
+        let late = format!("late-{round}-{}", action.call);
         let denial = result(Decision::Deny("Too late.".into()), &late);
         match self.send_any(&late, denial, true).await {
             Err(why) if matches!(why.reason(), InputError::NotPending(_)) => {}

@@ -2,18 +2,20 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use loopwright_core::SessionStore;
+use loopwright_core::log::LogEntry;
+use loopwright_core::message::{MessageId, UserMessage};
+use loopwright_core::{Message, SessionStore};
 use loopwright_memory::Postgres;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::client::Client;
+use crate::client::{Client, History};
 use crate::nemesis::{Fault, Nemesis};
 use crate::network::{NETWORK, Network};
 use crate::random::{Random, from_env, seed};
@@ -116,7 +118,9 @@ impl Fleet {
             version: 0,
             restate: restate.as_ref().map(|servers| {
                 let (ingress, admin) = servers.addresses(worker % servers.count());
-                RestateOrders { ingress, admin, endpoints: endpoints[worker], balancers }
+                let (or_ingress, _) = servers.addresses((worker + 1) % servers.count());
+                let endpoints = endpoints[worker];
+                RestateOrders { ingress, or_ingress, admin, endpoints, balancers }
             }),
         });
         let orders: Vec<Orders> = orders.collect();
@@ -209,6 +213,8 @@ impl Fleet {
         count: usize,
     ) -> Vec<String> {
         let sessions = from_env("LOOPWRIGHT_SESSIONS", 18);
+        self.store_at_rest(from_env("LOOPWRIGHT_AT_REST", 0)).await;
+        println!("memory of the workers: {:?} KiB", self.memory());
         let begin = Instant::now();
         let is_over = Arc::new(AtomicBool::new(false));
         let mut clients = JoinSet::new();
@@ -222,7 +228,8 @@ impl Fleet {
         is_over.store(true, Ordering::Relaxed);
         let histories =
             timeout(TIMEOUT, clients.join_all()).await.expect("the work is done in time");
-        timeout(TIMEOUT, self.until_rest()).await.expect("all sessions come to rest");
+        println!("memory of the workers: {:?} KiB", self.memory());
+        timeout(TIMEOUT, self.until_rest(&histories)).await.expect("all sessions come to rest");
         let records = crate::records::Records::read(&self.records);
         let (counts, wrong) = check::check(&self.store, &histories, &records).await;
         println!(
@@ -240,18 +247,50 @@ impl Fleet {
         wrong
     }
 
-    /// Waits until no session has anything to do.
-    async fn until_rest(&self) {
-        loop {
-            let sessions = self.store.sessions().await.unwrap();
-            let is_busy = |id: &str| {
-                let busy = sessions.iter().find(|info| &*info.id == id);
-                busy.is_some_and(|info| info.due.is_some() || info.unread > 0)
-            };
-            if !sessions.iter().any(|info| is_busy(&info.id)) {
-                return;
+    /// Waits until no session of a client has anything to do.
+    async fn until_rest(&self, histories: &[History]) {
+        for history in histories {
+            loop {
+                let info = self.store.session(&history.session).await;
+                if info.is_ok_and(|info| info.due.is_none() && info.unread == 0) {
+                    break;
+                }
+                sleep(Duration::from_millis(100)).await;
             }
-            sleep(Duration::from_millis(100)).await;
         }
+    }
+
+    /// Stores sessions that have nothing to do.
+    async fn store_at_rest(&self, count: u64) {
+        let next = Arc::new(AtomicU64::new(0));
+        let mut writers = JoinSet::new();
+        for _ in 0..64 {
+            let (store, next) = (self.store.clone(), next.clone());
+            writers.spawn(async move {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        return;
+                    }
+                    let memory = store.open(&format!("rest/{number}")).await.unwrap();
+                    let message = UserMessage::from("Nothing is to be done.");
+                    let message = Arc::new(Message::new(MessageId(1), message));
+                    memory.append(0, [LogEntry::Remembered { message }].into()).await.unwrap();
+                    memory.close().await;
+                }
+            });
+        }
+        writers.join_all().await;
+    }
+
+    /// Returns the memory of each worker, in KiB.
+    fn memory(&self) -> Vec<u64> {
+        let of_process = |child: &Option<Child>| {
+            let status = format!("/proc/{}/status", child.as_ref()?.id());
+            let status = std::fs::read_to_string(status).ok()?;
+            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+            line.trim().split(' ').next()?.parse().ok()
+        };
+        self.workers.lock().unwrap().iter().filter_map(of_process).collect()
     }
 }

@@ -2,7 +2,8 @@
 //! sessions through any of them; a checker then reads what all of them have recorded.
 //!
 //! `LOOPWRIGHT_KILLS` sets the number of kills (10 by default), `LOOPWRIGHT_SESSIONS` the number of
-//! sessions (18 by default), and `LOOPWRIGHT_SEED` repeats a seed. The tests with Restate need its
+//! sessions in use (18 by default), `LOOPWRIGHT_AT_REST` that of others (none by default), and
+//! `LOOPWRIGHT_SEED` repeats a seed. The tests with Restate need its
 //! server, from the npm package `@restatedev/restate-server`, which `RESTATE_SERVER` names or which
 //! is in the `PATH`.
 

@@ -42,6 +42,8 @@ pub(crate) struct Orders {
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct RestateOrders {
     pub(crate) ingress: String,
+    /// That of another node, if there are several.
+    pub(crate) or_ingress: String,
     pub(crate) admin: String,
     /// The ports of the worker's endpoint and of the balancer, of even and of odd versions.
     pub(crate) endpoints: [u16; 2],
@@ -84,6 +86,7 @@ pub(crate) async fn run() {
         Some(restate) => {
             let parity = orders.version % 2;
             let restate = Restate::builder(&restate.ingress)
+                .or_ingress(&restate.or_ingress)
                 .admin(&restate.admin)
                 .listen(SocketAddr::from(([127, 0, 0, 1], restate.endpoints[parity])))
                 .reachable_at(format!("http://127.0.0.1:{}", restate.balancers[parity]));
