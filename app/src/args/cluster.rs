@@ -106,7 +106,8 @@ impl ClusterArgs {
     fn restate(&self, ingress: &str) -> Result<Box<dyn Placement>, StartError> {
         let mut urls = ingress.split(',');
         let first = urls.next().unwrap_or_default();
-        let mut restate = urls.fold(Restate::builder(first), |restate, url| restate.or_ingress(url));
+        let mut restate =
+            urls.fold(Restate::builder(first), |restate, url| restate.or_ingress(url));
         if let Some(url) = &self.restate_admin {
             restate = restate.admin(url);
         }

@@ -11,34 +11,39 @@ use crate::server::Server as Model;
 use crate::{shared, started};
 
 /// One of the servers.
-struct Worker {
-    process: Process,
+pub(crate) struct Worker {
+    pub(crate) process: Process,
     address: String,
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Worker {
     fn start(dir: &TempDir, model: &Model) -> Self {
+        Self::start_with(dir, model, &["--placement", "leases"].map(str::to_owned))
+    }
+
+    pub(crate) fn start_with(dir: &TempDir, model: &Model, flags: &[String]) -> Self {
         let address = format!("127.0.0.1:{}", free_port());
         let url = format!("http://{address}");
         let own = ["serve", "--addr", &address, "--model", "custom/m", "--base-url", &model.url];
-        let cluster = ["--root", ".", "--placement", "leases", "--reachable-at", &url];
-        let mut process = Process::start(dir, &[&own[..], &cluster].concat());
+        let cluster = ["--root", ".", "--reachable-at", &url];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let mut process = Process::start(dir, &[&own[..], &cluster, &flags].concat());
         process.err.word_after("http://");
         Worker { process, address }
     }
 
-    fn post(&self, path: &str, body: Value) -> Value {
+    pub(crate) fn post(&self, path: &str, body: Value) -> Value {
         let path = format!("/api/sessions{path}");
         let answer = Connection::try_post(&self.address, &path, &body.to_string()).unwrap();
         assert!(answer.status < 300, "{answer:?}");
         serde_json::from_str(&answer.body).unwrap_or_default()
     }
 
-    fn events(&self, session: &str, after: u64) -> Reader {
+    pub(crate) fn events(&self, session: &str, after: u64) -> Reader {
         let mut connection = Connection::open(&self.address);
         let path = format!("/api/sessions/{session}/events?after={after}");
         connection
@@ -49,14 +54,14 @@ impl Worker {
 }
 
 /// Reads events, and checks their numbers.
-struct Reader {
+pub(crate) struct Reader {
     connection: Connection,
     last: u64,
 }
 
 impl Reader {
     /// Returns the next event of this type.
-    fn until(&mut self, kind: &str) -> Value {
+    pub(crate) fn until(&mut self, kind: &str) -> Value {
         loop {
             let frame = self.connection.frame().expect("the stream goes on");
             let field = |name: &str| {
@@ -76,7 +81,7 @@ impl Reader {
     }
 
     /// Reads deltas until they contain a text.
-    fn until_text(&mut self, text: &str) {
+    pub(crate) fn until_text(&mut self, text: &str) {
         let mut seen = String::new();
         while !seen.contains(text) {
             let event = self.until("message_update");

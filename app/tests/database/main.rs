@@ -12,6 +12,10 @@ mod postgres;
 #[path = "../spec/process.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod process;
+mod restate;
+#[path = "../../../durable/tests/fleet/restate.rs"]
+#[allow(dead_code, reason = "shared with the tests of the cluster, which use all of it")]
+mod restate_server;
 #[path = "../spec/server.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod server;

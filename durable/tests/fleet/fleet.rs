@@ -67,6 +67,15 @@ pub(crate) struct Fleet {
     _folder: TempDir,
 }
 
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for child in self.workers.get_mut().unwrap().iter_mut().flatten() {
+            let _ = child.kill(); // it may have ended
+            let _ = child.wait();
+        }
+    }
+}
+
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -240,9 +249,6 @@ impl Fleet {
         );
         if !self.special.clocks {
             figures::print(&self.store, &nemesis.done, &histories, &records).await;
-        }
-        for worker in 0..WORKERS {
-            self.kill(worker);
         }
         wrong
     }

@@ -130,7 +130,7 @@ async fn upgrades_with_restate_hand_sessions_over_to_new_code() {
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Builds an HTTP client, which needs a provider of cryptography, whatever it is used for.
-fn http_client() -> reqwest::Client {
+pub(crate) fn http_client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default(); // it may be installed
     reqwest::Client::new()
 }

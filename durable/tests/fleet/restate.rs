@@ -1,5 +1,7 @@
 //! Restate servers.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -82,10 +84,8 @@ impl RestateServers {
     }
 
     async fn until_ready(&self) {
-        let client = crate::http_client();
         for node in &self.nodes {
-            let url = format!("http://127.0.0.1:{}/restate/health", node.ingress);
-            while !client.get(&url).send().await.is_ok_and(|it| it.status().is_success()) {
+            while !is_ready(node.ingress) {
                 tokio::task::yield_now().await;
             }
         }
@@ -100,6 +100,18 @@ impl RestateServers {
     pub(crate) fn count(&self) -> usize {
         self.nodes.len()
     }
+}
+
+fn is_ready(port: u16) -> bool {
+    let ask = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        let close = "Connection: close\r\n\r\n";
+        write!(stream, "GET /restate/health HTTP/1.1\r\nHost: 127.0.0.1\r\n{close}")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        std::io::Result::Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
 }
 
 fn program() -> PathBuf {
