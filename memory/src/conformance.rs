@@ -22,6 +22,7 @@ mod logs;
 mod mailbox;
 mod owners;
 mod samples;
+mod schedules;
 mod sub_agents;
 
 use std::slice;
@@ -61,6 +62,7 @@ pub async fn check(store: &dyn SessionStore) -> Result<(), String> {
     branches::check(store).await?;
     sub_agents::check(store).await?;
     mailbox::check(store).await?;
+    schedules::check(store).await?;
     clear(store).await
 }
 

@@ -13,6 +13,7 @@ mod kit;
 mod owners;
 mod schema;
 mod searches;
+#[allow(dead_code, reason = "shared with the tests of the cluster, which use all of it")]
 mod server;
 mod tls;
 

@@ -1,0 +1,122 @@
+//! Checks of schedules and of the list of due sessions, of stores that have them.
+
+use loopwright_core::SessionStore;
+use loopwright_core::event::InputEvent;
+use loopwright_core::log::{MemoryError, PostedInput, Schedule, Schedules, Workers};
+
+use super::expect::{Checked, append, broken, expect_eq, open_session};
+use super::samples;
+
+/// A time that has passed, and one that has not, in any year of this century.
+const PAST: u64 = 1_000_000_000_000;
+const FUTURE: u64 = 4_000_000_000_000;
+
+pub(super) async fn check(store: &dyn SessionStore) -> Checked {
+    if let Some(schedules) = store.schedules() {
+        check_schedules(store, schedules).await?;
+    }
+    match store.workers() {
+        Some(workers) => check_workers(store, workers).await,
+        None => Ok(()),
+    }
+}
+
+fn request() -> InputEvent {
+    InputEvent::UserRequest("wake up".into())
+}
+
+async fn create(store: &dyn SessionStore, session: &str) -> Checked {
+    let memory = open_session(store, session).await?;
+    append(&*memory, 0, &[samples::remembered("hello")]).await?;
+    memory.close().await;
+    Ok(())
+}
+
+async fn put(schedules: &dyn Schedules, id: &str, time: u64) -> Checked {
+    let schedule = Schedule::once("scheduled", id, time, request());
+    let rule = "a schedule of a session is stored";
+    schedules.put(&schedule).await.map_err(|error| broken(rule, error))
+}
+
+async fn of_session(schedules: &dyn Schedules) -> Result<Vec<(String, u64)>, String> {
+    let found = schedules.of_session("scheduled").await;
+    let found = found.map_err(|error| broken("the schedules of a session are read", error))?;
+    Ok(found.iter().map(|it| (it.id.to_string(), it.next)).collect())
+}
+
+async fn due(schedules: &dyn Schedules) -> Result<Vec<Schedule>, String> {
+    schedules.due(10).await.map_err(|error| broken("the schedules that are due are read", error))
+}
+
+async fn check_schedules(store: &dyn SessionStore, schedules: &dyn Schedules) -> Checked {
+    let missing = schedules.put(&Schedule::once("scheduled", "a", PAST, request())).await;
+    let rule = "a schedule of a missing session is refused";
+    expect_eq(&missing, &Err(MemoryError::NoSession("scheduled".into())), rule)?;
+    create(store, "scheduled").await?;
+    put(schedules, "b\0ut", FUTURE).await?;
+    put(schedules, "a", FUTURE).await?;
+    put(schedules, "a", PAST).await?;
+    let all = [("a".to_owned(), PAST), ("b\0ut".to_owned(), FUTURE)];
+    let rule = "schedules are sorted by id, and one with the same id replaces another";
+    expect_eq(&of_session(schedules).await?, &all.to_vec(), rule)?;
+
+    let found = due(schedules).await?;
+    let ids: Vec<&str> = found.iter().map(|it| &*it.id).collect();
+    expect_eq(&ids, &vec!["a"], "only schedules whose time has come are due")?;
+    let first = found.into_iter().next().ok_or_else(|| broken("a schedule is due", "none"))?;
+    let advanced = schedules.advance(&first, Some(FUTURE)).await;
+    expect_eq(&advanced, &Ok(true), "a schedule is advanced")?;
+    let rule = "a schedule is advanced once";
+    expect_eq(&schedules.advance(&first, None).await, &Ok(false), rule)?;
+    expect_eq(&due(schedules).await?.len(), &0, "a schedule that was advanced is not due")?;
+    let last = Schedule::once("scheduled", "b\0ut", FUTURE, request());
+    let ended = schedules.advance(&last, None).await;
+    expect_eq(&ended, &Ok(true), "a schedule without a next time ends")?;
+    let left = vec![("a".to_owned(), FUTURE)];
+    expect_eq(&of_session(schedules).await?, &left, "a schedule that has ended is removed")?;
+    expect_eq(&schedules.remove("scheduled", "b").await, &Ok(false), "no schedule, none removed")?;
+    put(schedules, "gone", PAST).await?;
+    let rule = "a schedule is removed";
+    expect_eq(&schedules.remove("scheduled", "gone").await, &Ok(true), rule)?;
+
+    put(schedules, "kept", PAST).await?;
+    store.delete("scheduled").await.map_err(|error| broken("a session is deleted", error))?;
+    let rule = "the schedules of a deleted session are deleted";
+    expect_eq(&due(schedules).await?.len(), &0, rule)
+}
+
+async fn check_workers(store: &dyn SessionStore, workers: &dyn Workers) -> Checked {
+    let due = async || {
+        let found = workers.due(10).await;
+        let found = found.map_err(|error| broken("the sessions that are due are read", error))?;
+        Ok::<_, String>(found.iter().map(|it| it.session.to_string()).collect::<Vec<_>>())
+    };
+    create(store, "due").await?;
+    create(store, "at rest").await?;
+    expect_eq(&due().await?, &Vec::new(), "a session at rest is not due")?;
+    let input = PostedInput::new("i", request()).map_err(|why| broken("it is posted", why))?;
+    store.post("due", &input).await.map_err(|error| broken("an input is posted", error))?;
+    let rule = "a session with an unread input and no owner is due";
+    expect_eq(&due().await?, &vec!["due".to_owned()], rule)?;
+
+    let address = "http://127.0.0.1:1";
+    let rule = "a worker announces its address";
+    workers.announce(address).await.map_err(|error| broken(rule, error))?;
+    let rule = "a session without an owner has no address";
+    expect_eq(&workers.address("due").await, &Ok(None), rule)?;
+    let memory = open_session(store, "due").await?;
+    expect_eq(&due().await?, &Vec::new(), "a session that is open is not due")?;
+    let rule = "an open session has the address of its owner";
+    expect_eq(&workers.address("due").await, &Ok(Some(address.into())), rule)?;
+    let all = workers.workers().await.map_err(|error| broken("workers are listed", error))?;
+    let owner = all.iter().find(|it| it.address.as_deref() == Some(address));
+    let seen = owner.map(|it| (it.is_alive, it.sessions));
+    expect_eq(&seen, &Some((true, 1)), "the owner of a session is alive, and has it")?;
+    memory.close().await;
+    let rule = "a session that was left with unread inputs is due";
+    expect_eq(&due().await?, &vec!["due".to_owned()], rule)?;
+    for session in ["due", "at rest"] {
+        store.delete(session).await.map_err(|error| broken("a session is deleted", error))?;
+    }
+    Ok(())
+}
