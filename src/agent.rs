@@ -244,7 +244,7 @@ impl GenericAgent {
         if tree.store.is_none() && !self.config.children.is_empty() {
             return Err(AgentError::NoStore);
         }
-        let RunContext { session, memory, settings, owner, extensions, parent, .. } = cx;
+        let RunContext { session, memory, settings, owner, extensions, parent, continues, .. } = cx;
         let id =
             session.unwrap_or_else(|| format!("s{:016x}", self.config.environment.random()).into());
         let (commands, from_handles) = mpsc::unbounded_channel();
@@ -259,6 +259,7 @@ impl GenericAgent {
         session.open(settings, owner).await?;
         let mut task =
             Task::new(session, self.pattern.clone(), from_handles, to_session, extensions);
+        task.continues = continues;
         tokio::spawn(async move { task.run_to_end().await });
         Ok((AgentHandle { commands, is_attached: false }, stream))
     }
@@ -291,6 +292,7 @@ pub struct RunContext {
     owner: Option<Principal>,
     extensions: Extensions,
     parent: Option<Parent>,
+    continues: bool,
 }
 
 impl Default for RunContext {
@@ -304,6 +306,7 @@ impl Default for RunContext {
             owner: None,
             extensions: Extensions::new(),
             parent: None,
+            continues: false,
         }
     }
 }
@@ -372,6 +375,14 @@ impl RunContext {
     /// owner of its parent.
     pub fn owner(mut self, owner: Principal) -> Self {
         self.owner = Some(owner);
+        self
+    }
+
+    /// Continues a run that was interrupted as soon as the session is opened, before it takes what
+    /// was posted meanwhile: a request would end the run. By default the run waits for
+    /// [`AgentHandle::continue_run`].
+    pub fn continue_interrupted(mut self) -> Self {
+        self.continues = true;
         self
     }
 

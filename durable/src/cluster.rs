@@ -27,7 +27,8 @@ const DEFAULT_MAX_SESSIONS: usize = 5_000;
 
 /// Makes this process one of the workers that share a store. Clones are the same worker.
 ///
-/// See the [crate](crate) for an example.
+/// See the [crate](crate) for an example. A cluster that is dropped works on, until its process
+/// ends: [`drain`](Cluster::drain) shuts it down.
 #[derive(Clone)]
 pub struct Cluster {
     worker: Arc<Worker>,

@@ -20,12 +20,13 @@ pub trait Driver: Send + Sync + 'static {
     /// Fails if the session cannot be opened here.
     async fn drive(&self, session: &str) -> Result<Drive, ClusterError>;
 
-    /// Posts the inputs of the schedules whose time has come, and sets their next times.
+    /// Posts the inputs of the schedules whose time has come, of one session or of all, and sets
+    /// their next times.
     ///
     /// # Errors
     ///
     /// Fails if the store fails.
-    async fn post_schedules(&self) -> Result<(), ClusterError>;
+    async fn post_schedules(&self, session: Option<&str>) -> Result<(), ClusterError>;
 
     /// Returns at most `limit` sessions that have work to do and no owner.
     ///

@@ -21,9 +21,15 @@ pub enum ClusterError {
     /// There is no agent for the session, for this reason.
     #[error("the session has no agent here: {0}")]
     NoAgent(String),
-    /// The input is durable, and the placement could not be asked to have it handled.
-    #[error("the input was posted, but no worker could be woken for it: {0}")]
+    /// The placement failed.
+    #[error(transparent)]
     Placement(#[from] PlacementError),
+    /// The input is durable, and the placement could not be asked to have it handled.
+    #[error("the input was posted, but no worker could be woken for it: {0}; send it again")]
+    NotWoken(PlacementError),
+    /// The application could not open the session, for this reason.
+    #[error("{0}")]
+    Host(String),
     /// The worker shuts down and opens no sessions any more.
     #[error("this worker shuts down: another one opens the session")]
     Draining,

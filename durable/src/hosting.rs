@@ -95,35 +95,41 @@ impl Hosting {
     }
 
     async fn host_to_end(&self, id: &Arc<str>) -> Result<Hosted, ClusterError> {
-        let (handle, events) = match self.open(id).await {
+        if self.0.store.in_use(id).await? == Some(true) {
+            return Ok(Hosted::InUse); // before the agent is asked for
+        }
+        let (handle, events) = match self.open(id, false).await {
             Err(ClusterError::Memory(MemoryError::InUse(_))) => return Ok(Hosted::InUse),
+            // It was deleted, or is opened by the session at its root.
+            Err(ClusterError::Memory(MemoryError::NoSession(_) | MemoryError::SubAgent { .. })) => {
+                return Ok(Hosted::Closed);
+            }
             opened => opened?,
         };
         if let Some(session) = self.sessions().get_mut(id) {
             session.handle = Some(handle.clone());
-        }
-        if handle.state().await.is_ok_and(|state| state.interrupted_run.is_some()) {
-            let continued = handle.clone();
-            // In a task, since it resolves at the end of the run.
-            self.0.tasks.spawn(async move { continued.continue_run().await.map(drop) });
         }
         let has_moved = self.keep_open(id, handle, events).await;
         let is_left = has_moved || self.0.hand_over.has_started();
         Ok(if is_left { Hosted::HandedOver } else { Hosted::Closed })
     }
 
-    /// Opens a session whose log may be missing.
-    async fn open(&self, id: &Arc<str>) -> Result<(AgentHandle, EventStream), ClusterError> {
+    /// Opens a session, which continues a run that was interrupted, or creates it.
+    async fn open(
+        &self,
+        id: &Arc<str>,
+        creates: bool,
+    ) -> Result<(AgentHandle, EventStream), ClusterError> {
         let Parts { store, agents, hand_over, .. } = &*self.0;
         let info = match store.session(id).await {
-            Err(MemoryError::NoSession(_)) => SessionInfo::new(id.clone()),
+            Err(MemoryError::NoSession(_)) if creates => SessionInfo::new(id.clone()),
             info => info?,
         };
         info.require_root()?;
         let agent = agents.agent(&info).await?;
         let memory = hand_over.memory(store.open(id).await?);
         let mut cx = RunContext::new().session(id.clone()).memory(memory);
-        cx = cx.sub_agents_in(store.clone());
+        cx = cx.sub_agents_in(store.clone()).continue_interrupted();
         if let Some(owner) = info.owner {
             cx = cx.with(owner);
         }
@@ -184,7 +190,7 @@ impl Host for Hosting {
     }
 
     async fn create(&self, session: &str) -> Result<(), ClusterError> {
-        let (handle, mut events) = self.open(&session.into()).await?;
+        let (handle, mut events) = self.open(&session.into(), true).await?;
         drop(handle);
         while events.next().await.is_some() {}
         Ok(())

@@ -14,5 +14,6 @@ pub(crate) fn builder() -> ClientBuilder {
         // An error means that another thread was faster.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
-    reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT)
+    // A proxy for other machines is none for those of the cluster.
+    reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).no_proxy()
 }

@@ -1,8 +1,8 @@
 //! The events of open sessions, for other workers: the route, and its client.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -16,7 +16,7 @@ use futures::{Stream, stream};
 use loopwright_core::EventStream;
 use loopwright_core::event::Envelope;
 use serde::Deserialize;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::host::Host;
 use crate::http_client;
@@ -29,6 +29,8 @@ const ENTRIES: &str = "loopwright-entries";
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// How long a stream may be silent before its reader tries another source.
 const SILENCE: Duration = Duration::from_secs(6);
+/// How long a worker that could not be reached is not asked.
+const FAILED_PAUSE: Duration = Duration::from_secs(10);
 /// The maximum length of a line.
 const MAX_LINE: usize = 64 * 1024 * 1024;
 
@@ -37,6 +39,8 @@ const MAX_LINE: usize = 64 * 1024 * 1024;
 pub(crate) struct Peers {
     client: reqwest::Client,
     token: Option<Arc<str>>,
+    /// The addresses that could not be reached, and until when they are not tried.
+    failed: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
 /// The events of a session from the worker that has it open.
@@ -49,7 +53,18 @@ pub(crate) struct PeerEvents {
 impl Peers {
     pub(crate) fn new(token: Option<Arc<str>>) -> Result<Self, reqwest::Error> {
         let client = http_client::builder().build()?;
-        Ok(Peers { client, token })
+        Ok(Peers { client, token, failed: Arc::default() })
+    }
+
+    fn failed(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether a worker could not be reached a short while ago.
+    pub(crate) fn has_failed(&self, address: &str) -> bool {
+        let mut failed = self.failed();
+        failed.retain(|_, until| *until > Instant::now());
+        failed.contains_key(address)
     }
 
     /// Joins a session at the worker with this address, and returns the length of its log and the
@@ -68,11 +83,11 @@ impl Peers {
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
-        let response = timeout(SILENCE, request.send()).await.ok()?;
-        let response = response.inspect_err(|error| {
-            tracing::debug!(session, address, %error, "its owner cannot be reached");
-        });
-        let response = response.ok()?;
+        let Ok(Ok(response)) = timeout(SILENCE, request.send()).await else {
+            tracing::debug!(session, address, "its owner cannot be reached");
+            self.failed().insert(address.to_owned(), Instant::now() + FAILED_PAUSE);
+            return None;
+        };
         if !response.status().is_success() {
             let status = response.status().as_u16();
             if status != StatusCode::NOT_FOUND {
@@ -144,7 +159,8 @@ async fn events(
             .and_then(|sent| sent.strip_prefix("Bearer "))
             .is_some_and(|sent| is_same(sent, &token))
     {
-        return (StatusCode::UNAUTHORIZED, "The token of the cluster is missing.").into_response();
+        return (StatusCode::UNAUTHORIZED, "The token of the cluster is missing or wrong.")
+            .into_response();
     }
     let not_here = || (StatusCode::NOT_FOUND, "The session is not open here.").into_response();
     let Some(handle) = host.open_session(&wanted.session).await else { return not_here() };

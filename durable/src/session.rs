@@ -1,6 +1,7 @@
 //! [`ClusterSession`]: a session of a cluster.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use loopwright_core::agent::{Environment, InputError, SystemEnvironment};
 use loopwright_core::event::{ActionResult, Decision, ExternalAction, InputEvent, Prompt};
@@ -14,6 +15,10 @@ use crate::error::ClusterError;
 use crate::events::ClusterEvents;
 use crate::host::Host;
 use crate::worker::Worker;
+
+/// How often it is tried to create a session that another worker is creating.
+const MAX_CREATIONS: u32 = 500;
+const CREATION_PAUSE: Duration = Duration::from_millis(20);
 
 /// Names a session of a cluster. It holds nothing of it; clones name the same session.
 ///
@@ -178,12 +183,15 @@ impl ClusterSession {
         let Worker { store, placement, host, .. } = &*self.worker;
         schedule.input()?;
         let schedules = store.schedules().ok_or(ClusterError::NoSchedules)?;
-        // Before it is acknowledged, so that it is carried out in any case.
-        placement.wake_at(&self.id, schedule.next).await?;
+        let mut created = Created::default();
         loop {
             match schedules.put(&schedule).await {
-                Err(MemoryError::NoSession(_)) => create(&**host, &self.id).await?,
-                put => return Ok(put?),
+                Err(MemoryError::NoSession(_)) => created.create(&**host, &self.id).await?,
+                put => {
+                    put?;
+                    // Without it, a sweep finds the schedule.
+                    return Ok(placement.wake_at(&self.id, schedule.next).await?);
+                }
             }
         }
     }
@@ -215,23 +223,34 @@ impl ClusterSession {
     /// Posts an input and has it handled. It is acknowledged only when both are durable.
     async fn deliver(&self, input: &PostedInput) -> Result<(), ClusterError> {
         let Worker { store, placement, host, .. } = &*self.worker;
+        let mut created = Created::default();
         loop {
             match store.post(&self.id, input).await {
-                Err(MemoryError::NoSession(_)) => create(&**host, &self.id).await?,
+                Err(MemoryError::NoSession(_)) => created.create(&**host, &self.id).await?,
                 Ok(Some(receipt)) => return Ok(receipt.into_result()?),
                 posted => {
                     posted?;
-                    return Ok(placement.wake(&self.id).await?);
+                    return placement.wake(&self.id).await.map_err(ClusterError::NotWoken);
                 }
             }
         }
     }
 }
 
-/// Creates a session that does not exist, unless another worker is about to do so.
-async fn create(host: &dyn Host, session: &str) -> Result<(), ClusterError> {
-    match host.create(session).await {
-        Err(ClusterError::Memory(MemoryError::InUse(_))) => Ok(()),
-        created => created,
+/// The attempts to create a session.
+#[derive(Default)]
+struct Created(u32);
+
+impl Created {
+    /// Creates a session that does not exist, or waits while another worker does so.
+    async fn create(&mut self, host: &dyn Host, session: &str) -> Result<(), ClusterError> {
+        self.0 += 1;
+        match host.create(session).await {
+            Err(ClusterError::Memory(MemoryError::InUse(_))) if self.0 < MAX_CREATIONS => {
+                tokio::time::sleep(CREATION_PAUSE).await;
+                Ok(())
+            }
+            created => created,
+        }
     }
 }

@@ -32,7 +32,10 @@ impl Worker {
     ) -> Result<Option<Arc<str>>, MemoryError> {
         let Some(workers) = self.store.workers() else { return Ok(None) };
         let address = workers.address(session).await?;
-        Ok(address.filter(|address| self.address.as_ref() != Some(address)))
+        let is_usable = |address: &Arc<str>| {
+            self.address.as_ref() != Some(address) && !self.peers.has_failed(address)
+        };
+        Ok(address.filter(is_usable))
     }
 
     /// Returns the events of a session that another worker has open, and the length of its log
@@ -63,8 +66,8 @@ impl Driver for Worker {
         Ok(Drive::Closed { next: deadlines.min() })
     }
 
-    async fn post_schedules(&self) -> Result<(), ClusterError> {
-        schedules::post_due(&*self.store, &*self.placement).await
+    async fn post_schedules(&self, session: Option<&str>) -> Result<(), ClusterError> {
+        schedules::post_due(&*self.store, &*self.placement, session).await
     }
 
     async fn due(&self, limit: usize) -> Result<Vec<DueSession>, ClusterError> {

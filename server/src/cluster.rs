@@ -37,9 +37,9 @@ mod worker {
     use crate::error::{ApiError, ErrorKind};
 
     /// What the server was told about its cluster.
-    #[derive(Clone)]
+    #[derive(Clone, Default)]
     pub(crate) struct ClusterSettings {
-        pub(crate) placement: Arc<dyn Placement>,
+        pub(crate) placement: Option<Arc<dyn Placement>>,
         pub(crate) address: Option<String>,
         pub(crate) token: Option<String>,
     }
@@ -50,31 +50,31 @@ mod worker {
 
     #[derive(Default)]
     struct Link {
-        settings: Option<ClusterSettings>,
+        settings: ClusterSettings,
         /// Set when the server has joined it.
         cluster: OnceLock<Cluster>,
         hand_over: HandOver,
     }
 
     impl ClusterLink {
-        pub(crate) fn new(settings: Option<ClusterSettings>) -> Self {
+        pub(crate) fn new(settings: ClusterSettings) -> Self {
             ClusterLink(Arc::new(Link { settings, ..Link::default() }))
         }
 
         /// Returns whether the server belongs to a cluster, so that a placement decides which
         /// sessions it opens.
         pub(crate) fn is_configured(&self) -> bool {
-            self.0.settings.is_some()
+            self.0.settings.placement.is_some()
         }
 
         /// Returns whether other workers read events of this server.
         pub(crate) fn is_reachable(&self) -> bool {
-            self.0.settings.as_ref().is_some_and(|settings| settings.address.is_some())
+            self.is_configured() && self.0.settings.address.is_some()
         }
 
         /// Returns whether other workers need a token.
         pub(crate) fn has_token(&self) -> bool {
-            self.0.settings.as_ref().is_some_and(|settings| settings.token.is_some())
+            self.0.settings.token.is_some()
         }
 
         /// Tells the sessions that are open here to leave.
@@ -88,12 +88,13 @@ mod worker {
             store: Arc<dyn SessionStore>,
             host: Arc<dyn Host>,
         ) -> Result<(), ClusterError> {
-            let Some(settings) = &self.0.settings else { return Ok(()) };
-            let mut builder = Cluster::with_host(store, host).placement(settings.placement.clone());
-            if let Some(address) = &settings.address {
+            let ClusterSettings { placement, address, token } = &self.0.settings;
+            let Some(placement) = placement else { return Ok(()) };
+            let mut builder = Cluster::with_host(store, host).placement(placement.clone());
+            if let Some(address) = address {
                 builder = builder.reachable_at(address.as_str());
             }
-            if let Some(token) = &settings.token {
+            if let Some(token) = token {
                 builder = builder.token(token.as_str());
             }
             let cluster = builder.start().await?;
@@ -147,7 +148,8 @@ mod worker {
                 return stored(store, id).await;
             }
             let memory = self.0.hand_over.memory(store.open(&id).await?);
-            Ok(RunContext::new().session(id).memory(memory).sub_agents_in(store.clone()))
+            let cx = RunContext::new().session(id).memory(memory).sub_agents_in(store.clone());
+            Ok(cx.continue_interrupted())
         }
     }
 }

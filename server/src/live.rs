@@ -84,7 +84,7 @@ impl LiveSessions {
             cx = cx.owner(owner.clone());
         }
         let created = self.start(id.clone(), (name, &agent), cx.settings(settings), capacity);
-        self.keep(&mut slot, &id, created.await?).await?;
+        self.keep(&mut slot, created.await?).await;
         Ok(id)
     }
 
@@ -139,9 +139,11 @@ impl LiveSessions {
         let name = agents.name_of(&settings);
         let principal = info.owner.as_ref().or(principal.as_ref());
         let agent = agents.for_session(settings, principal).await?;
+        // Before the session is claimed: another process may have room.
+        let capacity = self.0.acquire_capacity().await?;
         match self.context(info.id.clone(), principal).await {
             Err(MemoryError::InUse(_)) => Ok(None),
-            cx => self.resume(info.id, (name, &agent), cx?).await.map(Some),
+            cx => self.resume(info.id, (name, &agent), cx?, capacity).await.map(Some),
         }
     }
 
@@ -151,8 +153,8 @@ impl LiveSessions {
         id: Arc<str>,
         agent: (Arc<str>, &GenericAgent),
         cx: RunContext,
+        capacity: OwnedSemaphorePermit,
     ) -> Result<OpenSession, ApiError> {
-        let capacity = self.0.acquire_capacity().await?;
         let mut session = self.start(id, agent, cx, capacity).await?;
         if session.is_running().await {
             // Opening it has started a run, for input that was queued.
@@ -165,19 +167,20 @@ impl LiveSessions {
 
     /// Keeps a session open that was opened for a request. A worker of a cluster closes it: the
     /// placement decides where it is open.
-    async fn keep(
-        &self,
-        slot: &mut SlotGuard,
-        id: &str,
-        session: OpenSession,
-    ) -> Result<(), ApiError> {
+    async fn keep(&self, slot: &mut SlotGuard, session: OpenSession) {
         let cluster = &self.0.parts.cluster;
-        if cluster.is_configured() {
+        if cluster.is_configured() && !session.is_running().await {
             session.close().await;
-            return cluster.wake(id).await;
+        } else {
+            slot.put(session); // a run has started, at whose end it is closed
         }
-        slot.put(session);
-        Ok(())
+    }
+
+    /// Has a session hosted that may have work to do, in a cluster. If that fails, a sweep finds it.
+    async fn wake(&self, id: &str) {
+        if let Err(error) = self.0.parts.cluster.wake(id).await {
+            tracing::warn!(session = id, %error, "it could not be woken");
+        }
     }
 
     /// Opens the log of a session that works for this principal, or creates it.

@@ -107,7 +107,12 @@ pub fn router(server: Server) -> Router {
 /// Returns the route for other workers of the cluster.
 fn workers(server: &Server) -> Router {
     #[cfg(feature = "cluster")]
-    return server.shared().cluster.router().unwrap_or_default();
+    {
+        // Without a token, everybody who reaches the server may read everything in any case.
+        let shared = server.shared();
+        let is_safe = shared.cluster.has_token() || shared.users.is_empty();
+        shared.cluster.router().filter(|_| is_safe).unwrap_or_default()
+    }
     #[cfg(not(feature = "cluster"))]
     {
         let _ = server;

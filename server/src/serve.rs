@@ -88,9 +88,9 @@ pub async fn serve(
     #[cfg(feature = "cluster")]
     {
         let cluster = &server.shared().cluster;
-        if cluster.is_reachable() && !cluster.has_token() && !address.ip().is_loopback() {
-            let why = "The workers of a cluster that other machines can reach need a token: give \
-                       the same one to all, with `ServerBuilder::cluster_address`.";
+        if cluster.is_reachable() && !cluster.has_token() && !server.shared().users.is_empty() {
+            let why = "The servers of a cluster know each other by a token, the operator's, which \
+                       is the same for all.";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         server.join_cluster().await.map_err(io::Error::other)?;

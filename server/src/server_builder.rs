@@ -63,7 +63,7 @@ pub struct ServerBuilder {
     limits: Limits,
     has_rules: bool,
     #[cfg(feature = "cluster")]
-    cluster: Option<ClusterSettings>,
+    cluster: ClusterSettings,
 }
 
 impl Server {
@@ -98,7 +98,7 @@ impl ServerBuilder {
             limits: Limits::default(),
             has_rules: false,
             #[cfg(feature = "cluster")]
-            cluster: None,
+            cluster: ClusterSettings::default(),
         }
     }
 
@@ -347,8 +347,7 @@ impl ServerBuilder {
     /// turns.
     #[cfg(feature = "cluster")]
     pub fn cluster(mut self, placement: impl loopwright_durable::Placement) -> Self {
-        let (address, token) = (None, None);
-        self.cluster = Some(ClusterSettings { placement: Arc::new(placement), address, token });
+        self.cluster.placement = Some(Arc::new(placement));
         self
     }
 
@@ -363,9 +362,7 @@ impl ServerBuilder {
         {
             self.hosts.push(host.to_owned());
         }
-        if let Some(cluster) = &mut self.cluster {
-            (cluster.address, cluster.token) = (Some(url), token);
-        }
+        (self.cluster.address, self.cluster.token) = (Some(url), token);
         self
     }
 

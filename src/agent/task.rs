@@ -41,6 +41,8 @@ pub(crate) struct Task {
     log_failed: bool,
     /// Another process has asked for the session.
     is_released: bool,
+    /// A run that was interrupted is continued at once.
+    pub(crate) continues: bool,
 }
 
 impl Task {
@@ -61,6 +63,7 @@ impl Task {
             late_steer: false,
             log_failed: false,
             is_released: false,
+            continues: false,
         }
     }
 
@@ -102,6 +105,9 @@ impl Task {
     pub(crate) async fn run(&mut self) {
         if self.session.interrupted && self.session.journal.fold.abort_requested {
             Box::pin(self.end_interrupted(RunStatus::Aborted.into())).await;
+        }
+        if self.continues && self.session.interrupted {
+            Box::pin(self.resume(None, None)).await;
         }
         self.channels.inbox.read_mailbox().await;
         while !self.session.journal.is_lost() && !self.is_released {

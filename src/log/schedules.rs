@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::environment::{Environment, SystemEnvironment};
 use crate::error::{InputError, MemoryError};
 use crate::log::input::InputEvent;
 use crate::log::mailbox::PostedInput;
@@ -31,9 +32,15 @@ pub trait Schedules: Send + Sync {
     /// Returns the schedules of a session, sorted by id.
     async fn of_session(&self, session: &str) -> Result<Vec<Schedule>, MemoryError>;
 
-    /// Returns at most `limit` schedules whose time has come by the clock of the store, the
-    /// earliest first.
+    /// Returns at most `limit` schedules whose time has come by the clock of the store. If there are
+    /// more, it may choose any of them.
     async fn due(&self, limit: usize) -> Result<Vec<Schedule>, MemoryError>;
+
+    /// Returns the time of the store, in milliseconds since 1970. The default is the clock of this
+    /// process.
+    async fn now(&self) -> Result<u64, MemoryError> {
+        Ok(SystemEnvironment.now())
+    }
 
     /// Sets the next time of a schedule after it was carried out, or removes it if there is none.
     /// Returns false, and changes nothing, if it is not the same any more: another worker was

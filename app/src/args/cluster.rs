@@ -123,7 +123,7 @@ impl ClusterArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// List the servers on a database: their addresses, whether they live, the sessions that they
+    /// List the servers on a database that have an address or sessions: their addresses, whether they live, the sessions that they
     /// have open, and those that they have taken over from servers that had died.
     ///
     /// Exit codes: 0 done, 1 there is no server, 2 bad usage.

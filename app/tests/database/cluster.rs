@@ -187,3 +187,32 @@ fn missing_cluster_settings_are_reported() {
     let file = loopwright(&dir, &["cluster", "status", "--store", "sessions.db"]);
     assert!(file.code == 2 && file.err.contains("belongs to one machine"), "{file:?}");
 }
+
+/// C342: only other servers of the cluster, which have the token, read events of this one.
+#[test]
+fn only_workers_read_events_of_workers() {
+    let (_server, dir) = started();
+    const TOKEN: &str = "a-token-of-sixteen";
+    let ask = |address: &str, token: &str| {
+        let mut connection = Connection::open(address);
+        let path = "/cluster/events?session=none&tree=true";
+        let head = format!("Host: {address}\r\nAuthorization: Bearer {token}");
+        connection.send(format!("GET {path} HTTP/1.1\r\n{head}\r\n\r\n").as_bytes());
+        connection.response().unwrap()
+    };
+    let address = format!("127.0.0.1:{}", free_port());
+    let url = format!("http://{address}");
+    let own = ["serve", "--model", "offline", "--token", TOKEN, "--placement", "leases", "--addr"];
+    let mut worker =
+        Process::start(&dir, &[&own[..], &[&address, "--reachable-at", &url]].concat());
+    worker.err.word_after("http://");
+    assert_eq!(ask(&address, "another-token-of-16").status, 401);
+    let missing = ask(&address, TOKEN);
+    assert!(missing.status == 404 && missing.body.contains("not open here"), "{missing:?}");
+    worker.kill();
+
+    let mut alone = Process::start(&dir, &[&own[..], &["127.0.0.1:0"]].concat());
+    let address = alone.err.word_after("http://");
+    let closed = ask(&address, "another-token-of-16");
+    assert!(closed.status == 404 && closed.body.contains("nothing at this address"), "{closed:?}");
+}

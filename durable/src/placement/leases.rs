@@ -117,12 +117,15 @@ impl Shared {
     }
 
     async fn sweep(self: &Arc<Self>, driver: &Arc<dyn Driver>) {
-        if let Err(error) = driver.post_schedules().await {
+        if let Err(error) = driver.post_schedules(None).await {
             tracing::warn!(%error, "schedules could not be carried out");
         }
-        match driver.due(MAX_PER_SWEEP).await {
+        // Those that cannot be opened must not hide the others.
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).len();
+        match driver.due(MAX_PER_SWEEP + failed).await {
             Ok(due) => {
-                for due in due.into_iter().filter(|due| self.may_try(due)) {
+                let due = due.into_iter().filter(|due| self.may_try(due));
+                for due in due.take(MAX_PER_SWEEP) {
                     self.drive(driver.clone(), due);
                 }
             }

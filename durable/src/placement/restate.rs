@@ -27,7 +27,7 @@ use crate::http_client;
 /// The name of the virtual object.
 const OBJECT: &str = "LoopwrightSession";
 /// The characters of a session's name that its key has as they are.
-const KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+const KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 /// The port of the admin API on the host of the ingress, unless set otherwise.
 const ADMIN_PORT: u16 = 9070;
 /// How long a run may take before Restate asks another worker. The drive there waits for its end.
@@ -37,8 +37,13 @@ const FIRST_RETRY: Duration = Duration::from_millis(50);
 const MAX_RETRY: Duration = Duration::from_secs(2);
 /// More than can be made.
 const MAX_ATTEMPTS: u64 = 1 << 40;
-/// How often a session that another worker has open is tried.
+/// How often a session that another worker has open is tried: the pause doubles.
 const IN_USE_PAUSE: Duration = Duration::from_millis(100);
+const MAX_IN_USE_PAUSE: Duration = Duration::from_secs(2);
+/// The pause before a session without an agent is tried again.
+const NO_AGENT_PAUSE: Duration = Duration::from_secs(60);
+/// How much later timers are, so that what they are for is due by the clock of the store, too.
+const CLOCK_MARGIN: Duration = Duration::from_millis(500);
 /// The pause before a worker that shuts down passes a session on.
 const DRAINING_PAUSE: Duration = Duration::from_millis(200);
 /// How often inputs are looked for whose senders were killed before they could wake the session.
@@ -252,11 +257,15 @@ impl Shared {
     /// Wakes sessions whose inputs no call was sent for, and carries out schedules whose timers
     /// were lost.
     async fn sweep(&self, driver: &Arc<dyn Driver>) -> Result<(), ClusterError> {
-        driver.post_schedules().await?;
+        let posted = driver.post_schedules(None).await;
+        // Once in five minutes, whichever workers sweep.
+        let period = SystemEnvironment.now() / 300_000;
         for due in driver.due(MAX_PER_SWEEP).await? {
-            self.send(&due.session, "drive", None).await?;
+            let key = utf8_percent_encode(&due.session, KEY);
+            let id = format!("sweep:{key}:{}:{period}", due.entries);
+            self.send(&due.session, "drive", Some((Duration::ZERO, id))).await?;
         }
-        Ok(())
+        posted
     }
 }
 
@@ -268,12 +277,16 @@ impl Placement for Restate {
 
     async fn wake_at(&self, session: &str, time: u64) -> Result<(), PlacementError> {
         let delay = Duration::from_millis(time.saturating_sub(SystemEnvironment.now()));
+        let delay = delay + CLOCK_MARGIN;
         let id = format!("{}:{time}", utf8_percent_encode(session, KEY));
         self.0.send(session, "wake", Some((delay, id))).await
     }
 
     async fn start(&self, driver: Arc<dyn Driver>) -> Result<(), PlacementError> {
         let shared = &self.0;
+        if shared.stopped.is_cancelled() {
+            return Err(PlacementError::new("the placement was stopped: build a new one"));
+        }
         if shared.driver().replace(driver.clone()).is_some() {
             return Err(PlacementError::new("the placement belongs to another cluster already"));
         }
@@ -299,9 +312,13 @@ impl Placement for Restate {
         let uri = shared.address.clone().unwrap_or_else(|| format!("http://{listens_at}"));
         let url = extended(&shared.admin, &["deployments"])?;
         let body = json!({ "uri": uri, "force": true });
-        shared
+        let registered = shared
             .request("register this worker", &[url], |url| shared.client.post(url).json(&body))
-            .await?;
+            .await;
+        if let Err(error) = registered {
+            self.stop().await;
+            return Err(error);
+        }
         let sweeping = self.0.clone();
         shared.tasks.spawn(async move {
             let sweeps = async {
@@ -335,6 +352,8 @@ struct LoopwrightSession {
 enum Next {
     /// Another worker continues.
     Retry,
+    /// It cannot be opened now.
+    Later,
     /// Nothing until the next input, or the deadline at this time, after these milliseconds.
     Deadline(Option<(u64, u64)>),
 }
@@ -346,12 +365,20 @@ impl LoopwrightSession {
     #[handler]
     async fn drive(&self, ctx: ObjectContext<'_>) -> Result<(), HandlerError> {
         let (driver, session) = (self.driver.clone(), session_of(ctx.key())?);
-        let hosting = move || async move { host(&*driver, &session).await.map(Json) };
-        let Json(next) = ctx.run(hosting).name("host").await?;
+        let hosting = move || async move {
+            let next = host(&*driver, &session).await?;
+            Ok(Json((next, SystemEnvironment.now() / 60_000)))
+        };
+        let Json((next, minute)) = ctx.run(hosting).name("host").await?;
         let key = ctx.key().to_owned();
         match next {
             Next::Retry => {
                 ctx.object_client::<LoopwrightSessionClient>(key).drive().send();
+            }
+            Next::Later => {
+                // All that wait for this one are replaced by a single one.
+                let drive = ctx.object_client::<LoopwrightSessionClient>(key.clone()).drive();
+                drive.idempotency_key(format!("{key}:later:{minute}")).send_after(NO_AGENT_PAUSE);
             }
             Next::Deadline(Some((time, delay))) => {
                 let id = format!("{key}:{time}");
@@ -367,31 +394,47 @@ impl LoopwrightSession {
     #[handler]
     async fn wake(&self, ctx: SharedObjectContext<'_>) -> Result<(), HandlerError> {
         let driver = self.driver.clone();
-        ctx.run(move || async move { Ok(driver.post_schedules().await?) })
-            .name("post schedules")
-            .await?;
+        let session = session_of(ctx.key())?;
+        let post = move || async move {
+            if let Err(error) = driver.post_schedules(Some(&session)).await {
+                tracing::warn!(session, %error, "its schedules could not be carried out");
+            }
+            Ok(())
+        };
+        ctx.run(post).name("post schedules").await?;
         ctx.object_client::<LoopwrightSessionClient>(ctx.key().to_owned()).drive().send();
         Ok(())
     }
 }
 
 async fn host(driver: &dyn Driver, session: &str) -> Result<Next, HandlerError> {
+    let mut pause = IN_USE_PAUSE;
     loop {
         match driver.drive(session).await {
             Ok(Drive::Closed { next }) => {
                 let now = SystemEnvironment.now();
-                return Ok(Next::Deadline(next.map(|time| (time, time.saturating_sub(now)))));
+                let margin = CLOCK_MARGIN.as_millis() as u64;
+                let timer = |time: u64| (time, time.saturating_sub(now) + margin);
+                return Ok(Next::Deadline(next.map(timer)));
             }
             Ok(Drive::HandedOver) => return Ok(Next::Retry),
             // Its owner may seem dead to Restate, and is not.
-            Ok(Drive::InUse) => sleep(IN_USE_PAUSE).await,
+            Ok(Drive::InUse) => {
+                sleep(pause).await;
+                pause = (pause * 2).min(MAX_IN_USE_PAUSE);
+            }
             Err(ClusterError::Draining) => {
                 sleep(DRAINING_PAUSE).await;
                 return Ok(Next::Retry);
             }
-            Err(error) => {
+            // Restate repeats the call.
+            Err(error @ (ClusterError::Memory(_) | ClusterError::Full(_))) => {
                 tracing::warn!(session, %error, "it cannot be opened");
                 return Err(error.into());
+            }
+            Err(error) => {
+                tracing::warn!(session, %error, "it cannot be opened");
+                return Ok(Next::Later);
             }
         }
     }

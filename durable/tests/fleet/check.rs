@@ -75,7 +75,9 @@ fn check_inputs(history: &History, log: &[LogEntry], wrong: &mut Vec<String>) {
     for id in history.refused.iter().filter(|id| seen.contains_key(id.as_str())) {
         wrong.push(format!("the refused input `{id}` is in the log"));
     }
-    for id in history.accepted.iter().filter(|id| id.starts_with("request")) {
+    let requests = ["request", "second"];
+    let is_request = |id: &&String| requests.iter().any(|kind| id.starts_with(kind));
+    for id in history.accepted.iter().filter(is_request) {
         let is_its_run = |entry: &&LogEntry| {
             matches!(entry, LogEntry::RunStarted { cause: RunCause::UserRequest(input), .. }
                 if **input == **id)

@@ -80,6 +80,8 @@ impl Client {
         let asks = self.random.below(2) == 0;
         let aborts = !asks && self.random.below(6) == 0;
         let steers = !aborts && self.random.below(3) == 0;
+        // Another request, which waits until the first one is done.
+        let mut sends_second = !aborts && self.random.below(4) == 0;
         let work = match asks {
             true => format!("work {turns} ask at {}", self.random.below(turns)),
             false => format!("work {turns} turns"),
@@ -88,15 +90,21 @@ impl Client {
         let prompt = Prompt::from(work).id(id("request"));
         self.send(&id("request"), InputEvent::UserRequest(prompt), false).await;
         // A steer that comes too late for its run starts another one.
-        let (mut has_begun, mut is_done) = (false, false);
+        let (mut has_begun, mut is_done, mut is_second) = (false, false, !sends_second);
         let (mut has_steered, mut has_aborted) = (false, false);
         while !is_done {
             let Some(event) = self.next_event().await else { return };
             match &event.event {
                 AgentEvent::AgentStart { cause: RunCause::UserRequest(input) } => {
                     has_begun |= **input == id("request");
+                    is_second |= **input == id("second");
                 }
                 _ if !has_begun => {}
+                AgentEvent::ToolExecutionStart { .. } if sends_second => {
+                    sends_second = false;
+                    let prompt = Prompt::from("work 1 turns").id(id("second"));
+                    self.send(&id("second"), InputEvent::UserRequest(prompt), false).await;
+                }
                 AgentEvent::ToolExecutionStart { .. } if steers && !has_steered => {
                     has_steered = true;
                     let steer = Prompt::from("Faster, please.").id(id("steer"));
@@ -115,7 +123,7 @@ impl Client {
                 AgentEvent::ExternalAction(action) => self.decide(round, action).await,
                 AgentEvent::AgentEnd(outcome) => match outcome.end {
                     RunStatus::AwaitingAction => {}
-                    RunStatus::Done => is_done = true,
+                    RunStatus::Done => is_done = is_second,
                     RunStatus::Aborted if has_aborted => is_done = true,
                     other => {
                         let why = format!("round {round} ended as {other:?}: {outcome:?}");

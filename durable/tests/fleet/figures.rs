@@ -1,6 +1,6 @@
 //! How long it took.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use loopwright_core::SessionStore;
@@ -56,6 +56,13 @@ pub(crate) async fn print(
     };
     println!("steer to its receipt: {}", summary(all(|history| &history.steers)));
     println!("decision to its receipt: {}", summary(all(|history| &history.decisions)));
+    let mut by_worker: BTreeMap<u32, usize> = BTreeMap::new();
+    for record in records {
+        if let Record::Append { worker, .. } = record {
+            *by_worker.entry(*worker).or_default() += 1;
+        }
+    }
+    println!("appends by worker: {:?}", by_worker.values().collect::<Vec<_>>());
     println!("runs that were begun by old code and ended by new code: {upgraded_runs}");
     if faults.iter().any(|fault| fault.fault == Fault::Upgrade) {
         assert_ne!(upgraded_runs, 0, "runs continue with new code");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{AgentEvent, Decision, Envelope, InputEvent, Prompt};
-use loopwright_core::log::{InMemoryStore, LogEntry, MemoryError, PendingQuery};
+use loopwright_core::log::{InMemoryStore, LogEntry, MemoryError, PendingQuery, PostedInput};
 use loopwright_core::testing::{Gate, Script, ScriptedModel, TestTool};
 use loopwright_core::tool::Effect;
 use loopwright_core::{GenericAgent, RunContext, SessionStore};
@@ -127,10 +127,15 @@ async fn an_interrupted_run_is_continued_by_the_sweep() {
     store.open("s").await.unwrap().append(0, log.into()).await.unwrap();
     run.abort();
     drop((handle, events));
+    // A request that was posted meanwhile does not end the run: it waits.
+    let request = InputEvent::UserRequest("And then?".into());
+    store.post("s", &PostedInput::new("later", request).unwrap()).await.unwrap();
 
-    let cluster = worker(&store, &agent([Script::text("Hello again.")])).await;
+    let replies = [Script::text("Hello again."), Script::text("Goodbye.")];
+    let cluster = worker(&store, &agent(replies)).await;
     let mut events = cluster.session("s").events(0);
     assert_eq!(until_end(&mut events).await.1, "Hello again.");
+    assert_eq!(until_end(&mut events).await.1, "Goodbye.");
 }
 
 /// C338: a worker that shuts down completes the turn of each session, and another one continues the
@@ -218,7 +223,7 @@ async fn the_agent_is_chosen_by_the_session() {
     assert_eq!((info.unread, info.run), (1, None));
 }
 
-/// C336: an event stream of a deleted session ends.
+/// C336: an event stream of a deleted session ends, and waking does not bring it back.
 #[tokio::test(start_paused = true)]
 async fn the_events_of_a_deleted_session_end() {
     let store = InMemoryStore::new();
@@ -228,7 +233,11 @@ async fn the_events_of_a_deleted_session_end() {
     until_end(&mut events).await;
     until_closed(&store, "s").await;
     store.delete("s").await.unwrap();
+    cluster.wake("s").await.unwrap(); // does not create it
     while let Some(event) = events.next().await {
         event.unwrap();
     }
+    cluster.drain(Duration::from_secs(10)).await;
+    let missing = store.session("s").await;
+    assert_eq!(missing, Err(MemoryError::NoSession("s".into())));
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use loopwright_core::SessionStore;
 use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::InputEvent;
-use loopwright_core::log::{InMemoryStore, LogEntry, SessionStore};
+use loopwright_core::log::{InMemoryStore, LogEntry, Schedule};
 use loopwright_core::testing::Script;
 use loopwright_durable::{ClusterError, Cron};
 
@@ -43,6 +44,22 @@ async fn an_input_is_posted_at_its_time_once() {
     let next = session.schedules().await.unwrap()[0].next;
     assert!(next > now, "it goes on");
     assert!(session.unschedule("each second").await.unwrap());
+}
+
+/// C339: a schedule that cannot be carried out is postponed, and holds up no other.
+#[tokio::test]
+async fn a_schedule_that_fails_holds_up_no_other() {
+    let store = InMemoryStore::new();
+    let agent = agent([Script::text("Good morning.")]);
+    let cluster = worker(&store, &agent).await;
+    let session = cluster.session("s");
+    session.schedule("later", SystemEnvironment.now() + 300, request("Wake up.")).await.unwrap();
+    let mut bad = Schedule::once("s", "bad", 1, request("Never."));
+    bad.cron = Some("never".into());
+    store.schedules().unwrap().put(&bad).await.unwrap();
+    assert_eq!(until_end(&mut session.events(0)).await.1, "Good morning.");
+    let left = session.schedules().await.unwrap();
+    assert!(left.len() == 1 && left[0].next > SystemEnvironment.now(), "{left:?}");
 }
 
 /// C339: cron expressions follow the clock of their time zone, and bad ones are refused.

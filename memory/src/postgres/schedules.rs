@@ -28,8 +28,9 @@ SELECT schedule.json FROM schedule JOIN session s ON s.number = session
 WHERE s.name = $1 ORDER BY id";
 const DUE: &str = "\
 SELECT json FROM schedule
-WHERE next <= floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
-ORDER BY next LIMIT $1";
+WHERE next <= (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+ORDER BY random() LIMIT $1";
+const NOW: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 const ADVANCE: &str = "\
 UPDATE schedule SET next = $4, json = $5 FROM session s
 WHERE session = s.number AND s.name = $1 AND md5(id) = md5($2) AND id = $2 AND next = $3
@@ -96,8 +97,22 @@ impl Schedules for StoreHandle {
 
     async fn due(&self, limit: usize) -> Result<Vec<Schedule>, MemoryError> {
         let limit = integer(limit as u64);
-        let read = async move |store: Arc<Store>| decode(store.query(DUE, &[&limit]).await?);
-        self.run(read).await
+        let rows = self.run(async move |store: Arc<Store>| store.query(DUE, &[&limit]).await);
+        // A newer version may have written one that this one does not know.
+        let read = rows.await?.into_iter().filter_map(|row| match decode(vec![row]) {
+            Ok(mut schedules) => schedules.pop(),
+            Err(error) => {
+                let error = self.store().error(error);
+                tracing::warn!(%error, "a schedule is left out");
+                None
+            }
+        });
+        Ok(read.collect())
+    }
+
+    async fn now(&self) -> Result<u64, MemoryError> {
+        let rows = self.run(async |store: Arc<Store>| store.query(NOW, &[]).await).await?;
+        Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
     }
 
     async fn advance(&self, schedule: &Schedule, next: Option<u64>) -> Result<bool, MemoryError> {

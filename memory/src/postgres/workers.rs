@@ -16,7 +16,7 @@ use crate::sql::integer;
 const DUE: &str = "\
 WITH alive AS MATERIALIZED (SELECT id FROM worker WHERE {alive}), due AS (
     SELECT number FROM session
-    WHERE due <= floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+    WHERE due <= (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
     UNION SELECT session FROM mailbox WHERE receipt IS NULL
 )
 SELECT s.name, s.entries FROM due JOIN session s USING (number)

@@ -90,6 +90,7 @@ impl LiveSessions {
         }
         let name = agents.name_of(&new);
         let settings = serde_json::to_value(new).unwrap_or_default();
+        let capacity = self.0.acquire_capacity().await?;
         let mut releasing = Releasing::new(&**store, id, CHANGE);
         let cx = loop {
             match self.context(info.id.clone(), principal).await {
@@ -97,8 +98,11 @@ impl LiveSessions {
                 cx => break cx?.settings(settings),
             }
         };
-        let changed = self.resume(info.id.clone(), (name, &agent), cx).await?;
-        self.keep(&mut slot, id, changed).await
+        let changed = self.resume(info.id.clone(), (name, &agent), cx, capacity).await?;
+        self.keep(&mut slot, changed).await;
+        drop(slot);
+        self.wake(id).await;
+        Ok(())
     }
 
     /// Forks a session, which any process may have open, at the last end of a turn up to this
@@ -142,9 +146,12 @@ impl LiveSessions {
         store.fork(id, at, &new).await?;
         let name = agents.name_of(&settings);
         let settings = serde_json::to_value(settings).unwrap_or_default();
+        let capacity = self.0.acquire_capacity().await?;
         let cx = self.context(new.clone(), principal).await?.settings(settings);
-        let forked = self.resume(new.clone(), (name, &agent), cx).await?;
-        self.keep(&mut slot, &new, forked).await?;
+        let forked = self.resume(new.clone(), (name, &agent), cx, capacity).await?;
+        self.keep(&mut slot, forked).await;
+        drop(slot);
+        self.wake(&new).await;
         Ok(new)
     }
 }

@@ -10,9 +10,8 @@ use loopwright_durable::{ClusterError, Host, Hosted};
 use tokio::time::sleep;
 
 use super::slots::Slots;
-use super::{Lease, LiveSessions, Parts};
+use super::{LiveSessions, Parts};
 use crate::error::{ApiError, ErrorKind};
-use crate::run_quota::RunPermit;
 
 /// How long a session that a placement has given to this server stays open without work or readers.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -30,20 +29,16 @@ impl LiveSessions {
         Arc::new(SessionHost(Arc::downgrade(&self.0)))
     }
 
-    /// Continues a run that was interrupted, in the background.
-    async fn continue_interrupted(&self, lease: &Lease) {
-        let state = lease.handle.state().await;
-        if !state.is_ok_and(|state| state.interrupted_run.is_some()) {
-            return;
+    /// Says how a session ended that is not open any more, and removes what is left of it.
+    async fn end_of(&self, id: &str) -> Hosted {
+        let mut slot = self.0.lock(id).await;
+        let ended = slot.take();
+        let has_moved = ended.is_some() || self.0.parts.cluster.hand_over().has_started();
+        if let Some(ended) = ended {
+            ended.close().await;
         }
-        let permit = self.0.parts.runs.acquire_unchecked();
-        let permit = RunPermit::new(lease.handle.clone(), permit);
-        *lease.run.lock().await = permit.downgrade();
-        let handle = lease.handle.clone();
-        tokio::spawn(async move {
-            let _ = handle.continue_run().await; // its end is in the log
-            drop(permit);
-        });
+        // Without a trace it was closed for want of room, since it was idle.
+        if has_moved { Hosted::HandedOver } else { Hosted::Closed }
     }
 
     /// Closes a session that is idle, also if it has readers. Returns whether it is closed.
@@ -76,15 +71,17 @@ impl Host for SessionHost {
         if cluster.hand_over().has_started() {
             return Err(ClusterError::Draining);
         }
-        let lease = sessions.lease_if(session, true).await.map_err(cluster_error)?;
-        let Some(lease) = lease else { return Ok(Hosted::InUse) };
-        sessions.continue_interrupted(&lease).await;
-        drop(lease);
+        match sessions.lease_if(session, true).await {
+            Ok(Some(lease)) => drop(lease),
+            Ok(None) => return Ok(Hosted::InUse),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Hosted::Closed),
+            Err(error) => return Err(cluster_error(error)),
+        }
         loop {
             if let Some(handle) = sessions.peek(session).await {
                 handle.wait_for_idle().await;
             } else {
-                return Ok(Hosted::HandedOver); // or it was closed for want of room
+                return Ok(sessions.end_of(session).await);
             }
             sleep(CLOSE_INTERVAL).await;
             if sessions.0.close_unused(session, IDLE_TIMEOUT).await {
@@ -121,7 +118,8 @@ impl Host for SessionHost {
 
 fn cluster_error(error: ApiError) -> ClusterError {
     match error.kind() {
-        ErrorKind::TooMany => ClusterError::Full(0),
-        _ => ClusterError::NoAgent(error.to_string()),
+        ErrorKind::TooMany => ClusterError::Full(crate::ServerBuilder::OPEN_SESSIONS),
+        ErrorKind::Internal => MemoryError::Failed(error.to_string().into()).into(),
+        _ => ClusterError::Host(error.to_string()),
     }
 }
