@@ -176,7 +176,7 @@ impl LiveSessions {
         }
     }
 
-    /// Has a session hosted that may have work to do, in a cluster. If that fails, a sweep finds it.
+    /// Has a session hosted that may have work to do, in a cluster. If it fails, a sweep finds it.
     async fn wake(&self, id: &str) {
         if let Err(error) = self.0.parts.cluster.wake(id).await {
             tracing::warn!(session = id, %error, "it could not be woken");

@@ -32,8 +32,8 @@ pub trait Schedules: Send + Sync {
     /// Returns the schedules of a session, sorted by id.
     async fn of_session(&self, session: &str) -> Result<Vec<Schedule>, MemoryError>;
 
-    /// Returns at most `limit` schedules whose time has come by the clock of the store. If there are
-    /// more, it may choose any of them.
+    /// Returns at most `limit` schedules whose time has come by the clock of the store. If there
+    /// are more, it may choose any of them.
     async fn due(&self, limit: usize) -> Result<Vec<Schedule>, MemoryError>;
 
     /// Returns the time of the store, in milliseconds since 1970. The default is the clock of this

@@ -123,8 +123,10 @@ impl ClusterArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// List the servers on a database that have an address or sessions: their addresses, whether they live, the sessions that they
-    /// have open, and those that they have taken over from servers that had died.
+    /// List the servers on a database that have an address or sessions.
+    ///
+    /// It says whether they live, and how many sessions they have open, and have taken over from
+    /// servers that had died.
     ///
     /// Exit codes: 0 done, 1 there is no server, 2 bad usage.
     Status {

@@ -80,8 +80,8 @@ impl Client {
         let asks = self.random.below(2) == 0;
         let aborts = !asks && self.random.below(6) == 0;
         let steers = !aborts && self.random.below(3) == 0;
-        // Another request, which waits until the first one is done.
-        let mut sends_second = !aborts && self.random.below(4) == 0;
+        // Another request, which waits until the first is done. It denies a call that waits.
+        let mut sends_second = !aborts && !asks && self.random.below(4) == 0;
         let work = match asks {
             true => format!("work {turns} ask at {}", self.random.below(turns)),
             false => format!("work {turns} turns"),
@@ -90,16 +90,16 @@ impl Client {
         let prompt = Prompt::from(work).id(id("request"));
         self.send(&id("request"), InputEvent::UserRequest(prompt), false).await;
         // A steer that comes too late for its run starts another one.
-        let (mut has_begun, mut is_done, mut is_second) = (false, false, !sends_second);
+        let (mut has_started, mut is_done, mut is_second) = (false, false, !sends_second);
         let (mut has_steered, mut has_aborted) = (false, false);
         while !is_done {
             let Some(event) = self.next_event().await else { return };
             match &event.event {
                 AgentEvent::AgentStart { cause: RunCause::UserRequest(input) } => {
-                    has_begun |= **input == id("request");
+                    has_started |= **input == id("request");
                     is_second |= **input == id("second");
                 }
-                _ if !has_begun => {}
+                _ if !has_started => {}
                 AgentEvent::ToolExecutionStart { .. } if sends_second => {
                     sends_second = false;
                     let prompt = Prompt::from("work 1 turns").id(id("second"));

@@ -75,7 +75,7 @@ impl Host for SessionHost {
             Ok(Some(lease)) => drop(lease),
             Ok(None) => return Ok(Hosted::InUse),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Hosted::Closed),
-            Err(error) => return Err(cluster_error(error)),
+            Err(error) => return Err(cluster_error(error, sessions.count())),
         }
         loop {
             if let Some(handle) = sessions.peek(session).await {
@@ -116,9 +116,9 @@ impl Host for SessionHost {
     }
 }
 
-fn cluster_error(error: ApiError) -> ClusterError {
+fn cluster_error(error: ApiError, open: usize) -> ClusterError {
     match error.kind() {
-        ErrorKind::TooMany => ClusterError::Full(crate::ServerBuilder::OPEN_SESSIONS),
+        ErrorKind::TooMany => ClusterError::Full(open),
         ErrorKind::Internal => MemoryError::Failed(error.to_string().into()).into(),
         _ => ClusterError::Host(error.to_string()),
     }
