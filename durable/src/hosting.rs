@@ -140,15 +140,18 @@ impl Hosting {
     /// belongs to another owner now.
     async fn keep_open(&self, id: &Arc<str>, handle: AgentHandle, mut events: EventStream) -> bool {
         let Parts { store, idle_timeout, hand_over, .. } = &*self.0;
+        // A session that was opened for nothing is closed at once: a placement may call again for
+        // each input that an earlier opening has taken.
+        let mut pause = Duration::ZERO;
         loop {
             // A session that is handed over ends by itself if it is in a run.
             let idle = async {
                 handle.wait_for_idle().await;
-                timeout(*idle_timeout, hand_over.started()).await.is_ok()
+                timeout(pause, hand_over.started()).await.is_ok()
             };
             tokio::select! { biased;
                 event = events.next() => match event {
-                    Some(_) => continue, // the pause starts again
+                    Some(_) => pause = *idle_timeout, // which starts again
                     None => break,
                 },
                 is_draining = idle => {

@@ -13,6 +13,7 @@ use loopwright_core::{GenericAgent, RunContext, SessionStore};
 use loopwright_durable::{Cluster, ClusterError, ClusterEvents, Leases, agents_from_fn};
 use loopwright_patterns::PiPattern;
 use serde_json::json;
+use tokio::time::Instant;
 
 pub(crate) async fn worker(store: &InMemoryStore, agent: &GenericAgent) -> Cluster {
     let leases = Leases::with_sweep(Duration::from_millis(50));
@@ -107,6 +108,31 @@ async fn an_approval_is_given_through_another_worker_after_the_session_has_left_
     assert_eq!((text.as_str(), tool.ran()), ("", 1));
     let nothing = b.session("none").abort().await;
     assert!(matches!(nothing, Err(ClusterError::Memory(MemoryError::NoSession(_)))), "{nothing:?}");
+}
+
+/// C336: a session that is opened for nothing is closed at once, and one that had work a while later.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_opened_for_nothing_is_closed_at_once() {
+    let store = InMemoryStore::new();
+    let idle_timeout = Duration::from_secs(600);
+    let builder = Cluster::builder(store.clone(), agent([Script::text("One.")]));
+    let cluster = builder.idle_timeout(idle_timeout).start().await.unwrap();
+    let openings = async || {
+        let log = store.read("s", 0).await.unwrap();
+        log.iter().filter(|entry| matches!(entry, LogEntry::Opened { .. })).count()
+    };
+    let start = Instant::now();
+    cluster.session("s").prompt("first").await.unwrap();
+    until_end(&mut cluster.session("s").events(0)).await;
+    until_closed(&store, "s").await;
+    assert!(start.elapsed() >= idle_timeout);
+
+    let (start, before) = (Instant::now(), openings().await);
+    cluster.wake("s").await.unwrap();
+    while openings().await == before || store.in_use("s").await.unwrap() == Some(true) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(start.elapsed() < idle_timeout / 2, "{:?}", start.elapsed());
 }
 
 /// C337: a run that a dead process has left is continued without anybody asking for it.

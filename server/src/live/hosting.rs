@@ -29,6 +29,11 @@ impl LiveSessions {
         Arc::new(SessionHost(Arc::downgrade(&self.0)))
     }
 
+    /// Returns the length of the log of a session, 0 if it cannot be read.
+    async fn entries(&self, id: &str) -> u64 {
+        self.0.parts.store.session(id).await.map_or(0, |info| info.entries)
+    }
+
     /// Says how a session ended that is not open any more, and removes what is left of it.
     async fn end_of(&self, id: &str) -> Hosted {
         let mut slot = self.0.lock(id).await;
@@ -71,22 +76,29 @@ impl Host for SessionHost {
         if cluster.hand_over().has_started() {
             return Err(ClusterError::Draining);
         }
+        let before = sessions.entries(session).await;
         match sessions.lease_if(session, true).await {
             Ok(Some(lease)) => drop(lease),
             Ok(None) => return Ok(Hosted::InUse),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Hosted::Closed),
             Err(error) => return Err(cluster_error(error, sessions.count())),
         }
+        // A session that was opened for nothing is closed at once: a placement may call again for
+        // each input that an earlier opening has taken.
+        let mut timeout = Duration::ZERO;
         loop {
             if let Some(handle) = sessions.peek(session).await {
                 handle.wait_for_idle().await;
             } else {
                 return Ok(sessions.end_of(session).await);
             }
-            sleep(CLOSE_INTERVAL).await;
-            if sessions.0.close_unused(session, IDLE_TIMEOUT).await {
+            if timeout.is_zero() && sessions.entries(session).await > before + 1 {
+                timeout = IDLE_TIMEOUT;
+            }
+            if sessions.0.close_unused(session, timeout).await {
                 return Ok(Hosted::Closed);
             }
+            sleep(CLOSE_INTERVAL).await;
         }
     }
 
