@@ -110,7 +110,7 @@ async fn an_approval_is_given_through_another_worker_after_the_session_has_left_
     assert!(matches!(nothing, Err(ClusterError::Memory(MemoryError::NoSession(_)))), "{nothing:?}");
 }
 
-/// C336: a session that is opened for nothing is closed at once, and one that had work a while later.
+/// C336: a session that is opened for nothing is closed at once, and one with work a while later.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_is_opened_for_nothing_is_closed_at_once() {
     let store = InMemoryStore::new();
