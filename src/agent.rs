@@ -257,9 +257,8 @@ impl GenericAgent {
         session.extensions = extensions.clone();
         session.tree = tree;
         session.open(settings, owner).await?;
-        let mut task =
-            Task::new(session, self.pattern.clone(), from_handles, to_session, extensions);
-        task.continues = continues;
+        let pattern = self.pattern.clone();
+        let mut task = Task::new(session, pattern, from_handles, to_session, extensions, continues);
         tokio::spawn(async move { task.run_to_end().await });
         Ok((AgentHandle { commands, is_attached: false }, stream))
     }

@@ -91,8 +91,9 @@ impl Cluster {
     }
 
     /// Returns the route from which other workers read the events of sessions that are open here.
-    /// It must be reachable under the [address](ClusterBuilder::reachable_at) of the worker, as
-    /// `/cluster/events`. Requests must have the [token](ClusterBuilder::token), if there is one.
+    /// It must be reachable under the [address](ClusterBuilder::reachable_at) of the worker, at
+    /// [`EVENTS_PATH`](crate::EVENTS_PATH). Requests must have the
+    /// [token](ClusterBuilder::token), if there is one.
     pub fn router(&self) -> Router {
         peers::router(self.worker.host.clone(), self.token.clone())
     }
@@ -109,7 +110,7 @@ impl Cluster {
     /// Returns the events of a session that another worker has open, and the length of its log
     /// before them, or `None` if there is no such worker, or it cannot be reached. With `tree`, the
     /// events of sub-agents are among them. The stream ends when the session moves; see
-    /// [`ClusterSession::events`] for one that goes on.
+    /// [`ClusterSession::events`] for one that continues.
     ///
     /// # Errors
     ///

@@ -44,7 +44,7 @@ enum Source {
     /// It is to be chosen.
     Unknown,
     Live(EventStream),
-    Peer(Box<PeerEvents>),
+    Peer(PeerEvents),
     Log(Box<Follower>),
 }
 
@@ -98,7 +98,7 @@ impl ClusterEvents {
             Source::Unknown => return self.open().await,
             Source::Log(_) => return self.follow().await,
             Source::Live(live) => live.next().await,
-            Source::Peer(peer) => peer.next().await.map(Arc::new),
+            Source::Peer(peer) => peer.next().await,
         };
         match event {
             Some(event) => self.ready.push_back(event),
@@ -109,7 +109,7 @@ impl ClusterEvents {
 
     /// Chooses the source, and reads the events before it.
     async fn open(&mut self) -> Result<(), MemoryError> {
-        let found = self.find().await?;
+        let found = find(&self.worker, &self.session).await?;
         let mut entries = self.worker.store.read(&self.session, 0).await?;
         self.exists = true;
         self.next_look = Instant::now() + OWNER_INTERVAL;
@@ -129,18 +129,6 @@ impl ClusterEvents {
         Ok(())
     }
 
-    /// Returns the session's own events, if a worker sends them, and the length of the log before.
-    async fn find(&self) -> Result<Option<(u64, Source)>, MemoryError> {
-        let host = &self.worker.host;
-        if let Some(handle) = host.open_session(&self.session).await
-            && let Ok((length, live)) = handle.join().await
-        {
-            return Ok(Some((length, Source::Live(live))));
-        }
-        let joined = self.worker.join_peer(&self.session, false).await?;
-        Ok(joined.map(|(length, events)| (length, Source::Peer(Box::new(events)))))
-    }
-
     /// Reads what the log has gained, or finds that a worker sends the events.
     async fn follow(&mut self) -> Result<(), MemoryError> {
         sleep(POLL_INTERVAL).await;
@@ -150,7 +138,7 @@ impl ClusterEvents {
         if self.ready.is_empty() {
             let is_here = self.worker.host.open_session(&self.session).await.is_some();
             let looks = Instant::now() >= self.next_look;
-            if is_here || looks && self.has_address().await? {
+            if is_here || looks && self.worker.peer_address(&self.session).await?.is_some() {
                 self.source = Source::Unknown;
             }
             if looks {
@@ -159,8 +147,15 @@ impl ClusterEvents {
         }
         Ok(())
     }
+}
 
-    async fn has_address(&self) -> Result<bool, MemoryError> {
-        Ok(self.worker.peer_address(&self.session).await?.is_some())
+/// Returns a session's own events, if a worker sends them, and the length of the log before.
+async fn find(worker: &Worker, session: &str) -> Result<Option<(u64, Source)>, MemoryError> {
+    if let Some(handle) = worker.host.open_session(session).await
+        && let Ok((length, live)) = handle.join().await
+    {
+        return Ok(Some((length, Source::Live(live))));
     }
+    let joined = worker.join_peer(session, false).await?;
+    Ok(joined.map(|(length, events)| (length, Source::Peer(events))))
 }

@@ -144,7 +144,7 @@ impl Hosting {
         // each input that an earlier opening has taken.
         let mut pause = Duration::ZERO;
         loop {
-            // A session that is handed over ends by itself if it is in a run.
+            // A session that is handed over in a run ends without being asked.
             let idle = async {
                 handle.wait_for_idle().await;
                 timeout(pause, hand_over.started()).await.is_ok()

@@ -73,6 +73,7 @@ pub use error::{ClusterError, PlacementError};
 pub use events::ClusterEvents;
 pub use handover::{HandOver, HandOverMemory};
 pub use host::{Host, Hosted};
+pub use peers::EVENTS_PATH;
 #[cfg(feature = "restate")]
 pub use placement::restate::{Restate, RestateBuilder};
 pub use placement::{Leases, Placement};

@@ -1,6 +1,6 @@
 //! The events of open sessions, for other workers: the route, and its client.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,15 +12,21 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
-use futures::{Stream, stream};
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt, TryStreamExt};
 use loopwright_core::EventStream;
 use loopwright_core::event::Envelope;
 use serde::Deserialize;
+use subtle::ConstantTimeEq;
 use tokio::time::{Instant, timeout};
+use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
+use tokio_util::io::StreamReader;
 
 use crate::host::Host;
 use crate::http_client;
 
+/// Names the path at which other workers read the events of a worker's sessions.
+pub const EVENTS_PATH: &str = "/cluster/events";
 /// The media type of the stream: a JSON value in each line.
 const LINES: &str = "application/x-ndjson";
 /// The header with the length of the log before the events.
@@ -44,11 +50,7 @@ pub(crate) struct Peers {
 }
 
 /// The events of a session from the worker that has it open.
-pub(crate) struct PeerEvents {
-    response: reqwest::Response,
-    buffer: Vec<u8>,
-    ready: VecDeque<Envelope>,
-}
+pub(crate) struct PeerEvents(BoxStream<'static, Result<String, LinesCodecError>>);
 
 impl Peers {
     pub(crate) fn new(token: Option<Arc<str>>) -> Result<Self, reqwest::Error> {
@@ -76,7 +78,8 @@ impl Peers {
         tree: bool,
     ) -> Option<(u64, PeerEvents)> {
         let mut url = reqwest::Url::parse(address).ok()?;
-        url.path_segments_mut().ok()?.pop_if_empty().extend(["cluster", "events"]);
+        let path = format!("{}{EVENTS_PATH}", url.path().trim_end_matches('/'));
+        url.set_path(&path);
         let tree = if tree { "true" } else { "false" };
         url.query_pairs_mut().append_pair("session", session).append_pair("tree", tree);
         let mut request = self.client.get(url);
@@ -96,36 +99,29 @@ impl Peers {
             return None;
         }
         let entries = response.headers().get(ENTRIES)?.to_str().ok()?.parse().ok()?;
-        Some((entries, PeerEvents { response, buffer: Vec::new(), ready: VecDeque::new() }))
+        let body = response.bytes_stream().map_err(std::io::Error::other);
+        let lines = LinesCodec::new_with_max_length(MAX_LINE);
+        Some((entries, PeerEvents(FramedRead::new(StreamReader::new(body), lines).boxed())))
     }
 }
 
 impl PeerEvents {
-    /// Turns the events into a stream.
-    pub(crate) fn into_stream(self) -> impl Stream<Item = Arc<Envelope>> + Send {
-        stream::unfold(self, async |mut peer| Some((Arc::new(peer.next().await?), peer)))
-    }
-
     /// Returns the next event, or `None` if the stream has ended or is silent. If the future is
     /// dropped, no event is lost.
-    pub(crate) async fn next(&mut self) -> Option<Envelope> {
+    pub(crate) async fn next(&mut self) -> Option<Arc<Envelope>> {
         loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(event);
-            }
-            let chunk = timeout(SILENCE, self.response.chunk()).await.ok()?.ok()??;
-            self.buffer.extend_from_slice(&chunk);
-            while let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.buffer.drain(..=end).collect();
-                if line.len() > 1 {
-                    // Workers with newer code may send events that this one does not know.
-                    self.ready.extend(serde_json::from_slice::<Envelope>(&line).ok());
-                }
-            }
-            if self.buffer.len() > MAX_LINE {
-                return None;
+            let line = timeout(SILENCE, self.0.next()).await.ok()??.ok()?;
+            // Empty lines say that the worker lives. Workers with newer code may send events that
+            // this one does not know.
+            if let Ok(event) = serde_json::from_str(&line) {
+                return Some(Arc::new(event));
             }
         }
+    }
+
+    /// Turns the events into a stream.
+    pub(crate) fn into_stream(self) -> impl Stream<Item = Arc<Envelope>> + Send {
+        stream::unfold(self, async |mut peer| Some((peer.next().await?, peer)))
     }
 }
 
@@ -138,7 +134,7 @@ struct Served {
 
 /// Returns the route from which other workers read.
 pub(crate) fn router(host: Arc<dyn Host>, token: Option<Arc<str>>) -> Router {
-    Router::new().route("/cluster/events", get(events)).with_state(Served { host, token })
+    Router::new().route(EVENTS_PATH, get(events)).with_state(Served { host, token })
 }
 
 #[derive(Deserialize)]
@@ -153,11 +149,9 @@ async fn events(
     headers: HeaderMap,
     Query(wanted): Query<Wanted>,
 ) -> Response {
-    let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let sent = headers.get(header::AUTHORIZATION).map_or(&[][..], |value| value.as_bytes());
     if let Some(token) = token
-        && !sent
-            .and_then(|sent| sent.strip_prefix("Bearer "))
-            .is_some_and(|sent| is_same(sent, &token))
+        && !bool::from(sent.ct_eq(format!("Bearer {token}").as_bytes()))
     {
         return (StatusCode::UNAUTHORIZED, "The token of the cluster is missing or wrong.")
             .into_response();
@@ -189,10 +183,4 @@ fn to_line(event: &Envelope) -> Bytes {
     });
     line.push(b'\n');
     line.into()
-}
-
-/// Compares two tokens in a time that does not depend on where they differ.
-fn is_same(a: &str, b: &str) -> bool {
-    let differences = a.bytes().zip(b.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
-    a.len() == b.len() && differences == 0
 }

@@ -1,5 +1,6 @@
 //! The extension point for who hosts which session, [`Placement`].
 
+mod background;
 pub(crate) mod leases;
 #[cfg(feature = "restate")]
 pub(crate) mod restate;

@@ -3,17 +3,15 @@
 use loopwright_core::SessionStore;
 use loopwright_core::log::{MemoryError, Schedule, Schedules};
 
-use crate::cron::Cron;
+use crate::cron::{Cron, InvalidCron};
 use crate::error::ClusterError;
 use crate::placement::Placement;
 
 /// The number of schedules that are read at once.
 const CHUNK: usize = 64;
-/// How long a schedule that cannot be carried out is postponed, in milliseconds.
-const POSTPONED: u64 = 60_000;
 
 /// Posts the inputs of the schedules whose time has come, of one session or of all, and sets their
-/// next times. One that fails does not hold up the others.
+/// next times. One that cannot be carried out stays, and does not hold up the others.
 pub(crate) async fn post_due(
     store: &dyn SessionStore,
     placement: &dyn Placement,
@@ -30,46 +28,62 @@ pub(crate) async fn post_due(
                 all
             }
         };
+        let mut has_advanced = false;
         for schedule in &due {
-            if let Err(error) = post(store, schedules, placement, schedule, now).await {
-                let Schedule { session, id, .. } = schedule;
-                tracing::warn!(session = &**session, schedule = &**id, %error, "it is postponed");
-                schedules.advance(schedule, Some(now + POSTPONED)).await?;
-            }
+            has_advanced |= carry_out(store, schedules, placement, schedule, now).await?;
         }
-        if session.is_some() || due.len() < CHUNK {
+        if session.is_some() || due.len() < CHUNK || !has_advanced {
             return Ok(());
         }
     }
 }
 
-/// Posts the input of a schedule. Its next time is set afterwards: if the worker is killed in
-/// between, the same input is posted again, which changes nothing.
-async fn post(
+/// Posts the input of a schedule, and then sets its next time: if the worker is killed in between,
+/// the same input is posted again, which changes nothing. Returns false if it cannot be posted now.
+async fn carry_out(
     store: &dyn SessionStore,
     schedules: &dyn Schedules,
     placement: &dyn Placement,
     schedule: &Schedule,
     now: u64,
-) -> Result<(), ClusterError> {
-    let Schedule { session, .. } = schedule;
-    let next = next_time(schedule, now)?;
-    match store.post(session, &schedule.input()?).await {
-        Ok(Some(_)) => {}
-        Ok(None) => placement.wake(session).await?,
-        Err(MemoryError::NoSession(_)) => return Ok(()), // it was deleted, and the schedule too
+) -> Result<bool, ClusterError> {
+    let Schedule { session, id, .. } = schedule;
+    let warn = |what: &str, error: &dyn std::fmt::Display| {
+        tracing::warn!(session = &**session, schedule = &**id, %error, "{what}");
+    };
+    let prepared = || Ok::<_, ClusterError>((schedule.input()?, next_time(schedule, now)?));
+    let (input, next) = match prepared() {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            warn("it cannot be carried out", &error);
+            return Ok(false);
+        }
+    };
+    match store.post(session, &input).await {
+        Ok(_) => {}
+        Err(error @ MemoryError::MailboxFull { .. }) => {
+            warn("it waits", &error);
+            return Ok(false);
+        }
+        Err(MemoryError::NoSession(_)) => return Ok(false), // it was deleted, and the schedule too
         Err(error) => return Err(error.into()),
     }
-    if let Some(next) = next {
-        placement.wake_at(session, next).await?;
+    // The input is durable. Without a wake, sweeps find it and the next time.
+    if let Err(error) = placement.wake(session).await {
+        warn("its session could not be woken", &error);
+    }
+    if let Some(next) = next
+        && let Err(error) = placement.wake_at(session, next).await
+    {
+        warn("no timer could be set for its next time", &error);
     }
     schedules.advance(schedule, next).await?;
-    Ok(())
+    Ok(true)
 }
 
 /// Returns the first time of a schedule after now. Times that have passed in the meantime are left
 /// out.
-fn next_time(schedule: &Schedule, now: u64) -> Result<Option<u64>, ClusterError> {
+fn next_time(schedule: &Schedule, now: u64) -> Result<Option<u64>, InvalidCron> {
     let Some(expression) = &schedule.cron else { return Ok(None) };
     let cron = Cron::new(expression, schedule.time_zone.as_deref())?;
     Ok(cron.next_after(schedule.next.max(now)))

@@ -8,16 +8,12 @@ use loopwright_core::log::MemoryError;
 use loopwright_core::{RunContext, SessionStore};
 
 /// The events of a session that another worker has open.
-pub(crate) type RemoteEvents = BoxStream<'static, Arc<Envelope>>;
+pub(crate) type PeerEvents = BoxStream<'static, Arc<Envelope>>;
 
 #[cfg(not(feature = "cluster"))]
 pub(crate) use self::alone::ClusterLink;
 #[cfg(feature = "cluster")]
 pub(crate) use self::worker::{ClusterLink, ClusterSettings};
-
-/// The path under which other workers read events. It has a token of its own.
-#[cfg(feature = "cluster")]
-pub(crate) const EVENTS_PATH: &str = "/cluster/events";
 
 /// Opens a session in a store.
 async fn stored(store: &Arc<dyn SessionStore>, id: Arc<str>) -> Result<RunContext, MemoryError> {
@@ -33,7 +29,7 @@ mod worker {
     use loopwright_core::{RunContext, SessionStore};
     use loopwright_durable::{Cluster, ClusterError, HandOver, Host, Placement};
 
-    use super::{RemoteEvents, stored};
+    use super::{PeerEvents, stored};
     use crate::error::{ApiError, ErrorKind};
 
     /// What the server was told about its cluster.
@@ -107,9 +103,16 @@ mod worker {
             self.0.cluster.get()
         }
 
-        /// Returns the route for other workers.
-        pub(crate) fn router(&self) -> Option<Router> {
-            self.joined().map(Cluster::router)
+        /// Returns the route for other workers, if the server has joined a cluster. It needs a
+        /// token, unless the server is `open` to everybody.
+        pub(crate) fn router(&self, open: bool) -> Router {
+            let cluster = self.joined().filter(|_| open || self.has_token());
+            cluster.map(Cluster::router).unwrap_or_default()
+        }
+
+        /// Returns whether this is the path of that route, which checks its own token.
+        pub(crate) fn serves(&self, path: &str) -> bool {
+            self.is_configured() && path == loopwright_durable::EVENTS_PATH
         }
 
         /// Has a session hosted, if the server belongs to a cluster.
@@ -128,7 +131,7 @@ mod worker {
             &self,
             session: &str,
             tree: bool,
-        ) -> Option<(u64, RemoteEvents)> {
+        ) -> Option<(u64, PeerEvents)> {
             self.joined()?.join_peer(session, tree).await.ok()?
         }
 
@@ -156,6 +159,8 @@ mod worker {
 
 #[cfg(not(feature = "cluster"))]
 mod alone {
+    use axum::Router;
+
     use super::*;
     use crate::error::ApiError;
 
@@ -168,6 +173,14 @@ mod alone {
             false
         }
 
+        pub(crate) fn router(&self, _open: bool) -> Router {
+            Router::new()
+        }
+
+        pub(crate) fn serves(&self, _path: &str) -> bool {
+            false
+        }
+
         pub(crate) async fn wake(&self, _session: &str) -> Result<(), ApiError> {
             Ok(())
         }
@@ -176,7 +189,7 @@ mod alone {
             &self,
             _session: &str,
             _tree: bool,
-        ) -> Option<(u64, RemoteEvents)> {
+        ) -> Option<(u64, PeerEvents)> {
             None
         }
 

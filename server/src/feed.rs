@@ -19,7 +19,7 @@ use loopwright_core::event::Envelope;
 use tokio::time::Instant;
 
 use crate::backlog::{Missed, Start};
-use crate::cluster::RemoteEvents;
+use crate::cluster::PeerEvents;
 use crate::encoded_events::{EncodedEvent, EncodedEvents};
 use crate::error::ApiError;
 use crate::live::{Lease, LeaseGuard};
@@ -45,7 +45,7 @@ enum Source {
     /// The session, which is open here.
     Live { missed: Missed, live: EventStream, lease: LeaseGuard },
     /// The worker of the cluster that has it open.
-    Peer { missed: Missed, events: RemoteEvents },
+    Peer { missed: Missed, events: PeerEvents },
     /// Its log.
     Log { log: Box<LogReader>, next_look: Instant },
 }

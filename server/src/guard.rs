@@ -78,7 +78,9 @@ impl Guard {
         }
         // Public paths need no token and disclose nothing about sessions.
         let path = request.uri().path();
-        let is_public = is_health_path(path) || is_page_file(path) || is_for_workers(path);
+        // It has a token of its own.
+        let is_for_workers = self.server.shared().cluster.serves(path);
+        let is_public = is_health_path(path) || is_page_file(path) || is_for_workers;
         let site =
             headers.get(HeaderName::from_static("sec-fetch-site")).map(|site| site.as_bytes());
         let is_foreign = site.is_some_and(|site| site != b"same-origin" && site != b"none");
@@ -124,17 +126,6 @@ pub(crate) async fn check(
             tracing::warn!(?client, %method, path, %error, "a request was refused");
             error.into_response()
         }
-    }
-}
-
-/// Returns whether a path is for other workers of the cluster, which have a token of their own.
-fn is_for_workers(path: &str) -> bool {
-    #[cfg(feature = "cluster")]
-    return path == crate::cluster::EVENTS_PATH;
-    #[cfg(not(feature = "cluster"))]
-    {
-        let _ = path;
-        false
     }
 }
 

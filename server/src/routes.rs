@@ -82,7 +82,9 @@ pub fn router(server: Server) -> Router {
     let routes = Router::new();
     #[cfg(feature = "long-term")]
     let routes = routes.merge(memory::routes());
-    let workers = workers(&server);
+    // Without users, everybody who reaches the server may read everything in any case.
+    let shared = server.shared();
+    let workers = shared.cluster.router(shared.users.is_empty());
     routes
         .merge(agent_chat::routes())
         .merge(agents::routes())
@@ -102,22 +104,6 @@ pub fn router(server: Server) -> Router {
         .layer(from_fn_with_state(server.clone(), log_refusals))
         .with_state(server)
         .merge(workers)
-}
-
-/// Returns the route for other workers of the cluster.
-fn workers(server: &Server) -> Router {
-    #[cfg(feature = "cluster")]
-    {
-        // Without a token, everybody who reaches the server may read everything in any case.
-        let shared = server.shared();
-        let is_safe = shared.cluster.has_token() || shared.users.is_empty();
-        shared.cluster.router().filter(|_| is_safe).unwrap_or_default()
-    }
-    #[cfg(not(feature = "cluster"))]
-    {
-        let _ = server;
-        Router::new()
-    }
 }
 
 async fn no_route() -> ApiError {

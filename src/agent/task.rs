@@ -42,7 +42,7 @@ pub(crate) struct Task {
     /// Another process has asked for the session.
     is_released: bool,
     /// A run that was interrupted is continued at once.
-    pub(crate) continues: bool,
+    continues: bool,
 }
 
 impl Task {
@@ -52,6 +52,7 @@ impl Task {
         commands: mpsc::UnboundedReceiver<Command>,
         to_session: mpsc::UnboundedSender<Command>,
         extensions: Extensions,
+        continues: bool,
     ) -> Self {
         let deadlines = Deadlines::new(&session);
         let inbox = Inbox::new(commands, session.mailbox_memory(), deadlines);
@@ -63,7 +64,7 @@ impl Task {
             late_steer: false,
             log_failed: false,
             is_released: false,
-            continues: false,
+            continues,
         }
     }
 

@@ -93,7 +93,6 @@ impl Schedule {
 
     /// Returns whether this is the other schedule at the same time.
     pub fn is_same(&self, other: &Schedule) -> bool {
-        let key = |it: &Schedule| (it.session.clone(), it.id.clone(), it.next);
-        key(self) == key(other)
+        self.session == other.session && self.id == other.id && self.next == other.next
     }
 }

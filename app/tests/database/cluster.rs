@@ -63,7 +63,7 @@ impl Reader {
     /// Returns the next event of this type.
     pub(crate) fn until(&mut self, kind: &str) -> Value {
         loop {
-            let frame = self.connection.frame().expect("the stream goes on");
+            let frame = self.connection.frame().expect("the stream continues");
             let field = |name: &str| {
                 frame.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned)
             };

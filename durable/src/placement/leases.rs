@@ -7,10 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use loopwright_core::log::DueSession;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::Placement;
+use super::background::Background;
 use crate::driver::{Drive, Driver};
 use crate::error::{ClusterError, PlacementError};
 
@@ -33,11 +32,11 @@ const MAX_PAUSE: Duration = Duration::from_secs(300);
 pub struct Leases(Arc<Shared>);
 
 struct Shared {
-    sweep: Duration,
+    /// The time between two sweeps.
+    interval: Duration,
     /// Set from the start to the stop of the worker.
     driver: Mutex<Option<Arc<dyn Driver>>>,
-    stopped: CancellationToken,
-    tasks: TaskTracker,
+    background: Background,
     /// The sessions that were opened and still have the work that they had.
     failed: Mutex<HashMap<Arc<str>, Failed>>,
 }
@@ -58,10 +57,9 @@ impl Leases {
     /// Places sessions with this time between two sweeps.
     pub fn with_sweep(interval: Duration) -> Self {
         Leases(Arc::new(Shared {
-            sweep: interval,
+            interval,
             driver: Mutex::default(),
-            stopped: CancellationToken::new(),
-            tasks: TaskTracker::new(),
+            background: Background::default(),
             failed: Mutex::default(),
         }))
     }
@@ -81,7 +79,7 @@ impl Shared {
     /// Opens a session here in the background.
     fn drive(self: &Arc<Self>, driver: Arc<dyn Driver>, due: DueSession) {
         let shared = self.clone();
-        self.tasks.spawn(async move {
+        self.background.spawn(async move {
             let id = &*due.session;
             match driver.drive(id).await {
                 Ok(Drive::InUse | Drive::HandedOver) => {} // its owner does it, or the next one
@@ -150,26 +148,18 @@ impl Placement for Leases {
     }
 
     async fn start(&self, driver: Arc<dyn Driver>) -> Result<(), PlacementError> {
-        if self.0.driver().replace(driver.clone()).is_some() {
-            return Err(PlacementError::new("the placement belongs to another cluster already"));
-        }
+        self.0.background.start()?;
+        *self.0.driver() = Some(driver.clone());
         let shared = self.0.clone();
-        self.0.tasks.spawn(async move {
-            let sweeps = async {
-                loop {
-                    shared.sweep(&driver).await;
-                    tokio::time::sleep(shared.sweep).await;
-                }
-            };
-            shared.stopped.run_until_cancelled(sweeps).await
+        self.0.background.repeat(self.0.interval, move || {
+            let (shared, driver) = (shared.clone(), driver.clone());
+            async move { shared.sweep(&driver).await }
         });
         Ok(())
     }
 
     async fn stop(&self) {
-        self.0.stopped.cancel();
         *self.0.driver() = None;
-        self.0.tasks.close();
-        self.0.tasks.wait().await;
+        self.0.background.stop().await;
     }
 }

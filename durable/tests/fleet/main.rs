@@ -48,7 +48,7 @@ async fn kills_of_workers_lose_and_repeat_nothing() {
     Fleet::start(Placed::ByLeases).await.work(&[Fault::Kill]).await;
 }
 
-/// C340: a worker that is stopped for longer than its lease, and goes on afterwards, writes nothing
+/// C340: a worker that is stopped for longer than its lease, and then continues, writes nothing
 /// to sessions that others have taken over, and refuses nothing in their name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_that_are_stopped_for_longer_than_their_lease_do_no_harm() {

@@ -13,7 +13,7 @@ use crate::random::{Random, now};
 pub(crate) enum Fault {
     /// A worker is killed, and started again.
     Kill,
-    /// A worker is stopped for longer than its lease, and goes on.
+    /// A worker is stopped for longer than its lease, and continues.
     Stop,
     /// The database server crashes, and starts again.
     KillDatabase,

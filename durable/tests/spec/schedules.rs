@@ -1,13 +1,15 @@
 //! Schedules.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use loopwright_core::SessionStore;
 use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::InputEvent;
 use loopwright_core::log::{InMemoryStore, LogEntry, Schedule};
 use loopwright_core::testing::Script;
-use loopwright_durable::{ClusterError, Cron};
+use loopwright_durable::{Cluster, ClusterError, Cron, Driver, Leases, Placement, PlacementError};
 
 use crate::cluster::{agent, until_end, worker};
 
@@ -42,11 +44,11 @@ async fn an_input_is_posted_at_its_time_once() {
     session.repeat("each second", "* * * * * *", None, request("Tick.")).await.unwrap();
     assert_eq!(until_end(&mut events).await.1, "Again.");
     let next = session.schedules().await.unwrap()[0].next;
-    assert!(next > now, "it goes on");
+    assert!(next > now, "it has a next time");
     assert!(session.unschedule("each second").await.unwrap());
 }
 
-/// C339: a schedule that cannot be carried out is postponed, and holds up no other.
+/// C339: a schedule that cannot be carried out stays, and holds up no other.
 #[tokio::test]
 async fn a_schedule_that_fails_holds_up_no_other() {
     let store = InMemoryStore::new();
@@ -59,7 +61,46 @@ async fn a_schedule_that_fails_holds_up_no_other() {
     store.schedules().unwrap().put(&bad).await.unwrap();
     assert_eq!(until_end(&mut session.events(0)).await.1, "Good morning.");
     let left = session.schedules().await.unwrap();
-    assert!(left.len() == 1 && left[0].next > SystemEnvironment.now(), "{left:?}");
+    assert!(left.len() == 1 && left[0].next == 1, "{left:?}");
+}
+
+/// Leases that wake nothing, so that only sweeps find what is due.
+struct Sweeps(Leases);
+
+#[async_trait]
+impl Placement for Sweeps {
+    async fn wake(&self, _session: &str) -> Result<(), PlacementError> {
+        Err(PlacementError::new("nothing is woken"))
+    }
+
+    async fn wake_at(&self, _session: &str, _time: u64) -> Result<(), PlacementError> {
+        Err(PlacementError::new("nothing is woken"))
+    }
+
+    async fn start(&self, driver: Arc<dyn Driver>) -> Result<(), PlacementError> {
+        self.0.start(driver).await
+    }
+
+    async fn stop(&self) {
+        self.0.stop().await;
+    }
+}
+
+/// C339: an input that is posted is not posted again because its session could not be woken.
+#[tokio::test]
+async fn a_session_that_cannot_be_woken_gets_its_input_once() {
+    let store = InMemoryStore::new();
+    let memory = store.open("s").await.unwrap();
+    memory.append(0, [LogEntry::Reset].into()).await.unwrap();
+    drop(memory);
+    let schedule = Schedule::once("s", "soon", 1, request("Wake up."));
+    store.schedules().unwrap().put(&schedule).await.unwrap();
+    let placement = Sweeps(Leases::with_sweep(Duration::from_millis(50)));
+    let builder = Cluster::builder(store.clone(), agent([Script::text("Good morning.")]));
+    let cluster = builder.placement(placement).start().await.unwrap();
+    let session = cluster.session("s");
+    assert_eq!(until_end(&mut session.events(0)).await.1, "Good morning.");
+    assert!(session.schedules().await.unwrap().is_empty(), "nothing is left to be posted");
 }
 
 /// C339: cron expressions follow the clock of their time zone, and bad ones are refused.

@@ -120,17 +120,13 @@ impl LiveSessions {
                 }
                 posted => posted?,
             };
-            if cluster.is_configured() {
-                if !is_posted {
-                    cluster.wake(id).await?;
-                }
-                is_posted = true;
-                tokio::time::sleep(RECEIPT_POLL_INTERVAL).await;
-                continue;
-            }
-            is_posted = true;
+            let is_first = !std::mem::replace(&mut is_posted, true);
             let has_ended = |lease: &Lease| lease.handle.has_ended();
-            if lease.as_ref().is_none_or(has_ended)
+            if cluster.is_configured() {
+                if is_first {
+                    cluster.wake(id).await?; // and the placement opens the session somewhere
+                }
+            } else if lease.as_ref().is_none_or(has_ended)
                 && Instant::now() >= next_look
                 && !drain.is_draining()
             {
