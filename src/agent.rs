@@ -244,7 +244,7 @@ impl GenericAgent {
         if tree.store.is_none() && !self.config.children.is_empty() {
             return Err(AgentError::NoStore);
         }
-        let RunContext { session, memory, settings, owner, extensions, parent, continues, .. } = cx;
+        let RunContext { session, memory, settings, owner, extensions, parent, .. } = cx;
         let id =
             session.unwrap_or_else(|| format!("s{:016x}", self.config.environment.random()).into());
         let (commands, from_handles) = mpsc::unbounded_channel();
@@ -256,9 +256,11 @@ impl GenericAgent {
         let mut session = Session::new(self.config.clone(), hub, id, memory, from_task);
         session.extensions = extensions.clone();
         session.tree = tree;
+        session.journal.joins = cx.joins;
         session.open(settings, owner).await?;
         let pattern = self.pattern.clone();
-        let mut task = Task::new(session, pattern, from_handles, to_session, extensions, continues);
+        let mut task =
+            Task::new(session, pattern, from_handles, to_session, extensions, cx.continues);
         tokio::spawn(async move { task.run_to_end().await });
         Ok((AgentHandle { commands, is_attached: false }, stream))
     }
@@ -292,6 +294,8 @@ pub struct RunContext {
     extensions: Extensions,
     parent: Option<Parent>,
     continues: bool,
+    /// Whether entries that belong together are one append.
+    joins: bool,
 }
 
 impl Default for RunContext {
@@ -306,6 +310,7 @@ impl Default for RunContext {
             extensions: Extensions::new(),
             parent: None,
             continues: false,
+            joins: true,
         }
     }
 }
@@ -382,6 +387,15 @@ impl RunContext {
     /// [`AgentHandle::continue_run`].
     pub fn continue_interrupted(mut self) -> Self {
         self.continues = true;
+        self
+    }
+
+    /// Writes each change of the session at once. By default, changes that follow each other
+    /// without a wait are one append. For tests, in which a memory then can end the session, or let
+    /// an input arrive, between any two of them.
+    #[cfg(feature = "testing")]
+    pub fn append_each(mut self) -> Self {
+        self.joins = false;
         self
     }
 

@@ -6,7 +6,7 @@ pub(crate) mod step;
 
 pub use crate::error::StepError;
 pub use crate::session::ask::{Ask, Profile};
-pub use crate::session::batch::BatchOutcome;
+pub use crate::session::batch_outcome::BatchOutcome;
 pub use crate::session::pattern_calls::{Asked, Call};
 pub use crate::session::reply::Reply;
 pub use crate::step_end::StepEnd;

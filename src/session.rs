@@ -10,6 +10,7 @@ pub(crate) mod ask;
 pub(crate) mod ask_all;
 pub(crate) mod ask_for;
 pub(crate) mod batch;
+pub(crate) mod batch_outcome;
 pub(crate) mod budget;
 pub(crate) mod child;
 pub(crate) mod child_agent;
@@ -46,6 +47,7 @@ pub(crate) mod steers;
 pub(crate) mod stream;
 pub(crate) mod sub_agents;
 pub(crate) mod tree;
+pub(crate) mod write_behind;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,7 +151,7 @@ impl Session {
     /// sub-agent does not: inputs for it are sent to the session at its root.
     pub(crate) fn mailbox_memory(&self) -> Option<Arc<dyn Memory>> {
         let memory = self.journal.memory();
-        let is_root = self.journal.hub.parent().is_none();
+        let is_root = self.journal.parent().is_none();
         (is_root && memory.mailbox().is_some()).then(|| memory.clone())
     }
 
@@ -165,13 +167,21 @@ impl Session {
 
     /// Handles one command. An accepted input is durable when this returns.
     pub(crate) async fn receive(&mut self, command: Command) -> Result<Accepted, MemoryError> {
+        // Nobody learns of entries that are not written, and ids are made, and known ones found,
+        // from what is in the log.
+        let written = self.journal.flush().await;
+        let accepted = self.handle(command).await;
+        written.and(accepted)
+    }
+
+    async fn handle(&mut self, command: Command) -> Result<Accepted, MemoryError> {
         match command {
             Command::State(ack) => drop(ack.send(self.state())),
             Command::Subscribe(subscriber) => {
                 if subscriber.is_of_tree() {
                     self.children.subscribe(&subscriber);
                 }
-                self.journal.hub.subscribe(subscriber)
+                self.journal.hub().subscribe(subscriber)
             }
             Command::TakeDefaults(now) => {
                 let Session { journal, config, executor, .. } = self;
@@ -185,7 +195,7 @@ impl Session {
                 if subscriber.is_of_tree() {
                     self.children.subscribe(&subscriber);
                 }
-                self.journal.hub.join(subscriber, transient);
+                self.journal.hub().join(subscriber, transient);
                 let _ = ack.send(self.journal.fold.len);
             }
             Command::Idle(ack) => self.intake.idle.push(ack),
@@ -217,9 +227,7 @@ impl Session {
 
     /// Handles all commands that have arrived. After a failure the rest are still answered.
     pub(crate) async fn receive_all(&mut self) -> Result<(), MemoryError> {
-        // Ids are made, and known ones found, from what is in the log: so what is staged goes
-        // first.
-        let mut result = self.journal.flush().await;
+        let mut result = self.journal.apply_ahead().await;
         while let Ok(command) = self.intake.commands.try_recv() {
             result = result.and(self.receive(command).await.map(drop));
         }

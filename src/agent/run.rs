@@ -20,7 +20,8 @@ use crate::message::{RunId, UserMessage};
 use crate::pattern::step::StepContext;
 use crate::pattern::{BehaviorPattern, StepEnd};
 use crate::session::Session;
-use crate::session::batch::{self, BatchOutcome};
+use crate::session::batch;
+use crate::session::batch_outcome::BatchOutcome;
 use crate::session::budget;
 use crate::session::close::{self, Ending};
 use crate::session::command::{self, Caller, Command, Input, Receipt, Sorted};
@@ -54,8 +55,8 @@ struct Current {
 impl Current {
     fn of(session: &Session) -> Self {
         let journal = &session.journal;
-        let Fold { run, len, inputs, .. } = &journal.fold;
-        Current { run: *run, memory: journal.memory().clone(), from: *len, seen: inputs.clone() }
+        let (Fold { run, inputs, .. }, memory) = (&journal.fold, journal.memory().clone());
+        Current { run: *run, memory, from: journal.written(), seen: inputs.clone() }
     }
 }
 
@@ -121,12 +122,13 @@ pub(crate) async fn run(
     end(session, channels, ending, caller).await
 }
 
-/// Writes the start of a run.
+/// Stages the start of a run, which is written with what follows.
 pub(crate) async fn begin(session: &mut Session, cause: RunCause) -> Result<(), MemoryError> {
     let run = RunId(session.journal.fold.runs + 1);
     tracing::debug!(session = &*session.id, %run, ?cause, "a run begins");
     let time = session.config.environment.now();
-    session.journal.commit(LogEntry::RunStarted { run, cause, time }).await
+    session.journal.stage(LogEntry::RunStarted { run, cause, time });
+    session.journal.apply_ahead().await
 }
 
 /// Closes what is open, writes the end of the run and emits it.
@@ -141,7 +143,12 @@ pub(crate) async fn end(
         answer(caller, Err(InputError::Moved));
         return AfterRun::default();
     }
-    let staged = close::stage_end(session, ending).await;
+    let staged = match session.journal.recover().await {
+        // Not even its start is in the log.
+        Ok(Some(error)) if session.journal.fold.run.is_none() => Err(error),
+        Err(error) => Err(error),
+        Ok(_) => close::stage_end(session, ending).await,
+    };
     let written = if staged.is_ok() { session.journal.write().await } else { Ok(()) };
     // These were sent before `agent_end` is emitted.
     let late_steer = channels.inbox.collect().await && answers_steers;
@@ -154,6 +161,7 @@ pub(crate) async fn end(
             after.log_failed = true;
             session.children.leave();
             let _ = session.receive_all().await; // every sender is answered with the failure
+            let _ = session.journal.recover().await; // tried again before the next command
             Some(close::emit_unwritten_end(session, &StepError::Memory(error)))
         }
     };
@@ -307,6 +315,7 @@ async fn pass(
 ) -> Result<PassEnd, Box<Input>> {
     let current = Current::of(session);
     let orphaned = session.tree.orphaned.clone();
+    let behind = session.journal.write_behind();
     let step = AssertUnwindSafe(step(session, pattern, is_first)).catch_unwind();
     let mut step = std::pin::pin!(step);
     let mut time_up = std::pin::pin!(async {
@@ -337,6 +346,7 @@ async fn pass(
                 Ok(end) => PassEnd::Returned(end),
                 Err(panic) => PassEnd::Panicked(panic_text(&*panic)),
             }),
+            () = behind.write() => {}
         }
     }
 }

@@ -76,10 +76,12 @@ impl Task {
         if let Err(panic) = ended {
             let (id, panic) = (&*session.id, panic_text(&*panic));
             tracing::error!(session = id, panic, "the session has ended because of a panic");
-            if session.journal.hub.run_is_open() {
-                let emit = || close::emit_unwritten_end(session, &StepError::Panicked(panic));
-                let _ = catch_unwind(AssertUnwindSafe(emit)); // if it panics, too, streams just end
-            }
+            let end_run = || {
+                if session.journal.hub().run_is_open() {
+                    let _ = close::emit_unwritten_end(session, &StepError::Panicked(panic));
+                }
+            };
+            let _ = catch_unwind(AssertUnwindSafe(end_run)); // if it panics, too, streams just end
         }
         if session.journal.is_lost() || self.is_released {
             self.leave();
@@ -97,7 +99,7 @@ impl Task {
         let session = &mut self.session;
         let what = if self.is_released { "asked for" } else { "taken over" };
         tracing::info!(session = &*session.id, "another process has {what} the session");
-        session.journal.hub.close_as_moved();
+        session.journal.hub().close_as_moved();
         self.channels.inbox.leave();
         session.intake.leave();
     }
@@ -194,7 +196,7 @@ impl Task {
     async fn resume(&mut self, cause: Option<RunCause>, mut caller: Option<Caller>) {
         self.late_steer = false;
         if let Some(stream) = caller.as_mut().and_then(|caller| caller.stream.take()) {
-            self.session.journal.hub.subscribe(stream);
+            self.session.journal.hub().subscribe(stream);
         }
         let Task { session, pattern, channels, .. } = self;
         let after = run::run(session, &**pattern, channels, cause, caller).await;
@@ -211,6 +213,9 @@ impl Task {
     async fn handle(&mut self, command: Command) {
         if matches!(command, Command::Input(_) | Command::TakeDefaults(_)) {
             self.log_failed = false;
+        }
+        if let Ok(Some(_)) = self.session.journal.recover().await {
+            self.session.interrupted = self.session.journal.fold.run.is_some();
         }
         match command.sort() {
             Sorted::Stop(input) => self.stop(*input).await,

@@ -15,6 +15,10 @@ impl SeenInputs {
         self.ids().insert(input);
     }
 
+    pub(crate) fn clear(&self) {
+        self.ids().clear();
+    }
+
     pub(crate) fn contains(&self, input: &InputId) -> bool {
         self.ids().contains(input)
     }

@@ -29,7 +29,8 @@ use crate::pattern::role::Role;
 use crate::session::Session;
 use crate::session::ask::{Ask, Profile};
 use crate::session::ask_all;
-use crate::session::batch::{self, BatchOutcome};
+use crate::session::batch;
+use crate::session::batch_outcome::BatchOutcome;
 use crate::session::reply::Reply;
 use crate::session::request;
 use crate::session::stream::follow;
@@ -50,8 +51,12 @@ const SUPERSEDED: &str =
 ///
 /// Every method that awaits handles inputs in the meantime: steers and follow-ups are queued,
 /// decisions are recorded. If its future is dropped, because the run is aborted or reaches a limit,
-/// what has been written stays written, a write in progress is completed, and the engine closes
-/// what is open.
+/// what has been done stays done, a write in progress is completed, and the engine closes what is
+/// open.
+///
+/// What a method has done is in the log when the step sends the next request, starts a tool, waits,
+/// or returns, and its events are emitted then: changes that follow each other are one append.
+/// [`StepContext::flush`] writes them at once.
 ///
 /// ```
 /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
@@ -159,7 +164,8 @@ impl StepContext<'_> {
         match &fold.undelivered {
             Some(request) if fold.batch.is_none() => {
                 let input = request.input.clone();
-                Ok(self.session.journal.commit(LogEntry::Delivered { input }).await?)
+                self.session.journal.stage(LogEntry::Delivered { input });
+                Ok(self.session.journal.apply_ahead().await?)
             }
             _ => Ok(()),
         }
@@ -320,6 +326,7 @@ impl StepContext<'_> {
         if request::is_interrupted(self.session, before) {
             return Ok(None);
         }
+        self.session.journal.flush().await?;
         let mut work = std::pin::pin!(stream::once(work));
         let done = follow(self.session, &mut work, |_, done| match done {
             Some(done) => ControlFlow::Break(done),
@@ -373,7 +380,7 @@ impl StepContext<'_> {
         let queued: Vec<InputId> = wanted.take(max).map(|w| w.input.clone()).collect();
         let any = !queued.is_empty();
         queued.into_iter().for_each(|input| journal.stage(LogEntry::Delivered { input }));
-        journal.flush().await?;
+        journal.apply_ahead().await?;
         Ok(any)
     }
 }

@@ -11,6 +11,7 @@ use crate::log::input::{Decision, Provided, QueueKind, Urgency};
 use crate::log::queue::QueuedMessage;
 use crate::message::{CallId, ResultStatus};
 use crate::session::Session;
+use crate::session::batch_outcome::BatchOutcome;
 use crate::session::config::WhileAwaiting;
 use crate::session::executor::{Executor, Ready, finish};
 use crate::session::hooks::ToolCallInfo;
@@ -18,7 +19,6 @@ use crate::session::intake::Accepted;
 use crate::session::layers::{CallRefused, PassedCall};
 use crate::session::running_tool::yield_once;
 use crate::session::sub_agents::{self, Shares};
-use crate::step_end::StepEnd;
 use crate::tool::toolbox::digest;
 use crate::tool::{Effect, ToolOutput, ToolSpec};
 
@@ -28,44 +28,6 @@ const STEERED: &str = "Skipped: the user steered before it started.";
 const NOTHING_LEFT: &str = "The sub-agent was not started: nothing is left of the budget (limit).";
 const OUTCOME_UNKNOWN: &str = "The outcome is unknown: it may have run before the process was \
     interrupted. Check before you call it again.";
-
-/// Says how a batch stands after [`StepContext::call_tools`](crate::StepContext::call_tools).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BatchOutcome {
-    /// There were no calls.
-    NoCalls,
-    /// Every call has its result, and the model should see them.
-    Closed,
-    /// Every call has its result, and all results ask for the end of the run.
-    Terminated,
-    /// Some calls wait for a decision.
-    AwaitsUser,
-}
-
-impl BatchOutcome {
-    /// Returns whether calls wait for a decision.
-    pub fn awaits_user(self) -> bool {
-        self == BatchOutcome::AwaitsUser
-    }
-
-    /// Returns the outcome, or ends the step while calls wait for a decision.
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`StepError::Ended`] if calls wait for a decision.
-    pub fn or_end(self) -> Result<Self, StepError> {
-        match self {
-            BatchOutcome::AwaitsUser => Err(StepEnd::AwaitingAction.into()),
-            outcome => Ok(outcome),
-        }
-    }
-
-    /// Returns whether there are results that the model should see.
-    pub fn wants_reply(self) -> bool {
-        self == BatchOutcome::Closed
-    }
-}
 
 /// A call that gets its result without running.
 struct Refusal {
@@ -163,9 +125,10 @@ pub(crate) fn cancel(session: &mut Session, all: bool, why: &str) {
     children.cancel(|call| all || is_interruptible(call), ResultStatus::Aborted, &why);
 }
 
-/// Handles a command, or the next event of a running tool or of a sub-agent.
+/// Handles a command, or the next event of a running tool or of a sub-agent. If there is none, what
+/// the last ones have left is written before one is waited for.
 async fn next_event(session: &mut Session) -> Result<(), StepError> {
-    let Session { intake, executor, children, .. } = session;
+    let Session { intake, executor, children, journal, .. } = session;
     tokio::select! { biased;
         Some(command) = intake.commands.recv() => {
             if session.receive(command).await? == Accepted::Steer(Urgency::Interrupt) {
@@ -177,14 +140,15 @@ async fn next_event(session: &mut Session) -> Result<(), StepError> {
             let Session { executor, journal, config, .. } = session;
             let time = config.environment.now();
             let handled = executor.handle(event, journal, &config.limits, time);
-            journal.flush().await?;
+            journal.apply_ahead().await?;
             handled
         }
         (call, report) = children.next() => {
             let handled = sub_agents::handle(session, call, report);
-            session.journal.flush().await?;
+            session.journal.apply_ahead().await?;
             handled
         }
+        () = std::future::ready(()), if journal.is_ahead() => Ok(session.journal.flush().await?),
     }
 }
 
@@ -201,8 +165,9 @@ pub(crate) async fn wait_for_running(session: &mut Session) -> Result<(), Memory
             (call, report) = children.next() => {
                 let _ = sub_agents::handle(session, call, report);
             }
+            () = std::future::ready(()), if journal.is_ahead() => session.journal.flush().await?,
         }
-        session.journal.flush().await?;
+        session.journal.apply_ahead().await?;
     }
     Ok(())
 }
@@ -228,7 +193,7 @@ pub(crate) async fn finish_unstarted(
 ) -> Result<(), MemoryError> {
     let Session { executor, journal, config, .. } = session;
     executor.finish_unstarted(journal, &config.limits, status, why);
-    journal.flush().await
+    journal.apply_ahead().await
 }
 
 /// Returns whether a queued steer skips what has not started. If messages are held while calls
@@ -287,7 +252,7 @@ async fn prepare(session: &mut Session) -> Result<(), StepError> {
             }
         }
     }
-    Ok(session.journal.flush().await?)
+    Ok(session.journal.apply_ahead().await?)
 }
 
 fn needs_preparation(executor: &Executor, call: &Call) -> bool {
@@ -480,7 +445,7 @@ async fn request_approval(session: &mut Session) -> Result<(), StepError> {
             });
         }
     }
-    Ok(journal.flush().await?)
+    Ok(journal.apply_ahead().await?)
 }
 
 fn call_info(

@@ -137,7 +137,7 @@ async fn close_requests(session: &mut Session, status: RunStatus) -> Result<(), 
         let cost = cost.filter(|_| usage != Usage::default());
         journal.stage(LogEntry::Replied { message, cost });
     }
-    journal.flush().await?;
+    journal.apply_ahead().await?;
     let is_unsent = |id: &MessageId| !in_flight.contains(*id);
     let reserved = journal.fold.reserved.all().map(|(id, _)| id);
     let messages: Vec<MessageId> = reserved.filter(is_unsent).collect();
@@ -145,7 +145,7 @@ async fn close_requests(session: &mut Session, status: RunStatus) -> Result<(), 
         journal.stage(LogEntry::NotSent { messages });
     }
     in_flight.end_all().into_iter().for_each(|entry| journal.stage(entry));
-    journal.flush().await
+    journal.apply_ahead().await
 }
 
 /// Cancels running tools and gives every open call its result.
@@ -169,7 +169,8 @@ async fn deliver_own_request(session: &mut Session) -> Result<(), MemoryError> {
     match &fold.undelivered {
         Some(request) if fold.batch.is_none() => {
             let input = request.input.clone();
-            session.journal.commit(LogEntry::Delivered { input }).await
+            session.journal.stage(LogEntry::Delivered { input });
+            session.journal.apply_ahead().await
         }
         _ => Ok(()),
     }

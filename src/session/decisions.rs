@@ -129,7 +129,7 @@ pub(crate) async fn take_defaults(
             return Ok(is_any);
         };
         tracing::info!(
-            session = &**journal.hub.session(),
+            session = &**journal.session(),
             call = &*action.call,
             "its deadline has passed"
         );

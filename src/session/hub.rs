@@ -239,6 +239,15 @@ impl Hub {
         }
     }
 
+    /// Takes what sends the events, and leaves a hub without subscribers.
+    pub(crate) fn take(&mut self) -> Hub {
+        let Hub { session, parent, environment, seq, run, run_is_open, .. } = &*self;
+        let (session, parent, environment) = (session.clone(), parent.clone(), environment.clone());
+        let (seq, run, run_is_open) = (*seq, *run, *run_is_open);
+        let subscribers = std::mem::take(&mut self.subscribers);
+        Hub { session, parent, environment, seq, run, run_is_open, subscribers }
+    }
+
     pub(crate) fn subscribe(&mut self, subscriber: Subscriber) {
         self.subscribers.push(subscriber);
     }
@@ -246,7 +255,7 @@ impl Hub {
     /// Adds a late subscriber, which alone gets the `transient` events so far.
     pub(crate) fn join(&mut self, subscriber: Subscriber, transient: Vec<AgentEvent>) {
         for event in transient {
-            push(subscriber.shared(), &self.envelope(event));
+            push(subscriber.shared(), &self.envelope(self.seq, event));
         }
         self.subscribe(subscriber);
     }
@@ -284,8 +293,10 @@ impl Hub {
 
     /// Emits an event that comes from a log entry.
     pub(crate) fn emit(&mut self, event: AgentEvent) {
+        let has_subscribers = !self.subscribers.is_empty();
+        let envelope = has_subscribers.then(|| self.envelope(self.seq + 1, event));
         self.seq += 1;
-        self.emit_transient(event);
+        envelope.iter().for_each(|envelope| self.send(envelope));
     }
 
     /// Counts an event that was emitted before the session was opened.
@@ -296,7 +307,7 @@ impl Hub {
     /// Emits an event without a log entry, under the last number.
     pub(crate) fn emit_transient(&mut self, event: AgentEvent) {
         if !self.subscribers.is_empty() {
-            self.send(&self.envelope(event));
+            self.send(&self.envelope(self.seq, event));
         }
     }
 
@@ -314,9 +325,9 @@ impl Hub {
             .retain(|s| push(s.shared(), envelope) && !(ended && s.scope == Scope::Run));
     }
 
-    fn envelope(&self, event: AgentEvent) -> Arc<Envelope> {
+    fn envelope(&self, seq: u64, event: AgentEvent) -> Arc<Envelope> {
         Arc::new(Envelope {
-            seq: self.seq,
+            seq,
             session_id: self.session.clone(),
             run_id: self.run,
             parent: self.parent.clone(),

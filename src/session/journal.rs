@@ -3,17 +3,24 @@
 //! Every change of a session takes one way. An entry is *staged* without awaiting, *flushed* in one
 //! append (the append itself is kept here, so that dropping the pattern cannot drop it half-way),
 //! and then *applied*: folded into the state, with the events that follow from it emitted.
+//!
+//! Entries that nothing outside the session depends on yet are [applied
+//! ahead](Journal::apply_ahead): they are folded at once, and written with the next flush, which
+//! then emits their events. So the entries between two points at which the session waits are one
+//! append. Nobody else learns of them before it: what waits, sends, starts a tool or handles a
+//! command flushes first. If the pattern waits for something of its own, the task of the run writes
+//! them ([`WriteBehind`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::error::{InputError, MemoryError};
 use crate::log::entry::{LogEntry, StateScope};
-use crate::log::event::AgentEvent;
+use crate::log::event::{AgentEvent, Parent};
 use crate::log::fold::Fold;
 use crate::log::mailbox::InputReceipt;
 use crate::log::memory::Memory;
@@ -22,15 +29,7 @@ use crate::principal::Principal;
 use crate::session::command::{Ack, Receipt};
 use crate::session::hub::Hub;
 use crate::session::panics::without_panic;
-
-type WriteCallback = Box<dyn FnOnce(Result<(), MemoryError>) + Send>;
-
-/// An append in progress.
-struct Write {
-    entries: Arc<[LogEntry]>,
-    callbacks: Vec<WriteCallback>,
-    append: BoxFuture<'static, Result<(), MemoryError>>,
-}
+use crate::session::write_behind::{Ahead, Held, Parked, Write, WriteBehind, WriteCallback};
 
 /// A refusal that the mailbox of the session records before the sender is answered.
 struct Refusal {
@@ -45,9 +44,21 @@ pub(crate) struct Journal {
     write: Option<Write>,
     memory: Arc<dyn Memory>,
     pub(crate) fold: Fold,
-    pub(crate) hub: Hub,
+    /// Used through [`Journal::hub`].
+    hub: Hub,
     last_message: u64,
+    /// Whether entries are applied ahead.
+    pub(crate) joins: bool,
+    /// The number of entries in the log. The fold has more if entries are applied ahead.
+    written: u64,
     staged: Vec<LogEntry>,
+    ahead: Ahead,
+    /// Has the hub and what is ahead if `is_parked`.
+    behind: WriteBehind,
+    is_parked: bool,
+    /// Why entries that were applied ahead could not be written. Until the log is folded again,
+    /// every write fails with it.
+    failed: Option<MemoryError>,
     /// Values that the pattern has set, for the append of its next write.
     values: Vec<LogEntry>,
     callbacks: Vec<WriteCallback>,
@@ -66,7 +77,13 @@ impl Journal {
             fold: Fold::default(),
             hub,
             last_message: 0,
+            joins: true,
+            written: 0,
             staged: Vec::new(),
+            ahead: Ahead::default(),
+            behind: WriteBehind::default(),
+            is_parked: false,
+            failed: None,
             values: Vec::new(),
             callbacks: Vec::new(),
             refusals: VecDeque::new(),
@@ -77,7 +94,7 @@ impl Journal {
 
     /// Returns whether the session is at a root, where decisions arrive: not that of a sub-agent.
     pub(crate) fn is_of_root(&self) -> bool {
-        self.hub.parent().is_none_or(|parent| parent.root.is_none())
+        self.parent().is_none_or(|parent| parent.root.is_none())
     }
 
     /// Returns the next deadline of the pending actions, which changes with the log.
@@ -100,6 +117,37 @@ impl Journal {
         &self.memory
     }
 
+    /// Returns what sends the events of the session.
+    pub(crate) fn hub(&mut self) -> &mut Hub {
+        self.unpark();
+        &mut self.hub
+    }
+
+    /// Returns the session's id.
+    pub(crate) fn session(&self) -> &Arc<str> {
+        self.hub.session()
+    }
+
+    /// Returns the call that the session works for.
+    pub(crate) fn parent(&self) -> Option<&Arc<Parent>> {
+        self.hub.parent()
+    }
+
+    /// Returns what writes entries that are ahead while the pattern waits for something of its own.
+    pub(crate) fn write_behind(&self) -> WriteBehind {
+        self.behind.clone()
+    }
+
+    /// Returns the number of entries in the log, or fewer if a write has just ended.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Returns whether entries are applied that are not written.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.fold.len > self.written
+    }
+
     /// Folds the log and takes ownership of the session, with these settings of the host if they
     /// are new. It belongs to `owner` if it is new. `time` is in milliseconds since 1970.
     pub(crate) async fn open(
@@ -115,6 +163,7 @@ impl Journal {
             let hub = &mut self.hub;
             self.fold.apply(&entry, &mut |_| hub.skip_seq());
         }
+        self.written = self.fold.len;
         let root = self.fold.parent.as_ref().and_then(|parent| parent.root.clone());
         if let (Some(root), None) = (root, self.hub.parent()) {
             let session = self.hub.session().clone();
@@ -151,6 +200,82 @@ impl Journal {
             Some(LogEntry::State { value, .. }) => Some(value),
             _ => self.fold.state.get(&(scope, key.into())).map(|value| &**value),
         }
+    }
+
+    /// Applies what is staged before it is written. Its events are emitted when the next flush has
+    /// written it. Flushes instead if someone waits for the write.
+    pub(crate) async fn apply_ahead(&mut self) -> Result<(), MemoryError> {
+        let is_awaited = !self.callbacks.is_empty() || !self.refusals.is_empty();
+        if self.staged.is_empty() && !is_awaited {
+            return Ok(());
+        }
+        self.unpark();
+        let is_busy = self.write.is_some() || self.failed.is_some();
+        if is_busy || is_awaited || !self.joins {
+            return self.flush().await;
+        }
+        let mut entries = self.take_staged();
+        let Ahead { entries: ahead, held } = &mut self.ahead;
+        for entry in &entries {
+            if let LogEntry::RunStarted { run, .. } = entry {
+                held.push_back(Held::Run(*run));
+            }
+            self.fold.apply(entry, &mut |event| held.push_back(Held::Event(event)));
+        }
+        ahead.append(&mut entries);
+        self.behind.put(Parked {
+            memory: self.memory.clone(),
+            at: self.written,
+            ahead: std::mem::take(&mut self.ahead),
+            hub: self.hub.take(),
+            write: None,
+            result: None,
+        });
+        self.is_parked = true;
+        Ok(())
+    }
+
+    /// Takes back what the task of the run may write, and what it has written.
+    fn unpark(&mut self) {
+        if !std::mem::replace(&mut self.is_parked, false) {
+            return;
+        }
+        if let Some(Parked { ahead, hub, write, result, .. }) = self.behind.take() {
+            (self.ahead, self.hub, self.write) = (ahead, hub, write);
+            if let Some(result) = result {
+                let _ = self.apply_written(result); // a failure is kept, and fails the next write
+            }
+        }
+    }
+
+    /// Folds the log again if entries that were applied ahead could not be written: the state is
+    /// then what the log describes. Returns why they could not be written.
+    pub(crate) async fn recover(&mut self) -> Result<Option<MemoryError>, MemoryError> {
+        if self.failed.is_none() {
+            return Ok(None);
+        }
+        let entries = without_panic(self.memory.load(0)).await?;
+        let (known, rest) = entries.split_at(entries.len().min(self.written as usize));
+        if rest.iter().any(|entry| matches!(entry, LogEntry::Opened { .. })) {
+            self.is_lost = true;
+            return Err(MemoryError::Lost);
+        }
+        let Fold { inputs, .. } = std::mem::take(&mut self.fold);
+        inputs.clear();
+        self.fold.inputs = inputs; // a run's task shares it
+        known.iter().for_each(|entry| self.fold.apply(entry, &mut |_| {}));
+        // The append took place although it failed.
+        rest.iter().for_each(|entry| self.apply(entry));
+        self.written = self.fold.len;
+        Ok(self.failed.take())
+    }
+
+    /// Takes what is staged, with the values of the pattern that belong to it.
+    fn take_staged(&mut self) -> Vec<LogEntry> {
+        if !self.staged.iter().all(LogEntry::is_of_input) {
+            self.staged.splice(0..0, self.values.drain(..));
+        }
+        std::mem::take(&mut self.staged)
     }
 
     /// Stages the values of the pattern.
@@ -194,7 +319,14 @@ impl Journal {
     /// Writes what is staged, then applies it: log first, then state, then events. If the future is
     /// dropped, the next call continues.
     pub(crate) async fn flush(&mut self) -> Result<(), MemoryError> {
-        while self.write.is_some() || !self.staged.is_empty() || !self.callbacks.is_empty() {
+        self.unpark();
+        let has_work = |journal: &Journal| {
+            journal.write.is_some()
+                || journal.is_ahead()
+                || !journal.staged.is_empty()
+                || !journal.callbacks.is_empty()
+        };
+        while has_work(self) {
             let result = self.write().await;
             if let Err(error) = self.apply_written(result) {
                 for Refusal { ack, .. } in self.refusals.drain(..) {
@@ -218,23 +350,30 @@ impl Journal {
         Ok(())
     }
 
-    /// Appends all that is staged. It is the first half of a flush; [`Journal::apply_written`] is
-    /// the second.
+    /// Appends all that is not written. It is the first half of a flush;
+    /// [`Journal::apply_written`] is the second.
     pub(crate) async fn write(&mut self) -> Result<(), MemoryError> {
-        let write = self.write.get_or_insert_with(|| {
-            if !self.staged.iter().all(LogEntry::is_of_input) {
-                self.staged.splice(0..0, self.values.drain(..));
-            }
-            let entries: Arc<[LogEntry]> = std::mem::take(&mut self.staged).into();
-            let memory = self.memory.clone();
-            let at = self.fold.len;
-            let appended = entries.clone();
-            let append = async move { memory.append(at, appended).await };
-            let callbacks = std::mem::take(&mut self.callbacks);
-            // If the memory panics after its write took place, the next append finds out.
-            Write { entries, callbacks, append: Box::pin(without_panic(append)) }
-        });
-        (&mut write.append).await
+        self.unpark();
+        if self.write.is_none() {
+            self.write = Some(self.begin_write());
+        }
+        match &mut self.write {
+            Some(write) => (&mut write.append).await,
+            None => Ok(()),
+        }
+    }
+
+    fn begin_write(&mut self) -> Write {
+        let mut entries = std::mem::take(&mut self.ahead.entries);
+        let applied = entries.len();
+        entries.append(&mut self.take_staged());
+        let callbacks = std::mem::take(&mut self.callbacks);
+        let write = Write::new(&self.memory, self.written, entries);
+        let append = match self.failed.clone() {
+            Some(error) => std::future::ready(Err(error)).boxed(),
+            None => write.append,
+        };
+        Write { applied, callbacks, append, ..write }
     }
 
     /// Applies a write that has ended, without awaiting.
@@ -242,16 +381,28 @@ impl Journal {
         &mut self,
         result: Result<(), MemoryError>,
     ) -> Result<(), MemoryError> {
-        let Some(write) = self.write.take() else { return Ok(()) };
-        if result.is_ok() {
-            write.entries.iter().for_each(|entry| self.apply(entry));
-            if self.is_of_root() {
-                let next = self.fold.next_deadline();
-                self.deadline.send_if_modified(|known| std::mem::replace(known, next) != next);
+        let Some(Write { entries, applied, callbacks, .. }) = self.write.take() else {
+            return Ok(());
+        };
+        match &result {
+            Ok(()) => {
+                self.written += entries.len() as u64; // first, since the clock may panic
+                Held::emit_all(&mut self.ahead.held, &mut self.hub);
+                entries[applied..].iter().for_each(|entry| self.apply(entry));
+                if self.is_of_root() {
+                    let next = self.fold.next_deadline();
+                    self.deadline.send_if_modified(|known| std::mem::replace(known, next) != next);
+                }
+            }
+            Err(error) => {
+                self.is_lost |= error.is_lost();
+                self.ahead.held.clear();
+                if applied > 0 {
+                    self.failed.get_or_insert(error.clone());
+                }
             }
         }
-        self.is_lost |= result.as_ref().is_err_and(MemoryError::is_lost);
-        write.callbacks.into_iter().for_each(|callback| callback(result.clone()));
+        callbacks.into_iter().for_each(|callback| callback(result.clone()));
         result
     }
 
@@ -265,7 +416,7 @@ impl Journal {
 
     /// Emits an event that no log entry produces.
     pub(crate) fn emit_transient(&mut self, event: AgentEvent) {
-        self.hub.emit_transient(event);
+        self.hub().emit_transient(event);
     }
 
     /// Returns the id of the next message. An id whose message is never written leaves a gap.

@@ -248,7 +248,7 @@ async fn stream_reply(
     };
     session.stop_if_cancelled().await;
     let streamed = stream::read(session, id, model.stream(request), |session, event| {
-        session.reply.take_event(event, &text_hooks, &mut session.journal.hub)
+        session.reply.take_event(event, &text_hooks, session.journal.hub())
     });
     let Streamed { stop, usage, error } = streamed.await?;
     let Some((message, cost)) = session.reply.close(&mut session.journal, stop, usage) else {
@@ -276,12 +276,12 @@ async fn stream_reply(
         let _ =
             intake::queue(&mut session.journal, prompt, QueueKind::Steering, Urgency::AfterTurn);
     }
-    session.journal.flush().await?;
+    session.journal.apply_ahead().await?;
     if verdict.ends {
         let Session { executor, journal, config, .. } = session;
         let why = "Skipped: a hook ended the run.";
         executor.finish_unstarted(journal, &config.limits, ResultStatus::Skipped, why);
-        journal.flush().await?;
+        journal.apply_ahead().await?;
     }
     Ok(Reply { message: Some(message), error, ended_by_hook: verdict.ends })
 }

@@ -98,6 +98,7 @@ pub(crate) fn stop_waiting(
 /// Starts the work of the sub-agent of a call; `stopped` if it is to stop at once.
 fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
     let Session { journal, children, config, id, tree, cancel, extensions, executor, .. } = session;
+    let subscribers = journal.hub().tree_subscribers();
     let Some(found) = journal.fold.call(call) else { return };
     let (Some(child), Phase::Started { arguments }) = (&found.child, &found.phase) else { return };
     let (agent, spec) =
@@ -113,7 +114,7 @@ fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
     if stopped.is_some() {
         stop.cancel();
     }
-    let root = journal.hub.parent().and_then(|parent| parent.root.clone());
+    let root = journal.parent().and_then(|parent| parent.root.clone());
     let mut parent = Parent::new(id.clone(), call.clone());
     parent.root = Some(root.unwrap_or_else(|| id.clone()));
     let depth = tree.depth.unwrap_or(config.limits.depth).saturating_sub(1);
@@ -128,7 +129,7 @@ fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
             orphaned: Some(CancellationToken::new()),
         },
         extensions: extensions.clone(),
-        subscribers: journal.hub.tree_subscribers(),
+        subscribers,
     };
     let info = ToolCallInfo {
         session_id: id.clone(),

@@ -267,6 +267,7 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         let first_effect = self.effects();
         let queue = InputQueue::new(log.clone(), inputs, self.scenario.effects.clone());
         let cx = RunContext::new().session("s").memory(queue.clone());
+        let cx = if self.scenario.joins_appends { cx } else { cx.append_each() };
         let (handle, mut events) = agent.run(cx).await.map_err(|why| why.to_string())?;
         queue.set_handle(handle.clone());
         self.run_to_end(&handle, &queue).await?;

@@ -262,7 +262,7 @@ impl Replay {
         self.shared.start(baseline);
         for epoch in 0..self.shared.epochs.len() {
             let memory = ReplayMemory::new(self.shared.clone(), self.shared.open(epoch));
-            let cx = RunContext::new().session("replay").memory(memory);
+            let cx = RunContext::new().session("replay").memory(memory).append_each();
             let opened = agent.run(cx).await.map_err(|why| Difference::other(why.to_string()));
             let followed = match opened {
                 Ok((handle, _)) => {

@@ -32,6 +32,7 @@ mod examples;
 mod first_call;
 mod guide;
 mod hooks;
+mod joined_appends;
 mod kit;
 mod mailbox;
 mod ownership;

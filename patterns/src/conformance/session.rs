@@ -77,7 +77,7 @@ impl<'a> Session<'a> {
         let agent = agent.map_err(|why| why.to_string())?;
         let probe = Probe::default();
         probe.state().disturbance = disturbance;
-        let cx = RunContext::new().session(id).memory(probe.clone());
+        let cx = RunContext::new().session(id).memory(probe.clone()).append_each();
         let (handle, events) = agent.run(cx).await.map_err(|why| why.to_string())?;
         probe.state().handle = Some(handle.clone());
         Ok(Session { scenario, model, handle, events, probe })

@@ -46,8 +46,8 @@ impl StepContext<'_> {
         self.set_value(StateScope::Session, key, value)
     }
 
-    /// Writes the values that are staged, for a pattern that is about to do something that the
-    /// log does not record.
+    /// Writes the values that are staged, and all that the step has done and that is not written,
+    /// for a pattern that is about to do something that the log does not record.
     pub async fn flush(&mut self) -> Result<(), StepError> {
         self.session.journal.stage_values();
         Ok(self.session.journal.flush().await?)

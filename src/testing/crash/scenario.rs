@@ -40,6 +40,7 @@ pub struct Scenario {
     pub(super) default_reply: Option<ReplyFn>,
     pub(super) decide: Arc<dyn Fn(&ExternalAction) -> Decision + Send + Sync>,
     pub(super) effects: Option<EffectCount>,
+    pub(super) joins_appends: bool,
 }
 
 /// Returns the number of side effects so far.
@@ -65,6 +66,7 @@ impl Scenario {
             default_reply: None,
             decide: Arc::new(default_decision),
             effects: None,
+            joins_appends: false,
         }
     }
 
@@ -86,6 +88,14 @@ impl Scenario {
     /// is about to have an effect.
     pub fn effects(mut self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.effects = Some(Arc::new(count));
+        self
+    }
+
+    /// Joins appends as a session does outside of tests, where changes that follow each other
+    /// without a wait are one append. By default each is written at once, and there are more
+    /// crashes.
+    pub fn join_appends(mut self) -> Self {
+        self.joins_appends = true;
         self
     }
 

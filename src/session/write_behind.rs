@@ -1,0 +1,140 @@
+//! Entries that are applied before they are written, and who writes them.
+//!
+//! They belong to the journal. When a pattern does something of its own instead of going on with
+//! the session, the journal is out of reach: so what it has not written is left in a [`Parked`],
+//! which the task of the run writes while it waits for the pattern.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use crate::error::MemoryError;
+use crate::log::entry::LogEntry;
+use crate::log::event::AgentEvent;
+use crate::log::memory::Memory;
+use crate::message::RunId;
+use crate::session::hub::Hub;
+use crate::session::panics::without_panic;
+
+pub(crate) type WriteCallback = Box<dyn FnOnce(Result<(), MemoryError>) + Send>;
+
+/// An append in progress.
+pub(crate) struct Write {
+    pub(crate) entries: Arc<[LogEntry]>,
+    pub(crate) append: BoxFuture<'static, Result<(), MemoryError>>,
+    pub(crate) callbacks: Vec<WriteCallback>,
+    /// How many of the entries, the first ones, are applied already.
+    pub(crate) applied: usize,
+}
+
+impl Write {
+    /// Creates the append of these entries at the end of the log. Nothing happens until it is
+    /// polled.
+    pub(crate) fn new(memory: &Arc<dyn Memory>, at: u64, entries: Vec<LogEntry>) -> Self {
+        let entries: Arc<[LogEntry]> = entries.into();
+        let (memory, appended) = (memory.clone(), entries.clone());
+        // If the memory panics after its write took place, the next append finds out.
+        let append = without_panic(async move { memory.append(at, appended).await }).boxed();
+        Write { entries, append, callbacks: Vec::new(), applied: 0 }
+    }
+}
+
+/// Entries that are applied, not written, and not being written.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    pub(crate) entries: Vec<LogEntry>,
+    /// What follows from them.
+    pub(crate) held: VecDeque<Held>,
+}
+
+/// What follows from an entry, until it is written.
+pub(crate) enum Held {
+    Run(RunId),
+    Event(AgentEvent),
+}
+
+impl Held {
+    /// Emits the events. If the clock panics, those that are left are emitted later.
+    pub(crate) fn emit_all(all: &mut VecDeque<Held>, hub: &mut Hub) {
+        while let Some(held) = all.front() {
+            match held {
+                Held::Run(run) => hub.set_run(*run),
+                Held::Event(event) => hub.emit(event.clone()),
+            }
+            all.pop_front();
+        }
+    }
+}
+
+/// What the journal needs to write entries that are ahead, and what has become of them.
+pub(crate) struct Parked {
+    pub(crate) memory: Arc<dyn Memory>,
+    pub(crate) at: u64,
+    pub(crate) ahead: Ahead,
+    pub(crate) hub: Hub,
+    pub(crate) write: Option<Write>,
+    pub(crate) result: Option<Result<(), MemoryError>>,
+}
+
+impl Parked {
+    fn poll(&mut self, cx: &mut Context<'_>) {
+        if self.result.is_some() {
+            return;
+        }
+        let Parked { memory, at, ahead, hub, write, result } = self;
+        let write = write.get_or_insert_with(|| {
+            let entries = std::mem::take(&mut ahead.entries);
+            Write { applied: entries.len(), ..Write::new(memory, *at, entries) }
+        });
+        let Poll::Ready(written) = write.append.poll_unpin(cx) else { return };
+        let is_written = written.is_ok();
+        *result = Some(written); // first, since the clock may panic
+        if is_written {
+            Held::emit_all(&mut ahead.held, hub);
+        }
+    }
+}
+
+/// Where a journal leaves entries that are ahead for the task of the run.
+#[derive(Clone, Default)]
+pub(crate) struct WriteBehind(Arc<Slot>);
+
+#[derive(Default)]
+struct Slot {
+    /// Whether something is parked: a wait for the pattern costs no lock otherwise.
+    is_full: AtomicBool,
+    parked: Mutex<Option<Parked>>,
+}
+
+impl WriteBehind {
+    pub(crate) fn put(&self, parked: Parked) {
+        *self.parked() = Some(parked);
+        self.0.is_full.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn take(&self) -> Option<Parked> {
+        self.0.is_full.store(false, Ordering::Release);
+        self.parked().take()
+    }
+
+    /// Writes what is parked, and emits its events. Never resolves.
+    pub(crate) async fn write(&self) {
+        std::future::poll_fn(|cx| {
+            if self.0.is_full.load(Ordering::Acquire)
+                && let Some(parked) = &mut *self.parked()
+            {
+                parked.poll(cx);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn parked(&self) -> MutexGuard<'_, Option<Parked>> {
+        self.0.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
