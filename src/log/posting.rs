@@ -6,8 +6,10 @@ use crate::error::MemoryError;
 use crate::log::mailbox::{InputReceipt, PostedInput};
 use crate::log::store::SessionStore;
 
-/// How often [`post_and_wait`] looks for the receipt.
-const RECEIPT_POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How long [`post_and_wait`] waits before it looks for the receipt: at first, and at most. An owner
+/// that is idle takes an input within some milliseconds, and one that is gone may take seconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const MAX_PAUSE: Duration = Duration::from_millis(32);
 
 /// Posts an input and waits for its receipt, which the owner of the session writes. While nobody
 /// has the session open, this waits: open the session to have its inputs handled.
@@ -51,10 +53,12 @@ pub async fn post_and_wait(
     session: &str,
     input: &PostedInput,
 ) -> Result<InputReceipt, MemoryError> {
+    let mut pause = FIRST_PAUSE;
     loop {
         if let Some(receipt) = store.post(session, input).await? {
             return Ok(receipt);
         }
-        tokio::time::sleep(RECEIPT_POLL_INTERVAL).await;
+        tokio::time::sleep(pause).await;
+        pause = MAX_PAUSE.min(pause * 2);
     }
 }
