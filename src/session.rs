@@ -170,8 +170,28 @@ impl Session {
         // Nobody learns of entries that are not written, and ids are made, and known ones found,
         // from what is in the log.
         let written = self.journal.flush().await;
+        if written.is_err() {
+            let _ = self.refold().await; // what is not in the log is not given out
+        }
         let accepted = self.handle(command).await;
         written.and(accepted)
+    }
+
+    /// Folds the log again if the state is not what the log describes.
+    async fn refold(&mut self) -> Result<(), MemoryError> {
+        if self.journal.refold().await? {
+            // They belong to calls that the log may not have.
+            self.executor.ready.clear();
+            self.children.idle.clear();
+        }
+        Ok(())
+    }
+
+    /// Folds the log again if the state is not what the log describes, and lets writes succeed.
+    /// Returns why it was not.
+    pub(crate) async fn recover(&mut self) -> Result<Option<MemoryError>, MemoryError> {
+        self.refold().await?;
+        self.journal.recover().await
     }
 
     async fn handle(&mut self, command: Command) -> Result<Accepted, MemoryError> {
@@ -196,7 +216,7 @@ impl Session {
                     self.children.subscribe(&subscriber);
                 }
                 self.journal.hub().join(subscriber, transient);
-                let _ = ack.send(self.journal.fold.len);
+                let _ = ack.send(self.journal.written());
             }
             Command::Idle(ack) => self.intake.idle.push(ack),
             Command::Input(input) if matches!(input.event, InputEvent::SteerTo { .. }) => {

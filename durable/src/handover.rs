@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use loopwright_core::Memory;
-use loopwright_core::log::{LogEntry, Mailbox, MemoryError};
+use loopwright_core::log::{LogEntry, Mailbox, MemoryError, Snapshots};
 use loopwright_core::message::Message;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
@@ -53,14 +53,22 @@ pub struct HandOverMemory {
 impl Memory for HandOverMemory {
     /// Appends the entries. After the start of the hand-over, entries that announce a model request
     /// are refused as those of an owner that has been replaced: they are written by the next one.
+    /// What comes before them in the append, such as the result of a tool, is written.
     async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         let starts_turn = |entry: &LogEntry| {
             matches!(entry, LogEntry::RequestStarted { .. } | LogEntry::DetachedStarted { .. })
         };
-        if self.hand_over.has_started() && entries.iter().any(starts_turn) {
-            return Err(MemoryError::Lost);
+        let turn = entries.iter().position(starts_turn);
+        let Some(turn) = turn.filter(|_| self.hand_over.has_started()) else {
+            return self.memory.append(at, entries).await;
+        };
+        // The pattern's values belong to the entry that follows them.
+        let is_value = |entry: &LogEntry| matches!(entry, LogEntry::State { .. });
+        let last = entries[..turn].iter().rposition(|entry| !is_value(entry));
+        if let Some(last) = last {
+            self.memory.append(at, entries[..=last].into()).await?;
         }
-        self.memory.append(at, entries).await
+        Err(MemoryError::Lost)
     }
 
     async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
@@ -81,6 +89,10 @@ impl Memory for HandOverMemory {
 
     fn mailbox(&self) -> Option<&dyn Mailbox> {
         self.memory.mailbox()
+    }
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        self.memory.snapshots()
     }
 
     fn repaired(&self) -> Option<String> {

@@ -23,6 +23,7 @@ mod mailbox;
 mod owners;
 mod samples;
 mod schedules;
+mod snapshots;
 mod sub_agents;
 
 use std::slice;
@@ -63,6 +64,7 @@ pub async fn check(store: &dyn SessionStore) -> Result<(), String> {
     sub_agents::check(store).await?;
     mailbox::check(store).await?;
     schedules::check(store).await?;
+    snapshots::check(store).await?;
     clear(store).await
 }
 

@@ -15,6 +15,7 @@ mod rows;
 mod schedules;
 mod schema;
 mod session;
+mod snapshots;
 mod store;
 mod text;
 mod tls;

@@ -143,9 +143,11 @@ pub(crate) async fn end(
         answer(caller, Err(InputError::Moved));
         return AfterRun::default();
     }
-    let staged = match session.journal.recover().await {
+    let recovered = session.recover().await;
+    let run = session.journal.fold.run;
+    let staged = match recovered {
         // Not even its start is in the log.
-        Ok(Some(error)) if session.journal.fold.run.is_none() => Err(error),
+        Ok(Some(error)) if run.is_none() => Err(error),
         Err(error) => Err(error),
         Ok(_) => close::stage_end(session, ending).await,
     };
@@ -161,8 +163,15 @@ pub(crate) async fn end(
             after.log_failed = true;
             session.children.leave();
             let _ = session.receive_all().await; // every sender is answered with the failure
-            let _ = session.journal.recover().await; // tried again before the next command
-            Some(close::emit_unwritten_end(session, &StepError::Memory(error)))
+            let recovered = session.recover().await; // tried again before the next command
+            match session.journal.fold.outcome.clone() {
+                // It was written, although the append failed.
+                Some(outcome) if recovered.is_ok() && run.is_some() && has_no_run(session) => {
+                    after.log_failed = false;
+                    Some(Ok(outcome))
+                }
+                _ => Some(close::emit_unwritten_end(session, &StepError::Memory(error))),
+            }
         }
     };
     if let Some(Ok(outcome)) = &outcome {
@@ -175,6 +184,10 @@ pub(crate) async fn end(
         answer(caller, outcome);
     }
     after
+}
+
+fn has_no_run(session: &Session) -> bool {
+    session.journal.fold.run.is_none()
 }
 
 /// Completes an abort or a reset once the run has ended. `withdrawn` are the texts that were queued

@@ -88,6 +88,8 @@ impl Task {
         }
         let inbox = AssertUnwindSafe(self.channels.inbox.close()).catch_unwind();
         let _ = Box::pin(inbox).await;
+        let snapshot = AssertUnwindSafe(self.session.journal.store_snapshot()).catch_unwind();
+        let _ = Box::pin(snapshot).await;
         let memory = self.session.journal.memory().clone();
         let close = AssertUnwindSafe(async move { memory.close().await }).catch_unwind();
         let _ = Box::pin(close).await; // a panic cannot do more harm at the end
@@ -214,8 +216,11 @@ impl Task {
         if matches!(command, Command::Input(_) | Command::TakeDefaults(_)) {
             self.log_failed = false;
         }
-        if let Ok(Some(_)) = self.session.journal.recover().await {
+        if let Ok(Some(_)) = self.session.recover().await {
             self.session.interrupted = self.session.journal.fold.run.is_some();
+        }
+        if self.session.journal.is_lost() {
+            return command.answer_moved();
         }
         match command.sort() {
             Sorted::Stop(input) => self.stop(*input).await,
@@ -432,12 +437,16 @@ impl Task {
         if self.session.interrupted {
             self.end_interrupted(RunStatus::Aborted.into()).await;
         } else if self.session.journal.fold.batch.is_some() {
-            if let Err(error) = run::begin(&mut self.session, RunCause::Abort).await {
-                return drop(input.ack.send(Err(InputError::Memory(error))));
-            }
+            let mut started = run::begin(&mut self.session, RunCause::Abort).await;
             if let InputEvent::Abort(AbortRequest { id: Some(input), .. }) = &input.event {
                 let input = input.clone();
                 self.session.journal.stage(LogEntry::AbortRequested { input });
+            }
+            // From here on it is an abort, whatever happens.
+            started = started.and(self.session.journal.flush().await);
+            if let Err(error) = started {
+                self.log_failed = true;
+                return drop(input.ack.send(Err(InputError::Memory(error))));
             }
             self.end(RunStatus::Aborted.into()).await;
         }

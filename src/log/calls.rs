@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::limits::Budget;
@@ -13,6 +14,7 @@ use crate::message::{AssistantMessage, CallId, Message, ResultStatus, StopReason
 use crate::tool::{ApprovalRecord, Resolution};
 
 /// Holds the calls of one reply until each has its result.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Batch {
     pub(crate) message: Arc<Message>,
     pub(crate) calls: Vec<Call>,
@@ -23,7 +25,7 @@ pub(crate) struct Batch {
 }
 
 /// Describes calls that a pattern made.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct MadeCalls {
     /// The position in the log at which they were made.
     pub(crate) at: u64,
@@ -34,12 +36,14 @@ pub(crate) struct MadeCalls {
 }
 
 /// Holds the result of a call that the pattern made under a key.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct KeyedResult {
     pub(crate) result: Arc<Message>,
     /// The last decision on the call, if it waited for one.
     pub(crate) decision: Option<Arc<Decision>>,
 }
 
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Call {
     pub(crate) call: ToolCall,
     pub(crate) phase: Phase,
@@ -55,6 +59,7 @@ pub(crate) struct Call {
 }
 
 /// Describes the sub-agent that works for a call.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct ChildCall {
     pub(crate) session: Arc<str>,
     pub(crate) share: Budget,
@@ -74,7 +79,7 @@ impl ChildCall {
 }
 
 /// Names the phase of a call.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Phase {
     Fresh,
     Awaiting(Arc<ExternalAction>),

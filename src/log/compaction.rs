@@ -359,7 +359,7 @@ pub(crate) fn tool_tokens(tool: &ToolSpec) -> u64 {
 }
 
 /// Tracks the size of the conversation that requests contain, in tokens.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct ContextSize {
     /// The estimated tokens of the messages.
     pub(crate) messages: u64,

@@ -14,6 +14,7 @@ use crate::log::mailbox::{InputReceipt, Mailbox, PostedInput};
 use crate::log::memory::{InMemory, Memory};
 use crate::log::schedules::{Schedule, Schedules};
 use crate::log::session_info::SessionInfo;
+use crate::log::snapshots::{Snapshot, Snapshots};
 use crate::log::store::{MAX_UNREAD_INPUTS, SessionStore, sub_agents};
 use crate::message::InputId;
 
@@ -31,6 +32,7 @@ struct StoredSession {
     log: InMemory,
     owned: bool,
     mail: Vec<Mail>,
+    snapshot: Option<Snapshot>,
     /// Notified of each posted input.
     posted: Arc<Notify>,
 }
@@ -115,6 +117,27 @@ impl Memory for Owned {
 
     fn mailbox(&self) -> Option<&dyn Mailbox> {
         Some(self)
+    }
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Snapshots for Owned {
+    async fn latest(&self) -> Result<Option<Snapshot>, MemoryError> {
+        let sessions = self.store.sessions_by_name();
+        Ok(sessions.get(&self.session).and_then(|stored| stored.snapshot.clone()))
+    }
+
+    async fn store(&self, snapshot: Snapshot) -> Result<(), MemoryError> {
+        if let Some(stored) = self.store.sessions_by_name().get_mut(&self.session)
+            && stored.snapshot.as_ref().is_none_or(|old| old.entries < snapshot.entries)
+        {
+            stored.snapshot = Some(snapshot);
+        }
+        Ok(())
     }
 }
 

@@ -7,13 +7,14 @@ use async_trait::async_trait;
 use crate::error::MemoryError;
 use crate::log::entry::LogEntry;
 use crate::log::mailbox::Mailbox;
+use crate::log::snapshots::Snapshots;
 use crate::message::Message;
 
 /// Stores the log of one session.
 ///
-/// The log is append-only. The session reads it once, when it is opened, and then appends; it does
-/// not read it again while it is open. A [`SessionStore`](crate::SessionStore) opens memories by
-/// name.
+/// The log is append-only. The session reads it once, when it is opened, and then appends; while
+/// it is open, it reads it again only after an append has failed. A
+/// [`SessionStore`](crate::SessionStore) opens memories by name.
 ///
 /// # Contract
 ///
@@ -127,6 +128,13 @@ pub trait Memory: Send + Sync {
     /// processes have [posted](crate::SessionStore::post). The default returns `None`: the session
     /// has no mailbox, and does no work for one.
     fn mailbox(&self) -> Option<&dyn Mailbox> {
+        None
+    }
+
+    /// Returns where snapshots of the session's state are kept, so that a long session is opened
+    /// faster. The default returns `None`: the whole log is read. A memory that wraps another one
+    /// passes them on.
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
         None
     }
 

@@ -6,8 +6,9 @@ use crate::error::MemoryError;
 use crate::log::mailbox::{InputReceipt, PostedInput};
 use crate::log::store::SessionStore;
 
-/// How long [`post_and_wait`] waits before it looks for the receipt: at first, and at most. An owner
-/// that is idle takes an input within some milliseconds, and one that is gone may take seconds.
+/// How long [`post_and_wait`] waits before it looks for the receipt: at first, and at most. An
+/// owner that is idle takes an input within some milliseconds, and one that is gone may take
+/// seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const MAX_PAUSE: Duration = Duration::from_millis(32);
 

@@ -3,13 +3,15 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::log::input::{QueueKind, Urgency};
 use crate::message::{InputId, Message};
 use crate::model::OutputSchema;
 use crate::principal::Principal;
 
 /// Holds a message that is not in the conversation yet.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct QueuedMessage {
     pub(crate) input: InputId,
     pub(crate) kind: QueueKind,
@@ -22,7 +24,7 @@ pub(crate) struct QueuedMessage {
 }
 
 /// Queued messages, in order of arrival.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Queue(VecDeque<QueuedMessage>);
 
 impl Queue {

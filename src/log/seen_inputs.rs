@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
+
 use crate::message::InputId;
 
 /// Holds the ids of all inputs. Clones share them, so that an input can be recognised while a
 /// pattern has the session.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct SeenInputs(Arc<Mutex<HashSet<InputId>>>);
 
 impl SeenInputs {

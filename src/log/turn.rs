@@ -11,7 +11,7 @@ use crate::limits::Spent;
 use crate::message::{Message, MessageId, Usage};
 
 /// Holds the current or last turn.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Turn {
     pub(crate) number: u32,
     pub(crate) open: bool,
@@ -91,7 +91,7 @@ fn is_zero(usage: &Usage) -> bool {
 }
 
 /// Counts the usage since the last request of the user, or that of the whole session.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Account {
     pub(crate) usage: Usage,
     pub(crate) cost: f64,
@@ -145,7 +145,7 @@ impl Account {
 }
 
 /// Holds the estimates of the requests whose end is not in the log yet.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Reserved {
     /// The request of the conversation.
     request: Option<(MessageId, Estimate)>,

@@ -181,8 +181,7 @@ pub(crate) async fn supersede(
 ) -> Result<(), MemoryError> {
     finish_unstarted(session, status, why).await?;
     // A sub-agent with a decision works already.
-    sub_agents::stop_waiting(session, |child| !child.actions.is_empty(), status, why);
-    Ok(())
+    sub_agents::stop_waiting(session, |child| !child.actions.is_empty(), status, why).await
 }
 
 /// Writes this result for every call that has not started. Calls with a sub-agent are left out.
@@ -238,7 +237,7 @@ async fn prepare(session: &mut Session) -> Result<(), StepError> {
                 carry_out(session, &id, &name, &action.arguments, &decision, by.as_deref()).await?
             }
             Phase::Started { .. } if call.child.is_some() => {
-                sub_agents::resume(session, &id);
+                sub_agents::resume(session, &id).await?;
                 continue;
             }
             Phase::Started { arguments } => recover(session, &name, arguments),
@@ -413,7 +412,7 @@ async fn start_ready(session: &mut Session, only: Option<&CallId>) -> Result<boo
     let any = !started.is_empty();
     for (call, name, arguments) in started {
         if session.config.children.contains_key(&name) {
-            sub_agents::resume(session, &call);
+            sub_agents::resume(session, &call).await?;
             continue;
         }
         let Some(spec) = session.executor.tools.spec(&name).cloned() else { continue };

@@ -158,7 +158,7 @@ async fn close_batch(session: &mut Session, status: RunStatus) -> Result<(), Mem
     batch::cancel(session, true, cause);
     batch::wait_for_running(session).await?;
     batch::finish_unstarted(session, result, why).await?;
-    sub_agents::stop_waiting(session, |_| true, result, why);
+    sub_agents::stop_waiting(session, |_| true, result, why).await?;
     batch::wait_for_running(session).await
 }
 

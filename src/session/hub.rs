@@ -299,6 +299,16 @@ impl Hub {
         envelope.iter().for_each(|envelope| self.send(envelope));
     }
 
+    /// Returns the number of the last event that comes from a log entry, and the last run.
+    pub(crate) fn position(&self) -> (u64, RunId) {
+        (self.seq, self.run)
+    }
+
+    /// Continues after the event with this number.
+    pub(crate) fn continue_from(&mut self, seq: u64, run: RunId) {
+        (self.seq, self.run) = (seq, run);
+    }
+
     /// Counts an event that was emitted before the session was opened.
     pub(crate) fn skip_seq(&mut self) {
         self.seq += 1;

@@ -11,6 +11,8 @@
 //! command flushes first. If the pattern waits for something of its own, the task of the run writes
 //! them ([`WriteBehind`]).
 
+mod opening;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -25,11 +27,12 @@ use crate::log::fold::Fold;
 use crate::log::mailbox::InputReceipt;
 use crate::log::memory::Memory;
 use crate::message::{InputId, Message, MessageId, MessageKind};
-use crate::principal::Principal;
 use crate::session::command::{Ack, Receipt};
 use crate::session::hub::Hub;
 use crate::session::panics::without_panic;
 use crate::session::write_behind::{Ahead, Held, Parked, Write, WriteBehind, WriteCallback};
+
+const APPLIED_IN_PART: &str = "a panic came before all entries of an append were applied";
 
 /// A refusal that the mailbox of the session records before the sender is answered.
 struct Refusal {
@@ -47,6 +50,8 @@ pub(crate) struct Journal {
     /// Used through [`Journal::hub`].
     hub: Hub,
     last_message: u64,
+    /// The number of entries that the snapshot of the memory describes.
+    in_snapshot: u64,
     /// Whether entries are applied ahead.
     pub(crate) joins: bool,
     /// The number of entries in the log. The fold has more if entries are applied ahead.
@@ -56,9 +61,11 @@ pub(crate) struct Journal {
     /// Has the hub and what is ahead if `is_parked`.
     behind: WriteBehind,
     is_parked: bool,
-    /// Why entries that were applied ahead could not be written. Until the log is folded again,
-    /// every write fails with it.
+    /// Why entries that were applied ahead could not be written, or not all that were written could
+    /// be applied. Until [`Journal::recover`], every write fails with it.
     failed: Option<MemoryError>,
+    /// The state is not what the log describes.
+    is_stale: bool,
     /// Values that the pattern has set, for the append of its next write.
     values: Vec<LogEntry>,
     callbacks: Vec<WriteCallback>,
@@ -77,6 +84,7 @@ impl Journal {
             fold: Fold::default(),
             hub,
             last_message: 0,
+            in_snapshot: 0,
             joins: true,
             written: 0,
             staged: Vec::new(),
@@ -84,6 +92,7 @@ impl Journal {
             behind: WriteBehind::default(),
             is_parked: false,
             failed: None,
+            is_stale: false,
             values: Vec::new(),
             callbacks: Vec::new(),
             refusals: VecDeque::new(),
@@ -104,7 +113,8 @@ impl Journal {
 
     /// Returns whether another process has taken over the session, so that the state is out of
     /// date.
-    pub(crate) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&mut self) -> bool {
+        self.unpark();
         self.is_lost
     }
 
@@ -148,37 +158,6 @@ impl Journal {
         self.fold.len > self.written
     }
 
-    /// Folds the log and takes ownership of the session, with these settings of the host if they
-    /// are new. It belongs to `owner` if it is new. `time` is in milliseconds since 1970.
-    pub(crate) async fn open(
-        &mut self,
-        settings: Option<Arc<Value>>,
-        owner: Option<Principal>,
-        time: u64,
-    ) -> Result<(), MemoryError> {
-        for entry in without_panic(self.memory.load(0)).await? {
-            if let LogEntry::RunStarted { run, .. } = &entry {
-                self.hub.set_run(*run);
-            }
-            let hub = &mut self.hub;
-            self.fold.apply(&entry, &mut |_| hub.skip_seq());
-        }
-        self.written = self.fold.len;
-        let root = self.fold.parent.as_ref().and_then(|parent| parent.root.clone());
-        if let (Some(root), None) = (root, self.hub.parent()) {
-            let session = self.hub.session().clone();
-            return Err(MemoryError::SubAgent { session, root });
-        }
-        let (epoch, parent) = (self.fold.epoch + 1, self.hub.parent().cloned());
-        let owner = owner.filter(|_| self.fold.epoch == 0);
-        self.stage(LogEntry::Opened { epoch, time, parent, owner });
-        let old = self.fold.settings.as_deref().unwrap_or(&Value::Null);
-        if let Some(settings) = settings.filter(|new| **new != *old) {
-            self.stage(LogEntry::Settings { settings });
-        }
-        self.flush().await
-    }
-
     /// Stages an entry for the next append. Between taking an input from a channel and staging it
     /// there must be no await, so that nothing can be lost.
     pub(crate) fn stage(&mut self, entry: LogEntry) {
@@ -206,7 +185,9 @@ impl Journal {
     /// written it. Flushes instead if someone waits for the write.
     pub(crate) async fn apply_ahead(&mut self) -> Result<(), MemoryError> {
         let is_awaited = !self.callbacks.is_empty() || !self.refusals.is_empty();
-        if self.staged.is_empty() && !is_awaited {
+        let is_in_log = !self.is_ahead() && self.failed.is_none();
+        let is_left = is_in_log || self.is_parked && self.behind.is_unwritten();
+        if self.staged.is_empty() && !is_awaited && is_left {
             return Ok(());
         }
         self.unpark();
@@ -218,11 +199,12 @@ impl Journal {
         let Ahead { entries: ahead, held } = &mut self.ahead;
         for entry in &entries {
             if let LogEntry::RunStarted { run, .. } = entry {
-                held.push_back(Held::Run(*run));
+                held.push(Held::Run(*run));
             }
-            self.fold.apply(entry, &mut |event| held.push_back(Held::Event(event)));
+            self.fold.apply(entry, &mut |event| held.push(Held::Event(event)));
         }
         ahead.append(&mut entries);
+        self.note_deadline();
         self.behind.put(Parked {
             memory: self.memory.clone(),
             at: self.written,
@@ -246,28 +228,6 @@ impl Journal {
                 let _ = self.apply_written(result); // a failure is kept, and fails the next write
             }
         }
-    }
-
-    /// Folds the log again if entries that were applied ahead could not be written: the state is
-    /// then what the log describes. Returns why they could not be written.
-    pub(crate) async fn recover(&mut self) -> Result<Option<MemoryError>, MemoryError> {
-        if self.failed.is_none() {
-            return Ok(None);
-        }
-        let entries = without_panic(self.memory.load(0)).await?;
-        let (known, rest) = entries.split_at(entries.len().min(self.written as usize));
-        if rest.iter().any(|entry| matches!(entry, LogEntry::Opened { .. })) {
-            self.is_lost = true;
-            return Err(MemoryError::Lost);
-        }
-        let Fold { inputs, .. } = std::mem::take(&mut self.fold);
-        inputs.clear();
-        self.fold.inputs = inputs; // a run's task shares it
-        known.iter().for_each(|entry| self.fold.apply(entry, &mut |_| {}));
-        // The append took place although it failed.
-        rest.iter().for_each(|entry| self.apply(entry));
-        self.written = self.fold.len;
-        Ok(self.failed.take())
     }
 
     /// Takes what is staged, with the values of the pattern that belong to it.
@@ -322,6 +282,7 @@ impl Journal {
         self.unpark();
         let has_work = |journal: &Journal| {
             journal.write.is_some()
+                || journal.failed.is_some()
                 || journal.is_ahead()
                 || !journal.staged.is_empty()
                 || !journal.callbacks.is_empty()
@@ -386,24 +347,33 @@ impl Journal {
         };
         match &result {
             Ok(()) => {
-                self.written += entries.len() as u64; // first, since the clock may panic
+                self.written += entries.len() as u64;
+                // The clock may panic. Then the rest is applied when the log is folded again.
+                self.failed = Some(MemoryError::Failed(APPLIED_IN_PART.into()));
+                self.is_stale = true;
                 Held::emit_all(&mut self.ahead.held, &mut self.hub);
                 entries[applied..].iter().for_each(|entry| self.apply(entry));
-                if self.is_of_root() {
-                    let next = self.fold.next_deadline();
-                    self.deadline.send_if_modified(|known| std::mem::replace(known, next) != next);
-                }
+                (self.failed, self.is_stale) = (None, false);
+                self.note_deadline();
             }
             Err(error) => {
                 self.is_lost |= error.is_lost();
                 self.ahead.held.clear();
                 if applied > 0 {
                     self.failed.get_or_insert(error.clone());
+                    self.is_stale = true;
                 }
             }
         }
         callbacks.into_iter().for_each(|callback| callback(result.clone()));
         result
+    }
+
+    fn note_deadline(&self) {
+        if self.is_of_root() {
+            let next = self.fold.next_deadline();
+            self.deadline.send_if_modified(|known| std::mem::replace(known, next) != next);
+        }
     }
 
     fn apply(&mut self, entry: &LogEntry) {

@@ -33,7 +33,7 @@ pub(crate) fn steer(
     let steer = Input { event, id: id.clone(), ack: child_ack, caller: None, received };
     let is_sent = children.steer(&call, Box::new(steer));
     let store = tree.store.clone();
-    let (memory, from) = (journal.memory().clone(), journal.fold.len);
+    let (memory, from) = (journal.memory().clone(), journal.written());
     tokio::spawn(async move {
         let answer = match is_sent {
             true => answer.await.unwrap_or(Err(InputError::Gone)),

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::StepError;
+use crate::error::{MemoryError, StepError};
 use crate::limits::Budget;
 use crate::log::action::ExternalAction;
 use crate::log::calls::{Call, ChildCall, Phase};
@@ -61,38 +61,45 @@ pub(crate) fn start_entry(session: &Session, call: &CallId, share: Budget) -> Lo
 
 /// Lets the sub-agent of a call work, if there is something to do: it was not examined since this
 /// process opened the session, or a decision for it has come.
-pub(crate) fn resume(session: &mut Session, call: &CallId) {
-    let Some(found) = session.journal.fold.call(call) else { return };
-    let Some(child) = &found.child else { return };
+pub(crate) async fn resume(session: &mut Session, call: &CallId) -> Result<(), MemoryError> {
+    let Some(found) = session.journal.fold.call(call) else { return Ok(()) };
+    let Some(child) = &found.child else { return Ok(()) };
     if let Some(working) = session.children.working.get_mut(call) {
         for decision in child.decided.iter().skip(working.decisions) {
             let _ = working.to_child.send(ToChild::Decide(Box::new(decision.clone())));
         }
         working.decisions = child.decided.len();
-        return;
+        return Ok(());
     }
     if child.decided.is_empty() && !session.config.children.contains_key(&found.call.name) {
         // An agent that has it can go on with it.
         session.children.idle.insert(call.clone());
     } else if !session.children.idle.contains(call) || !child.decided.is_empty() {
+        session.journal.flush().await?; // before its own log changes
         work(session, call, None);
     }
+    Ok(())
 }
 
 /// Stops the sub-agents that do not work and for which `may_stop` holds, and gives their calls this
 /// result.
-pub(crate) fn stop_waiting(
+pub(crate) async fn stop_waiting(
     session: &mut Session,
-    may_stop: impl Fn(&ChildCall) -> bool,
+    may_stop: impl Fn(&ChildCall) -> bool + Send,
     status: ResultStatus,
     why: &str,
-) {
+) -> Result<(), MemoryError> {
     let waiting = session.journal.fold.children().filter(|(_, child)| may_stop(child));
     let waiting = waiting.map(|(call, _)| call.call.id.clone());
     let is_idle = |call: &CallId| !session.children.working.contains_key(call);
-    for call in waiting.filter(is_idle).collect::<Vec<_>>() {
+    let waiting: Vec<CallId> = waiting.filter(is_idle).collect();
+    if !waiting.is_empty() {
+        session.journal.flush().await?; // before their own logs change
+    }
+    for call in waiting {
         work(session, &call, Some((status, why.to_owned())));
     }
+    Ok(())
 }
 
 /// Starts the work of the sub-agent of a call; `stopped` if it is to stop at once.

@@ -4,7 +4,6 @@
 //! the session, the journal is out of reach: so what it has not written is left in a [`Parked`],
 //! which the task of the run writes while it waits for the pattern.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -48,7 +47,7 @@ impl Write {
 pub(crate) struct Ahead {
     pub(crate) entries: Vec<LogEntry>,
     /// What follows from them.
-    pub(crate) held: VecDeque<Held>,
+    pub(crate) held: Vec<Held>,
 }
 
 /// What follows from an entry, until it is written.
@@ -58,25 +57,24 @@ pub(crate) enum Held {
 }
 
 impl Held {
-    /// Emits the events. If the clock panics, those that are left are emitted later.
-    pub(crate) fn emit_all(all: &mut VecDeque<Held>, hub: &mut Hub) {
-        while let Some(held) = all.front() {
+    pub(crate) fn emit_all(held: &mut Vec<Held>, hub: &mut Hub) {
+        for held in held.drain(..) {
             match held {
-                Held::Run(run) => hub.set_run(*run),
-                Held::Event(event) => hub.emit(event.clone()),
+                Held::Run(run) => hub.set_run(run),
+                Held::Event(event) => hub.emit(event),
             }
-            all.pop_front();
         }
     }
 }
 
 /// What the journal needs to write entries that are ahead, and what has become of them.
 pub(crate) struct Parked {
+    // The memory is released before the hub closes the event streams.
+    pub(crate) write: Option<Write>,
     pub(crate) memory: Arc<dyn Memory>,
     pub(crate) at: u64,
     pub(crate) ahead: Ahead,
     pub(crate) hub: Hub,
-    pub(crate) write: Option<Write>,
     pub(crate) result: Option<Result<(), MemoryError>>,
 }
 
@@ -92,7 +90,7 @@ impl Parked {
         });
         let Poll::Ready(written) = write.append.poll_unpin(cx) else { return };
         let is_written = written.is_ok();
-        *result = Some(written); // first, since the clock may panic
+        *result = Some(written); // first, since the clock may panic: it is not polled again
         if is_written {
             Held::emit_all(&mut ahead.held, hub);
         }
@@ -105,29 +103,35 @@ pub(crate) struct WriteBehind(Arc<Slot>);
 
 #[derive(Default)]
 struct Slot {
-    /// Whether something is parked: a wait for the pattern costs no lock otherwise.
-    is_full: AtomicBool,
+    /// Whether what is parked is not written: a wait for the pattern costs no lock otherwise.
+    is_unwritten: AtomicBool,
     parked: Mutex<Option<Parked>>,
 }
 
 impl WriteBehind {
     pub(crate) fn put(&self, parked: Parked) {
         *self.parked() = Some(parked);
-        self.0.is_full.store(true, Ordering::Release);
+        self.0.is_unwritten.store(true, Ordering::Release);
     }
 
     pub(crate) fn take(&self) -> Option<Parked> {
-        self.0.is_full.store(false, Ordering::Release);
+        self.0.is_unwritten.store(false, Ordering::Release);
         self.parked().take()
+    }
+
+    /// Returns whether something is parked that is not written.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        self.0.is_unwritten.load(Ordering::Acquire)
     }
 
     /// Writes what is parked, and emits its events. Never resolves.
     pub(crate) async fn write(&self) {
         std::future::poll_fn(|cx| {
-            if self.0.is_full.load(Ordering::Acquire)
+            if self.is_unwritten()
                 && let Some(parked) = &mut *self.parked()
             {
                 parked.poll(cx);
+                self.0.is_unwritten.store(parked.result.is_none(), Ordering::Release);
             }
             Poll::Pending
         })

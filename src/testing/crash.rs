@@ -25,6 +25,7 @@ use crate::error::InputError;
 use crate::log::check_log;
 use crate::log::entry::LogEntry;
 use crate::log::event::Envelope;
+use crate::log::fold::Fold;
 use crate::log::input::InputEvent;
 use crate::log::memory::InMemory;
 use crate::session::handle::AgentHandle;
@@ -67,7 +68,8 @@ impl std::fmt::Display for CrashReport {
 ///
 /// `agent` builds the agent under test around a model, with new instances of its pattern and tools
 /// each time. A reopened session resumes its interrupted run, resolves its pending actions and
-/// receives the inputs that its log does not have yet. The crashes are those that a store can have:
+/// receives the inputs that its log does not have yet. After every second crash the session is
+/// opened from a [snapshot](crate::log::Snapshots). The crashes are those that a store can have:
 /// an append is in the log as a whole or not at all. Then these checks must hold:
 ///
 /// - The log and the conversation fulfil [`check_log`] and [`check_transcript`]: no message is
@@ -265,7 +267,10 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         let agent = builder.wrap_tools(record).build().map_err(|why| why.to_string())?;
         let log = InMemory::from_entries(logged.to_vec());
         let first_effect = self.effects();
-        let queue = InputQueue::new(log.clone(), inputs, self.scenario.effects.clone());
+        // Every second session is opened from a snapshot.
+        let snapshot = logged.len().is_multiple_of(2).then(|| Fold::snapshot_of(logged)).flatten();
+        let effects = self.scenario.effects.clone();
+        let queue = InputQueue::new(log.clone(), inputs, snapshot, effects);
         let cx = RunContext::new().session("s").memory(queue.clone());
         let cx = if self.scenario.joins_appends { cx } else { cx.append_each() };
         let (handle, mut events) = agent.run(cx).await.map_err(|why| why.to_string())?;

@@ -180,7 +180,7 @@ async fn a_failed_append_is_taken_back() {
     }
 }
 
-/// C56: An append whose failure was reported although it took place is found in the log: nothing
+/// C56: An append whose failure was reported although it was written is found in the log: nothing
 /// is written twice, and its events are emitted once.
 #[tokio::test(start_paused = true)]
 async fn an_append_whose_success_was_not_reported_is_found() {
@@ -189,17 +189,79 @@ async fn an_append_whose_success_was_not_reported_is_found() {
         let tools: fn(AgentBuilder) -> AgentBuilder = |agent| agent.tool(TestTool::new("x"));
         let (mut harness, _) = recorded(PiPattern, replies, tools, fails_at(entry, true)).await;
         let outcome = harness.handle.prompt("go").await.unwrap();
-        assert!(matches!(outcome.end, RunStatus::Error | RunStatus::Done), "{entry}");
+        let expected = if entry == "run_ended" { RunStatus::Done } else { RunStatus::Error };
+        assert_eq!(outcome.end, expected, "{entry}");
         let next = harness.handle.prompt("again").await.unwrap();
         assert_eq!(next.end, RunStatus::Done, "{entry}: {next:?}");
         harness.check().await;
-        let numbered = harness.drain_events();
-        let mut last = 0;
-        for event in numbered {
+        let (events, mut last) = (harness.drain_events(), 0);
+        for event in &events {
             assert!(event.seq == last || event.seq == last + 1, "{entry}: {}", event.seq);
             last = event.seq;
         }
+        let ends = events.iter().filter(|e| matches!(e.event, AgentEvent::AgentEnd(_))).count();
+        assert_eq!(ends, 2, "{entry}");
     }
+}
+
+/// C56: What is written while the pattern waits for something of its own can fail, too.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_fails_while_the_pattern_waits_is_taken_back() {
+    for (entry, messages) in [("run_started", 0), ("replied", 1)] {
+        let (before, after) = (Gate::new(), Gate::new());
+        let pattern = Thinks { before: before.clone(), after: after.clone() };
+        let replies = [Script::text("a"), Script::text("b"), Script::text("c")];
+        let (harness, _) = recorded(pattern, replies, |a| a, fails_at(entry, false)).await;
+        let prompted = tokio::spawn({
+            let handle = harness.handle.clone();
+            async move { handle.prompt("go").await }
+        });
+        sleep(ms(10)).await;
+        before.open();
+        sleep(ms(10)).await;
+        after.open();
+        let outcome = prompted.await.unwrap().unwrap();
+        assert_eq!(outcome.end, RunStatus::Error, "{entry}: {outcome:?}");
+        harness.check().await;
+        assert_eq!(harness.transcript().await.len(), messages, "{entry}");
+        assert_eq!(harness.handle.prompt("again").await.unwrap().end, RunStatus::Done);
+        harness.check().await;
+    }
+}
+
+/// C56: A call that was prepared is forgotten with the reply that was taken back: a later call with
+/// the same id has its own arguments, and needs its own approval.
+#[tokio::test(start_paused = true)]
+async fn a_call_of_a_reply_that_was_taken_back_is_forgotten() {
+    let tools: fn(AgentBuilder) -> AgentBuilder = |agent| {
+        let pay = TestTool::new("pay").effect(Effect::AtMostOnce);
+        agent.tool(TestTool::new("x").spec(ToolSpec::sequential)).tool(TestTool::new("y")).tool(pay)
+    };
+    let replies = [calls(&["x", "y"]), calls(&["x", "pay"]), Script::text("ok")];
+    let (harness, _) = recorded(PiPattern, replies, tools, fails_at("call_started", false)).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::Error);
+    let next = harness.handle.prompt("again").await.unwrap();
+    assert_eq!(next.end, RunStatus::AwaitingAction, "{next:?}");
+    assert_eq!(*harness.pending().await[0].name, *"pay");
+    harness.check().await;
+}
+
+/// C43 C56: An abort whose start cannot be written is refused, and can be sent again.
+#[tokio::test(start_paused = true)]
+async fn an_abort_that_could_not_be_written_is_refused() {
+    let tools: fn(AgentBuilder) -> AgentBuilder =
+        |agent| agent.tool(TestTool::new("pay").effect(Effect::AtMostOnce));
+    let replies = [calls(&["pay"]), Script::text("ok")];
+    let fails = fails_at("abort_requested", false);
+    let (harness, _) = recorded(PiPattern, replies, tools, fails).await;
+    assert_eq!(harness.handle.prompt("go").await.unwrap().end, RunStatus::AwaitingAction);
+    let abort = || InputEvent::Abort(AbortRequest::new().id("stop"));
+    let refused = harness.handle.send(abort()).await;
+    assert!(matches!(refused, Err(InputError::Memory(_))), "{refused:?}");
+    assert_eq!(harness.pending().await.len(), 1);
+    harness.handle.send(abort()).await.unwrap();
+    assert_eq!(harness.pending().await.len(), 0);
+    harness.check().await;
 }
 
 /// C56: While the log cannot even be read, every input is refused with the reason; then the session

@@ -47,6 +47,7 @@ mod replay;
 mod rewind;
 mod sessions;
 mod single_prompts;
+mod snapshots;
 mod sources;
 mod state;
 mod steering;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{AgentEvent, Decision, Envelope, InputEvent, Prompt};
 use loopwright_core::log::{InMemoryStore, LogEntry, MemoryError, PendingQuery, PostedInput};
+use loopwright_core::message::ResultStatus;
 use loopwright_core::testing::{Gate, Script, ScriptedModel, TestTool};
 use loopwright_core::tool::Effect;
 use loopwright_core::{GenericAgent, RunContext, SessionStore};
@@ -208,6 +209,9 @@ async fn a_drain_hands_sessions_over_between_turns() {
     let openings = log.iter().filter(|entry| matches!(entry, LogEntry::Opened { .. })).count();
     assert!(openings >= 2, "{log:#?}");
     loopwright_core::log::check_log(&log).unwrap();
+    let results = log.iter().filter_map(|entry| entry.message()?.as_tool_result());
+    let results: Vec<ResultStatus> = results.map(|result| result.status).collect();
+    assert_eq!(results, [ResultStatus::Ok], "the result is not lost with the request");
 
     let expected: Vec<u64> = (1..=seen.last().unwrap().seq).collect();
     assert_eq!(numbers(&seen), expected);

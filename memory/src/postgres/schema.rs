@@ -24,6 +24,7 @@ const MIN_SERVER: i32 = 130_000;
 /// - `span` says whose entries a session's log consists of: its own, and those that it shares.
 /// - `mailbox`: `receipt` is null for inputs that have none. Accepted ones have no `json`, since
 ///   the log has it.
+/// - `snapshot` is the state of a session after so many entries, in the format of the core.
 /// - `pending` and `decision` are copies of what the logs say. Decisions of deleted sessions
 ///   remain.
 const SCHEMAS: [&str; FORMAT as usize] = ["\
@@ -89,6 +90,11 @@ CREATE TABLE schedule (
 );
 CREATE UNIQUE INDEX schedule_id ON schedule (session, md5(id));
 CREATE INDEX schedule_next ON schedule (next);
+CREATE TABLE snapshot (
+    session bigint PRIMARY KEY REFERENCES session ON DELETE CASCADE,
+    entries bigint NOT NULL,
+    data bytea NOT NULL
+);
 CREATE TABLE pending (
     session bigint NOT NULL REFERENCES session ON DELETE CASCADE,
     since bigint NOT NULL,

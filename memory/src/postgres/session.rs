@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use loopwright_core::Memory;
 use loopwright_core::log::{
-    InputReceipt, LogEntry, Mailbox, MemoryError, PostedInput, SearchHit, SessionInfo,
+    InputReceipt, LogEntry, Mailbox, MemoryError, PostedInput, SearchHit, SessionInfo, Snapshot,
+    Snapshots,
 };
 use loopwright_core::message::{InputId, Message};
 use tokio::sync::oneshot;
@@ -78,6 +79,23 @@ impl Memory for OpenSession {
 
     fn mailbox(&self) -> Option<&dyn Mailbox> {
         Some(self)
+    }
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Snapshots for OpenSession {
+    async fn latest(&self) -> Result<Option<Snapshot>, MemoryError> {
+        let number = self.claim.number;
+        self.handle.run(async move |store| store.snapshot(number).await).await
+    }
+
+    async fn store(&self, snapshot: Snapshot) -> Result<(), MemoryError> {
+        let number = self.claim.number;
+        self.handle.run(async move |store| store.store_snapshot(number, snapshot).await).await
     }
 }
 

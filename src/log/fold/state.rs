@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::log::action::ExternalAction;
@@ -22,9 +23,9 @@ use crate::model::OutputSchema;
 use crate::principal::Principal;
 
 /// Holds the state of a session as its log describes it.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Fold {
-    /// The number of entries folded so far, at which the next append takes place.
+    /// The number of entries folded so far.
     pub(crate) len: u64,
     pub(crate) epoch: u64,
     /// The call that the session works for, as it was opened last.
@@ -32,8 +33,10 @@ pub(crate) struct Fold {
     /// When the session was opened for the first time, in milliseconds since 1970.
     pub(crate) created: Option<u64>,
     /// All messages of the conversation.
+    #[serde(skip)]
     pub(crate) history: History,
     /// The messages of the next request, before hooks.
+    #[serde(skip)]
     pub(crate) context: History,
     /// The size of the context.
     pub(crate) size: ContextSize,
@@ -51,6 +54,7 @@ pub(crate) struct Fold {
     /// The request of the current run, until it is in the conversation.
     pub(crate) undelivered: Option<QueuedMessage>,
     /// The pattern's values.
+    #[serde(with = "pairs")]
     pub(crate) state: BTreeMap<(StateScope, Arc<str>), Arc<Value>>,
     /// The results of the calls that the pattern made under a key for this request of the user.
     pub(crate) keyed_results: BTreeMap<Arc<str>, KeyedResult>,
@@ -103,9 +107,33 @@ pub(crate) struct Fold {
     pub(super) after_batch: AfterBatch,
 }
 
+/// Writes a map as a list, since the keys of JSON objects are strings.
+mod pairs {
+    use std::collections::BTreeMap;
+
+    use serde::de::{Deserialize, Deserializer};
+    use serde::ser::{Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        map: &BTreeMap<impl Serialize, impl Serialize>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(map)
+    }
+
+    pub(super) fn deserialize<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        Ok(Vec::<(K, V)>::deserialize(deserializer)?.into_iter().collect())
+    }
+}
+
 /// Says what is reset when the open batch is closed, since a run that started in the meantime is
 /// not about it.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct AfterBatch {
     /// The counters of the limits.
     pub(super) counters: bool,
@@ -114,12 +142,14 @@ pub(crate) struct AfterBatch {
 }
 
 /// Describes a compaction.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct ActiveSummary {
     pub(crate) compaction: Arc<Compaction>,
     pub(crate) details: Arc<Value>,
     /// The run in which it took place.
     pub(crate) run: Option<RunId>,
     /// The messages of the context that it replaced.
+    #[serde(skip)]
     pub(super) replaced: Vec<Arc<Message>>,
     /// The number of messages of the history up to the last one that it replaced, or that a summary
     /// among the replaced messages had replaced.

@@ -10,6 +10,7 @@ use super::scenario::{EffectCount, ScenarioInput};
 use crate::error::MemoryError;
 use crate::log::entry::LogEntry;
 use crate::log::memory::{InMemory, Memory};
+use crate::log::snapshots::{Snapshot, Snapshots};
 use crate::session::handle::AgentHandle;
 
 /// Holds the inputs that are still to be sent, and acts as the session's memory to see which
@@ -17,6 +18,8 @@ use crate::session::handle::AgentHandle;
 #[derive(Clone)]
 pub(super) struct InputQueue {
     log: InMemory,
+    /// The state that the log describes, for a session that is opened again.
+    snapshot: Option<Snapshot>,
     effects: Option<EffectCount>,
     state: Arc<Mutex<State>>,
 }
@@ -53,10 +56,11 @@ impl InputQueue {
     pub(super) fn new(
         log: InMemory,
         inputs: &[ScenarioInput],
+        snapshot: Option<Snapshot>,
         effects: Option<EffectCount>,
     ) -> Self {
         let state = State { unsent: inputs.iter().cloned().collect(), ..State::default() };
-        InputQueue { log, effects, state: Arc::new(Mutex::new(state)) }
+        InputQueue { log, snapshot, effects, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Sets the handle to which inputs with a condition are sent.
@@ -120,7 +124,22 @@ impl Memory for InputQueue {
         Ok(())
     }
 
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        Some(self)
+    }
+
     async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
         self.log.load(from).await
+    }
+}
+
+#[async_trait]
+impl Snapshots for InputQueue {
+    async fn latest(&self) -> Result<Option<Snapshot>, MemoryError> {
+        Ok(self.snapshot.clone())
+    }
+
+    async fn store(&self, _: Snapshot) -> Result<(), MemoryError> {
+        Ok(())
     }
 }

@@ -1,0 +1,214 @@
+//! The state of a session as bytes. Messages are written once: the context, and what compactions
+//! have replaced, refer to the history.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::state::Fold;
+#[cfg(feature = "testing")]
+use crate::log::entry::LogEntry;
+use crate::log::snapshots::Snapshot;
+use crate::message::{
+    AssistantMessage, CustomMessage, History, Message, MessageId, MessageKind, RunId, ToolResult,
+    UserMessage,
+};
+
+/// The format of a snapshot. A fold of another version may have other fields, or another state
+/// after the same entries.
+const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/1");
+
+/// A state, and what the events of the session had reached.
+pub(crate) struct Restored {
+    pub(crate) fold: Fold,
+    /// The number of the last event.
+    pub(crate) seq: u64,
+    /// The last run.
+    pub(crate) run: RunId,
+}
+
+/// What follows the format and a line break in a snapshot.
+#[derive(Serialize)]
+struct Written<'a> {
+    seq: u64,
+    run: RunId,
+    history: Vec<WrittenMessage<'a>>,
+    context: Vec<Reference<'a>>,
+    replaced: Vec<Vec<Reference<'a>>>,
+    fold: &'a Fold,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    seq: u64,
+    run: RunId,
+    history: Vec<ReadMessage>,
+    context: Vec<ReadReference>,
+    replaced: Vec<Vec<ReadReference>>,
+    fold: Fold,
+}
+
+/// A message without the tags of its JSON, which take time to parse.
+#[derive(Serialize)]
+struct WrittenMessage<'a>(u64, WrittenBody<'a>);
+
+#[derive(Deserialize)]
+struct ReadMessage(u64, ReadBody);
+
+#[derive(Serialize)]
+enum WrittenBody<'a> {
+    U(&'a UserMessage),
+    A(&'a AssistantMessage),
+    T(&'a ToolResult),
+    C(&'a CustomMessage),
+}
+
+#[derive(Deserialize)]
+enum ReadBody {
+    U(UserMessage),
+    A(AssistantMessage),
+    T(ToolResult),
+    C(CustomMessage),
+}
+
+/// A message of the history by its index, or another one.
+#[derive(Serialize)]
+enum Reference<'a> {
+    #[serde(rename = "h")]
+    History(usize),
+    #[serde(rename = "m")]
+    Message(WrittenMessage<'a>),
+}
+
+#[derive(Deserialize)]
+enum ReadReference {
+    #[serde(rename = "h")]
+    History(usize),
+    #[serde(rename = "m")]
+    Message(ReadMessage),
+}
+
+impl<'a> From<&'a Message> for WrittenMessage<'a> {
+    fn from(message: &'a Message) -> Self {
+        let body = match &message.body {
+            MessageKind::User(body) => WrittenBody::U(body),
+            MessageKind::Assistant(body) => WrittenBody::A(body),
+            MessageKind::ToolResult(body) => WrittenBody::T(body),
+            MessageKind::Custom(body) => WrittenBody::C(body),
+        };
+        WrittenMessage(message.id.0, body)
+    }
+}
+
+impl From<ReadMessage> for Arc<Message> {
+    fn from(ReadMessage(id, body): ReadMessage) -> Self {
+        let body = match body {
+            ReadBody::U(body) => MessageKind::User(body),
+            ReadBody::A(body) => MessageKind::Assistant(body),
+            ReadBody::T(body) => MessageKind::ToolResult(body),
+            ReadBody::C(body) => MessageKind::Custom(body),
+        };
+        Arc::new(Message::new(MessageId(id), body))
+    }
+}
+
+impl Fold {
+    /// Returns a snapshot of the state, or `None` if it has no JSON.
+    pub(crate) fn snapshot(&self, seq: u64, run: RunId) -> Option<Snapshot> {
+        let indices = self.history.iter().enumerate().map(|(at, message)| (message.id, at));
+        let indices: HashMap<MessageId, usize> = indices.collect();
+        let written = Written {
+            seq,
+            run,
+            history: self.history.iter().map(|message| (&**message).into()).collect(),
+            context: self.references(&self.context, &indices),
+            replaced: self
+                .summaries
+                .iter()
+                .map(|summary| self.references(&summary.replaced, &indices))
+                .collect(),
+            fold: self,
+        };
+        let mut data = format!("{FORMAT}\n").into_bytes();
+        serde_json::to_writer(&mut data, &written).ok()?;
+        Some(Snapshot::new(self.len, data))
+    }
+
+    /// Returns a snapshot of the state that these entries lead to.
+    #[cfg(feature = "testing")]
+    pub(crate) fn snapshot_of(entries: &[LogEntry]) -> Option<Snapshot> {
+        let (mut fold, mut seq, mut run) = (Fold::default(), 0, RunId::default());
+        for entry in entries {
+            if let LogEntry::RunStarted { run: started, .. } = entry {
+                run = *started;
+            }
+            fold.apply(entry, &mut |_| seq += 1);
+        }
+        fold.snapshot(seq, run)
+    }
+
+    fn references<'a>(
+        &self,
+        messages: &'a [Arc<Message>],
+        indices: &HashMap<MessageId, usize>,
+    ) -> Vec<Reference<'a>> {
+        let one = |message: &'a Arc<Message>| {
+            let at = indices.get(&message.id).copied();
+            match at.filter(|at| Arc::ptr_eq(&self.history[*at], message)) {
+                Some(at) => Reference::History(at),
+                None => Reference::Message((&**message).into()),
+            }
+        };
+        messages.iter().map(one).collect()
+    }
+
+    /// Returns the state of a snapshot, or `None` if it has another format.
+    pub(crate) fn restore(snapshot: &Snapshot) -> Option<Restored> {
+        let json = snapshot.data.strip_prefix(FORMAT.as_bytes())?;
+        let read: Read = serde_json::from_slice(json.strip_prefix(b"\n")?).ok()?;
+        let Read { seq, run, history, context, replaced, mut fold } = read;
+        let history: Vec<Arc<Message>> = history.into_iter().map(Arc::from).collect();
+        let messages = |references: Vec<ReadReference>| -> Option<Vec<Arc<Message>>> {
+            let one = |reference| match reference {
+                ReadReference::History(at) => history.get(at).cloned(),
+                ReadReference::Message(message) => Some(message.into()),
+            };
+            references.into_iter().map(one).collect()
+        };
+        fold.context = Arc::new(messages(context)?);
+        for (summary, replaced) in fold.summaries.iter_mut().zip(replaced) {
+            summary.replaced = messages(replaced)?;
+        }
+        fold.history = History::new(history);
+        (fold.len == snapshot.entries).then_some(Restored { fold, seq, run })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// A field that was added would be lost in snapshots of before, and one with another meaning
+    /// misread: then `FORMAT` must change, and so must this list.
+    #[test]
+    fn the_format_has_these_fields() {
+        let snapshot = Fold::default().snapshot(0, RunId(0)).unwrap();
+        let text = String::from_utf8(snapshot.data).unwrap();
+        let (format, json) = text.split_once('\n').unwrap();
+        assert!(format.ends_with("/1"));
+        let written: Value = serde_json::from_str(json).unwrap();
+        let fields: Vec<&String> = written["fold"].as_object().unwrap().keys().collect();
+        let expected = "abort_requested after_batch asked batch call_ids cause created epoch \
+            incomplete inputs keyed_replies keyed_results last_decision last_error len messages \
+            of_user offered outcome output parent principal queue removed request requested \
+            reserved run run_at runs settings size spent started state summaries terminated total \
+            turn undelivered";
+        let mut expected: Vec<&str> = expected.split_whitespace().collect();
+        let mut fields: Vec<&str> = fields.into_iter().map(|field| field.as_str()).collect();
+        (expected.sort_unstable(), fields.sort_unstable());
+        assert_eq!(fields, expected);
+    }
+}

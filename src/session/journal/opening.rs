@@ -1,0 +1,154 @@
+//! How the journal gets its state: from the log, and from a snapshot of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::Journal;
+use crate::error::MemoryError;
+use crate::log::entry::LogEntry;
+use crate::log::fold::{Fold, Restored};
+use crate::message::RunId;
+use crate::principal::Principal;
+use crate::session::panics::without_panic;
+use crate::session::write_behind::Ahead;
+
+/// After how many entries a session that is closed stores a snapshot of its state.
+const SNAPSHOT_INTERVAL: u64 = 1_000;
+/// How long it waits for that at most.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Journal {
+    /// Folds the log and takes ownership of the session, with these settings of the host if they
+    /// are new. It belongs to `owner` if it is new. `time` is in milliseconds since 1970.
+    pub(crate) async fn open(
+        &mut self,
+        settings: Option<Arc<Value>>,
+        owner: Option<Principal>,
+        time: u64,
+    ) -> Result<(), MemoryError> {
+        self.restore().await;
+        let opened = self.take_ownership(settings.clone(), owner.clone(), time).await;
+        if matches!(opened, Err(MemoryError::Conflict { .. })) && self.in_snapshot > 0 {
+            // The log is shorter than the snapshot says, which is an error of the store.
+            tracing::warn!(session = &**self.session(), "the snapshot of a session is wrong");
+            self.hub.continue_from(0, RunId::default());
+            (self.fold, self.in_snapshot, self.is_lost) = (Fold::default(), 0, false);
+            return self.take_ownership(settings, owner, time).await;
+        }
+        opened
+    }
+
+    /// Folds what follows the state, and takes ownership.
+    async fn take_ownership(
+        &mut self,
+        settings: Option<Arc<Value>>,
+        owner: Option<Principal>,
+        time: u64,
+    ) -> Result<(), MemoryError> {
+        for entry in without_panic(self.memory.load(self.fold.len)).await? {
+            if let LogEntry::RunStarted { run, .. } = &entry {
+                self.hub.set_run(*run);
+            }
+            let hub = &mut self.hub;
+            self.fold.apply(&entry, &mut |_| hub.skip_seq());
+        }
+        self.written = self.fold.len;
+        let root = self.fold.parent.as_ref().and_then(|parent| parent.root.clone());
+        if let (Some(root), None) = (root, self.hub.parent()) {
+            let session = self.hub.session().clone();
+            return Err(MemoryError::SubAgent { session, root });
+        }
+        let (epoch, parent) = (self.fold.epoch + 1, self.hub.parent().cloned());
+        let owner = owner.filter(|_| self.fold.epoch == 0);
+        self.stage(LogEntry::Opened { epoch, time, parent, owner });
+        let old = self.fold.settings.as_deref().unwrap_or(&Value::Null);
+        if let Some(settings) = settings.filter(|new| **new != *old) {
+            self.stage(LogEntry::Settings { settings });
+        }
+        self.flush().await
+    }
+
+    /// Starts with the state of the latest snapshot, if the memory has one that can be read.
+    async fn restore(&mut self) {
+        let Some(snapshots) = self.memory.snapshots() else { return };
+        match without_panic(snapshots.latest()).await {
+            Ok(Some(snapshot)) => {
+                let Some(Restored { fold, seq, run }) = Fold::restore(&snapshot) else {
+                    let session = &**self.session();
+                    tracing::info!(session, "a snapshot of another version is ignored");
+                    return;
+                };
+                self.hub.continue_from(seq, run);
+                (self.in_snapshot, self.fold) = (fold.len, fold);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let session = &**self.session();
+                tracing::warn!(session, %error, "the snapshot of a session cannot be read");
+            }
+        }
+    }
+
+    /// Stores a snapshot if the log has become long since the last one.
+    pub(crate) async fn store_snapshot(&mut self) {
+        self.unpark();
+        let is_due = self.written.saturating_sub(self.in_snapshot) >= SNAPSHOT_INTERVAL;
+        let is_log = self.fold.len == self.written && self.failed.is_none() && !self.is_lost;
+        let Some(snapshots) = self.memory.snapshots().filter(|_| is_due && is_log) else { return };
+        let (seq, run) = self.hub.position();
+        let Some(snapshot) = self.fold.snapshot(seq, run) else { return };
+        let store = without_panic(snapshots.store(snapshot));
+        let stored = tokio::time::timeout(SNAPSHOT_TIMEOUT, store).await;
+        let error = match stored {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(timeout) => timeout.to_string(),
+        };
+        let session = &**self.session();
+        tracing::warn!(session, error, "the snapshot of a session cannot be stored");
+    }
+
+    /// Folds the log again if the state is not what the log describes, and lets writes succeed.
+    /// Returns why it was not.
+    pub(crate) async fn recover(&mut self) -> Result<Option<MemoryError>, MemoryError> {
+        self.refold().await?;
+        Ok(self.failed.take())
+    }
+
+    /// Folds the log again if the state is not what the log describes, and emits the events that
+    /// were not emitted. Returns whether that was necessary.
+    pub(crate) async fn refold(&mut self) -> Result<bool, MemoryError> {
+        self.unpark();
+        if !self.is_stale {
+            return Ok(false);
+        }
+        let entries = without_panic(self.memory.load(0)).await?;
+        // An append can have taken place although it failed.
+        let mut unknown = entries.iter().skip(self.written as usize);
+        if unknown.any(|entry| matches!(entry, LogEntry::Opened { .. })) {
+            self.is_lost = true;
+            return Err(MemoryError::Lost);
+        }
+        let Fold { inputs, .. } = std::mem::take(&mut self.fold);
+        inputs.clear();
+        self.fold.inputs = inputs; // a run's task shares it
+        self.ahead = Ahead::default();
+        let (emitted, _) = self.hub.position();
+        let (hub, mut seq) = (&mut self.hub, 0);
+        for entry in &entries {
+            if let LogEntry::RunStarted { run, .. } = entry {
+                hub.set_run(*run);
+            }
+            self.fold.apply(entry, &mut |event| {
+                seq += 1;
+                if seq > emitted {
+                    hub.emit(event);
+                }
+            });
+        }
+        (self.written, self.is_stale) = (self.fold.len, false);
+        Ok(true)
+    }
+}
