@@ -208,7 +208,8 @@ mod tests {
             turn undelivered";
         let mut expected: Vec<&str> = expected.split_whitespace().collect();
         let mut fields: Vec<&str> = fields.into_iter().map(|field| field.as_str()).collect();
-        (expected.sort_unstable(), fields.sort_unstable());
+        expected.sort_unstable();
+        fields.sort_unstable();
         assert_eq!(fields, expected);
     }
 }
