@@ -385,6 +385,10 @@ impl RunContext {
     /// Continues a run that was interrupted as soon as the session is opened, before it takes what
     /// was posted meanwhile: a request would end the run. By default the run waits for
     /// [`AgentHandle::continue_run`].
+    ///
+    /// A run that was continued nine times without any progress, such as a reply or the result of a
+    /// call, fails with [`StepError::InterruptedOften`](crate::StepError::InterruptedOften): it may
+    /// end each process that continues it.
     pub fn continue_interrupted(mut self) -> Self {
         self.continues = true;
         self

@@ -99,6 +99,14 @@ pub enum StepError {
          `Continue`"
     )]
     Interrupted,
+    /// The process ended during the run, again and again, each time before the run had come
+    /// further. [`RunContext::continue_interrupted`](crate::RunContext::continue_interrupted) then
+    /// ends it.
+    #[error(
+        "the process ended {0} times in the middle of this run, each time before it had come \
+         further: find out what ends the process, then continue the run"
+    )]
+    InterruptedOften(u32),
     /// The pattern ended its step with
     /// [`StepEnd::AwaitingAction`], but no call waits for a
     /// decision.

@@ -28,6 +28,10 @@ use crate::session::intake::{self, Accepted, CompactionRequest};
 use crate::session::panics::panic_text;
 use crate::tool::DefaultDecision;
 
+/// A run that was interrupted is not continued by itself if the session was opened so often, this
+/// time included, without any progress of the run.
+const MAX_OPENINGS: u32 = 10;
+
 /// Owns a session for as long as a handle exists.
 pub(crate) struct Task {
     session: Session,
@@ -112,7 +116,14 @@ impl Task {
             Box::pin(self.end_interrupted(RunStatus::Aborted.into())).await;
         }
         if self.continues && self.session.interrupted {
-            Box::pin(self.resume(None, None)).await;
+            match self.session.journal.fold.openings {
+                // What it does ends every process that continues it, for example.
+                openings @ MAX_OPENINGS.. => {
+                    let ending = StepError::InterruptedOften(openings).into();
+                    Box::pin(self.end_interrupted(ending)).await
+                }
+                _ => Box::pin(self.resume(None, None)).await,
+            }
         }
         self.channels.inbox.read_mailbox().await;
         while !self.session.journal.is_lost() && !self.is_released {

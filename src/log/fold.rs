@@ -33,9 +33,13 @@ impl Fold {
     /// Applies an entry and passes its events to `emit`, in order.
     pub(crate) fn apply(&mut self, entry: &LogEntry, emit: &mut dyn FnMut(AgentEvent)) {
         self.len += 1;
+        if is_progress(entry) {
+            self.openings = 0;
+        }
         match entry {
             LogEntry::Opened { epoch, time, parent, .. } => {
                 (self.epoch, self.requested) = (*epoch, None);
+                self.openings = self.openings.saturating_add(1);
                 self.lose_reserved();
                 self.parent = parent.clone();
                 self.created.get_or_insert(*time);
@@ -371,4 +375,26 @@ impl Fold {
 fn emit_message(message: &Arc<Message>, emit: &mut dyn FnMut(AgentEvent)) {
     emit(AgentEvent::MessageStart { message_id: message.id, role: message.role() });
     emit(AgentEvent::MessageEnd { message: message.clone() });
+}
+
+/// Returns whether a run has come further with this entry: not if it only says that something has
+/// been started, which a process that is killed each time can repeat for ever.
+fn is_progress(entry: &LogEntry) -> bool {
+    use LogEntry::{
+        CallFinished, Called, ChildEnded, Compacted, Decided, Delivered, Detached, Replied,
+        RunEnded, RunStarted,
+    };
+    matches!(
+        entry,
+        RunStarted { .. }
+            | Delivered { .. }
+            | Replied { .. }
+            | Called { .. }
+            | CallFinished { .. }
+            | ChildEnded { .. }
+            | Decided { .. }
+            | Detached { .. }
+            | Compacted { .. }
+            | RunEnded { .. }
+    )
 }

@@ -207,3 +207,47 @@ async fn a_call_after_a_superseded_question_runs() {
     assert_eq!(harness.transcript().await, transcript);
     harness.check().await;
 }
+
+/// C346: A run that ends each process that continues it is continued nine times. A run that comes
+/// further in between is continued for longer.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ends_every_process_is_given_up() {
+    for comes_further in [false, true] {
+        let tool = TestTool::new("x").effect(Effect::ReadOnly).hangs();
+        let replies = [calls(&["x"]), Script::text("Let me try once more.")];
+        let model = ScriptedModel::new(replies);
+        let agent = GenericAgent::builder(model, PiPattern).tool(tool.clone()).build().unwrap();
+        let memory = InMemory::new();
+        let cx = RunContext::new().memory(memory.clone());
+        let (handle, _events) = agent.run(cx).await.unwrap();
+        handle.send(InputEvent::UserRequest("go".into())).await.unwrap();
+        sleep(ms(10)).await;
+        let mut log = memory.entries();
+        for opening in 1..=12 {
+            let memory = InMemory::from_entries(log); // the process before was killed
+            let cx = RunContext::new().memory(memory.clone()).continue_interrupted();
+            let (handle, _events) = agent.run(cx).await.unwrap();
+            sleep(ms(10)).await;
+            let state = handle.state().await.unwrap();
+            let is_given_up = !comes_further && opening >= 10;
+            assert_eq!(state.is_running, !is_given_up, "opening {opening}");
+            let error = state.error.unwrap_or_default();
+            assert_eq!(error.contains("ended 10 times in the middle"), is_given_up, "{error}");
+            log = memory.entries();
+            if comes_further && opening == 6 {
+                let message = Message::new(MessageId(90), AssistantMessage::default());
+                log.push(LogEntry::Detached {
+                    message: Arc::new(message),
+                    cost: None,
+                    key: None,
+                    asked: None,
+                });
+            }
+            if is_given_up {
+                assert_eq!(tool.ran(), 10);
+                assert_eq!(handle.prompt("again").await.unwrap().text, "Let me try once more.");
+                break;
+            }
+        }
+    }
+}

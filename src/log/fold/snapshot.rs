@@ -203,9 +203,9 @@ mod tests {
         let fields: Vec<&String> = written["fold"].as_object().unwrap().keys().collect();
         let expected = "abort_requested after_batch asked batch call_ids cause created epoch \
             incomplete inputs keyed_replies keyed_results last_decision last_error len messages \
-            of_user offered outcome output parent principal queue removed request requested \
-            reserved run run_at runs settings size spent started state summaries terminated total \
-            turn undelivered";
+            of_user offered openings outcome output parent principal queue removed request \
+            requested reserved run run_at runs settings size spent started state summaries \
+            terminated total turn undelivered";
         let mut expected: Vec<&str> = expected.split_whitespace().collect();
         let mut fields: Vec<&str> = fields.into_iter().map(|field| field.as_str()).collect();
         expected.sort_unstable();

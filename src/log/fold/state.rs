@@ -28,6 +28,8 @@ pub(crate) struct Fold {
     /// The number of entries folded so far.
     pub(crate) len: u64,
     pub(crate) epoch: u64,
+    /// How often the session was opened since the run in progress has last come further.
+    pub(crate) openings: u32,
     /// The call that the session works for, as it was opened last.
     pub(crate) parent: Option<Arc<Parent>>,
     /// When the session was opened for the first time, in milliseconds since 1970.
