@@ -386,9 +386,10 @@ impl RunContext {
     /// was posted meanwhile: a request would end the run. By default the run waits for
     /// [`AgentHandle::continue_run`].
     ///
-    /// A run that was continued nine times without any progress, such as a reply or the result of a
-    /// call, fails with [`StepError::InterruptedOften`](crate::StepError::InterruptedOften): it may
-    /// end each process that continues it.
+    /// If the session was opened ten times during the run without any progress, such as a message
+    /// or the result of a call, the run fails with
+    /// [`StepError::InterruptedOften`](crate::StepError::InterruptedOften) instead: it may end each
+    /// process that continues it. While a sub-agent works, openings do not count.
     pub fn continue_interrupted(mut self) -> Self {
         self.continues = true;
         self

@@ -16,7 +16,7 @@ use crate::log::memory::Memory;
 use crate::log::outcome::{RunCause, RunOutcome, RunStatus};
 use crate::log::queue::QueuedMessage;
 use crate::log::seen_inputs::SeenInputs;
-use crate::message::{RunId, UserMessage};
+use crate::message::{InputId, RunId, UserMessage};
 use crate::pattern::step::StepContext;
 use crate::pattern::{BehaviorPattern, StepEnd};
 use crate::session::Session;
@@ -129,6 +129,19 @@ pub(crate) async fn begin(session: &mut Session, cause: RunCause) -> Result<(), 
     let time = session.config.environment.now();
     session.journal.stage(LogEntry::RunStarted { run, cause, time });
     session.journal.apply_ahead().await
+}
+
+/// Writes the start of a run that closes the open calls, with the id of the abort, if it has one.
+/// From then on it is an abort, whatever happens.
+pub(crate) async fn begin_abort(
+    session: &mut Session,
+    id: Option<InputId>,
+) -> Result<(), MemoryError> {
+    begin(session, RunCause::Abort).await?;
+    if let Some(input) = id {
+        session.journal.stage(LogEntry::AbortRequested { input });
+    }
+    session.journal.flush().await
 }
 
 /// Closes what is open, writes the end of the run and emits it.

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use tokio::sync::mpsc;
 
 use crate::agent::run::{self, AfterRun, Channels};
-use crate::error::{InputError, StepError};
+use crate::error::{InputError, MemoryError, StepError};
 use crate::extensions::Extensions;
 use crate::log::action::ExternalAction;
 use crate::log::compaction::Compaction;
@@ -118,7 +118,7 @@ impl Task {
         if self.continues && self.session.interrupted {
             match self.session.journal.fold.openings {
                 // What it does ends every process that continues it, for example.
-                openings @ MAX_OPENINGS.. => {
+                openings @ MAX_OPENINGS.. if !self.has_sub_agent() => {
                     let ending = StepError::InterruptedOften(openings).into();
                     Box::pin(self.end_interrupted(ending)).await
                 }
@@ -159,6 +159,11 @@ impl Task {
                 None => return,
             }
         }
+    }
+
+    /// Returns whether a sub-agent works for the open batch: its progress is in its own log.
+    fn has_sub_agent(&self) -> bool {
+        self.session.journal.fold.children().next().is_some()
     }
 
     /// Returns what starts the next run, as the log stands.
@@ -229,6 +234,10 @@ impl Task {
         }
         if let Ok(Some(_)) = self.session.recover().await {
             self.session.interrupted = self.session.journal.fold.run.is_some();
+            if self.session.interrupted && self.session.journal.fold.abort_requested {
+                // It was written, although the append failed.
+                self.end_interrupted(RunStatus::Aborted.into()).await;
+            }
         }
         if self.session.journal.is_lost() {
             return command.answer_moved();
@@ -447,15 +456,17 @@ impl Task {
         let withdrawn = self.session.queued_texts();
         if self.session.interrupted {
             self.end_interrupted(RunStatus::Aborted.into()).await;
-        } else if self.session.journal.fold.batch.is_some() {
-            let mut started = run::begin(&mut self.session, RunCause::Abort).await;
-            if let InputEvent::Abort(AbortRequest { id: Some(input), .. }) = &input.event {
-                let input = input.clone();
-                self.session.journal.stage(LogEntry::AbortRequested { input });
+            if self.log_failed {
+                let why = "the end of the run could not be written: send the abort again";
+                let error = InputError::Memory(MemoryError::Failed(why.into()));
+                return drop(input.ack.send(Err(error)));
             }
-            // From here on it is an abort, whatever happens.
-            started = started.and(self.session.journal.flush().await);
-            if let Err(error) = started {
+        } else if self.session.journal.fold.batch.is_some() {
+            let id = match &input.event {
+                InputEvent::Abort(abort) => abort.id.clone(),
+                _ => None,
+            };
+            if let Err(error) = run::begin_abort(&mut self.session, id).await {
                 self.log_failed = true;
                 return drop(input.ack.send(Err(InputError::Memory(error))));
             }

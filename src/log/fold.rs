@@ -377,24 +377,24 @@ fn emit_message(message: &Arc<Message>, emit: &mut dyn FnMut(AgentEvent)) {
     emit(AgentEvent::MessageEnd { message: message.clone() });
 }
 
-/// Returns whether a run has come further with this entry: not if it only says that something has
-/// been started, which a process that is killed each time can repeat for ever.
+/// Returns whether a run has come further with this entry: not if a process that is killed each
+/// time could repeat it for ever.
 fn is_progress(entry: &LogEntry) -> bool {
     use LogEntry::{
-        CallFinished, Called, ChildEnded, Compacted, Decided, Delivered, Detached, Replied,
-        RunEnded, RunStarted,
+        CallStarted, Charged, ChildStarted, DetachedStarted, Handled, NotSent, Opened,
+        RequestStarted, Settings, State,
     };
-    matches!(
+    !matches!(
         entry,
-        RunStarted { .. }
-            | Delivered { .. }
-            | Replied { .. }
-            | Called { .. }
-            | CallFinished { .. }
-            | ChildEnded { .. }
-            | Decided { .. }
-            | Detached { .. }
-            | Compacted { .. }
-            | RunEnded { .. }
+        Opened { .. }
+            | Settings { .. }
+            | Handled { .. }
+            | RequestStarted { .. }
+            | DetachedStarted { .. }
+            | NotSent { .. }
+            | Charged { .. }
+            | CallStarted { .. }
+            | ChildStarted { .. }
+            | State { .. }
     )
 }

@@ -30,9 +30,9 @@ use crate::message::{InputId, Message, MessageId, MessageKind};
 use crate::session::command::{Ack, Receipt};
 use crate::session::hub::Hub;
 use crate::session::panics::without_panic;
-use crate::session::write_behind::{Ahead, Held, Parked, Write, WriteBehind, WriteCallback};
-
-const APPLIED_IN_PART: &str = "a panic came before all entries of an append were applied";
+use crate::session::write_behind::{
+    Ahead, Held, Parked, Write, WriteBehind, WriteCallback, applied_in_part,
+};
 
 /// A refusal that the mailbox of the session records before the sender is answered.
 struct Refusal {
@@ -191,6 +191,10 @@ impl Journal {
             return Ok(());
         }
         self.unpark();
+        let is_idle = self.staged.is_empty() && !is_awaited && self.write.is_none();
+        if is_idle && !self.is_ahead() && self.failed.is_none() {
+            return Ok(()); // the task of the run has written it
+        }
         let is_busy = self.write.is_some() || self.failed.is_some();
         if is_busy || is_awaited || !self.joins {
             return self.flush().await;
@@ -349,7 +353,7 @@ impl Journal {
             Ok(()) => {
                 self.written += entries.len() as u64;
                 // The clock may panic. Then the rest is applied when the log is folded again.
-                self.failed = Some(MemoryError::Failed(APPLIED_IN_PART.into()));
+                self.failed = Some(applied_in_part());
                 self.is_stale = true;
                 Held::emit_all(&mut self.ahead.held, &mut self.hub);
                 entries[applied..].iter().for_each(|entry| self.apply(entry));

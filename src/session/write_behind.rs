@@ -89,12 +89,18 @@ impl Parked {
             Write { applied: entries.len(), ..Write::new(memory, *at, entries) }
         });
         let Poll::Ready(written) = write.append.poll_unpin(cx) else { return };
-        let is_written = written.is_ok();
-        *result = Some(written); // first, since the clock may panic: it is not polled again
-        if is_written {
+        if written.is_ok() {
+            // The clock may panic. Then the log is folded again, and the append not polled again.
+            *result = Some(Err(applied_in_part()));
             Held::emit_all(&mut ahead.held, hub);
         }
+        *result = Some(written);
     }
+}
+
+/// Returns why a session whose clock has panicked writes nothing before its log is folded again.
+pub(crate) fn applied_in_part() -> MemoryError {
+    MemoryError::Failed("a panic came before all entries of an append were applied".into())
 }
 
 /// Where a journal leaves entries that are ahead for the task of the run.

@@ -309,3 +309,29 @@ impl Down {
         }
     }
 }
+
+/// C43 C56: An abort of an interrupted run whose end cannot be written is refused, too.
+#[tokio::test(start_paused = true)]
+async fn an_abort_whose_end_could_not_be_written_is_refused() {
+    let tool = TestTool::new("x").hangs();
+    let agent = |memory: Arc<dyn Memory>| {
+        let model = ScriptedModel::new([calls(&["x"])]);
+        let agent = GenericAgent::builder(model, PiPattern).tool(tool.clone()).build().unwrap();
+        async move { agent.run(RunContext::new().shared_memory(memory)).await.unwrap() }
+    };
+    let log = InMemory::new();
+    let (handle, _events) = agent(Arc::new(log.clone())).await;
+    handle.send(InputEvent::UserRequest("go".into())).await.unwrap();
+    sleep(ms(10)).await;
+    let log = InMemory::from_entries(log.entries()); // the process was killed
+    let fails = Mutex::new(fails_at("run_ended", false));
+    let memory = Recorded { log: log.clone(), appends: Appends::default(), fails };
+    let (handle, _events) = agent(Arc::new(memory)).await;
+    let abort = || InputEvent::Abort(AbortRequest::new().id("stop"));
+    let refused = handle.send(abort()).await;
+    assert!(matches!(refused, Err(InputError::Memory(_))), "{refused:?}");
+    assert!(handle.state().await.unwrap().interrupted_run.is_some());
+    handle.send(abort()).await.unwrap();
+    assert_eq!(handle.state().await.unwrap().interrupted_run, None);
+    check_log(&log.entries()).unwrap();
+}

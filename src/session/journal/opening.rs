@@ -149,6 +149,7 @@ impl Journal {
             });
         }
         (self.written, self.is_stale) = (self.fold.len, false);
+        self.note_deadline();
         Ok(true)
     }
 }
