@@ -111,7 +111,8 @@ impl GenericAgent {
     ///
     /// Panics outside of a tokio runtime, or if time is not enabled in it.
     pub async fn run(&self, cx: RunContext) -> Result<(AgentHandle, EventStream), AgentError> {
-        let tree = Tree { store: cx.store.clone(), ..Tree::default() };
+        let (store, appends_each) = (cx.store.clone(), cx.appends_each);
+        let tree = Tree { store, appends_each, ..Tree::default() };
         self.start(cx, tree, Vec::new()).await
     }
 
@@ -255,8 +256,8 @@ impl GenericAgent {
         subscribers.into_iter().for_each(|subscriber| hub.subscribe(subscriber));
         let mut session = Session::new(self.config.clone(), hub, id, memory, from_task);
         session.extensions = extensions.clone();
+        session.journal.joins = !tree.appends_each;
         session.tree = tree;
-        session.journal.joins = cx.joins;
         session.open(settings, owner).await?;
         let pattern = self.pattern.clone();
         let mut task =
@@ -294,8 +295,7 @@ pub struct RunContext {
     extensions: Extensions,
     parent: Option<Parent>,
     continues: bool,
-    /// Whether entries that belong together are one append.
-    joins: bool,
+    appends_each: bool,
 }
 
 impl Default for RunContext {
@@ -310,7 +310,7 @@ impl Default for RunContext {
             extensions: Extensions::new(),
             parent: None,
             continues: false,
-            joins: true,
+            appends_each: false,
         }
     }
 }
@@ -395,12 +395,12 @@ impl RunContext {
         self
     }
 
-    /// Writes each change of the session at once. By default, changes that follow each other
-    /// without a wait are one append. For tests, in which a memory then can end the session, or let
-    /// an input arrive, between any two of them.
+    /// Writes each change of the session, and of its sub-agents', at once. By default, those that
+    /// follow each other without a wait are one append. For tests, in which a memory then can end
+    /// the session, or let an input arrive, between any two of them.
     #[cfg(feature = "testing")]
     pub fn append_each(mut self) -> Self {
-        self.joins = false;
+        self.appends_each = true;
         self
     }
 

@@ -26,12 +26,13 @@ use tokio::task::JoinSet;
 
 use server::Server;
 
-/// An append alone takes at most this many flushes of the disk, or so much longer than one: that is
-/// the way to the server and the statement, which do not depend on the disk.
+/// An append alone takes at most this many flushes of the disk. The way to the server and the
+/// statement take 0.3 ms besides, so a disk that flushes in less than a millisecond fails this.
 const MAX_FLUSHES: f64 = 1.3;
-const MAX_REST: Duration = Duration::from_micros(400);
-/// So many sessions at once make at least so many appends per second.
+/// So many sessions at once make at least `MIN_GAIN` times the appends of one, and so many per
+/// second.
 const SESSIONS: usize = 64;
+const MIN_GAIN: f64 = 5.0;
 const MIN_RATE: f64 = 2_000.0;
 const ALONE: u64 = 400;
 const AT_ONCE: u64 = 150;
@@ -176,7 +177,7 @@ async fn main() {
     );
     assert!(waking <= MAX_WAKING, "a session of {LONG} entries wakes in {waking:?}");
     assert!(waking < from_log, "a snapshot makes waking slower: {from_log:?}");
-    let is_quick = ratio <= MAX_FLUSHES || alone <= flushed + MAX_REST;
-    assert!(is_quick, "an append takes {ratio:.2} flushes");
     assert!(rate >= MIN_RATE, "{SESSIONS} sessions make {rate:.0} appends/s");
+    assert!(ratio <= MAX_FLUSHES, "an append takes {ratio:.2} flushes");
+    assert!(gain >= MIN_GAIN, "{SESSIONS} sessions make {gain:.1} times the appends of one");
 }

@@ -173,17 +173,16 @@ pub(crate) async fn end(
         Err(error) => {
             let id = &*session.id;
             tracing::error!(session = id, %error, "the end of a run could not be written");
-            after.log_failed = true;
             session.children.leave();
             let _ = session.receive_all().await; // every sender is answered with the failure
             let recovered = session.recover().await; // tried again before the next command
-            match session.journal.fold.outcome.clone() {
-                // It was written, although the append failed.
-                Some(outcome) if recovered.is_ok() && run.is_some() && has_no_run(session) => {
-                    after.log_failed = false;
-                    Some(Ok(outcome))
-                }
-                _ => Some(close::emit_unwritten_end(session, &StepError::Memory(error))),
+            // It can have been written, although the append failed.
+            let fold = &session.journal.fold;
+            let has_ended = recovered.is_ok() && run.is_some() && fold.run.is_none();
+            after.log_failed = !has_ended;
+            match fold.outcome.clone().filter(|_| has_ended) {
+                Some(outcome) => Some(Ok(outcome)),
+                None => Some(close::emit_unwritten_end(session, &StepError::Memory(error))),
             }
         }
     };
@@ -197,10 +196,6 @@ pub(crate) async fn end(
         answer(caller, outcome);
     }
     after
-}
-
-fn has_no_run(session: &Session) -> bool {
-    session.journal.fold.run.is_none()
 }
 
 /// Completes an abort or a reset once the run has ended. `withdrawn` are the texts that were queued

@@ -28,8 +28,8 @@ use crate::session::intake::{self, Accepted, CompactionRequest};
 use crate::session::panics::panic_text;
 use crate::tool::DefaultDecision;
 
-/// A run that was interrupted is not continued by itself if the session was opened so often, this
-/// time included, without any progress of the run.
+/// A run that was interrupted is ended instead of continued if the session was opened so often,
+/// this time included, without any progress of the run.
 const MAX_OPENINGS: u32 = 10;
 
 /// Owns a session for as long as a handle exists.

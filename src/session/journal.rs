@@ -34,6 +34,18 @@ use crate::session::write_behind::{
     Ahead, Held, Parked, Write, WriteBehind, WriteCallback, applied_in_part,
 };
 
+/// Why writes fail, and whether the state is not yet what the log describes.
+struct Failure {
+    error: MemoryError,
+    is_stale: bool,
+}
+
+impl Failure {
+    fn stale(error: MemoryError) -> Self {
+        Failure { error, is_stale: true }
+    }
+}
+
 /// A refusal that the mailbox of the session records before the sender is answered.
 struct Refusal {
     input: InputId,
@@ -61,11 +73,9 @@ pub(crate) struct Journal {
     /// Has the hub and what is ahead if `is_parked`.
     behind: WriteBehind,
     is_parked: bool,
-    /// Why entries that were applied ahead could not be written, or not all that were written could
-    /// be applied. Until [`Journal::recover`], every write fails with it.
-    failed: Option<MemoryError>,
-    /// The state is not what the log describes.
-    is_stale: bool,
+    /// Set if entries that were applied ahead could not be written, or not all that were written
+    /// could be applied. Until [`Journal::recover`], every write fails with it.
+    failed: Option<Failure>,
     /// Values that the pattern has set, for the append of its next write.
     values: Vec<LogEntry>,
     callbacks: Vec<WriteCallback>,
@@ -92,7 +102,6 @@ impl Journal {
             behind: WriteBehind::default(),
             is_parked: false,
             failed: None,
-            is_stale: false,
             values: Vec::new(),
             callbacks: Vec::new(),
             refusals: VecDeque::new(),
@@ -185,16 +194,10 @@ impl Journal {
     /// written it. Flushes instead if someone waits for the write.
     pub(crate) async fn apply_ahead(&mut self) -> Result<(), MemoryError> {
         let is_awaited = !self.callbacks.is_empty() || !self.refusals.is_empty();
-        let is_in_log = !self.is_ahead() && self.failed.is_none();
-        let is_left = is_in_log || self.is_parked && self.behind.is_unwritten();
-        if self.staged.is_empty() && !is_awaited && is_left {
-            return Ok(());
+        if self.staged.is_empty() && !is_awaited && self.is_parked && self.behind.is_unwritten() {
+            return Ok(()); // nothing is new
         }
         self.unpark();
-        let is_idle = self.staged.is_empty() && !is_awaited && self.write.is_none();
-        if is_idle && !self.is_ahead() && self.failed.is_none() {
-            return Ok(()); // the task of the run has written it
-        }
         let is_busy = self.write.is_some() || self.failed.is_some();
         if is_busy || is_awaited || !self.joins {
             return self.flush().await;
@@ -209,6 +212,14 @@ impl Journal {
         }
         ahead.append(&mut entries);
         self.note_deadline();
+        if self.is_ahead() {
+            self.park();
+        }
+        Ok(())
+    }
+
+    /// Leaves what is ahead to the task of the run.
+    fn park(&mut self) {
         self.behind.put(Parked {
             memory: self.memory.clone(),
             at: self.written,
@@ -218,7 +229,6 @@ impl Journal {
             result: None,
         });
         self.is_parked = true;
-        Ok(())
     }
 
     /// Takes back what the task of the run may write, and what it has written.
@@ -334,8 +344,8 @@ impl Journal {
         entries.append(&mut self.take_staged());
         let callbacks = std::mem::take(&mut self.callbacks);
         let write = Write::new(&self.memory, self.written, entries);
-        let append = match self.failed.clone() {
-            Some(error) => std::future::ready(Err(error)).boxed(),
+        let append = match &self.failed {
+            Some(Failure { error, .. }) => std::future::ready(Err(error.clone())).boxed(),
             None => write.append,
         };
         Write { applied, callbacks, append, ..write }
@@ -353,19 +363,17 @@ impl Journal {
             Ok(()) => {
                 self.written += entries.len() as u64;
                 // The clock may panic. Then the rest is applied when the log is folded again.
-                self.failed = Some(applied_in_part());
-                self.is_stale = true;
+                self.failed = Some(Failure::stale(applied_in_part()));
                 Held::emit_all(&mut self.ahead.held, &mut self.hub);
                 entries[applied..].iter().for_each(|entry| self.apply(entry));
-                (self.failed, self.is_stale) = (None, false);
+                self.failed = None;
                 self.note_deadline();
             }
             Err(error) => {
                 self.is_lost |= error.is_lost();
                 self.ahead.held.clear();
                 if applied > 0 {
-                    self.failed.get_or_insert(error.clone());
-                    self.is_stale = true;
+                    self.failed.get_or_insert(Failure::stale(error.clone()));
                 }
             }
         }

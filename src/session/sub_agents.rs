@@ -134,6 +134,7 @@ fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
             depth: Some(depth),
             cancel: cancel.clone(),
             orphaned: Some(CancellationToken::new()),
+            appends_each: tree.appends_each,
         },
         extensions: extensions.clone(),
         subscribers,

@@ -24,4 +24,6 @@ pub(crate) struct Tree {
     /// Cancelled when nobody waits for the session any more: then it stops, and its log stays.
     /// `None` at the root.
     pub(crate) orphaned: Option<CancellationToken>,
+    /// Whether each change is written at once, as in some tests.
+    pub(crate) appends_each: bool,
 }

@@ -126,7 +126,7 @@ impl BehaviorPattern for Thinks {
 }
 
 /// C344: While a pattern waits for something of its own, what it has done is written, and its
-/// events are emitted; an input of this time is handled when the pattern goes on.
+/// events are emitted; an input of this time is handled with the next method of the step.
 #[tokio::test(start_paused = true)]
 async fn what_a_pattern_has_done_is_written_while_it_waits() {
     let (before, after) = (Gate::new(), Gate::new());

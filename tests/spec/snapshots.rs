@@ -56,6 +56,15 @@ impl Loads {
         agent.run(RunContext::new().session("s").memory(memory)).await.unwrap()
     }
 
+    /// Runs a long session, and returns the snapshot that it stores.
+    async fn store_long(&self, agent: &GenericAgent) -> Snapshot {
+        let (handle, events) = self.open(agent).await;
+        handle.prompt("go").await.unwrap();
+        close(handle, events).await;
+        let memory = self.store.open("s").await.unwrap();
+        memory.snapshots().unwrap().latest().await.unwrap().unwrap()
+    }
+
     fn last_load(&self) -> u64 {
         *self.from.lock().unwrap().last().unwrap()
     }
@@ -131,14 +140,8 @@ async fn a_long_session_is_opened_from_its_snapshot() {
 /// C345: A snapshot of another format, or one that is damaged, is ignored: the log is read.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_that_is_not_understood_is_ignored() {
-    let mut loads = Loads::default();
-    let agent = agent(300);
-    let (handle, events) = loads.open(&agent).await;
-    handle.prompt("go").await.unwrap();
-    close(handle, events).await;
-    let memory = loads.store.open("s").await.unwrap();
-    let stored = memory.snapshots().unwrap().latest().await.unwrap().unwrap();
-    drop(memory);
+    let (agent, mut loads) = (agent(300), Loads::default());
+    let stored = loads.store_long(&agent).await;
     let newer = [b"99", &stored.data[..]].concat();
     let cut = stored.data[..stored.data.len() / 2].to_vec();
     for data in [newer, cut, Vec::new()] {
@@ -153,13 +156,8 @@ async fn a_snapshot_that_is_not_understood_is_ignored() {
 /// C345: A snapshot of more entries than the log has, from a store with a defect, is dropped.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_that_is_ahead_of_the_log_is_dropped() {
-    let long = Loads::default();
-    let agent = agent(300);
-    let (handle, events) = long.open(&agent).await;
-    handle.prompt("go").await.unwrap();
-    close(handle, events).await;
-    let memory = long.store.open("s").await.unwrap();
-    let stored = memory.snapshots().unwrap().latest().await.unwrap().unwrap();
+    let (agent, long) = (agent(300), Loads::default());
+    let stored = long.store_long(&agent).await;
     let short = Loads { replacement: Some(stored), ..Loads::default() };
     let memory = short.store.open("s").await.unwrap();
     let entries = long.store.read("s", 0).await.unwrap()[..5].to_vec();

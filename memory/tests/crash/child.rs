@@ -47,7 +47,7 @@ pub(crate) struct Orders {
 pub(crate) enum KillPoint {
     /// Before the append with this number.
     Before(u64),
-    /// After the append with this number.
+    /// After the append with this number, where each change of the session is an append.
     After(u64),
     /// Before an append with an entry of this type.
     BeforeEntry(String),
@@ -137,7 +137,10 @@ pub(crate) async fn run() {
         GenericAgent::builder(scenario::Model::new(), PiPattern).tools(scenario::tools(&tool_runs));
     let agent =
         agent.while_awaiting(scenario.while_awaiting).compaction(scenario::Compactor).build();
-    let cx = RunContext::new().session(&*orders.session).memory(killing);
+    let mut cx = RunContext::new().session(&*orders.session).memory(killing);
+    if let Some(KillPoint::After(_)) = orders.kill {
+        cx = cx.append_each();
+    }
     let (handle, events) = agent.expect("an agent").run(cx).await.expect("the session is resumed");
     let mut user = User {
         orders,

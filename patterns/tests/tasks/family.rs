@@ -176,6 +176,6 @@ pub(crate) async fn assert_survives_crashes(build: Build) {
         // A pattern gives its tasks again for another request: three sessions more.
         assert!([4, 7].contains(&report.sessions), "{report:?}");
         assert_eq!(report.compared, report.crashes, "{report:?}");
-        assert!(report.crashes * 2 > report.appends * 3, "{report:?}");
+        assert!(report.crashes > 2 * report.appends, "{report:?}");
     }
 }

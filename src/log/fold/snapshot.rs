@@ -1,6 +1,7 @@
 //! The state of a session as bytes. Messages are written once: the context, and what compactions
 //! have replaced, refer to the history.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ pub(crate) struct Restored {
 struct Written<'a> {
     seq: u64,
     run: RunId,
-    history: Vec<WrittenMessage<'a>>,
+    history: Vec<Stored<'a>>,
     context: Vec<Reference<'a>>,
     replaced: Vec<Vec<Reference<'a>>>,
     fold: &'a Fold,
@@ -43,71 +44,52 @@ struct Written<'a> {
 struct Read {
     seq: u64,
     run: RunId,
-    history: Vec<ReadMessage>,
-    context: Vec<ReadReference>,
-    replaced: Vec<Vec<ReadReference>>,
+    history: Vec<Stored<'static>>,
+    context: Vec<Reference<'static>>,
+    replaced: Vec<Vec<Reference<'static>>>,
     fold: Fold,
 }
 
-/// A message without the tags of its JSON, which take time to parse.
-#[derive(Serialize)]
-struct WrittenMessage<'a>(u64, WrittenBody<'a>);
+/// The number and the content of a message, without the tags of its JSON, which take time to parse.
+#[derive(Serialize, Deserialize)]
+struct Stored<'a>(u64, Body<'a>);
 
-#[derive(Deserialize)]
-struct ReadMessage(u64, ReadBody);
-
-#[derive(Serialize)]
-enum WrittenBody<'a> {
-    U(&'a UserMessage),
-    A(&'a AssistantMessage),
-    T(&'a ToolResult),
-    C(&'a CustomMessage),
-}
-
-#[derive(Deserialize)]
-enum ReadBody {
-    U(UserMessage),
-    A(AssistantMessage),
-    T(ToolResult),
-    C(CustomMessage),
+#[derive(Serialize, Deserialize)]
+enum Body<'a> {
+    User(Cow<'a, UserMessage>),
+    Assistant(Cow<'a, AssistantMessage>),
+    Result(Cow<'a, ToolResult>),
+    Custom(Cow<'a, CustomMessage>),
 }
 
 /// A message of the history by its index, or another one.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 enum Reference<'a> {
     #[serde(rename = "h")]
     History(usize),
     #[serde(rename = "m")]
-    Message(WrittenMessage<'a>),
+    Message(Stored<'a>),
 }
 
-#[derive(Deserialize)]
-enum ReadReference {
-    #[serde(rename = "h")]
-    History(usize),
-    #[serde(rename = "m")]
-    Message(ReadMessage),
-}
-
-impl<'a> From<&'a Message> for WrittenMessage<'a> {
+impl<'a> From<&'a Message> for Stored<'a> {
     fn from(message: &'a Message) -> Self {
         let body = match &message.body {
-            MessageKind::User(body) => WrittenBody::U(body),
-            MessageKind::Assistant(body) => WrittenBody::A(body),
-            MessageKind::ToolResult(body) => WrittenBody::T(body),
-            MessageKind::Custom(body) => WrittenBody::C(body),
+            MessageKind::User(body) => Body::User(Cow::Borrowed(body)),
+            MessageKind::Assistant(body) => Body::Assistant(Cow::Borrowed(body)),
+            MessageKind::ToolResult(body) => Body::Result(Cow::Borrowed(body)),
+            MessageKind::Custom(body) => Body::Custom(Cow::Borrowed(body)),
         };
-        WrittenMessage(message.id.0, body)
+        Stored(message.id.0, body)
     }
 }
 
-impl From<ReadMessage> for Arc<Message> {
-    fn from(ReadMessage(id, body): ReadMessage) -> Self {
+impl From<Stored<'_>> for Arc<Message> {
+    fn from(Stored(id, body): Stored<'_>) -> Self {
         let body = match body {
-            ReadBody::U(body) => MessageKind::User(body),
-            ReadBody::A(body) => MessageKind::Assistant(body),
-            ReadBody::T(body) => MessageKind::ToolResult(body),
-            ReadBody::C(body) => MessageKind::Custom(body),
+            Body::User(body) => MessageKind::User(body.into_owned()),
+            Body::Assistant(body) => MessageKind::Assistant(body.into_owned()),
+            Body::Result(body) => MessageKind::ToolResult(body.into_owned()),
+            Body::Custom(body) => MessageKind::Custom(body.into_owned()),
         };
         Arc::new(Message::new(MessageId(id), body))
     }
@@ -169,10 +151,10 @@ impl Fold {
         let read: Read = serde_json::from_slice(json.strip_prefix(b"\n")?).ok()?;
         let Read { seq, run, history, context, replaced, mut fold } = read;
         let history: Vec<Arc<Message>> = history.into_iter().map(Arc::from).collect();
-        let messages = |references: Vec<ReadReference>| -> Option<Vec<Arc<Message>>> {
+        let messages = |references: Vec<Reference<'_>>| -> Option<Vec<Arc<Message>>> {
             let one = |reference| match reference {
-                ReadReference::History(at) => history.get(at).cloned(),
-                ReadReference::Message(message) => Some(message.into()),
+                Reference::History(at) => history.get(at).cloned(),
+                Reference::Message(message) => Some(message.into()),
             };
             references.into_iter().map(one).collect()
         };

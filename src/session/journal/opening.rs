@@ -114,14 +114,14 @@ impl Journal {
     /// Returns why it was not.
     pub(crate) async fn recover(&mut self) -> Result<Option<MemoryError>, MemoryError> {
         self.refold().await?;
-        Ok(self.failed.take())
+        Ok(self.failed.take().map(|failure| failure.error))
     }
 
     /// Folds the log again if the state is not what the log describes, and emits the events that
     /// were not emitted. Returns whether that was necessary.
     pub(crate) async fn refold(&mut self) -> Result<bool, MemoryError> {
         self.unpark();
-        if !self.is_stale {
+        if !self.failed.as_ref().is_some_and(|failure| failure.is_stale) {
             return Ok(false);
         }
         let entries = without_panic(self.memory.load(0)).await?;
@@ -148,7 +148,8 @@ impl Journal {
                 }
             });
         }
-        (self.written, self.is_stale) = (self.fold.len, false);
+        self.written = self.fold.len;
+        self.failed.iter_mut().for_each(|failure| failure.is_stale = false);
         self.note_deadline();
         Ok(true)
     }

@@ -78,7 +78,9 @@ impl TreeInput {
 
 /// Runs an agent with sub-agents to its end; then, for each pair of a cut of a parent's log and a
 /// cut of its sub-agent's log that a crash can leave, reopens the root as if the process had died
-/// then, runs it to its end, and compares it with the sessions without a crash.
+/// then, runs it to its end, and compares it with the sessions without a crash. This takes place
+/// twice: with each change of a session written at once, which the report counts, and with appends
+/// joined as outside of tests.
 ///
 /// `agent` builds the agent, with new instances of patterns and tools each time, and models that
 /// reply by what they are asked. `react` says what the user does about a pending action; `None`
@@ -142,7 +144,23 @@ pub async fn crash_tree<S: SessionStore + Clone + 'static>(
     react: impl Fn(&ExternalAction) -> Option<TreeInput>,
     store: impl AsyncFn() -> S,
 ) -> Result<TreeReport, String> {
-    let trial = Trial { agent, prompt, react };
+    let mut trial = Trial { agent, prompt, react, appends_each: true };
+    let report = cut_everywhere(&trial, &store).await?;
+    trial.appends_each = false;
+    let joined = cut_everywhere(&trial, &store).await;
+    joined.map_err(|why| format!("with joined appends, {why}"))?;
+    Ok(report)
+}
+
+async fn cut_everywhere<A, R, S>(
+    trial: &Trial<'_, A, R>,
+    store: &impl AsyncFn() -> S,
+) -> Result<TreeReport, String>
+where
+    A: Fn() -> GenericAgent,
+    R: Fn(&ExternalAction) -> Option<TreeInput>,
+    S: SessionStore + Clone + 'static,
+{
     let recorder = Recorder::default();
     let failed = |why| format!("without a crash: {why}");
     let complete = trial.run(&recorder).await.map_err(failed)?;
@@ -168,6 +186,7 @@ struct Trial<'a, A, R> {
     agent: A,
     prompt: &'a str,
     react: R,
+    appends_each: bool,
 }
 
 impl<A, R> Trial<'_, A, R>
@@ -180,6 +199,7 @@ where
     async fn run<S: SessionStore + Clone + 'static>(&self, store: &S) -> Result<Logs, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let cx = RunContext::new().stored(store, ROOT).await.map_err(|error| text(&error))?;
+        let cx = if self.appends_each { cx.append_each() } else { cx };
         let (handle, mut events) = (self.agent)().run(cx).await.map_err(|error| text(&error))?;
         if handle.state().await.map_err(|error| text(&error))?.interrupted_run.is_some() {
             drop(handle.continue_run().await);
