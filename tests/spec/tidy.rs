@@ -68,8 +68,8 @@ fn no_file_has_more_than_500_lines_without_tests() {
     assert_eq!(long, Vec::<PathBuf>::new());
 }
 
-/// `app → server → {tools, providers, memory, patterns, durable} → core`; the crates in the middle
-/// never import each other.
+/// `app → server → {tools, providers, memory, patterns, durable, protocols} → core`; the crates in
+/// the middle never import each other.
 #[test]
 fn crates_depend_only_downwards() {
     let allowed = [
@@ -82,6 +82,7 @@ fn crates_depend_only_downwards() {
                 "loopwright-macros",
                 "loopwright-memory",
                 "loopwright-patterns",
+                "loopwright-protocols",
                 "loopwright-providers",
                 "loopwright-server",
                 "loopwright-tools",
@@ -91,6 +92,7 @@ fn crates_depend_only_downwards() {
         ("patterns/Cargo.toml", vec!["loopwright-core"]),
         ("memory/Cargo.toml", vec!["loopwright-core"]),
         ("durable/Cargo.toml", vec!["loopwright-core"]),
+        ("protocols/Cargo.toml", vec!["loopwright-core"]),
         ("providers/Cargo.toml", vec!["loopwright-core"]),
         ("tools/Cargo.toml", vec!["loopwright-core"]),
         (
@@ -100,6 +102,7 @@ fn crates_depend_only_downwards() {
                 "loopwright-durable",
                 "loopwright-memory",
                 "loopwright-patterns",
+                "loopwright-protocols",
                 "loopwright-providers",
                 "loopwright-tools",
             ],
@@ -111,6 +114,7 @@ fn crates_depend_only_downwards() {
                 "loopwright-durable",
                 "loopwright-memory",
                 "loopwright-patterns",
+                "loopwright-protocols",
                 "loopwright-providers",
                 "loopwright-server",
                 "loopwright-tools",

@@ -1,0 +1,12 @@
+//! Protocols of front ends and of other agents, as folds of a session's events.
+//!
+//! Each module is one protocol: types that read what a client sends and return the inputs of a
+//! session, and an encoder that converts the session's numbered events to what the protocol sends.
+//! Nothing here reads, writes or runs anything, so a module works with any server and any
+//! transport. `loopwright-server` serves them over HTTP.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod error;
+
+pub use error::DecodeError;

@@ -1,0 +1,47 @@
+//! [`serve`] starts a server, [`run`] a script against it.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use loopwright_server::Server;
+use tokio::net::TcpListener;
+use tokio::process::Command;
+
+/// Starts a server on this machine and returns its address. It ends with the test's runtime.
+pub(crate) async fn serve(server: Server) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(loopwright_server::serve(listener, server, std::future::pending()));
+    address
+}
+
+/// Runs a script of this directory, with Node.js or Python by its ending. Its output is shown, and
+/// the test fails if the script does.
+pub(crate) async fn run(script: &str, arguments: &[&str]) {
+    let clients = clients();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script);
+    // Node.js looks for packages beside the script.
+    let copy = clients.join(script);
+    std::fs::copy(&source, &copy).unwrap();
+    let mut command = match script.ends_with(".py") {
+        true => Command::new("python3"),
+        false => Command::new("node"),
+    };
+    command.arg(&copy).args(arguments).current_dir(&clients);
+    command.env("PYTHONPATH", clients.join("python")).stdin(Stdio::null()).kill_on_drop(true);
+    let output = command.output().await.unwrap_or_else(|why| panic!("{script}: {why}"));
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script} failed with {}:\n{errors}", output.status);
+}
+
+/// Returns the directory that `.ci/clients/install` has filled.
+fn clients() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target =
+        target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
+    let clients = target.join("clients");
+    let is_installed = clients.join("package.json.installed").is_file();
+    assert!(is_installed, "no clients in {}: run .ci/clients/install", clients.display());
+    clients.canonicalize().unwrap()
+}
