@@ -5,6 +5,7 @@ mod code;
 mod documents;
 mod edges;
 mod layers;
+mod protocols;
 mod style;
 mod types;
 mod weight;
