@@ -48,6 +48,7 @@ mod body_limit;
 mod cluster;
 #[cfg(feature = "coding-agent")]
 mod coding_agent;
+mod conversation;
 mod daily_budget;
 mod drain;
 mod encoded_events;
@@ -60,6 +61,7 @@ mod histories;
 #[cfg(feature = "http-client")]
 mod http_client;
 mod inbox;
+mod inputs;
 mod json;
 mod limits;
 mod live;
