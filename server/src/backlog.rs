@@ -56,6 +56,8 @@ pub(crate) enum Start {
 pub(crate) enum RunStart {
     /// The run in progress.
     InProgress,
+    /// The first of the runs that the run in progress continues after decisions.
+    ReplyInProgress,
     /// The run that this request has started.
     OfRequest(InputId),
     /// The run in which the last action of this call was decided.
@@ -178,6 +180,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Returns the first of the runs that the run in progress continues, if one is in progress.
+fn first_of_reply(known: &[Arc<Envelope>]) -> Option<RunId> {
+    let mut is_in_progress = false;
+    for event in known.iter().rev() {
+        match &event.event {
+            AgentEvent::AgentEnd(_) if !is_in_progress => return None,
+            AgentEvent::AgentStart { cause: RunCause::ActionResult(_) } => is_in_progress = true,
+            AgentEvent::AgentStart { .. } => return Some(event.run_id),
+            _ => {}
+        }
+    }
+    None
+}
+
 /// Returns the error for a reader that names an event after the last one.
 fn after_the_end(last: u64, after: u64) -> ApiError {
     ApiError::new(
@@ -256,7 +272,11 @@ impl Events {
             }
             _ => None,
         });
-        match found.flatten() {
+        let found = match run {
+            RunStart::ReplyInProgress => first_of_reply(known),
+            _ => found.flatten(),
+        };
+        match found {
             Some(run) => known.partition_point(|event| event.run_id < run) as u64,
             None => last,
         }

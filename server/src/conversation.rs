@@ -9,9 +9,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use loopwright_core::agent::Principal;
-use loopwright_core::event::InputEvent;
-use loopwright_core::log::{MemoryError, SessionInfo};
-use loopwright_core::message::InputId;
+use loopwright_core::event::{Envelope, ExternalAction, InputEvent};
+use loopwright_core::log::{MemoryError, SessionInfo, SessionLog};
+use loopwright_core::message::{InputId, RunId};
 use sha2::{Digest, Sha256};
 
 use crate::access::{Caller, Change, Read, check_create, check_session};
@@ -152,6 +152,24 @@ impl Conversation {
         Ok(self.server().shared().store.session(&self.session).await?)
     }
 
+    /// Returns the run in progress, in this process or in another one.
+    pub(crate) async fn run_in_progress(&self) -> Result<Option<RunId>, ApiError> {
+        let run = self.info().await?.run;
+        let is_running = self.server().shared().live.is_running(&self.session).await?;
+        Ok(run.filter(|_| is_running))
+    }
+
+    /// Returns the pending actions of the session.
+    pub(crate) async fn pending(&self) -> Result<Vec<ExternalAction>, ApiError> {
+        Ok(self.info().await?.pending.into_iter().map(|pending| pending.action).collect())
+    }
+
+    /// Returns the numbered events of the session so far, from its log.
+    pub(crate) async fn history(&self) -> Result<Vec<Envelope>, ApiError> {
+        let entries = self.server().shared().store.read(&self.session, 0).await?;
+        Ok(SessionLog::events(self.session.clone(), &entries))
+    }
+
     /// Sends an input to the session, wherever it is open, and returns its id. It is in the
     /// session's log when this returns.
     ///
@@ -162,7 +180,11 @@ impl Conversation {
         let Conversation { participant, session, owner } = self;
         let Participant { server, caller, client, .. } = participant;
         let input = match input {
-            InputEvent::ExternalActionResult(result) => {
+            InputEvent::ExternalActionResult(mut result) => {
+                // Several callers may have to approve an action.
+                if let (Some(id), Some(principal)) = (&result.id, caller.named()) {
+                    result.id = Some(format!("{id} of {principal}").into());
+                }
                 return resolve_action(server, caller, *client, session, result).await;
             }
             input => input,
@@ -198,4 +220,9 @@ impl Conversation {
     pub(crate) async fn events(&self, start: Start, tree: bool) -> Result<Feed, ApiError> {
         Feed::open(self.server(), &self.session, start, tree).await
     }
+}
+
+/// Returns the error for a conversation without a session.
+pub(crate) fn no_conversation() -> ApiError {
+    ApiError::new(ErrorKind::NotFound, "There is no such conversation with this agent.")
 }

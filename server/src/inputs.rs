@@ -7,6 +7,7 @@ use loopwright_core::message::{Content, InputId};
 
 use crate::access::{Caller, check_decide};
 use crate::error::{ApiError, ErrorKind};
+use crate::images;
 use crate::quota::Client;
 use crate::server::Server;
 
@@ -32,6 +33,7 @@ pub(crate) async fn check_content(
 ) -> Result<Prompt, ApiError> {
     let is_image = |content: &Content| matches!(content, Content::Image { .. });
     if prompt.message.content.iter().any(is_image) {
+        images::check(&prompt.message.content)?;
         server.shared().live.check_takes_images(id).await?;
     }
     Ok(prompt)

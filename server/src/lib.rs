@@ -60,6 +60,7 @@ mod guard;
 mod histories;
 #[cfg(feature = "http-client")]
 mod http_client;
+mod images;
 mod inbox;
 mod inputs;
 mod json;
@@ -70,6 +71,7 @@ mod metrics;
 mod observer;
 mod open_work;
 mod origin;
+mod protocol_stream;
 mod public;
 mod quota;
 mod readiness;

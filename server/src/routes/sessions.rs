@@ -3,7 +3,6 @@
 
 mod actions;
 mod bodies;
-mod images;
 mod list;
 mod path;
 
