@@ -14,6 +14,8 @@ mod error;
 mod iso_8601;
 mod json;
 mod question;
+#[cfg(test)]
+mod recorded;
 mod reply;
 mod shown_runs;
 

@@ -1,7 +1,7 @@
 //! [`router`]: all routes.
 
-mod agent_chat;
 mod ag_ui;
+mod agent_chat;
 mod agents;
 mod ai_sdk;
 mod audit;

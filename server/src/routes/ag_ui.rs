@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
+use axum::extract::Path;
 use axum::extract::State;
 use axum::extract::rejection::PathRejection;
-use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
