@@ -7,6 +7,18 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod ag_ui;
+pub mod ai_sdk;
+mod encode;
 mod error;
+mod iso_8601;
+mod json;
+mod question;
+#[cfg(test)]
+mod recorded;
+mod reply;
+mod shown_runs;
 
+pub use encode::{Encode, Progress};
 pub use error::DecodeError;
+pub use shown_runs::{Awaited, ShownRuns};

@@ -21,6 +21,19 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        let JsonBytes(bytes) = JsonBytes::from_request(request, &()).await?;
+        object(&bytes).map(JsonBody)
+    }
+}
+
+/// Extracts a body that the client declares as JSON, as [`JsonBody`] demands, for a protocol that
+/// reads it itself.
+pub(crate) struct JsonBytes(pub(crate) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for JsonBytes {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         if !is_json(request.headers()) {
             let why = "The body must be JSON: send `Content-Type: application/json`, and no \
                        `Content-Encoding`.";
@@ -30,7 +43,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         let bytes = request.into_body().collect().await; // complete and bounded: see `body_limit`
         let bytes = bytes
             .map_err(|_| ApiError::new(ErrorKind::BadRequest, "The body could not be read."))?;
-        object(&bytes.to_bytes()).map(JsonBody)
+        Ok(JsonBytes(bytes.to_bytes()))
     }
 }
 

@@ -69,6 +69,11 @@ impl SseFrame {
         }
     }
 
+    /// Builds a frame whose data is a text of one line.
+    pub(crate) fn text(data: &str) -> Self {
+        SseFrame::whole(format!("data: {data}\n\n").into_bytes())
+    }
+
     fn whole(frame: Vec<u8>) -> Self {
         SseFrame([frame.into(), Bytes::new(), Bytes::new()])
     }

@@ -2,6 +2,7 @@
 
 use loopwright_core::agent::{AgentError, InputError};
 use loopwright_core::log::MemoryError;
+use loopwright_protocols::DecodeError;
 
 use super::{ApiError, ErrorKind};
 
@@ -49,6 +50,12 @@ impl From<InputError> for ApiError {
             _ => ErrorKind::BadRequest,
         };
         ApiError::new(kind, sentence(&error))
+    }
+}
+
+impl From<DecodeError> for ApiError {
+    fn from(error: DecodeError) -> Self {
+        ApiError::at(error.path, error.message)
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod document;
 mod events;
+mod front_ends;
 mod lookups;
 mod operations;
 
@@ -32,6 +33,7 @@ fn document(settings: &[CustomSetting]) -> Value {
     operations::describe(&mut document);
     lookups::describe(&mut document);
     events::describe(&mut document);
+    front_ends::describe(&mut document);
     let mut document = document.finish();
     for component in WITH_CUSTOM {
         let properties = &mut document["components"]["schemas"][component]["properties"];

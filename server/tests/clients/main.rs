@@ -6,4 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod ag_ui;
+mod ai_sdk;
 mod run;
+mod shepherd;
