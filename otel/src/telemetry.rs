@@ -1,0 +1,135 @@
+//! [`Telemetry`]: exports what sessions do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopwright_core::EventStream;
+use loopwright_core::agent::{Environment, SystemEnvironment, TraceContext};
+use loopwright_core::event::Envelope;
+use tokio::sync::oneshot;
+
+use crate::builder::{TelemetryBuilder, TelemetryError};
+use crate::conventions::Conventions;
+use crate::exporter::Exporter;
+use crate::fold::SessionFold;
+
+/// How long [`Telemetry::flush`] and [`Telemetry::shutdown`] wait.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Exports spans and metrics of sessions. Clones share the exporters.
+///
+/// Nothing waits for the collector: spans are queued, and dropped if the queue is full, because the
+/// collector is down or too slow.
+#[derive(Debug, Clone)]
+pub struct Telemetry {
+    exporter: Arc<Exporter>,
+    conventions: Conventions,
+    captures_content: bool,
+}
+
+impl Telemetry {
+    /// Returns a builder, which reads no environment for what it sets.
+    pub fn builder() -> TelemetryBuilder {
+        TelemetryBuilder::default()
+    }
+
+    /// Starts the exporters that the environment asks for; `None` if `OTEL_EXPORTER_OTLP_ENDPOINT`
+    /// and the variables of its kind are not set, or `OTEL_SDK_DISABLED` is `true`.
+    ///
+    /// # Errors
+    /// Fails if a variable has an invalid value, or outside a runtime of tokio.
+    pub fn from_env(service_name: &str) -> Result<Option<Self>, TelemetryError> {
+        let builder = TelemetryBuilder::from_variables(|name| std::env::var(name).ok())?;
+        builder.map(|builder| builder.service_name(service_name).build()).transpose()
+    }
+
+    pub(crate) fn new(
+        exporter: Arc<Exporter>,
+        conventions: Conventions,
+        captures_content: bool,
+    ) -> Self {
+        Telemetry { exporter, conventions, captures_content }
+    }
+
+    /// Returns the trace context of a request with these headers, to give to its run; a new trace
+    /// if there is none or it is malformed.
+    pub fn trace_context(
+        &self,
+        traceparent: Option<&str>,
+        tracestate: Option<&str>,
+    ) -> TraceContext {
+        let given = traceparent.and_then(|header| TraceContext::parse(header, tracestate));
+        given.unwrap_or_else(|| {
+            let half = || u128::from(SystemEnvironment.random());
+            TraceContext::new(half() << 64 | half())
+        })
+    }
+
+    /// Returns what exports the events of a session of this agent, with the model `PROVIDER/NAME`.
+    /// `trace` is that of a run in progress
+    /// ([`AgentState::trace`](loopwright_core::AgentState::trace)).
+    pub fn session(
+        &self,
+        agent: impl Into<Arc<str>>,
+        model: impl Into<Arc<str>>,
+        trace: Option<Arc<TraceContext>>,
+    ) -> SessionTelemetry {
+        let fold = SessionFold::new(self.conventions, agent, model)
+            .capture_content(self.captures_content)
+            .trace(trace);
+        SessionTelemetry { fold, exporter: self.exporter.clone() }
+    }
+
+    /// Exports the events of a session until it ends.
+    pub async fn follow(
+        self,
+        mut events: EventStream,
+        agent: impl Into<Arc<str>>,
+        model: impl Into<Arc<str>>,
+    ) {
+        let mut session = self.session(agent, model, None);
+        while let Some(event) = events.next().await {
+            session.apply(&event);
+        }
+    }
+
+    /// Exports what is queued. Returns when it has been sent, when that has failed, or after 5 s.
+    pub async fn flush(&self) {
+        self.run(Exporter::flush).await;
+    }
+
+    /// Exports what is queued, and stops the exporters of all clones. Returns after 5 s at the
+    /// latest; what has not been sent then is lost.
+    pub async fn shutdown(&self) {
+        self.run(Exporter::shut_down).await;
+    }
+
+    /// Runs `work`, which blocks, on a thread of its own: the requests are sent in the runtime,
+    /// which may have one thread, and which must be able to end.
+    async fn run(&self, work: fn(&Exporter)) {
+        let (done, is_done) = oneshot::channel();
+        let exporter = self.exporter.clone();
+        let thread = std::thread::Builder::new().name("telemetry-flush".into());
+        let started = thread.spawn(move || {
+            work(&exporter);
+            let _ = done.send(());
+        });
+        if started.is_ok() {
+            let _ = tokio::time::timeout(TIMEOUT, is_done).await;
+        }
+    }
+}
+
+/// Exports the events of one session and its sub-agents.
+pub struct SessionTelemetry {
+    fold: SessionFold,
+    exporter: Arc<Exporter>,
+}
+
+impl SessionTelemetry {
+    /// Applies the next event, and exports what has ended with it.
+    pub fn apply(&mut self, event: &Envelope) {
+        let exporter = &self.exporter;
+        self.fold.apply(event, &mut |signal| exporter.export(signal));
+    }
+}
