@@ -26,6 +26,8 @@ pub struct SessionFold {
     model: Arc<str>,
     trace: Option<Arc<TraceContext>>,
     sessions: HashMap<Arc<str>, Session>,
+    /// The number of sessions in which a run is in progress.
+    running: usize,
     /// The cost of the work for the current request that has been recorded.
     recorded_cost: f64,
 }
@@ -46,6 +48,7 @@ impl SessionFold {
             model: model.into(),
             trace: None,
             sessions: HashMap::new(),
+            running: 0,
             recorded_cost: 0.0,
         }
     }
@@ -57,10 +60,15 @@ impl SessionFold {
     }
 
     /// Sets the trace context of a run in progress whose start this fold does not see:
-    /// [`AgentState::trace`](loopwright_core::AgentState::trace).
+    /// [`AgentState::trace`](loopwright_core::agent::AgentState::trace).
     pub fn trace(mut self, trace: Option<Arc<TraceContext>>) -> Self {
         self.trace = trace;
         self
+    }
+
+    /// Returns whether a run is in progress, of the session or of a sub-agent.
+    pub fn is_running(&self) -> bool {
+        self.running > 0
     }
 
     /// Applies the next event and emits what has ended with it.
@@ -109,6 +117,7 @@ impl SessionFold {
                 if session.is_unused() {
                     self.sessions.remove(&event.session_id);
                 }
+                self.running = self.running.saturating_sub(1);
                 if event.parent.is_none() {
                     self.record_cost(outcome, emit);
                 }
@@ -163,6 +172,7 @@ impl SessionFold {
         };
         let model = parent.is_none().then(|| self.model.clone());
         let session = self.sessions.entry(event.session_id.clone()).or_default();
+        self.running += usize::from(!session.is_running());
         session.start_run(event, &trace, agent, model);
     }
 

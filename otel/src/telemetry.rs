@@ -6,15 +6,17 @@ use std::time::Duration;
 use loopwright_core::EventStream;
 use loopwright_core::agent::{Environment, SystemEnvironment, TraceContext};
 use loopwright_core::event::Envelope;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::builder::{TelemetryBuilder, TelemetryError};
 use crate::conventions::Conventions;
 use crate::exporter::Exporter;
 use crate::fold::SessionFold;
 
-/// How long [`Telemetry::flush`] and [`Telemetry::shutdown`] wait.
+/// How long [`Telemetry::flush`] and [`Telemetry::shutdown`] wait for the collector.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long they wait for the last events of runs.
+const EVENTS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Exports spans and metrics of sessions. Clones share the exporters.
 ///
@@ -23,6 +25,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct Telemetry {
     exporter: Arc<Exporter>,
+    /// The number of sessions whose runs have not ended, as far as their events were applied.
+    running: Arc<watch::Sender<usize>>,
     conventions: Conventions,
     captures_content: bool,
 }
@@ -48,7 +52,8 @@ impl Telemetry {
         conventions: Conventions,
         captures_content: bool,
     ) -> Self {
-        Telemetry { exporter, conventions, captures_content }
+        let running = Arc::new(watch::Sender::new(0));
+        Telemetry { exporter, running, conventions, captures_content }
     }
 
     /// Returns the trace context of a request with these headers, to give to its run; a new trace
@@ -67,7 +72,7 @@ impl Telemetry {
 
     /// Returns what exports the events of a session of this agent, with the model `PROVIDER/NAME`.
     /// `trace` is that of a run in progress
-    /// ([`AgentState::trace`](loopwright_core::AgentState::trace)).
+    /// ([`AgentState::trace`](loopwright_core::agent::AgentState::trace)).
     pub fn session(
         &self,
         agent: impl Into<Arc<str>>,
@@ -77,7 +82,12 @@ impl Telemetry {
         let fold = SessionFold::new(self.conventions, agent, model)
             .capture_content(self.captures_content)
             .trace(trace);
-        SessionTelemetry { fold, exporter: self.exporter.clone() }
+        SessionTelemetry {
+            fold,
+            exporter: self.exporter.clone(),
+            running: self.running.clone(),
+            is_counted: false,
+        }
     }
 
     /// Exports the events of a session until it ends.
@@ -94,12 +104,13 @@ impl Telemetry {
     }
 
     /// Exports what is queued. Returns when it has been sent, when that has failed, or after 5 s.
+    /// Waits up to a second for the ends of runs in progress.
     pub async fn flush(&self) {
         self.run(Exporter::flush).await;
     }
 
-    /// Exports what is queued, and stops the exporters of all clones. Returns after 5 s at the
-    /// latest; what has not been sent then is lost.
+    /// Exports what is queued, and stops the exporters of all clones, as
+    /// [`flush`](Telemetry::flush) does. What has not been sent then is lost.
     pub async fn shutdown(&self) {
         self.run(Exporter::shut_down).await;
     }
@@ -107,6 +118,9 @@ impl Telemetry {
     /// Runs `work`, which blocks, on a thread of its own: the requests are sent in the runtime,
     /// which may have one thread, and which must be able to end.
     async fn run(&self, work: fn(&Exporter)) {
+        let mut running = self.running.subscribe();
+        let idle = running.wait_for(|running| *running == 0);
+        let _ = tokio::time::timeout(EVENTS_TIMEOUT, idle).await;
         let (done, is_done) = oneshot::channel();
         let exporter = self.exporter.clone();
         let thread = std::thread::Builder::new().name("telemetry-flush".into());
@@ -124,6 +138,9 @@ impl Telemetry {
 pub struct SessionTelemetry {
     fold: SessionFold,
     exporter: Arc<Exporter>,
+    running: Arc<watch::Sender<usize>>,
+    /// Whether the session is one of those that are running.
+    is_counted: bool,
 }
 
 impl SessionTelemetry {
@@ -131,5 +148,19 @@ impl SessionTelemetry {
     pub fn apply(&mut self, event: &Envelope) {
         let exporter = &self.exporter;
         self.fold.apply(event, &mut |signal| exporter.export(signal));
+        self.count(self.fold.is_running());
+    }
+
+    fn count(&mut self, is_running: bool) {
+        if std::mem::replace(&mut self.is_counted, is_running) != is_running {
+            let change = if is_running { 1 } else { -1 };
+            self.running.send_modify(|running| *running = running.saturating_add_signed(change));
+        }
+    }
+}
+
+impl Drop for SessionTelemetry {
+    fn drop(&mut self) {
+        self.count(false);
     }
 }
