@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use loopwright_core::agent::TraceContext;
+use loopwright_core::agent::{AgentState, TraceContext};
 use loopwright_core::event::{AgentEvent, Envelope, Parent, Role, RunCause, RunOutcome, Update};
+use loopwright_core::message::{AssistantMessage, CallId, ToolCall};
 use opentelemetry::{InstrumentationScope, KeyValue};
 
 use crate::conventions::{Conventions, model_name};
@@ -24,7 +25,9 @@ pub struct SessionFold {
     scope: InstrumentationScope,
     agent: Arc<str>,
     model: Arc<str>,
+    /// The trace context and the calls of a run that was in progress before the first event.
     trace: Option<Arc<TraceContext>>,
+    open_calls: HashMap<CallId, Arc<str>>,
     sessions: HashMap<Arc<str>, Session>,
     /// The number of sessions in which a run is in progress.
     running: usize,
@@ -47,6 +50,7 @@ impl SessionFold {
             agent: agent.into(),
             model: model.into(),
             trace: None,
+            open_calls: HashMap::new(),
             sessions: HashMap::new(),
             running: 0,
             recorded_cost: 0.0,
@@ -59,10 +63,15 @@ impl SessionFold {
         self
     }
 
-    /// Sets the trace context of a run in progress whose start this fold does not see:
-    /// [`AgentState::trace`](loopwright_core::agent::AgentState::trace).
-    pub fn trace(mut self, trace: Option<Arc<TraceContext>>) -> Self {
-        self.trace = trace;
+    /// Takes what is in progress from a snapshot of the session: the trace context of its run, and
+    /// the calls that have started.
+    pub fn resume(mut self, state: &AgentState) -> Self {
+        self.trace = state.trace.clone();
+        let replies = state.messages.iter().filter_map(|message| message.as_assistant());
+        let calls = replies.last().into_iter().flat_map(AssistantMessage::calls);
+        let is_open = |call: &&ToolCall| state.pending_tool_calls.contains(&call.id);
+        self.open_calls =
+            calls.filter(is_open).map(|call| (call.id.clone(), call.name.clone())).collect();
         self
     }
 
@@ -103,8 +112,9 @@ impl SessionFold {
                 session.start_call(&cx, call, name, arguments);
             }
             AgentEvent::ExternalAction(action) => {
-                let (session, cx) = self.running(event);
-                session.suspend_call(&cx, &action.call, emit);
+                if let Some(session) = self.sessions.get_mut(&event.session_id) {
+                    session.suspend_call(&action.call);
+                }
             }
             AgentEvent::ToolExecutionEnd { call, status, is_error, result, .. } => {
                 let (session, cx) = self.running(event);
@@ -162,13 +172,16 @@ impl SessionFold {
 
     fn start_run(&mut self, event: &Envelope, trace: Option<&TraceContext>) {
         let parent = event.parent.as_deref();
-        let of_parent = parent.and_then(|parent| self.call_of(parent));
-        let trace = trace.cloned().or_else(|| Some(of_parent.as_ref()?.1.clone()));
+        let call = parent.and_then(|parent| self.call_of(parent));
+        let trace = trace.cloned().or_else(|| Some(call.as_ref()?.1.clone()));
         let trace = trace.unwrap_or_else(|| new_trace(event));
-        let agent = match (parent, of_parent) {
+        let agent = match (parent, call) {
             (None, _) => self.agent.clone(),
             (Some(_), Some((name, _))) => name,
-            (Some(_), None) => "sub_agent".into(),
+            (Some(parent), None) => {
+                let name = self.open_calls.get(&parent.call).cloned();
+                name.unwrap_or_else(|| "sub_agent".into())
+            }
         };
         let model = parent.is_none().then(|| self.model.clone());
         let session = self.sessions.entry(event.session_id.clone()).or_default();

@@ -36,8 +36,7 @@
 //! let cx = RunContext::new().with(telemetry.trace_context(None, None));
 //! let (handle, _) = agent.run(cx).await?;
 //! let events = handle.subscribe_tree();
-//! let model = handle.state().await?.model;
-//! let exported = tokio::spawn(telemetry.clone().follow(events, "greeter", model));
+//! let exported = telemetry.follow(events, "greeter", &handle.state().await?);
 //! handle.prompt("Hello").await?;
 //! drop(handle);
 //! exported.await?;

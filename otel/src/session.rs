@@ -170,20 +170,24 @@ impl Session {
             parent: run.context.span_id().unwrap_or(0),
             context: run.context.call(cx.id, call),
             arguments: cx.captures_content.then(|| arguments.to_string()),
+            was_suspended: false,
         };
         self.calls.insert(call.clone(), started);
     }
 
-    /// Ends the span of a call that waits for a decision: its tool is called again then.
-    pub(crate) fn suspend_call(
-        &mut self,
-        cx: &Cx<'_>,
-        call: &CallId,
-        emit: &mut dyn FnMut(Signal),
-    ) {
-        let Some(started) = self.calls.remove(call) else { return };
-        if started.context.is_sampled() {
-            emit(Signal::Span(Box::new(started.span(&self.common(cx), call, None, cx.now))));
+    /// Starts a call whose start this fold has not seen, with the run.
+    fn resume_call(&mut self, cx: &Cx<'_>, call: &CallId, name: &Arc<str>) {
+        self.start_call(cx, call, name, &Value::Null);
+        if let (Some(started), Some(run)) = (self.calls.get_mut(call), &self.run) {
+            (started.start, started.was_suspended) = (run.start, true);
+            started.arguments = None;
+        }
+    }
+
+    /// Notes that a call waits for a decision. That time is not the tool's.
+    pub(crate) fn suspend_call(&mut self, call: &CallId) {
+        if let Some(started) = self.calls.get_mut(call) {
+            started.was_suspended = true;
         }
     }
 
@@ -196,9 +200,15 @@ impl Session {
         result: &Message,
         emit: &mut dyn FnMut(Signal),
     ) {
+        if !self.calls.contains_key(call)
+            && let Some(result) = result.as_tool_result()
+        {
+            self.resume_call(cx, call, &result.name);
+        }
         let Some(started) = self.calls.remove(call) else { return };
         let common = self.common(cx);
-        if !matches!(status, ResultStatus::Denied | ResultStatus::Skipped) {
+        let ran = !matches!(status, ResultStatus::Denied | ResultStatus::Skipped);
+        if ran && !started.was_suspended {
             let mut attributes = vec![
                 KeyValue::new("gen_ai.operation.name", "execute_tool"),
                 text("gen_ai.tool.name", &started.name),

@@ -46,6 +46,8 @@ pub(crate) struct Call {
     pub(crate) parent: u64,
     pub(crate) context: TraceContext,
     pub(crate) arguments: Option<String>,
+    /// Whether it has waited for a decision.
+    pub(crate) was_suspended: bool,
 }
 
 /// What all spans of a session have in common.

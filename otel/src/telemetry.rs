@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::EventStream;
-use loopwright_core::agent::{Environment, SystemEnvironment, TraceContext};
+use loopwright_core::agent::{AgentState, Environment, SystemEnvironment, TraceContext};
 use loopwright_core::event::Envelope;
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 
 use crate::builder::{TelemetryBuilder, TelemetryError};
 use crate::conventions::Conventions;
@@ -70,18 +71,12 @@ impl Telemetry {
         })
     }
 
-    /// Returns what exports the events of a session of this agent, with the model `PROVIDER/NAME`.
-    /// `trace` is that of a run in progress
-    /// ([`AgentState::trace`](loopwright_core::agent::AgentState::trace)).
-    pub fn session(
-        &self,
-        agent: impl Into<Arc<str>>,
-        model: impl Into<Arc<str>>,
-        trace: Option<Arc<TraceContext>>,
-    ) -> SessionTelemetry {
-        let fold = SessionFold::new(self.conventions, agent, model)
+    /// Returns what exports the events of a session of this agent. `state` is a snapshot of the
+    /// session: it has the model, and what is in progress.
+    pub fn session(&self, agent: impl Into<Arc<str>>, state: &AgentState) -> SessionTelemetry {
+        let fold = SessionFold::new(self.conventions, agent, state.model.clone())
             .capture_content(self.captures_content)
-            .trace(trace);
+            .resume(state);
         SessionTelemetry {
             fold,
             exporter: self.exporter.clone(),
@@ -90,17 +85,21 @@ impl Telemetry {
         }
     }
 
-    /// Exports the events of a session until it ends.
-    pub async fn follow(
-        self,
+    /// Exports the events of a session and its sub-agents, in a task, until the session ends or
+    /// `events` does. `events` should be those of
+    /// [`subscribe_tree`](loopwright_core::AgentHandle::subscribe_tree).
+    pub fn follow(
+        &self,
         mut events: EventStream,
         agent: impl Into<Arc<str>>,
-        model: impl Into<Arc<str>>,
-    ) {
-        let mut session = self.session(agent, model, None);
-        while let Some(event) = events.next().await {
-            session.apply(&event);
-        }
+        state: &AgentState,
+    ) -> JoinHandle<()> {
+        let mut session = self.session(agent, state);
+        tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                session.apply(&event);
+            }
+        })
     }
 
     /// Exports what is queued. Returns when it has been sent, when that has failed, or after 5 s.

@@ -41,14 +41,7 @@ impl ServerTelemetry {
     /// Exports the events of a session and its sub-agents from here on, in a task.
     pub(crate) fn follow(&self, handle: &AgentHandle, agent: &Arc<str>, state: &AgentState) {
         let Some(telemetry) = &self.telemetry else { return };
-        let mut events = handle.subscribe_tree();
-        let mut session =
-            telemetry.session(agent.clone(), state.model.clone(), state.trace.clone());
-        tokio::spawn(async move {
-            while let Some(event) = events.next().await {
-                session.apply(&event);
-            }
-        });
+        telemetry.follow(handle.subscribe_tree(), agent.clone(), state);
     }
 }
 

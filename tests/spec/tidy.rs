@@ -68,7 +68,7 @@ fn no_file_has_more_than_500_lines_without_tests() {
     assert_eq!(long, Vec::<PathBuf>::new());
 }
 
-/// `app → server → {tools, providers, memory, patterns, durable, protocols} → core`; the crates in
+/// `app → server → {tools, providers, memory, patterns, durable, protocols, otel} → core`; the crates in
 /// the middle never import each other.
 #[test]
 fn crates_depend_only_downwards() {
@@ -81,6 +81,7 @@ fn crates_depend_only_downwards() {
                 "loopwright-durable",
                 "loopwright-macros",
                 "loopwright-memory",
+                "loopwright-otel",
                 "loopwright-patterns",
                 "loopwright-protocols",
                 "loopwright-providers",
@@ -93,6 +94,7 @@ fn crates_depend_only_downwards() {
         ("memory/Cargo.toml", vec!["loopwright-core"]),
         ("durable/Cargo.toml", vec!["loopwright-core"]),
         ("protocols/Cargo.toml", vec!["loopwright-core"]),
+        ("otel/Cargo.toml", vec!["loopwright-core"]),
         ("providers/Cargo.toml", vec!["loopwright-core"]),
         ("tools/Cargo.toml", vec!["loopwright-core"]),
         (
@@ -101,6 +103,7 @@ fn crates_depend_only_downwards() {
                 "loopwright-core",
                 "loopwright-durable",
                 "loopwright-memory",
+                "loopwright-otel",
                 "loopwright-patterns",
                 "loopwright-protocols",
                 "loopwright-providers",
@@ -113,6 +116,7 @@ fn crates_depend_only_downwards() {
                 "loopwright-core",
                 "loopwright-durable",
                 "loopwright-memory",
+                "loopwright-otel",
                 "loopwright-patterns",
                 "loopwright-protocols",
                 "loopwright-providers",

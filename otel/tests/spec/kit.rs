@@ -74,8 +74,7 @@ pub(crate) async fn run(
     let cx = RunContext::new().stored(&InMemoryStore::new(), "s1").await.unwrap();
     let (handle, _) = agent.run(cx).await.unwrap();
     let events = handle.subscribe_tree();
-    let model = handle.state().await.unwrap().model;
-    let exported = tokio::spawn(telemetry.clone().follow(events, "boss", model));
+    let exported = telemetry.follow(events, "boss", &handle.state().await.unwrap());
     let outcome = handle.prompt(prompt).await.unwrap();
     drop(handle);
     exported.await.unwrap();
