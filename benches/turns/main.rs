@@ -4,11 +4,9 @@
 //! A model server with minimal cost, a *floor* client without a framework and one that uses
 //! loopwright run as separate processes; the clients alternate. The output is one table. The exit
 //! code is 1 if loopwright takes more than twice the floor (three times with `--quick`, for busy
-//! machines), if a sub-agent in the middle of a request takes more than 30 KiB, or if telemetry takes
-//! more than 3 % of the CPU time of a turn (10 % with `--quick`).
+//! machines), or if a sub-agent in the middle of a request takes more than 30 KiB.
 //!
-//! Words after `--` select parts: `turn`, `memory`, `throughput`, `growth`, `sub_agents`,
-//! `telemetry`.
+//! Words after `--` select parts: `turn`, `memory`, `throughput`, `growth`, `sub_agents`.
 //! To run one client alone, for example under a profiler: `turns serve TURNS DELTAS PAUSE_MS`
 //! prints its port, and `turns floor|ours BASE_URL AGENTS ROUNDS [WARM_ROUNDS]` prints its figures.
 #![allow(
@@ -24,7 +22,6 @@ mod mock;
 mod ours;
 mod sub_agents;
 mod table;
-mod telemetry;
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -49,8 +46,6 @@ fn main() -> ExitCode {
         }
         Some("floor") => say(&floor::run(&args[1], work())),
         Some("ours") => say(&ours::run(&args[1], work())),
-        Some("traced") => say(&telemetry::run(&args[1], work())),
-        Some("collect") => telemetry::collect(),
         Some("live") => println!("{}", sub_agents::run(number(1))),
         _ => return compare(&args),
     }
@@ -84,9 +79,7 @@ fn compare(args: &[String]) -> ExitCode {
     }
     let is_chosen = parts.is_empty() || parts.contains(&"sub_agents");
     let is_small = !is_chosen || bench.sub_agents();
-    let is_chosen = parts.is_empty() || parts.contains(&"telemetry");
-    let is_cheap = !is_chosen || bench.telemetry();
-    if over.is_empty() && is_small && is_cheap { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if over.is_empty() && is_small { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Measures some figures.
@@ -185,27 +178,6 @@ impl Bench {
             each[0]
         );
         median <= MAX_KIB_PER_SUB_AGENT
-    }
-
-    /// Prints what telemetry adds to a turn of 50 deltas, and returns whether that is within its
-    /// bound. Both clients run in turns, and the median of their ratios counts.
-    fn telemetry(&self) -> bool {
-        let script = Script { turns: 10, deltas: 50, pause: Duration::ZERO };
-        let rounds = if self.quick { 60 } else { 250 };
-        let cost = |client| {
-            let work = Work { agents: 1, rounds, warm: rounds / 10 + 2 };
-            run(client, script, work).cpu_us_per_turn()
-        };
-        let mut ratios = Vec::new();
-        for _ in 0..self.reps(15) {
-            let (without, with) = (cost("ours"), cost("traced"));
-            println!("CPU µs per turn: {without:.1} without telemetry, {with:.1} with it");
-            ratios.push(with / without);
-        }
-        ratios.sort_by(f64::total_cmp);
-        let (median, max) = (ratios[ratios.len() / 2], if self.quick { 1.10 } else { 1.03 });
-        println!("telemetry: {median:.3} times the CPU time of a turn, at most {max}");
-        median <= max
     }
 
     fn throughput(&self) -> Vec<Row> {
