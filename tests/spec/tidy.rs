@@ -68,8 +68,8 @@ fn no_file_has_more_than_500_lines_without_tests() {
     assert_eq!(long, Vec::<PathBuf>::new());
 }
 
-/// `app → server → {tools, providers, memory, patterns, durable, protocols, otel} → core`; the crates in
-/// the middle never import each other.
+/// `app → server → {tools, providers, memory, patterns, durable, protocols, otel} → core`; the
+/// crates in the middle never import each other.
 #[test]
 fn crates_depend_only_downwards() {
     let allowed = [
