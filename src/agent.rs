@@ -15,6 +15,7 @@ pub use crate::principal::Principal;
 pub use crate::session::config::WhileAwaiting;
 pub use crate::session::handle::AgentHandle;
 pub use crate::session::state::AgentState;
+pub use crate::trace_context::TraceContext;
 pub use builder::AgentBuilder;
 pub use prompt::PromptError;
 

@@ -98,6 +98,7 @@ mod step_end;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tool;
+mod trace_context;
 
 /// Contains the inputs and the events of a session.
 pub mod event {

@@ -22,6 +22,7 @@ use serde_json::Value;
 
 use crate::message::{History, MessageId, StopReason, Usage};
 use crate::tool::ToolList;
+use crate::trace_context::TraceContext;
 
 /// Streams replies to requests.
 ///
@@ -205,6 +206,9 @@ pub struct ChatRequest {
     /// smaller number were generated from messages that the request no longer contains. A provider
     /// that ties thoughts to the preceding messages must leave theirs out.
     pub compacted: Option<MessageId>,
+    /// The trace context of the request, if the host gave one for the run. A provider sends it as
+    /// the headers `traceparent` and `tracestate`.
+    pub trace: Option<TraceContext>,
 }
 
 /// Represents one event of a reply that streams.

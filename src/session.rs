@@ -64,6 +64,7 @@ use crate::log::event::{AgentEvent, Role};
 use crate::log::fold::Tail;
 use crate::log::input::InputEvent;
 use crate::log::memory::Memory;
+use crate::log::outcome::RunCause;
 use crate::message::{InputId, Message, MessageKind};
 use crate::model::Update;
 use crate::principal::Principal;
@@ -81,6 +82,7 @@ use crate::session::reply::StreamingReply;
 use crate::session::snapshot::snapshot;
 use crate::session::state::{AgentState, Examined};
 use crate::session::tree::Tree;
+use crate::trace_context::TraceContext;
 
 /// A session and its parts.
 pub(crate) struct Session {
@@ -163,6 +165,20 @@ impl Session {
         {
             self.extensions = self.extensions.clone().with(principal.clone());
         }
+    }
+
+    /// Returns the trace context that the next run belongs to: that of the host's values, or, for a
+    /// run that continues the work of an earlier one, that of the earlier one.
+    pub(crate) fn trace_of_next_run(&self, cause: &RunCause) -> Option<Arc<TraceContext>> {
+        let continues =
+            matches!(cause, RunCause::ActionResult(_) | RunCause::Continue(_) | RunCause::Abort);
+        let earlier = self.journal.fold.trace.as_ref().filter(|_| continues);
+        earlier.cloned().or_else(|| TraceContext::of(&self.extensions).cloned().map(Arc::new))
+    }
+
+    /// Returns the trace context of the run in progress.
+    pub(crate) fn run_trace(&self) -> Option<TraceContext> {
+        self.journal.fold.run_trace(&self.id)
     }
 
     /// Handles one command. An accepted input is durable when this returns.

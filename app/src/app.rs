@@ -252,19 +252,28 @@ fn dispatch(cli: Cli, program: Arc<Program>) -> Result<u8, StartError> {
         Command::Run(args) => {
             let config = config()?;
             let prompt = run::prompt(&args)?;
-            start(run::run(&args, &config, prompt))
+            start_traced(&config, run::run(&args, &config, prompt))
         }
         Command::Chat(args) => start_chat(args, Arc::new(config()?)),
         Command::Actions(args) => start(actions::actions(&args, &config()?)),
         Command::Audit(args) => start(audit::audit(&args, &config()?)),
         Command::Cluster(command) => start(cluster::cluster(&command, &config()?)),
-        Command::Approve(args) => start(actions::approve(&args, &config()?)),
-        Command::Deny(args) => start(actions::deny(&args, &config()?)),
-        Command::Answer(args) => start(actions::answer(&args, &config()?)),
+        Command::Approve(args) => {
+            let config = config()?;
+            start_traced(&config, actions::approve(&args, &config))
+        }
+        Command::Deny(args) => {
+            let config = config()?;
+            start_traced(&config, actions::deny(&args, &config))
+        }
+        Command::Answer(args) => {
+            let config = config()?;
+            start_traced(&config, actions::answer(&args, &config))
+        }
         Command::Sessions(args) => start(sessions::sessions(&args, &config()?)),
         Command::Serve(args) => {
             let config = config()?;
-            start(serve::serve(config.serve(*args)?, &config))
+            start_traced(&config, serve::serve(config.serve(*args)?, &config))
         }
         Command::Config(args) => start(config_command::config(&args, &config()?)),
         Command::Models(args) => models::models(&args, &config()?),
@@ -279,10 +288,24 @@ fn dispatch(cli: Cli, program: Arc<Program>) -> Result<u8, StartError> {
 /// Starts the terminal app on a terminal, and otherwise the chat line by line.
 fn start_chat(args: ChatArgs, config: Arc<Config>) -> Result<u8, StartError> {
     if !args.plain && tui::is_possible() {
-        start(tui::tui(args, config))
+        start_traced(&config, tui::tui(args, config.clone()))
     } else {
-        start(chat::chat(&args, &config))
+        start_traced(&config, chat::chat(&args, &config))
     }
+}
+
+/// Runs a front end as [`start`] does, and exports telemetry meanwhile if the environment says where
+/// to.
+fn start_traced(
+    config: &Config,
+    front_end: impl Future<Output = Result<u8, StartError>>,
+) -> Result<u8, StartError> {
+    start(async {
+        config.telemetry.start(&config.program.names)?;
+        let done = front_end.await;
+        config.telemetry.shutdown().await;
+        done
+    })
 }
 
 /// Runs a front end on this thread, and the agent on two others. An agent is then never blocked by

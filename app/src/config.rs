@@ -25,6 +25,7 @@ use crate::options::{BudgetOptions, Options, WorkspaceOptions, custom_over};
 use crate::output;
 use crate::program::Program;
 use crate::settings::Settings;
+use crate::telemetry::AppTelemetry;
 
 /// The maximum size of a project's file.
 const MAX_FILE_BYTES: usize = 1 << 20;
@@ -40,6 +41,7 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     /// Whether the project's file is read.
     reads_projects: bool,
+    pub(crate) telemetry: AppTelemetry,
 }
 
 impl Config {
@@ -84,7 +86,8 @@ impl Config {
             output::notice(&warning);
         }
         let environment = variables::read(&program)?;
-        Ok(Config { program, environment, user, file, reads_projects: reads_files })
+        let telemetry = AppTelemetry::default();
+        Ok(Config { program, environment, user, file, reads_projects: reads_files, telemetry })
     }
 
     /// Reads the settings of the project in this directory, if it has a file.

@@ -47,6 +47,7 @@ mod settings;
 mod slash;
 mod stdin;
 mod store_address;
+mod telemetry;
 mod terms;
 mod tui;
 mod wording;

@@ -74,7 +74,12 @@ fn turn(n: u64) -> [LogEntry; 10] {
             output: None,
             principal: None,
         },
-        LogEntry::RunStarted { run, cause: RunCause::UserRequest(input.clone()), time },
+        LogEntry::RunStarted {
+            run,
+            cause: RunCause::UserRequest(input.clone()),
+            time,
+            trace: None,
+        },
         LogEntry::Delivered { input },
         request(2),
         reply(4 * n + 2, calls, StopReason::ToolCalls),

@@ -78,6 +78,8 @@ pub use one_liners::{ask, extract};
 pub use loopwright_durable as durable;
 #[cfg(feature = "memory")]
 pub use loopwright_memory as memory;
+#[cfg(feature = "otel")]
+pub use loopwright_otel as otel;
 #[cfg(feature = "patterns")]
 pub use loopwright_patterns as patterns;
 #[cfg(feature = "providers")]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loopwright_core::Message;
-use loopwright_core::agent::{Budget, Limit as BudgetName, Principal};
+use loopwright_core::agent::{Budget, Limit as BudgetName, Principal, TraceContext};
 use loopwright_core::compaction::CompactionCause;
 use loopwright_core::error::{ActionRequest, ModelErrorKind};
 use loopwright_core::event::{
@@ -363,6 +363,7 @@ impl Source<'_> {
                 run: self.run(true),
                 cause: self.cause(),
                 time: self.number(),
+                trace: self.maybe(|source| TraceContext::new(source.number().into()).into()),
             },
             3 | 4 => self.run_ended(),
             5 | 6 => self.queued(),

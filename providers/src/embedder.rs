@@ -145,7 +145,7 @@ impl OpenAiEmbedder {
     async fn request(&self, body: Bytes, texts: usize) -> Result<Vec<Vec<f32>>, ModelError> {
         let limit = self.http.timeouts().first_event;
         let answer = async {
-            let response = self.http.send(&self.target, body).await?;
+            let response = self.http.send(&self.target, None, body).await?;
             let secret = response.extensions().get::<Secret>().cloned();
             let result = self.read(response, texts).await;
             result.map_err(|error| match &secret {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use hyper::header::{HeaderMap, HeaderValue, USER_AGENT};
 use hyper::http::uri::InvalidUri;
 use hyper::{Method, Response, StatusCode};
+use loopwright_core::agent::TraceContext;
 use loopwright_core::model::{ModelError, ModelErrorKind};
 use reqwest::{NoProxy, Proxy, Url};
 
@@ -130,15 +131,19 @@ impl Http {
         self.timeouts
     }
 
-    /// Posts `body` and returns the response, whatever its status.
+    /// Posts `body`, with the headers of the trace, and returns the response, whatever its status.
     ///
     /// A response to a request whose key came from a callback carries it as [`Secret`].
     pub(crate) async fn send(
         &self,
         target: &Target,
+        trace: Option<TraceContext>,
         body: Bytes,
     ) -> Result<Response<ResponseBody>, ModelError> {
         let mut headers = target.headers.clone();
+        if let Some(trace) = trace {
+            put_trace(&mut headers, &trace);
+        }
         let Some(source) = &target.key else {
             return self.request(Method::POST, target, headers, body).await;
         };
@@ -188,6 +193,16 @@ impl Http {
     ) -> Result<Response<ResponseBody>, ModelError> {
         let response = self.transport.send(method, &target.address, headers, body).await;
         response.map_err(|error| target.transport_error(&error))
+    }
+}
+
+/// Adds the headers of W3C Trace Context, unless the host has set headers of these names.
+fn put_trace(headers: &mut HeaderMap, trace: &TraceContext) {
+    let state = trace.tracestate().map(str::to_owned);
+    for (name, value) in [("traceparent", Some(trace.traceparent())), ("tracestate", state)] {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) {
+            headers.entry(name).or_insert(value);
+        }
     }
 }
 

@@ -88,7 +88,7 @@ impl<F: WireFormat> ChatModel for Model<F> {
         let body = F::encode(&request, &self.settings);
         let decoder = F::decoder(self.target.endpoint.clone());
         let signs = F::signs(&request, &self.settings);
-        let reply = ReplyStream::post(&self.http, &self.target, body, decoder);
+        let reply = ReplyStream::post(&self.http, &self.target, request.trace, body, decoder);
         if signs { reply.boxed() } else { reply.map(unsigned).boxed() }
     }
 }

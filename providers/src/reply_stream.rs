@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::Stream;
 use hyper::{Response, StatusCode};
+use loopwright_core::agent::TraceContext;
 use loopwright_core::model::{ModelError, ModelErrorKind, ModelEvent};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
@@ -35,6 +36,7 @@ const MAX_EVENT_BYTES: usize = 64 << 20;
 pub(crate) struct ReplyStream<'a, D> {
     http: &'a Http,
     target: &'a Target,
+    trace: Option<TraceContext>,
     /// The request's body, to resume a paused reply and to detect a truncated prompt.
     sent: Bytes,
     /// The key from the callback, if there is one.
@@ -64,17 +66,24 @@ enum State<'a> {
 
 impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
     /// Posts `body`. Nothing is sent until the stream is polled.
-    pub(crate) fn post(http: &'a Http, target: &'a Target, body: Vec<u8>, decoder: D) -> Self {
+    pub(crate) fn post(
+        http: &'a Http,
+        target: &'a Target,
+        trace: Option<TraceContext>,
+        body: Vec<u8>,
+        decoder: D,
+    ) -> Self {
         // Without its spare capacity, since it is held until the reply ends.
         let sent = Bytes::from(body.into_boxed_slice());
         ReplyStream {
             http,
             target,
+            trace: trace.clone(),
             sent: sent.clone(),
             secret: None,
             body: ReplyBody::new(decoder),
             ready: VecDeque::new(),
-            state: State::Sending(Box::pin(http.send(target, sent))),
+            state: State::Sending(Box::pin(http.send(target, trace, sent))),
             clock: Clock::new(http),
             yielded: false,
             status: StatusCode::OK,
@@ -147,7 +156,8 @@ impl<'a, D: Decode + Unpin> ReplyStream<'a, D> {
 
     /// Sends `more`, the request that continues a reply the provider has paused.
     fn resume(&mut self, more: Vec<u8>) {
-        self.state = State::Sending(Box::pin(self.http.send(self.target, more.into())));
+        let sending = self.http.send(self.target, self.trace.clone(), more.into());
+        self.state = State::Sending(Box::pin(sending));
         self.has_content = false;
         self.clock.restart(self.http);
     }

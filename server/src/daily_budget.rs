@@ -241,7 +241,7 @@ mod tests {
         usage.output = tokens;
         let message = MessageId(number);
         vec![
-            LogEntry::RunStarted { run: RunId(number), cause, time },
+            LogEntry::RunStarted { run: RunId(number), cause, time, trace: None },
             LogEntry::Charged { message, usage, cost: Some(tokens as f64 / 100.0), ended: true },
         ]
     }

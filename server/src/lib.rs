@@ -85,6 +85,7 @@ mod server_builder;
 mod settings;
 mod sse;
 mod sse_frames;
+mod telemetry;
 
 pub use axum;
 

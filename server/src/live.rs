@@ -241,7 +241,9 @@ impl LiveSessions {
     ) -> Result<OpenSession, ApiError> {
         let (handle, events) = agent.run(cx).await?;
         let metrics = self.0.parts.metrics.clone();
-        let source = Source { agent: name, model: handle.state().await?.model };
+        let state = handle.state().await?;
+        self.0.parts.telemetry.follow(&handle, &name, &state);
+        let source = Source { agent: name, model: state.model };
         let observer = Observer::new(metrics, source);
         let actions = self.0.parts.actions.clone();
         let sessions = Arc::downgrade(&self.0);

@@ -1,8 +1,8 @@
 //! [`Observer`]: metrics and traces, made of a session's events.
 //!
 //! Spans have the names and attributes of OpenTelemetry's conventions for generative AI:
-//! `invoke_agent` for a run, `chat` for a reply of the model, `execute_tool` for a call. To have
-//! traces, install a `tracing` subscriber that exports spans.
+//! `invoke_agent` for a run, `chat` for a reply of the model, `execute_tool` for a call. They are
+//! for logs: the feature `otel` exports spans of its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -59,12 +59,15 @@ impl Stream for PublicEvents {
 fn public(envelope: &Envelope) -> Option<Arc<Envelope>> {
     let mut envelope = envelope.clone();
     match &mut envelope.event {
-        AgentEvent::AgentStart { cause } => match cause {
-            RunCause::UserRequest(_) | RunCause::ActionResult(_) | RunCause::Continue(_) => {}
-            RunCause::Steer | RunCause::Abort => {}
-            RunCause::Compact { instructions } => *instructions = None,
-            _ => return None,
-        },
+        AgentEvent::AgentStart { cause, trace } => {
+            *trace = None;
+            match cause {
+                RunCause::UserRequest(_) | RunCause::ActionResult(_) | RunCause::Continue(_) => {}
+                RunCause::Steer | RunCause::Abort => {}
+                RunCause::Compact { instructions } => *instructions = None,
+                _ => return None,
+            }
+        }
         AgentEvent::TurnStart { .. } | AgentEvent::MessageStart { .. } | AgentEvent::Reset => {}
         AgentEvent::QueueUpdate { .. } => {} // messages of the user
         AgentEvent::MessageUpdate { update: Update::Text { .. }, .. }

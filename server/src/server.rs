@@ -27,6 +27,7 @@ use crate::log_reader::LogBacklogs;
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::run_quota::RunQuota;
+use crate::telemetry::ServerTelemetry;
 
 /// Holds what all routes share: agents, sessions, limits and metrics. Clones are the same server.
 ///
@@ -85,6 +86,7 @@ pub(crate) struct Shared {
     pub(crate) drain: Drain,
     pub(crate) cluster: ClusterLink,
     pub(crate) readiness: Readiness,
+    pub(crate) telemetry: ServerTelemetry,
 }
 
 impl Shared {

@@ -36,6 +36,7 @@ use crate::rules::OperatorRules;
 use crate::run_quota::RunQuota;
 use crate::server::{Server, Shared};
 use crate::settings::{CustomSetting, SessionSettings};
+use crate::telemetry::ServerTelemetry;
 
 /// Configures a [`Server`].
 #[must_use = "call build()"]
@@ -61,6 +62,7 @@ pub struct ServerBuilder {
     #[cfg(feature = "long-term")]
     long_term: Option<LongTerm>,
     limits: Limits,
+    telemetry: ServerTelemetry,
     has_rules: bool,
     #[cfg(feature = "cluster")]
     cluster: ClusterSettings,
@@ -96,10 +98,20 @@ impl ServerBuilder {
             #[cfg(feature = "long-term")]
             long_term: None,
             limits: Limits::default(),
+            telemetry: ServerTelemetry::default(),
             has_rules: false,
             #[cfg(feature = "cluster")]
             cluster: ClusterSettings::default(),
         }
+    }
+
+    /// Exports spans and metrics of all sessions. A run is a part of the trace that the headers
+    /// `traceparent` and `tracestate` of its request name.
+    #[cfg(feature = "otel")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "otel")))]
+    pub fn telemetry(mut self, telemetry: loopwright_otel::Telemetry) -> Self {
+        self.telemetry.telemetry = Some(telemetry);
+        self
     }
 
     /// Sets the default maximum of runs of one client; see [`ServerBuilder::max_runs`].
@@ -435,6 +447,7 @@ impl ServerBuilder {
             metrics: metrics.clone(),
             drain: drain.clone(),
             cluster: cluster.clone(),
+            telemetry: self.telemetry.clone(),
         };
         Ok(Server(Arc::new(Shared {
             agents: self.agents,
@@ -462,6 +475,7 @@ impl ServerBuilder {
             drain,
             cluster,
             readiness: Readiness::default(),
+            telemetry: self.telemetry,
             limits: self.limits,
         })))
     }

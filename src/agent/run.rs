@@ -127,7 +127,8 @@ pub(crate) async fn begin(session: &mut Session, cause: RunCause) -> Result<(), 
     let run = RunId(session.journal.fold.runs + 1);
     tracing::debug!(session = &*session.id, %run, ?cause, "a run begins");
     let time = session.config.environment.now();
-    session.journal.stage(LogEntry::RunStarted { run, cause, time });
+    let trace = session.trace_of_next_run(&cause);
+    session.journal.stage(LogEntry::RunStarted { run, cause, time, trace });
     session.journal.apply_ahead().await
 }
 

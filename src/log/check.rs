@@ -102,7 +102,7 @@ mod tests {
         let opened = |epoch| LogEntry::Opened { epoch, time: u64::MAX, parent: None, owner: None };
         let run = |run| {
             let (run, cause) = (RunId(run), RunCause::Continue(None));
-            LogEntry::RunStarted { run, cause, time: u64::MAX }
+            LogEntry::RunStarted { run, cause, time: u64::MAX, trace: None }
         };
         let queued = |id| LogEntry::Queued {
             input: "i".into(),

@@ -21,6 +21,7 @@ use crate::message::{CallId, InputId, Message, MessageId, RunId, Usage};
 use crate::model::OutputSchema;
 use crate::principal::Principal;
 use crate::tool::ActionTerms;
+use crate::trace_context::TraceContext;
 
 /// Represents one entry of a session's log.
 ///
@@ -59,6 +60,9 @@ pub enum LogEntry {
         cause: RunCause,
         /// The time in milliseconds since 1970.
         time: u64,
+        /// The trace context that it belongs to, if the host gave one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trace: Option<Arc<TraceContext>>,
     },
     /// A run ended. Messages that it hands back are withdrawn by the same entry.
     RunEnded {

@@ -13,6 +13,7 @@ use crate::log::outcome::{RunCause, RunOutcome};
 use crate::message::{CallId, InputId, Message, MessageId, ResultStatus, RunId};
 use crate::model::{RetryNotice, Update};
 use crate::tool::{ApprovalRecord, ToolUpdate};
+use crate::trace_context::TraceContext;
 
 /// Holds an event with its number, session, run and time. Serialised as one flat object with the
 /// `type` of the event.
@@ -81,6 +82,9 @@ pub enum AgentEvent {
     AgentStart {
         /// What started it.
         cause: RunCause,
+        /// The trace context that it belongs to, if the host gave one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trace: Option<Arc<TraceContext>>,
     },
     /// A turn started, or a turn that waited for a decision continues under its number.
     TurnStart {
@@ -308,7 +312,10 @@ mod tests {
         };
         let (is_error, status) = (false, ResultStatus::Ok);
         [
-            AgentEvent::AgentStart { cause: RunCause::Steer },
+            AgentEvent::AgentStart {
+                cause: RunCause::Steer,
+                trace: Some(TraceContext::new(1).into()),
+            },
             AgentEvent::TurnStart { turn: 1 },
             AgentEvent::MessageStart { message_id, role: Role::User },
             AgentEvent::MessageUpdate { message_id, update: Update::Withdrawn },

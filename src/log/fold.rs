@@ -47,8 +47,8 @@ impl Fold {
             LogEntry::Settings { settings } => {
                 self.settings = (!settings.is_null()).then(|| settings.clone());
             }
-            LogEntry::RunStarted { run, cause, time } => {
-                self.started = *time;
+            LogEntry::RunStarted { run, cause, time, trace } => {
+                (self.started, self.trace) = (*time, trace.clone());
                 self.start_run(*run, cause, emit)
             }
             LogEntry::RunEnded { .. } => self.end_run(entry, emit),

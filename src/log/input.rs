@@ -11,6 +11,7 @@ use crate::message::{CallId, InputId, RunId, UserMessage};
 use crate::model::OutputSchema;
 use crate::principal::Principal;
 use crate::tool::{DecisionKind, ToolOutput};
+use crate::trace_context::TraceContext;
 
 /// Represents an input of a session; see [`AgentHandle::send`](crate::AgentHandle::send).
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -145,23 +146,43 @@ pub struct Prompt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<OutputSchema>>,
     /// Values for tools, hooks and predicates during a request. They replace those of the run
-    /// context. Of these only the [`Principal`] is in the log and is serialised.
-    #[serde(
-        rename = "principal",
-        default,
-        serialize_with = "serialize_principal",
-        deserialize_with = "deserialize_principal"
-    )]
+    /// context. Of these only the [`Principal`] and the [`TraceContext`] are in the log and are
+    /// serialised.
+    #[serde(flatten, with = "stored_extensions")]
     pub extensions: Extensions,
 }
 
-fn serialize_principal<S: Serializer>(extensions: &Extensions, to: S) -> Result<S::Ok, S::Error> {
-    Principal::of(extensions).serialize(to)
-}
+/// Writes the host's values that are stored with an input.
+mod stored_extensions {
+    use super::*;
 
-fn deserialize_principal<'de, D: Deserializer<'de>>(from: D) -> Result<Extensions, D::Error> {
-    let principal = Option::<Principal>::deserialize(from)?;
-    Ok(principal.map(|principal| Extensions::new().with(principal)).unwrap_or_default())
+    #[derive(Serialize, Deserialize)]
+    struct Stored {
+        #[serde(default)]
+        principal: Option<Principal>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trace: Option<TraceContext>,
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        extensions: &Extensions,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let principal = Principal::of(extensions).cloned();
+        Stored { principal, trace: TraceContext::of(extensions).cloned() }.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Extensions, D::Error> {
+        let Stored { principal, trace } = Stored::deserialize(from)?;
+        let mut extensions = Extensions::new();
+        if let Some(principal) = principal {
+            extensions = extensions.with(principal);
+        }
+        Ok(match trace {
+            Some(trace) => extensions.with(trace),
+            None => extensions,
+        })
+    }
 }
 
 impl<T: Into<UserMessage>> From<T> for Prompt {

@@ -328,7 +328,12 @@ mod tests {
     }
 
     fn started(input: &str) -> LogEntry {
-        LogEntry::RunStarted { run: RunId(1), cause: RunCause::UserRequest(input.into()), time: 1 }
+        LogEntry::RunStarted {
+            run: RunId(1),
+            cause: RunCause::UserRequest(input.into()),
+            time: 1,
+            trace: None,
+        }
     }
 
     fn ended(handed_back: Vec<InputId>) -> LogEntry {

@@ -256,6 +256,7 @@ async fn summarise(
         messages: Arc::new(vec![Arc::new(message)]),
         max_tokens: request.max_tokens.map(|max| max.min(max_output.unwrap_or(u32::MAX))),
         session: session.id.clone(),
+        trace: session.run_trace(),
         ..ChatRequest::default()
     };
     let estimate = estimate(session, &*model, &request);

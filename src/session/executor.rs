@@ -91,6 +91,7 @@ impl Executor {
         let Some(call) = journal.fold.call(&info.call) else { return };
         let Some(tool) = self.tools.tool(&info.tool.name).cloned() else { return };
         let (reports, _) = self.reports.get_or_insert_with(|| mpsc::channel(REPORT_CAPACITY));
+        let trace = journal.fold.run_trace(&info.session_id);
         let cx = ToolContext {
             session: info.session_id.clone(),
             created: journal.fold.created.unwrap_or_default(),
@@ -101,6 +102,7 @@ impl Executor {
             resolution: call.resolution.clone(),
             approvals: call.approvals.clone(),
             observer: None,
+            trace: trace.map(|trace| trace.call(&info.session_id, &info.call)),
         };
         let id = info.call.clone();
         let running = RunningTool::spawn(tool, cx, info, hooks, limits.tool_timeout);

@@ -171,6 +171,7 @@ pub(crate) async fn build(session: &mut Session, ask: &Ask) -> Result<ChatReques
         stop: ask.stop.clone(),
         session: id.clone(),
         compacted: summary.map(|summary| summary.compaction.message.id),
+        trace: fold.run_trace(id),
     })
 }
 
@@ -235,12 +236,13 @@ async fn stream_reply(
     session: &mut Session,
     ask: &Ask,
     model: &dyn ChatModel,
-    request: ChatRequest,
+    mut request: ChatRequest,
 ) -> Result<Reply, StepError> {
     let hooks = session.config.hooks.and(&ask.hooks);
     let estimate = estimate(session, model, &request);
     budget::check(session, 1, estimate)?;
     let id = start_reply(session, model, &request, ask.asked.clone(), estimate).await?;
+    request.trace = request.trace.map(|trace| trace.reply(&session.id, id));
     let text_hooks = TextHooks {
         layers: hooks.clone(),
         session_id: session.id.clone(),

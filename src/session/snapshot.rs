@@ -40,5 +40,6 @@ pub(crate) fn snapshot(
         follow_up_mode: config.follow_up_mode,
         repaired: None,
         interrupted_run: fold.run.filter(|_| is_interrupted),
+        trace: fold.trace.clone(),
     }
 }

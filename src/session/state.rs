@@ -12,6 +12,7 @@ use crate::log::turn::Used;
 use crate::message::{AssistantMessage, CallId, History, RunId};
 use crate::model::ThinkingLevel;
 use crate::tool::ToolSpec;
+use crate::trace_context::TraceContext;
 
 /// Holds a snapshot of a session.
 #[derive(Debug, Clone)]
@@ -57,6 +58,8 @@ pub struct AgentState {
     pub repaired: Option<Arc<str>>,
     /// A run that a crash interrupted; `Continue` resumes it.
     pub interrupted_run: Option<RunId>,
+    /// The trace context that the current or last run belongs to, if the host gave one.
+    pub trace: Option<Arc<TraceContext>>,
 }
 
 /// The state of a session, as its sub-agent's parent needs it.

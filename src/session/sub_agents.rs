@@ -125,6 +125,7 @@ fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
     let mut parent = Parent::new(id.clone(), call.clone());
     parent.root = Some(root.unwrap_or_else(|| id.clone()));
     let depth = tree.depth.unwrap_or(config.limits.depth).saturating_sub(1);
+    let trace = journal.fold.run_trace(id).map(|trace| trace.call(id, call));
     let opening = Opening {
         session: child.session.clone(),
         parent,
@@ -136,7 +137,10 @@ fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
             orphaned: Some(CancellationToken::new()),
             appends_each: tree.appends_each,
         },
-        extensions: extensions.clone(),
+        extensions: match trace {
+            Some(trace) => extensions.clone().with(trace),
+            None => extensions.clone(),
+        },
         subscribers,
     };
     let info = ToolCallInfo {

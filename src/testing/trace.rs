@@ -38,7 +38,7 @@ pub fn trace(events: &[Arc<Envelope>]) -> String {
 
 fn describe(event: &AgentEvent) -> String {
     match event {
-        AgentEvent::AgentStart { cause } => format!("agent_start {cause:?}"),
+        AgentEvent::AgentStart { cause, .. } => format!("agent_start {cause:?}"),
         AgentEvent::TurnStart { turn } => format!("turn_start {turn}"),
         AgentEvent::MessageStart { message_id, role } => {
             format!("message_start {message_id} {role:?}")

@@ -16,6 +16,7 @@ use crate::extensions::Extensions;
 use crate::message::{CallId, ResultStatus};
 use crate::principal::Principal;
 use crate::tool::output::ToolOutput;
+use crate::trace_context::TraceContext;
 
 /// Holds the decision on the action of a tool call that suspended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -108,6 +109,8 @@ pub struct ToolContext {
     pub(crate) resolution: Option<Resolution>,
     pub(crate) approvals: Arc<[ApprovalRecord]>,
     pub(crate) observer: Option<UpdateObserver>,
+    /// The trace context of the call.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// Is called with each update of a tool before it is sent.
@@ -126,6 +129,7 @@ impl ToolContext {
             resolution: None,
             approvals: Arc::default(),
             observer: None,
+            trace: None,
         }
     }
 
@@ -184,6 +188,12 @@ impl ToolContext {
     /// without the values that came with its request, and so without a principal.
     pub fn principal(&self) -> Option<&Principal> {
         Principal::of(&self.extensions)
+    }
+
+    /// Returns the trace context of the call, to send with requests that the tool makes; `None`
+    /// unless the host gave the run one.
+    pub fn trace(&self) -> Option<&TraceContext> {
+        self.trace.as_ref()
     }
 
     /// Returns the decision on the action that this call suspended for, when the tool is called

@@ -69,8 +69,8 @@ fn no_file_has_more_than_500_lines_without_tests() {
     assert_eq!(long, Vec::<PathBuf>::new());
 }
 
-/// `app → server → {tools, providers, memory, patterns, durable, protocols} → core`; the crates in
-/// the middle never import each other.
+/// `app → server → {tools, providers, memory, patterns, durable, protocols, otel} → core`; the
+/// crates in the middle never import each other.
 #[test]
 fn crates_depend_only_downwards() {
     let allowed = [
@@ -82,6 +82,7 @@ fn crates_depend_only_downwards() {
                 "loopwright-durable",
                 "loopwright-macros",
                 "loopwright-memory",
+                "loopwright-otel",
                 "loopwright-patterns",
                 "loopwright-protocols",
                 "loopwright-providers",
@@ -94,6 +95,7 @@ fn crates_depend_only_downwards() {
         ("memory/Cargo.toml", vec!["loopwright-core"]),
         ("durable/Cargo.toml", vec!["loopwright-core"]),
         ("protocols/Cargo.toml", vec!["loopwright-core"]),
+        ("otel/Cargo.toml", vec!["loopwright-core"]),
         ("providers/Cargo.toml", vec!["loopwright-core"]),
         ("tools/Cargo.toml", vec!["loopwright-core"]),
         (
@@ -102,6 +104,7 @@ fn crates_depend_only_downwards() {
                 "loopwright-core",
                 "loopwright-durable",
                 "loopwright-memory",
+                "loopwright-otel",
                 "loopwright-patterns",
                 "loopwright-protocols",
                 "loopwright-providers",
@@ -114,6 +117,7 @@ fn crates_depend_only_downwards() {
                 "loopwright-core",
                 "loopwright-durable",
                 "loopwright-memory",
+                "loopwright-otel",
                 "loopwright-patterns",
                 "loopwright-protocols",
                 "loopwright-providers",

@@ -212,6 +212,7 @@ impl Pending {
             ControlFlow::Break(code) => return Ok(code),
         };
         let (handle, events) = built.agent.run(context).await?;
+        built.telemetry.follow(&handle, &built.name).await;
         // Before, while the session may wait for another process, Ctrl-C ends this one at once.
         let interrupt = Interrupt::listen()?;
         let sent = sending.send(&handle).await;

@@ -75,7 +75,7 @@ pub(crate) async fn run(
         Some(prompt) => {
             let mut prompt = Prompt::from(prompt);
             prompt.output = schema.map(Arc::new);
-            InputEvent::UserRequest(prompt)
+            InputEvent::UserRequest(config.telemetry.trace(prompt))
         }
         None => InputEvent::Continue(None),
     };
@@ -91,6 +91,7 @@ pub(crate) async fn run(
         ControlFlow::Break(code) => return Ok(code),
     };
     let (handle, events) = built.agent.run(context).await?;
+    built.telemetry.follow(&handle, &built.name).await;
     // Before, while the session may wait for another process, Ctrl-C ends this one at once.
     let interrupt = Interrupt::listen()?;
     let refused = |why| StartError(format!("The prompt was not accepted: {why}."));

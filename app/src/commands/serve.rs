@@ -165,7 +165,7 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
     if let Some(token) = token {
         builder = builder.token(token);
     }
-    builder.build().map_err(|why| StartError(why.to_string()))
+    config.telemetry.serve(builder).build().map_err(|why| StartError(why.to_string()))
 }
 
 async fn listen(addr: Option<SocketAddr>) -> Result<TcpListener, StartError> {

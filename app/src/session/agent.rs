@@ -23,9 +23,12 @@ use crate::options::Options;
 use crate::output::{self, Verbosity};
 use crate::program::Kind;
 use crate::settings::Settings;
+use crate::telemetry::AppTelemetry;
 
 /// Holds an agent, and what its session stores so that it can be continued.
 pub(crate) struct Built {
+    /// The name of the agent.
+    pub(crate) name: Arc<str>,
     pub(crate) agent: GenericAgent,
     pub(crate) model: ModelInfo,
     pub(crate) root: PathBuf,
@@ -36,6 +39,7 @@ pub(crate) struct Built {
     pub(crate) previews: Previews,
     /// The settings of the session, serialised.
     pub(crate) settings: Value,
+    pub(crate) telemetry: AppTelemetry,
 }
 
 /// Computes what pending calls of an agent would change.
@@ -113,7 +117,17 @@ pub(crate) async fn build(
     let settings = serde_json::to_value(stored)
         .map_err(|why| StartError(format!("The options cannot be stored: {why}.")))?;
     let previews = Previews { setup: Arc::new(plan.setup(&wanted)), factory: plan.factory };
-    Ok(Built { agent, model: info, root, distils, distils_at_end, previews, settings })
+    Ok(Built {
+        name,
+        agent,
+        model: info,
+        root,
+        distils,
+        distils_at_end,
+        previews,
+        settings,
+        telemetry: config.telemetry.clone(),
+    })
 }
 
 /// Returns where models come from.

@@ -137,7 +137,9 @@ impl Session {
         if let Prefer::Opening = prefer
             && let Some(memory) = self.memory_if_free().await?
         {
-            return Ok(built.agent.run(self.context_of(memory, built)).await?);
+            let (handle, events) = built.agent.run(self.context_of(memory, built)).await?;
+            built.telemetry.follow(&handle, &built.name).await;
+            return Ok((handle, events));
         }
         match built.agent.attach(self.store.clone(), self.name.clone()).await {
             // Nothing was written yet by the process that has it open.

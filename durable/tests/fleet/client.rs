@@ -95,7 +95,7 @@ impl Client {
         while !is_done {
             let Some(event) = self.next_event().await else { return };
             match &event.event {
-                AgentEvent::AgentStart { cause: RunCause::UserRequest(input) } => {
+                AgentEvent::AgentStart { cause: RunCause::UserRequest(input), .. } => {
                     has_started |= **input == id("request");
                     is_second |= **input == id("second");
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright_core::agent::{Budget, Limit, Principal};
+use loopwright_core::agent::{Budget, Limit, Principal, TraceContext};
 use loopwright_core::compaction::CompactionCause;
 use loopwright_core::event::{
     Decision, ExternalAction, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency,
@@ -55,6 +55,7 @@ pub(super) fn run(number: u64, time: u64, text: &str) -> Vec<LogEntry> {
             run: RunId(number),
             cause: RunCause::UserRequest(input.clone()),
             time,
+            trace: None,
         },
         LogEntry::Delivered { input },
         LogEntry::RequestStarted {
@@ -335,6 +336,7 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
         run: RunId(u64::MAX),
         cause,
         time: u64::MAX,
+        trace: Some(TraceContext::new(u128::MAX).into()),
     }));
     entries.extend(decisions.map(|decision| LogEntry::Decided {
         input: "d".into(),

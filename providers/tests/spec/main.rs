@@ -22,4 +22,5 @@ mod recorded;
 #[path = "../rules/rules.rs"]
 mod rules;
 mod server;
+mod trace_headers;
 mod unshown;

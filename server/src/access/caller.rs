@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use loopwright_core::agent::Principal;
+use loopwright_core::agent::{Principal, TraceContext};
 use loopwright_core::event::Prompt;
 
 /// The role of those who may do everything.
@@ -34,18 +34,20 @@ pub struct Caller {
     roles: Vec<Arc<str>>,
     /// Not the operator.
     is_named: bool,
+    /// The trace that the request belongs to, if there is telemetry.
+    trace: Option<TraceContext>,
 }
 
 impl Caller {
     /// Builds a caller without roles.
     pub fn new(principal: Principal) -> Self {
-        Caller { principal: Some(principal), roles: Vec::new(), is_named: true }
+        Caller { principal: Some(principal), roles: Vec::new(), is_named: true, trace: None }
     }
 
     /// Builds the operator of the server, who may do everything: whoever sends a request that no
     /// layer and no token names.
     pub fn operator() -> Self {
-        Caller { principal: None, roles: Vec::new(), is_named: false }
+        Caller { principal: None, roles: Vec::new(), is_named: false, trace: None }
     }
 
     /// Adds a role. [`OwnerPolicy`](crate::OwnerPolicy) knows `admin`, `reader` and `approver`;
@@ -80,8 +82,18 @@ impl Caller {
         Caller { principal, ..Caller::operator() }
     }
 
-    /// Makes the caller the principal of a request of the user.
+    /// Returns the caller whose request belongs to this trace.
+    pub(super) fn traced(self, trace: Option<TraceContext>) -> Self {
+        Caller { trace, ..self }
+    }
+
+    /// Makes the caller the principal of a request of the user, which belongs to the trace of the
+    /// caller's request.
     pub(crate) fn sends(&self, prompt: Prompt) -> Prompt {
+        let prompt = match &self.trace {
+            Some(trace) => prompt.with(trace.clone()),
+            None => prompt,
+        };
         match &self.principal {
             Some(principal) => prompt.with(principal.clone()),
             None => prompt,

@@ -61,7 +61,8 @@ impl FromRequestParts<Server> for Caller {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Response> {
-        caller_of(&parts.extensions, server).map_err(IntoResponse::into_response)
+        let caller = caller_of(&parts.extensions, server).map_err(IntoResponse::into_response)?;
+        Ok(caller.traced(server.shared().telemetry.trace(&parts.headers)))
     }
 }
 
@@ -96,6 +97,7 @@ impl<R: Right + Send> FromRequestParts<Server> for SessionFor<R> {
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, ApiError> {
         let SessionId(id) = SessionId::from_request_parts(parts, server).await?;
         let caller = caller_of(&parts.extensions, server)?;
+        let caller = caller.traced(server.shared().telemetry.trace(&parts.headers));
         let owner = check_session::<R>(server, &caller, &id).await?;
         Ok(SessionFor { id, caller, owner, right: PhantomData })
     }

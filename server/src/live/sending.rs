@@ -31,8 +31,11 @@ impl LiveSessions {
         id: &str,
         client: Option<Client>,
         input: Option<InputId>,
-        event: InputEvent,
+        mut event: InputEvent,
     ) -> Result<Result<InputId, InputError>, ApiError> {
+        if let InputEvent::UserRequest(prompt) = &mut event {
+            self.0.parts.telemetry.start_trace(prompt);
+        }
         // With an id it can be sent again if the owner changes meanwhile.
         let input = input.or_else(|| event.id().cloned()).unwrap_or_else(new_input_id);
         if let Some(lease) = self.lease(id).await? {

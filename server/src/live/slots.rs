@@ -23,6 +23,7 @@ use crate::error::{ApiError, ErrorKind};
 use crate::inbox::ActionWatch;
 use crate::metrics::Metrics;
 use crate::run_quota::RunQuota;
+use crate::telemetry::ServerTelemetry;
 
 /// What sessions are made of and counted by.
 pub(crate) struct Parts {
@@ -37,6 +38,7 @@ pub(crate) struct Parts {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) drain: Drain,
     pub(crate) cluster: ClusterLink,
+    pub(crate) telemetry: ServerTelemetry,
 }
 
 /// The sessions that are open. Each is locked on its own.

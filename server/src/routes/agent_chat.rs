@@ -63,8 +63,12 @@ async fn chat(
     let (handle, _) = agent.run(context).await.map_err(|error| failed(&error))?;
     // From here on, a client that disconnects ends the run, also while it is being started.
     let guard = RunGuard::new(handle.clone(), permit);
-    let model = handle.state().await.map_err(|error| failed(&error))?.model;
-    let events = handle.prompt_stream(message).await.map_err(|error| failed(&error))?;
+    let state = handle.state().await.map_err(|error| failed(&error))?;
+    shared.telemetry.follow(&handle, &name, &state);
+    let model = state.model;
+    let mut prompt = caller.sends(message.into());
+    shared.telemetry.start_trace(&mut prompt);
+    let events = handle.prompt_stream(prompt).await.map_err(|error| failed(&error))?;
     if let Some(payer) = payer.cloned() {
         tokio::spawn(count(server.clone(), payer, handle, memory, first));
     }

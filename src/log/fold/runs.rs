@@ -51,7 +51,7 @@ impl Fold {
         if self.batch.is_none() {
             self.begin_afresh();
         }
-        emit(AgentEvent::AgentStart { cause: cause.clone() });
+        emit(AgentEvent::AgentStart { cause: cause.clone(), trace: self.trace.clone() });
     }
 
     pub(super) fn end_run(&mut self, entry: &LogEntry, emit: &mut dyn FnMut(AgentEvent)) {

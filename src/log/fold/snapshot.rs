@@ -18,7 +18,7 @@ use crate::message::{
 
 /// The format of a snapshot. A fold of another version may have other fields, or another state
 /// after the same entries.
-const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/1");
+const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/2");
 
 /// A state, and what the events of the session had reached.
 pub(crate) struct Restored {
@@ -180,14 +180,14 @@ mod tests {
         let snapshot = Fold::default().snapshot(0, RunId(0)).unwrap();
         let text = String::from_utf8(snapshot.data).unwrap();
         let (format, json) = text.split_once('\n').unwrap();
-        assert!(format.ends_with("/1"));
+        assert!(format.ends_with("/2"));
         let written: Value = serde_json::from_str(json).unwrap();
         let fields: Vec<&String> = written["fold"].as_object().unwrap().keys().collect();
         let expected = "abort_requested after_batch asked batch call_ids cause created epoch \
             incomplete inputs keyed_replies keyed_results last_decision last_error len messages \
             of_user offered openings outcome output parent principal queue removed request \
             requested reserved run run_at runs settings size spent started state summaries \
-            terminated total turn undelivered";
+            terminated total trace turn undelivered";
         let mut expected: Vec<&str> = expected.split_whitespace().collect();
         let mut fields: Vec<&str> = fields.into_iter().map(|field| field.as_str()).collect();
         expected.sort_unstable();

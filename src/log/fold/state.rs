@@ -21,6 +21,7 @@ use crate::message::{
 };
 use crate::model::OutputSchema;
 use crate::principal::Principal;
+use crate::trace_context::TraceContext;
 
 /// Holds the state of a session as its log describes it.
 #[derive(Default, Serialize, Deserialize)]
@@ -71,6 +72,8 @@ pub(crate) struct Fold {
     /// The position in the log at which the run started.
     pub(crate) run_at: u64,
     pub(crate) cause: Option<RunCause>,
+    /// The trace context that the run belongs to, or the last run belonged to.
+    pub(crate) trace: Option<Arc<TraceContext>>,
     pub(crate) abort_requested: bool,
     pub(crate) turn: Turn,
     /// The usage since the last request of the user.
@@ -236,6 +239,11 @@ impl Fold {
     /// Returns the first deadline of the pending actions, in milliseconds since 1970.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.pending().filter_map(|action| action.terms.deadline).min()
+    }
+
+    /// Returns the trace context of the run in progress, in the session of this id.
+    pub(crate) fn run_trace(&self, session: &str) -> Option<TraceContext> {
+        Some(self.trace.as_ref()?.run(session, self.run?))
     }
 
     /// Returns whether a message started the run that replaces the decisions on pending actions,

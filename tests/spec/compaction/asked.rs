@@ -21,7 +21,7 @@ async fn a_compaction_can_be_requested_at_rest() {
     let cause = RunCause::Compact { instructions: Some("mind the names".into()) };
     assert_eq!(
         (&emitted[0].event, end_of(&emitted)),
-        (&AgentEvent::AgentStart { cause }, RunStatus::Done)
+        (&AgentEvent::AgentStart { cause, .. }, RunStatus::Done)
     );
     let two = tokio::join!(harness.handle.compact(None), harness.handle.compact(Some("again")));
     assert_eq!(two, (Ok(vec![]), Ok(vec![])));
@@ -127,7 +127,7 @@ async fn a_steer_during_a_compaction_is_answered() {
         let handle = harness.handle.clone();
         let asked = tokio::spawn(async move { handle.compact(None).await });
         harness
-            .until(|e| matches!(e, AgentEvent::AgentStart { cause: RunCause::Compact { .. } }))
+            .until(|e| matches!(e, AgentEvent::AgentStart { cause: RunCause::Compact { .. }, .. }))
             .await;
         harness.handle.steer(Prompt::from("wait").urgency(urgency)).await.unwrap();
         gate.open();
@@ -235,7 +235,7 @@ async fn a_steer_during_a_compaction_is_answered_completely_also_after_a_crash()
     let handle = harness.handle.clone();
     let asked = tokio::spawn(async move { handle.compact(None).await });
     harness
-        .until(|e| matches!(e, AgentEvent::AgentStart { cause: RunCause::Compact { .. } }))
+        .until(|e| matches!(e, AgentEvent::AgentStart { cause: RunCause::Compact { .. }, .. }))
         .await;
     harness.handle.steer("wait").await.unwrap();
     gate.open();

@@ -121,7 +121,7 @@ async fn compactions_requested_at_rest() {
         let handle = harness.handle.clone();
         let asked = tokio::spawn(async move { handle.compact(Some("the names")).await });
         harness
-            .until(|e| matches!(e, AgentEvent::AgentStart { cause: RunCause::Compact { .. } }))
+            .until(|e| matches!(e, AgentEvent::AgentStart { cause: RunCause::Compact { .. }, .. }))
             .await;
         if let Some(urgency) = urgency {
             harness.handle.steer(Prompt::from("wait").urgency(urgency)).await.unwrap();

@@ -20,7 +20,7 @@ impl State {
         self.transcript.event(envelope);
         self.status.event(&envelope.event);
         match &envelope.event {
-            AgentEvent::AgentStart { cause } => self.run_started(cause, envelope.time),
+            AgentEvent::AgentStart { cause, .. } => self.run_started(cause, envelope.time),
             AgentEvent::TurnStart { .. } => self.set_activity(Activity::Requesting),
             AgentEvent::MessageUpdate { update, .. } => self.set_activity(match update {
                 Update::Thinking { .. } => Activity::Thinking,

@@ -91,7 +91,7 @@ fn long_log(message_bytes: usize) -> Vec<LogEntry> {
     let mut log = vec![
         LogEntry::Opened { epoch: 1, time: 1, parent: None, owner: None },
         LogEntry::Settings { settings: Arc::new(json!({ "agent": "coding" })) },
-        LogEntry::RunStarted { run, cause: RunCause::Continue(None), time: 1 },
+        LogEntry::RunStarted { run, cause: RunCause::Continue(None), time: 1, trace: None },
     ];
     log.extend((0..SESSION_BYTES / message_bytes).map(|number| {
         let reply = AssistantMessage::from("x".repeat(message_bytes));

@@ -1,0 +1,86 @@
+//! OpenTelemetry of the program, if the environment asks for it. Without the feature `otel`, it
+//! never does.
+
+use std::sync::Arc;
+#[cfg(feature = "otel")]
+use std::sync::OnceLock;
+
+use loopwright_core::AgentHandle;
+use loopwright_core::event::Prompt;
+#[cfg(feature = "otel")]
+use loopwright_otel::Telemetry;
+use loopwright_server::ServerBuilder;
+
+use crate::environment::Names;
+use crate::error::StartError;
+
+/// Exports what the sessions of the program do. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AppTelemetry {
+    #[cfg(feature = "otel")]
+    telemetry: Arc<OnceLock<Telemetry>>,
+}
+
+#[cfg(feature = "otel")]
+impl AppTelemetry {
+    /// Starts the exporters, in the current runtime, if there is an endpoint in the environment.
+    pub(crate) fn start(&self, names: &Names) -> Result<(), StartError> {
+        let started =
+            Telemetry::from_env(names.app()).map_err(|why| StartError(why.to_string()))?;
+        if let Some(telemetry) = started {
+            let _ = self.telemetry.set(telemetry); // it is started once
+        }
+        Ok(())
+    }
+
+    /// Gives a prompt its trace: the one that `TRACEPARENT` and `TRACESTATE` name, or a new one.
+    pub(crate) fn trace(&self, prompt: Prompt) -> Prompt {
+        let Some(telemetry) = self.telemetry.get() else { return prompt };
+        let variable = |name| std::env::var(name).ok();
+        let (parent, state) = (variable("TRACEPARENT"), variable("TRACESTATE"));
+        prompt.with(telemetry.trace_context(parent.as_deref(), state.as_deref()))
+    }
+
+    /// Exports the events of a session of this agent from here on.
+    pub(crate) async fn follow(&self, handle: &AgentHandle, agent: &Arc<str>) {
+        let Some(telemetry) = self.telemetry.get() else { return };
+        let events = handle.subscribe_tree();
+        if let Ok(state) = handle.state().await {
+            telemetry.follow(events, agent.clone(), &state);
+        }
+    }
+
+    /// Lets a server export what its sessions do.
+    pub(crate) fn serve(&self, builder: ServerBuilder) -> ServerBuilder {
+        match self.telemetry.get() {
+            Some(telemetry) => builder.telemetry(telemetry.clone()),
+            None => builder,
+        }
+    }
+
+    /// Exports what is left.
+    pub(crate) async fn shutdown(&self) {
+        if let Some(telemetry) = self.telemetry.get() {
+            telemetry.shutdown().await;
+        }
+    }
+}
+
+#[cfg(not(feature = "otel"))]
+impl AppTelemetry {
+    pub(crate) fn start(&self, _: &Names) -> Result<(), StartError> {
+        Ok(())
+    }
+
+    pub(crate) fn trace(&self, prompt: Prompt) -> Prompt {
+        prompt
+    }
+
+    pub(crate) async fn follow(&self, _: &AgentHandle, _: &Arc<str>) {}
+
+    pub(crate) fn serve(&self, builder: ServerBuilder) -> ServerBuilder {
+        builder
+    }
+
+    pub(crate) async fn shutdown(&self) {}
+}

@@ -1,0 +1,210 @@
+//! [`SessionFold`]: the events of a session and its sub-agents, as spans and measurements.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use loopwright_core::agent::{AgentState, TraceContext};
+use loopwright_core::event::{AgentEvent, Envelope, Parent, Role, RunCause, RunOutcome, Update};
+use loopwright_core::message::{AssistantMessage, CallId, ToolCall};
+use opentelemetry::{InstrumentationScope, KeyValue};
+
+use crate::conventions::{Conventions, model_name};
+use crate::session::{Cx, Session, enum_name};
+use crate::signal::{Measurement, Metric, Signal};
+use crate::span::text;
+
+/// Folds the events of a session, and those of its sub-agents
+/// ([`AgentHandle::subscribe_tree`](loopwright_core::AgentHandle::subscribe_tree)), into spans and
+/// measurements.
+///
+/// Times are those of the events, in milliseconds. A run whose start it has not seen, because
+/// another process or an earlier subscriber had it, starts with the first of its events.
+pub struct SessionFold {
+    conventions: Conventions,
+    captures_content: bool,
+    scope: InstrumentationScope,
+    agent: Arc<str>,
+    model: Arc<str>,
+    /// The trace context and the calls of a run that was in progress before the first event.
+    trace: Option<Arc<TraceContext>>,
+    open_calls: HashMap<CallId, Arc<str>>,
+    sessions: HashMap<Arc<str>, Session>,
+    /// The number of sessions in which a run is in progress.
+    running: usize,
+    /// The cost of the work for the current request that has been recorded.
+    recorded_cost: f64,
+}
+
+impl SessionFold {
+    /// Creates the fold of a session of this agent, with the model `PROVIDER/NAME`.
+    pub fn new(
+        conventions: Conventions,
+        agent: impl Into<Arc<str>>,
+        model: impl Into<Arc<str>>,
+    ) -> Self {
+        let version = env!("CARGO_PKG_VERSION");
+        SessionFold {
+            conventions,
+            captures_content: false,
+            scope: InstrumentationScope::builder("loopwright").with_version(version).build(),
+            agent: agent.into(),
+            model: model.into(),
+            trace: None,
+            open_calls: HashMap::new(),
+            sessions: HashMap::new(),
+            running: 0,
+            recorded_cost: 0.0,
+        }
+    }
+
+    /// Says whether spans contain messages, arguments and results; by default they do not.
+    pub fn capture_content(mut self, captures: bool) -> Self {
+        self.captures_content = captures;
+        self
+    }
+
+    /// Takes what is in progress from a snapshot of the session: the trace context of its run, and
+    /// the calls that have started.
+    pub fn resume(mut self, state: &AgentState) -> Self {
+        self.trace = state.trace.clone();
+        let replies = state.messages.iter().filter_map(|message| message.as_assistant());
+        let calls = replies.last().into_iter().flat_map(AssistantMessage::calls);
+        let is_open = |call: &&ToolCall| state.pending_tool_calls.contains(&call.id);
+        self.open_calls =
+            calls.filter(is_open).map(|call| (call.id.clone(), call.name.clone())).collect();
+        self
+    }
+
+    /// Returns whether a run is in progress, of the session or of a sub-agent.
+    pub fn is_running(&self) -> bool {
+        self.running > 0
+    }
+
+    /// Applies the next event and emits what has ended with it.
+    pub fn apply(&mut self, event: &Envelope, emit: &mut dyn FnMut(Signal)) {
+        match &event.event {
+            AgentEvent::MessageUpdate { update, .. } => {
+                if let Some(session) = self.sessions.get_mut(&event.session_id) {
+                    session.receive_part(matches!(update, Update::Withdrawn), event.time);
+                }
+            }
+            AgentEvent::AgentStart { cause, trace } => {
+                if event.parent.is_none() && !is_continuation(cause) {
+                    self.recorded_cost = 0.0;
+                }
+                self.start_run(event, trace.as_deref());
+            }
+            AgentEvent::MessageStart { role: Role::Assistant, message_id } => {
+                let (session, cx) = self.running(event);
+                session.start_chat(&cx, *message_id, emit);
+            }
+            AgentEvent::Retry(notice) => {
+                if let Some(session) = self.sessions.get_mut(&event.session_id) {
+                    session.retry(notice, event.time);
+                }
+            }
+            AgentEvent::MessageEnd { message } => {
+                let (session, cx) = self.running(event);
+                session.receive_message(&cx, message, emit);
+            }
+            AgentEvent::ToolExecutionStart { call, name, arguments } => {
+                let (session, cx) = self.running(event);
+                session.start_call(&cx, call, name, arguments);
+            }
+            AgentEvent::ExternalAction(action) => {
+                if let Some(session) = self.sessions.get_mut(&event.session_id) {
+                    session.suspend_call(&action.call);
+                }
+            }
+            AgentEvent::ToolExecutionEnd { call, status, is_error, result, .. } => {
+                let (session, cx) = self.running(event);
+                let error = is_error.then(|| enum_name(status));
+                session.end_call(&cx, call, *status, error, result, emit);
+            }
+            AgentEvent::AgentEnd(outcome) => {
+                let (session, cx) = self.running(event);
+                session.end_run(&cx, outcome, emit);
+                if session.is_unused() {
+                    self.sessions.remove(&event.session_id);
+                }
+                self.running = self.running.saturating_sub(1);
+                if event.parent.is_none() {
+                    self.record_cost(outcome, emit);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Records what the run has cost. An outcome has the cost since the request of the user, of
+    /// which the work may be several runs.
+    fn record_cost(&mut self, outcome: &RunOutcome, emit: &mut dyn FnMut(Signal)) {
+        let value = outcome.cost - self.recorded_cost;
+        self.recorded_cost = outcome.cost;
+        if value > 0.0 {
+            let model = model_name(&self.model).to_owned();
+            let attributes = vec![
+                text("gen_ai.agent.name", &self.agent),
+                self.conventions.provider(&self.model),
+                KeyValue::new("gen_ai.request.model", model),
+            ];
+            emit(Signal::Measurement(Measurement { metric: Metric::Cost, value, attributes }));
+        }
+    }
+
+    /// Returns the session of an event, in which a run is in progress.
+    fn running<'a>(&'a mut self, event: &'a Envelope) -> (&'a mut Session, Cx<'a>) {
+        if self.sessions.get(&event.session_id).is_none_or(|session| !session.is_running()) {
+            let trace = self.trace.take().filter(|_| event.parent.is_none());
+            self.start_run(event, trace.as_deref());
+        }
+        let SessionFold { conventions, captures_content, scope, sessions, .. } = self;
+        let session = sessions.entry(event.session_id.clone()).or_default();
+        let cx = Cx {
+            conventions: *conventions,
+            captures_content: *captures_content,
+            scope,
+            id: &event.session_id,
+            now: event.time,
+        };
+        (session, cx)
+    }
+
+    fn start_run(&mut self, event: &Envelope, trace: Option<&TraceContext>) {
+        let parent = event.parent.as_deref();
+        let call = parent.and_then(|parent| self.call_of(parent));
+        let trace = trace.cloned().or_else(|| Some(call.as_ref()?.1.clone()));
+        let trace = trace.unwrap_or_else(|| new_trace(event));
+        let agent = match (parent, call) {
+            (None, _) => self.agent.clone(),
+            (Some(_), Some((name, _))) => name,
+            (Some(parent), None) => {
+                let name = self.open_calls.get(&parent.call).cloned();
+                name.unwrap_or_else(|| "sub_agent".into())
+            }
+        };
+        let model = parent.is_none().then(|| self.model.clone());
+        let session = self.sessions.entry(event.session_id.clone()).or_default();
+        self.running += usize::from(!session.is_running());
+        session.start_run(event, &trace, agent, model);
+    }
+
+    /// Returns the name and the context of the call that a sub-agent works for.
+    fn call_of(&self, parent: &Parent) -> Option<(Arc<str>, TraceContext)> {
+        self.sessions.get(&parent.session_id)?.call(&parent.call)
+    }
+}
+
+/// Returns whether a run continues the work for an earlier request.
+fn is_continuation(cause: &RunCause) -> bool {
+    matches!(cause, RunCause::ActionResult(_) | RunCause::Continue(_) | RunCause::Abort)
+}
+
+/// Starts the trace of a run for which the host gave no context.
+fn new_trace(event: &Envelope) -> TraceContext {
+    let half = |n: u128| {
+        let seed = TraceContext::new(u128::from(event.time) << 64 | n);
+        seed.run(&event.session_id, event.run_id).span_id().unwrap_or(1)
+    };
+    TraceContext::new(u128::from(half(1)) << 64 | u128::from(half(2)))
+}

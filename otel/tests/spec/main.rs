@@ -1,0 +1,9 @@
+//! What a collector receives: spans, metrics, and nothing else.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod collector;
+mod kit;
+mod metrics;
+mod outages;
+mod spans;
