@@ -68,8 +68,8 @@ fn no_file_has_more_than_500_lines_without_tests() {
     assert_eq!(long, Vec::<PathBuf>::new());
 }
 
-/// `app → server → {tools, providers, memory, patterns, durable, protocols} → core`; the crates in
-/// the middle never import each other.
+/// `app → server → {tools, providers, memory, patterns, durable, protocols, mcp} → core`; the
+/// crates in the middle never import each other.
 #[test]
 fn crates_depend_only_downwards() {
     let allowed = [
@@ -80,6 +80,7 @@ fn crates_depend_only_downwards() {
                 "loopwright-core",
                 "loopwright-durable",
                 "loopwright-macros",
+                "loopwright-mcp",
                 "loopwright-memory",
                 "loopwright-patterns",
                 "loopwright-protocols",
@@ -93,6 +94,7 @@ fn crates_depend_only_downwards() {
         ("memory/Cargo.toml", vec!["loopwright-core"]),
         ("durable/Cargo.toml", vec!["loopwright-core"]),
         ("protocols/Cargo.toml", vec!["loopwright-core"]),
+        ("mcp/Cargo.toml", vec!["loopwright-core"]),
         ("providers/Cargo.toml", vec!["loopwright-core"]),
         ("tools/Cargo.toml", vec!["loopwright-core"]),
         (
@@ -100,6 +102,7 @@ fn crates_depend_only_downwards() {
             vec![
                 "loopwright-core",
                 "loopwright-durable",
+                "loopwright-mcp",
                 "loopwright-memory",
                 "loopwright-patterns",
                 "loopwright-protocols",
@@ -112,6 +115,7 @@ fn crates_depend_only_downwards() {
             vec![
                 "loopwright-core",
                 "loopwright-durable",
+                "loopwright-mcp",
                 "loopwright-memory",
                 "loopwright-patterns",
                 "loopwright-protocols",
