@@ -69,7 +69,7 @@ fn no_file_has_more_than_500_lines_without_tests() {
     assert_eq!(long, Vec::<PathBuf>::new());
 }
 
-/// `app → server → {tools, providers, memory, patterns, durable, protocols, otel} → core`; the
+/// `app → server → {tools, providers, memory, patterns, durable, protocols, mcp, otel} → core`; the
 /// crates in the middle never import each other.
 #[test]
 fn crates_depend_only_downwards() {
@@ -81,6 +81,7 @@ fn crates_depend_only_downwards() {
                 "loopwright-core",
                 "loopwright-durable",
                 "loopwright-macros",
+                "loopwright-mcp",
                 "loopwright-memory",
                 "loopwright-otel",
                 "loopwright-patterns",
@@ -95,6 +96,7 @@ fn crates_depend_only_downwards() {
         ("memory/Cargo.toml", vec!["loopwright-core"]),
         ("durable/Cargo.toml", vec!["loopwright-core"]),
         ("protocols/Cargo.toml", vec!["loopwright-core"]),
+        ("mcp/Cargo.toml", vec!["loopwright-core"]),
         ("otel/Cargo.toml", vec!["loopwright-core"]),
         ("providers/Cargo.toml", vec!["loopwright-core"]),
         ("tools/Cargo.toml", vec!["loopwright-core"]),
@@ -103,6 +105,7 @@ fn crates_depend_only_downwards() {
             vec![
                 "loopwright-core",
                 "loopwright-durable",
+                "loopwright-mcp",
                 "loopwright-memory",
                 "loopwright-otel",
                 "loopwright-patterns",
@@ -116,6 +119,7 @@ fn crates_depend_only_downwards() {
             vec![
                 "loopwright-core",
                 "loopwright-durable",
+                "loopwright-mcp",
                 "loopwright-memory",
                 "loopwright-otel",
                 "loopwright-patterns",

@@ -13,13 +13,14 @@ use super::types::Types;
 const LAYERS: [&str; 7] = ["testing", "agent", "pattern", "session", "log", "model", "tool"];
 
 /// The crates by folder and root file; the core is checked within these folders only.
-const CRATES: [(&str, &str); 11] = [
+const CRATES: [(&str, &str); 12] = [
     ("src", "lib.rs"),
     ("facade/src", "lib.rs"),
     ("patterns/src", "lib.rs"),
     ("memory/src", "lib.rs"),
     ("durable/src", "lib.rs"),
     ("protocols/src", "lib.rs"),
+    ("mcp/src", "lib.rs"),
     ("otel/src", "lib.rs"),
     ("providers/src", "lib.rs"),
     ("tools/src", "lib.rs"),
