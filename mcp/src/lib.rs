@@ -4,3 +4,7 @@
 //! an agent's tools are served to MCP clients.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "server")]
+#[cfg_attr(docsrs, doc(cfg(feature = "server")))]
+pub mod server;
