@@ -20,5 +20,5 @@ mod run;
 
 pub use call::{AgentCall, RequestState};
 pub use elicitation::{decode_elicit_result, is_elicitable};
-pub use handler::{McpServer, ServeError};
-pub use host::{HostSession, ServedTool, SessionHost, ToolKind};
+pub use handler::McpServer;
+pub use host::{HostSession, ServedTool, SessionHost};

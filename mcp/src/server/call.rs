@@ -90,12 +90,9 @@ pub struct RequestState {
 
 impl RequestState {
     /// Describes the actions that a client is asked about.
-    pub(super) fn new<'a>(
-        session: &str,
-        actions: impl IntoIterator<Item = &'a ExternalAction>,
-    ) -> Self {
+    pub(super) fn new(session: &str, actions: &[ExternalAction]) -> Self {
         let digest = |action: &ExternalAction| (action.call.to_string(), action.digest.to_string());
-        let digests = actions.into_iter().map(digest).collect();
+        let digests = actions.iter().map(digest).collect();
         RequestState { session: session.to_owned(), digests }
     }
 
@@ -148,7 +145,7 @@ mod tests {
     #[test]
     fn a_state_is_read_as_it_was_written_and_no_other_text_is() {
         let action = ExternalAction::new("c", "pay", Value::Null, "d");
-        let state = RequestState::new("s", [&action]);
+        let state = RequestState::new("s", &[action]);
         assert_eq!(RequestState::decode(&state.encode()), Ok(state));
         for wrong in ["", "{}", "[]", "{\"session\":\"s\",\"digests\":{},\"more\":1}", "\u{0}"] {
             assert!(RequestState::decode(wrong).unwrap_err().contains("requestState"), "{wrong}");

@@ -255,9 +255,8 @@ mod tests {
         let flat = asking(json!({ "question": "?", "form": "json", "schema": flat }));
         let deep = json!({ "type": "array", "items": { "type": "integer" } });
         let deep = asking(json!({ "question": "?", "form": "json", "schema": deep }));
-        let answer = |action: &ExternalAction, arrays| {
-            schema(action, arrays)["properties"]["answer"].take()
-        };
+        let answer =
+            |action: &ExternalAction, arrays| schema(action, arrays)["properties"]["answer"].take();
         assert_eq!(answer(&choice, false)["enum"], options);
         assert_eq!(answer(&several, true)["items"]["enum"], options);
         assert_eq!(answer(&several, false)["type"], "string");

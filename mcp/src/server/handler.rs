@@ -1,5 +1,6 @@
 //! [`McpServer`]: the requests of a client.
 
+use std::io;
 use std::sync::Arc;
 
 use loopwright_core::tool::{Effect, ToolSpec};
@@ -15,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
 use super::call::AgentCall;
-use super::host::{ServedTool, SessionHost, ToolKind};
+use super::host::{ServedTool, SessionHost};
 use super::{reply, run};
 
 /// The maximum number of calls that are in progress at a time; further ones wait.
@@ -26,9 +27,9 @@ const MAX_CALLS: u32 = 32;
 /// ```no_run
 /// use std::sync::Arc;
 ///
-/// use loopwright_mcp::server::{McpServer, ServeError, SessionHost};
+/// use loopwright_mcp::server::{McpServer, SessionHost};
 ///
-/// async fn serve(host: Arc<dyn SessionHost>) -> Result<(), ServeError> {
+/// async fn serve(host: Arc<dyn SessionHost>) -> std::io::Result<()> {
 ///     let (input, output) = tokio::io::duplex(1024); // standard input and output, for example
 ///     McpServer::new("acme", "1.0.0", host).serve(input, output).await
 /// }
@@ -38,18 +39,6 @@ pub struct McpServer {
     instructions: Option<String>,
     host: Arc<dyn SessionHost>,
     calls: Arc<Semaphore>,
-}
-
-/// Describes why a client could not be served.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// The client's first messages are not those of MCP.
-    #[error("the client has not initialized the connection: {0}")]
-    Initialize(#[source] Box<ServerInitializeError>),
-    /// The connection has failed.
-    #[error("the connection to the client has failed: {0}")]
-    Connection(#[from] tokio::task::JoinError),
 }
 
 impl McpServer {
@@ -86,17 +75,17 @@ impl McpServer {
         self,
         input: impl AsyncRead + Send + Unpin + 'static,
         output: impl AsyncWrite + Send + Unpin + 'static,
-    ) -> Result<(), ServeError> {
+    ) -> io::Result<()> {
         let calls = self.calls.clone();
         let service = match ServiceExt::<RoleServer>::serve(self, (input, output)).await {
             Ok(service) => service,
             // The client has left before it has sent anything.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
-            Err(why) => return Err(ServeError::Initialize(Box::new(why))),
+            Err(why) => return Err(io::Error::other(why)),
         };
         let done = service.waiting().await;
         let _ = calls.acquire_many(MAX_CALLS).await; // never closed
-        done.map(drop).map_err(ServeError::from)
+        done.map(drop).map_err(io::Error::other)
     }
 }
 
@@ -140,18 +129,13 @@ fn described(tool: &ServedTool) -> Tool {
     let described = |schema: &Value| {
         Tool::new(tool.name.to_string(), tool.description.clone(), json_object(schema))
     };
-    match &tool.kind {
-        ToolKind::Agent => described(&AgentCall::schema())
-            .with_raw_output_schema(Arc::new(json_object(&reply::schema())))
-            .with_annotations(ToolAnnotations::new().open_world(true)),
-        ToolKind::Tool(spec) => {
-            let described = described(&spec.schema).with_annotations(annotations(spec));
-            match &spec.title {
-                Some(title) => described.with_title(title.clone()),
-                None => described,
-            }
-        }
-    }
+    let Some(spec) = &tool.spec else {
+        return described(&AgentCall::schema())
+            .with_raw_output_schema(Arc::new(json_object(&reply::schema())));
+    };
+    let mut described = described(&spec.schema).with_annotations(annotations(spec));
+    described.title.clone_from(&spec.title);
+    described
 }
 
 /// Returns what the effect of a tool means for clients: a hint, not a promise.

@@ -14,34 +14,24 @@ use loopwright_core::tool::ToolSpec;
 pub struct ServedTool {
     /// The name, by which a client calls it.
     pub name: Arc<str>,
-    /// What a client's model is told about it.
+    /// The description for the client's model.
     pub description: String,
-    /// What a call of it does.
-    pub kind: ToolKind,
-}
-
-/// Says what a call of a served tool does.
-#[derive(Clone)]
-#[non_exhaustive]
-pub enum ToolKind {
-    /// It sends a message to a session of an agent and returns the reply.
-    Agent,
-    /// It calls a tool of an agent, without a model. The session gets the arguments as a request
-    /// whose text is JSON.
-    Tool(Arc<ToolSpec>),
+    /// The tool of an agent that is called, without a model: its session gets the arguments as a
+    /// request whose text is JSON. `None` if the agent itself is called: its session gets the
+    /// message, and the result is the reply.
+    pub spec: Option<Arc<ToolSpec>>,
 }
 
 impl ServedTool {
     /// Serves an agent. Its arguments are a message and the id of a session.
     pub fn agent(name: impl Into<Arc<str>>, description: impl Into<String>) -> Self {
-        let (name, description) = (name.into(), description.into());
-        ServedTool { name, description, kind: ToolKind::Agent }
+        ServedTool { name: name.into(), description: description.into(), spec: None }
     }
 
     /// Serves a tool of an agent, with the tool's own name, description and schema.
     pub fn tool(spec: Arc<ToolSpec>) -> Self {
         let (name, description) = (spec.name.clone(), spec.description.clone());
-        ServedTool { name, description, kind: ToolKind::Tool(spec) }
+        ServedTool { name, description, spec: Some(spec) }
     }
 }
 
@@ -63,18 +53,15 @@ pub trait SessionHost: Send + Sync {
     /// # Errors
     ///
     /// Returns a sentence for the client.
-    async fn open(
-        &self,
-        tool: &str,
-        session: Option<&str>,
-    ) -> Result<Box<dyn HostSession>, String>;
+    async fn open(&self, tool: &str, session: Option<&str>)
+    -> Result<Box<dyn HostSession>, String>;
 
     /// Returns a sentence that says how a pending action is decided if the client cannot ask its
     /// user.
     fn how_to_decide(&self, session: &str, action: &ExternalAction) -> String;
 }
 
-/// Represents an open session of a [`SessionHost`]. Dropping it lets go of the session.
+/// Represents an open session of a [`SessionHost`].
 #[async_trait]
 pub trait HostSession: Send + Sync {
     /// Returns the id of the session.
@@ -105,4 +92,7 @@ pub trait HostSession: Send + Sync {
         let _ = action;
         None
     }
+
+    /// Lets go of the session, so that another process can open it.
+    async fn close(self: Box<Self>);
 }

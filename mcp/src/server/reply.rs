@@ -41,35 +41,21 @@ pub(super) fn of_agent(session: &str, outcome: &RunOutcome) -> CallToolResult {
 /// user was not asked for, or has not taken. `how` says of each how it is decided.
 pub(super) fn awaiting(
     session: &str,
-    pending: &[(ExternalAction, String)],
+    pending: &[ExternalAction],
+    how: &[String],
     problem: Option<&str>,
 ) -> CallToolResult {
     let mut text = problem.map(|why| format!("{why}\n")).unwrap_or_default();
     text += &format!("Not finished: session {session} waits for the user's decision.\n");
-    for (action, how) in pending {
-        let what = match action.question() {
-            Some(question) => question.question,
-            None => format!("{} {}", action.name, action.arguments),
-        };
-        text += &format!("- {what}: {how}\n");
+    for (action, how) in pending.iter().zip(how) {
+        let question = action.question().map(|question| question.question);
+        let call = || format!("{} {}", action.name, action.arguments);
+        text += &format!("- {}: {how}\n", question.unwrap_or_else(call));
     }
     text += &format!(
         "After that, call this tool with the session `{session}` and an empty message for the \
          answer."
     );
-    let pending: Vec<Value> = pending
-        .iter()
-        .map(|(action, how)| {
-            json!({
-                "call": action.call,
-                "digest": action.digest,
-                "tool": action.name,
-                "arguments": action.arguments,
-                "question": action.question(),
-                "howToDecide": how,
-            })
-        })
-        .collect();
     let status = status(RunStatus::AwaitingAction);
     let structured =
         json!({ "session": session, "status": status, "text": text, "pending": pending });
