@@ -1,6 +1,6 @@
 //! An agent, or its tools, as an MCP server.
 //!
-//! [`McpServer`] answers MCP clients. What it serves comes from a [`SessionHost`]: the tools to
+//! [`AgentServer`] answers MCP clients. What it serves comes from a [`SessionHost`]: the tools to
 //! list, and the session in which a call is carried out. A call of an agent sends the client's
 //! message to a session and returns the reply; a call of a tool runs one call in a session of its
 //! own. Both report progress from the events of the session, end with an abort if the client
@@ -20,5 +20,5 @@ mod run;
 
 pub use call::{AgentCall, RequestState};
 pub use elicitation::{decode_elicit_result, is_elicitable};
-pub use handler::McpServer;
+pub use handler::AgentServer;
 pub use host::{HostSession, ServedTool, SessionHost};

@@ -1,4 +1,4 @@
-//! [`McpServer`]: the requests of a client.
+//! [`AgentServer`]: the requests of a client.
 
 use std::io;
 use std::sync::Arc;
@@ -27,28 +27,28 @@ const MAX_CALLS: u32 = 32;
 /// ```no_run
 /// use std::sync::Arc;
 ///
-/// use loopwright_mcp::server::{McpServer, SessionHost};
+/// use loopwright_mcp::server::{AgentServer, SessionHost};
 ///
 /// async fn serve(host: Arc<dyn SessionHost>) -> std::io::Result<()> {
 ///     let (input, output) = tokio::io::duplex(1024); // standard input and output, for example
-///     McpServer::new("acme", "1.0.0", host).serve(input, output).await
+///     AgentServer::new("acme", "1.0.0", host).serve(input, output).await
 /// }
 /// ```
-pub struct McpServer {
+pub struct AgentServer {
     implementation: Implementation,
     instructions: Option<String>,
     host: Arc<dyn SessionHost>,
     calls: Arc<Semaphore>,
 }
 
-impl McpServer {
+impl AgentServer {
     /// Serves this host under a name and a version, which the client gets as `serverInfo`.
     pub fn new(
         name: impl Into<String>,
         version: impl Into<String>,
         host: Arc<dyn SessionHost>,
     ) -> Self {
-        McpServer {
+        AgentServer {
             implementation: Implementation::new(name.into(), version.into()),
             instructions: None,
             host,
@@ -89,7 +89,7 @@ impl McpServer {
     }
 }
 
-impl ServerHandler for McpServer {
+impl ServerHandler for AgentServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().build();
         let config = ServerConfig::new(capabilities).with_server_info(self.implementation.clone());
