@@ -95,10 +95,14 @@ impl ExternalAction {
         Question::of(self.request.as_ref()?)
     }
 
-    /// Returns the result of the call if the decision answers its question: no tool runs then.
+    /// Returns the result of the call if the decision answers its question and the tool is not to
+    /// be called with the answer: no tool runs then.
     pub(crate) fn answered_by(&self, decision: &Decision) -> Option<ToolOutput> {
         match decision {
-            Decision::Provide(Provided::Input(answer)) => Some(self.question()?.output(answer)),
+            Decision::Provide(Provided::Input(answer)) => {
+                let question = self.question().filter(|question| !question.resumes)?;
+                Some(question.output(answer))
+            }
             _ => None,
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::error::{MemoryError, StepError};
+use crate::log::action::ExternalAction;
 use crate::log::calls::{Call, MadeCalls, Phase};
 use crate::log::entry::LogEntry;
 use crate::log::input::{Decision, Provided, QueueKind, Urgency};
@@ -19,8 +20,8 @@ use crate::session::intake::Accepted;
 use crate::session::layers::{CallRefused, PassedCall};
 use crate::session::running_tool::yield_once;
 use crate::session::sub_agents::{self, Shares};
-use crate::tool::toolbox::digest;
-use crate::tool::{Effect, ToolOutput, ToolSpec};
+use crate::tool::toolbox::digest_of_call;
+use crate::tool::{ActionTerms, Effect, ToolOutput, ToolSpec};
 
 const CUT_OFF: &str = "The reply was cut off at the output limit, so none of its calls ran. \
     Make the call again in smaller parts.";
@@ -234,7 +235,14 @@ async fn prepare(session: &mut Session) -> Result<(), StepError> {
                     finish(journal, &config.limits, &id, ResultStatus::Ok, output);
                     continue;
                 }
-                carry_out(session, &id, &name, &action.arguments, &decision, by.as_deref()).await?
+                if has_new_definition(&session.executor, &action, &decision) {
+                    let spec = session.executor.tools.spec(&name);
+                    let options = spec.and_then(|spec| spec.action_options.clone());
+                    Ok(Ready { arguments: action.arguments.clone(), auto: false, options })
+                } else {
+                    let by = by.as_deref();
+                    carry_out(session, &id, &name, &action.arguments, &decision, by).await?
+                }
             }
             Phase::Started { .. } if call.child.is_some() => {
                 sub_agents::resume(session, &id).await?;
@@ -252,6 +260,17 @@ async fn prepare(session: &mut Session) -> Result<(), StepError> {
         }
     }
     Ok(session.journal.apply_ahead().await?)
+}
+
+/// Returns whether a call was approved under another definition of its tool than the current one:
+/// the user has not seen what would run.
+fn has_new_definition(executor: &Executor, action: &ExternalAction, decision: &Decision) -> bool {
+    let spec = executor.tools.spec(&action.name);
+    action.request.is_none()
+        && decision.runs_the_tool()
+        && spec.is_some_and(|spec| {
+            spec.definition.is_some() && spec.definition != action.terms.definition
+        })
 }
 
 fn needs_preparation(executor: &Executor, call: &Call) -> bool {
@@ -430,8 +449,13 @@ async fn request_approval(session: &mut Session) -> Result<(), StepError> {
     let calls = journal.fold.calls().iter().map(|c| (c.call.id.clone(), c.call.name.clone()));
     for (call, name) in calls.collect::<Vec<_>>() {
         if let Some(Ready { arguments, options, .. }) = executor.ready.remove(&call) {
-            let digest = digest(&name, &arguments, None);
-            let terms = options.map(|options| Arc::new(options.terms(time))).unwrap_or_default();
+            let definition = executor.tools.spec(&name).and_then(|spec| spec.definition.clone());
+            let digest = digest_of_call(&name, &arguments, definition.as_deref());
+            let mut terms: Arc<ActionTerms> =
+                options.map(|options| Arc::new(options.terms(time))).unwrap_or_default();
+            if definition.is_some() {
+                Arc::make_mut(&mut terms).definition = definition;
+            }
             let request = None;
             journal.stage(LogEntry::CallAwaiting {
                 call,

@@ -116,6 +116,7 @@ impl ActionOptions {
             decisions: self.decisions.clone(),
             quorum: self.quorum.max(1),
             data: self.data.clone(),
+            definition: None,
         }
     }
 
@@ -152,6 +153,10 @@ pub struct ActionTerms {
     /// The host's data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Arc<Value>>,
+    /// The definition of the tool whose call is to be approved
+    /// ([`ToolSpec::definition`](crate::tool::ToolSpec::definition)).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub definition: Option<Arc<str>>,
 }
 
 impl Default for ActionTerms {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use std::sync::Arc;
 
-use crate::error::ActionRequest;
+use crate::error::{ActionRequest, ToolError};
 use crate::tool::ToolOutput;
 use crate::tool::action_options::ActionOptions;
 use crate::tool::schema::Schema;
@@ -41,6 +41,10 @@ pub struct Question {
     /// The form of the answer.
     #[serde(flatten)]
     pub form: AnswerForm,
+    /// Whether the tool that asked is called again with the answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(skip)]
+    pub(crate) resumes: bool,
     /// Whether the model sees the question and its answer.
     #[serde(skip)]
     pub(crate) is_shown: bool,
@@ -77,7 +81,7 @@ pub enum AnswerForm {
 
 impl Question {
     fn new(question: impl Into<String>, form: AnswerForm) -> Self {
-        Question { question: question.into(), form, is_shown: false, options: None }
+        Question { question: question.into(), form, resumes: false, is_shown: false, options: None }
     }
 
     /// Asks for one of the options. The answer is a string.
@@ -135,6 +139,28 @@ impl Question {
     pub fn options(mut self, options: ActionOptions) -> Self {
         self.options = Some(Arc::new(options));
         self
+    }
+
+    /// Returns the error with which a tool asks this question during a call. When it is answered,
+    /// the tool is called again and finds the answer in
+    /// [`ToolContext::decision`](crate::ToolContext::decision); if it is declined, the call is
+    /// denied. Nothing of [`options`](Question::options) applies: the action has those of the tool.
+    ///
+    /// ```
+    /// use loopwright_core::pattern::Question;
+    /// use loopwright_core::{ToolContext, ToolError, ToolOutput};
+    ///
+    /// fn book(cx: &ToolContext) -> Result<ToolOutput, ToolError> {
+    ///     match cx.decision() {
+    ///         Some(answer) => Ok(ToolOutput::text(format!("Booked for {}.", answer.data))),
+    ///         None => Err(Question::text("For which day?").suspend()),
+    ///     }
+    /// }
+    /// assert!(matches!(book(&ToolContext::detached()), Err(ToolError::Suspend(_))));
+    /// ```
+    pub fn suspend(mut self) -> ToolError {
+        self.resumes = true;
+        ToolError::Suspend(self.action_request())
     }
 
     /// Returns the answer that a text stands for: an option or its number, counted from 1; options

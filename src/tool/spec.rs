@@ -89,6 +89,9 @@ pub struct ToolSpec {
     /// a deadline for any decision. A call that suspends has its description, roles, deadline,
     /// default decision and data.
     pub action_options: Option<Arc<ActionOptions>>,
+    /// A digest of the definition, for a tool that others define and can change, such as one of a
+    /// tool server. A call that was approved under another one is put to the user again.
+    pub definition: Option<Arc<str>>,
     /// The compiled schema, which clones share.
     pub(crate) compiled: Compiled,
 }
@@ -140,6 +143,7 @@ impl ToolSpec {
             idle_timeout: None,
             needs_approval: Approval::default(),
             action_options: None,
+            definition: None,
             compiled: Compiled::default(),
         }
     }
@@ -189,6 +193,12 @@ impl ToolSpec {
     /// Sets what an approver is shown and may decide, and until when.
     pub fn action_options(mut self, options: ActionOptions) -> Self {
         self.action_options = Some(Arc::new(options));
+        self
+    }
+
+    /// Sets the digest of a definition that others can change.
+    pub fn definition(mut self, digest: impl Into<Arc<str>>) -> Self {
+        self.definition = Some(digest.into());
         self
     }
 

@@ -332,6 +332,15 @@ pub(crate) fn digest(
     hex_digest(&format!("{name}\0{arguments}\0{request}"))
 }
 
+/// Returns the digest that an approval of a call must name: also of the tool's definition, if others
+/// can change it.
+pub(crate) fn digest_of_call(name: &str, arguments: &Value, definition: Option<&str>) -> Arc<str> {
+    match definition {
+        None => digest(name, arguments, None),
+        Some(definition) => hex_digest(&format!("{name}\0{arguments}\0\0{definition}")),
+    }
+}
+
 /// Returns the first 128 bits of the SHA-256 hash of a text, in hexadecimal digits.
 pub(crate) fn hex_digest(text: &str) -> Arc<str> {
     let hash = Sha256::digest(text);

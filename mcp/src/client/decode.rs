@@ -1,0 +1,239 @@
+//! What a server sends, as values of an agent: a listed tool as a [`ToolSpec`], a result as a
+//! [`ToolOutput`]. Nothing here is trusted: everything is bounded and checked.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use loopwright_core::message::Content;
+use loopwright_core::tool::{Effect, ToolSpec};
+use loopwright_core::{ToolError, ToolOutput};
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents, Tool};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use super::config::digest;
+
+/// The longest name of a tool.
+const MAX_NAME_LENGTH: usize = 64;
+/// The longest description that a model is shown.
+const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
+/// The largest schema of a tool's arguments.
+const MAX_SCHEMA_BYTES: usize = 64 << 10;
+/// The largest image or PDF of a result.
+const MAX_IMAGE_BYTES: usize = 4 << 20;
+/// How many images a result may have.
+const MAX_IMAGES: usize = 8;
+/// The largest structured content that front ends get.
+const MAX_DETAILS_BYTES: usize = 64 << 10;
+/// The longest text of an error, and of a line about a resource.
+const MAX_LINE_BYTES: usize = 2 << 10;
+
+/// Returns the description of a tool of `server` from an item of `tools/list` (MCP, *Tools*).
+///
+/// The name is `server__tool`, made valid and at most 64 characters long. Annotations only say how
+/// a call is repeated after a crash, unless `trusted`: then a tool that claims to change nothing
+/// runs without approval.
+///
+/// # Errors
+///
+/// Fails if the item is no tool, or its schema is too large or not one of an object.
+///
+/// ```
+/// use loopwright_mcp::tool_spec;
+/// use serde_json::json;
+///
+/// let tool = json!({ "name": "echo", "inputSchema": { "type": "object" } });
+/// assert_eq!(&*tool_spec("everything", &tool, false)?.name, "everything__echo");
+/// # Ok::<_, String>(())
+/// ```
+pub fn tool_spec(server: &str, tool: &Value, trusted: bool) -> Result<ToolSpec, String> {
+    let tool = Tool::deserialize(tool).map_err(|why| format!("it is not a tool: {why}"))?;
+    let mut spec = spec_of(&tool, MAX_NAME_LENGTH - (server.len() + 2).min(32), trusted)?;
+    let name = format!("{server}__{}", spec.name);
+    spec.name = name.chars().take(MAX_NAME_LENGTH).collect::<String>().into();
+    Ok(spec)
+}
+
+/// Returns the output of a call from the result of `tools/call` (MCP, *Tools*).
+///
+/// Text is for the model; images and PDFs are if they are what they claim to be. Structured content
+/// is for front ends, and for the model if there is no other.
+///
+/// # Errors
+///
+/// Fails if the value is no result, and with the text of a result that is an error.
+pub fn tool_output(result: &Value) -> Result<ToolOutput, ToolError> {
+    match CallToolResult::deserialize(result) {
+        Ok(result) => output_of(result),
+        Err(why) => Err(ToolError::Failed(format!("The server's result is invalid: {why}."))),
+    }
+}
+
+/// Returns the description of a tool whose name has at most `max_name` characters.
+pub(super) fn spec_of(tool: &Tool, max_name: usize, trusted: bool) -> Result<ToolSpec, String> {
+    let mut schema = Value::Object((*tool.input_schema).clone());
+    match schema.get("type") {
+        None => schema["type"] = json!("object"),
+        Some(kind) if kind == "object" => {}
+        Some(_) => return Err("the schema of its arguments is not one of an object".into()),
+    }
+    if let Some(properties) = schema.get("properties")
+        && !properties.is_object()
+    {
+        return Err("the `properties` of its arguments are not an object".into());
+    }
+    if schema.to_string().len() > MAX_SCHEMA_BYTES {
+        return Err(format!("the schema of its arguments has more than {MAX_SCHEMA_BYTES} bytes"));
+    }
+    let name = legal_name(&tool.name, max_name);
+    let description = tool.description.as_deref().unwrap_or_default();
+    let description = cut(description, MAX_DESCRIPTION_BYTES);
+    let annotations = tool.annotations.clone().unwrap_or_default();
+    let is_read_only = annotations.read_only_hint == Some(true);
+    let effect = match (is_read_only, annotations.is_idempotent()) {
+        (true, _) if trusted => Effect::ReadOnly,
+        // A claim decides nothing about approval: only read-only tools run without one by default.
+        (true, _) | (_, true) => Effect::Idempotent,
+        _ => Effect::AtMostOnce,
+    };
+    let mut spec = ToolSpec::with_schema(name, description, schema).effect(effect);
+    if let Some(title) = tool.title.as_ref().or(annotations.title.as_ref()) {
+        spec = spec.title(cut(title, 200));
+    }
+    Ok(if is_read_only { spec } else { spec.sequential() })
+}
+
+/// Returns a digest of everything that a server says about a tool.
+pub(super) fn definition_of(tool: &Tool) -> String {
+    digest(&serde_json::to_string(tool).unwrap_or_default())
+}
+
+/// Returns the output of a call.
+pub(super) fn output_of(result: CallToolResult) -> Result<ToolOutput, ToolError> {
+    let structured = result.structured_content;
+    let details = structured.filter(|value| value.to_string().len() <= MAX_DETAILS_BYTES);
+    let mut content = contents(result.content);
+    if result.is_error == Some(true) {
+        let why = match text_of(&content) {
+            text if text.is_empty() => "The tool failed without saying why.".to_owned(),
+            text => text,
+        };
+        return Err(match details {
+            Some(details) => ToolError::FailedWith { why, details },
+            None => ToolError::Failed(why),
+        });
+    }
+    if content.is_empty() {
+        let text = details.as_ref().map(Value::to_string);
+        content.push(Content::text(text.unwrap_or_else(|| "The result is empty.".into())));
+    }
+    let mut output = ToolOutput::default();
+    output.content = content;
+    Ok(match details {
+        Some(details) => output.details(details),
+        None => output,
+    })
+}
+
+fn text_of(content: &[Content]) -> String {
+    let texts = content.iter().filter_map(|item| match item {
+        Content::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns blocks of content for a model.
+pub(super) fn contents(blocks: Vec<ContentBlock>) -> Vec<Content> {
+    let mut images = 0;
+    blocks.into_iter().map(|block| content(block, &mut images)).collect()
+}
+
+fn content(block: ContentBlock, images: &mut usize) -> Content {
+    match block {
+        ContentBlock::Text(text) => Content::text(text.text),
+        ContentBlock::Image(image) => file(image.mime_type, image.data, images),
+        ContentBlock::Audio(audio) => {
+            let bytes = audio.data.len() / 4 * 3;
+            let kind = cut(&audio.mime_type, 100);
+            Content::text(format!("[Audio of about {bytes} bytes, {kind}, which is left out.]"))
+        }
+        ContentBlock::Resource(resource) => resource_content(resource.resource, images),
+        ContentBlock::ResourceLink(link) => {
+            let about = link.description.unwrap_or_default();
+            let line = format!("[Resource {}: {} {about}", link.uri, link.name);
+            Content::text(format!("{}]", cut(line.trim_end(), MAX_LINE_BYTES)))
+        }
+        _ => Content::text("[Content of a kind that is not known.]"),
+    }
+}
+
+/// Returns the contents of a resource for a model.
+pub(super) fn resource_content(resource: ResourceContents, images: &mut usize) -> Content {
+    match resource {
+        ResourceContents::TextResourceContents { uri, text, .. } => {
+            Content::text(format!("[Resource {}]\n{text}", cut(&uri, MAX_LINE_BYTES)))
+        }
+        ResourceContents::BlobResourceContents { mime_type, blob, .. } => {
+            file(mime_type.unwrap_or_else(|| "application/octet-stream".into()), blob, images)
+        }
+        _ => Content::text("[A resource of a kind that is not known.]"),
+    }
+}
+
+/// Returns an image or a PDF, or a text that says why it is left out. A provider would refuse the
+/// whole conversation for an image that is none.
+fn file(media_type: String, data: String, images: &mut usize) -> Content {
+    let left_out = |why: &str| {
+        Content::text(format!("[A file of type {} is left out: {why}.]", cut(&media_type, 100)))
+    };
+    if data.len() / 4 * 3 > MAX_IMAGE_BYTES {
+        return left_out("it is larger than 4 MiB");
+    }
+    let Ok(bytes) = STANDARD.decode(&data) else {
+        return left_out("it is not valid base64");
+    };
+    match kind_of(&bytes) {
+        Some(kind) if kind == media_type && *images < MAX_IMAGES => {
+            *images += 1;
+            Content::image(media_type, data)
+        }
+        Some(kind) if kind == media_type => left_out("there are more than 8 images"),
+        _ => left_out("it is not an image or a PDF of this type"),
+    }
+}
+
+/// Returns the media type that the first bytes of a file show.
+fn kind_of(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        [b'%', b'P', b'D', b'F', b'-', ..] => Some("application/pdf"),
+        _ => None,
+    }
+}
+
+/// Returns a name that every provider accepts. A name that had to be changed ends with a digest, so
+/// that two names never become one.
+pub(super) fn legal_name(name: &str, max: usize) -> String {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !name.is_empty() && name.len() <= max && name.chars().all(is_legal) {
+        return name.to_owned();
+    }
+    let end: String = digest(name).chars().take(8).collect();
+    let legal = name.chars().map(|c| if is_legal(c) { c } else { '_' });
+    let start: String = legal.take(max.saturating_sub(end.len() + 1)).collect();
+    format!("{start}_{end}")
+}
+
+/// Returns the start of a text, and a note if something is left out.
+pub(super) fn cut(text: &str, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
+        return text.to_owned();
+    }
+    format!("{} […]", &text[..text.floor_char_boundary(max_bytes)])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! What a hostile server may send is bounded and checked.
+
+use super::*;
+
+fn spec(tool: Value) -> Result<ToolSpec, String> {
+    tool_spec("s", &tool, false)
+}
+
+#[test]
+fn a_listed_tool_becomes_a_specification() {
+    let spec = spec(json!({
+        "name": "add",
+        "title": "Add",
+        "description": "Adds two numbers.",
+        "inputSchema": { "properties": { "a": { "type": "number" } } },
+    }))
+    .unwrap();
+    assert_eq!((&*spec.name, spec.title.as_deref()), ("s__add", Some("Add")));
+    assert_eq!(spec.schema["type"], "object");
+    assert_eq!((spec.effect, spec.sequential), (Effect::AtMostOnce, true));
+}
+
+/// C930: The annotations of a tool never make it run without approval, unless the user trusts the
+/// annotations of its server.
+#[test]
+fn annotations_do_not_decide_about_approval() {
+    let tool = |hints: Value| json!({ "name": "x", "inputSchema": {}, "annotations": hints });
+    for (hints, effect, trusted_effect) in [
+        (json!({}), Effect::AtMostOnce, Effect::AtMostOnce),
+        (json!({ "readOnlyHint": true }), Effect::Idempotent, Effect::ReadOnly),
+        (json!({ "idempotentHint": true }), Effect::Idempotent, Effect::Idempotent),
+        (json!({ "destructiveHint": false }), Effect::AtMostOnce, Effect::AtMostOnce),
+    ] {
+        assert_eq!(tool_spec("s", &tool(hints.clone()), false).unwrap().effect, effect, "{hints}");
+        let trusted = tool_spec("s", &tool(hints.clone()), true).unwrap();
+        assert_eq!(trusted.effect, trusted_effect, "{hints}");
+    }
+}
+
+#[test]
+fn tools_that_are_none_are_refused() {
+    for (tool, expected) in [
+        (json!(7), "not a tool"),
+        (json!({ "name": "x" }), "not a tool"),
+        (json!({ "name": "x", "inputSchema": { "type": "string" } }), "not one of an object"),
+        (json!({ "name": "x", "inputSchema": { "properties": 7 } }), "not an object"),
+        (
+            json!({ "name": "x", "inputSchema": { "description": "y".repeat(70_000) } }),
+            "more than 65536 bytes",
+        ),
+    ] {
+        let why = spec(tool.clone()).unwrap_err();
+        assert!(why.contains(expected), "{why}");
+    }
+}
+
+#[test]
+fn names_are_valid_and_differ() {
+    let name = |name: &str| spec(json!({ "name": name, "inputSchema": {} })).unwrap().name;
+    assert_eq!(&*name("a-b_C1"), "s__a-b_C1");
+    let names =
+        ["", "a b", "a/b", "a__b", &"x".repeat(64), &format!("{}y", "x".repeat(64))].map(name);
+    for name in &names {
+        let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        assert!(name.len() <= 64 && name.chars().all(legal), "{name}");
+    }
+    let distinct: std::collections::HashSet<_> = names.iter().collect();
+    assert_eq!(distinct.len(), names.len(), "{names:?}");
+}
+
+#[test]
+fn descriptions_are_bounded_and_definitions_are_not() {
+    let tool = |end: &str| {
+        let description = format!("{}{end}", "é".repeat(5_000));
+        json!({ "name": "x", "description": description, "inputSchema": {} })
+    };
+    let description = spec(tool("a")).unwrap().description;
+    assert!(description.len() < MAX_DESCRIPTION_BYTES + 10 && description.ends_with(" […]"));
+    let definition = |end| definition_of(&Tool::deserialize(&tool(end)).unwrap());
+    assert_ne!(definition("a"), definition("b"));
+}
+
+#[test]
+fn a_result_has_text_images_and_data() {
+    let png = STANDARD.encode(b"\x89PNG\r\n\x1a\n....");
+    let output = tool_output(&json!({
+        "content": [
+            { "type": "text", "text": "Here." },
+            { "type": "image", "data": png, "mimeType": "image/png" },
+            { "type": "resource_link", "uri": "file:///a", "name": "a" },
+            { "type": "resource", "resource": { "uri": "file:///b", "text": "B" } },
+            { "type": "audio", "data": "AAAA", "mimeType": "audio/wav" },
+        ],
+        "structuredContent": { "n": 1 },
+    }))
+    .unwrap();
+    assert_eq!(output.details, Some(json!({ "n": 1 })));
+    assert_eq!(output.content[1], Content::image("image/png", png));
+    let texts = text_of(&output.content);
+    assert_eq!(
+        texts,
+        "Here.\n[Resource file:///a: a]\n[Resource file:///b]\nB\n[Audio of about 3 bytes, \
+         audio/wav, which is left out.]"
+    );
+}
+
+#[test]
+fn structured_content_alone_is_for_the_model_too() {
+    let output = tool_output(&json!({ "structuredContent": { "n": 1 } })).unwrap();
+    assert_eq!(text_of(&output.content), r#"{"n":1}"#);
+    let output = tool_output(&json!({ "content": [] })).unwrap();
+    assert_eq!(text_of(&output.content), "The result is empty.");
+}
+
+#[test]
+fn errors_are_errors() {
+    let failed = json!({ "content": [{ "type": "text", "text": "No disk." }], "isError": true });
+    assert_eq!(tool_output(&failed), Err(ToolError::Failed("No disk.".into())));
+    assert!(tool_output(&json!("x")).unwrap_err().to_string().contains("invalid"));
+}
+
+/// C931: An image of a server that is not what it claims to be never reaches a model.
+#[test]
+fn false_images_are_left_out() {
+    let jpeg = STANDARD.encode(b"\xff\xd8\xff\xe0");
+    for (data, media_type, why) in [
+        ("!", "image/png", "not valid base64"),
+        (&*jpeg, "image/png", "not an image"),
+        ("AAAA", "image/svg+xml", "not an image"),
+        (&"A".repeat(8 << 20), "image/png", "larger than"),
+    ] {
+        let result = json!({
+            "content": [{ "type": "image", "data": data, "mimeType": media_type }]
+        });
+        let output = tool_output(&result).unwrap();
+        let [Content::Text { text }] = &output.content[..] else { panic!("{output:?}") };
+        assert!(text.contains(why), "{text}");
+    }
+    let image = json!({ "type": "image", "data": jpeg, "mimeType": "image/jpeg" });
+    let output = tool_output(&json!({ "content": vec![image; 20] })).unwrap();
+    let images = output.content.iter().filter(|item| matches!(item, Content::Image { .. }));
+    assert_eq!(images.count(), MAX_IMAGES);
+}

@@ -1,0 +1,144 @@
+//! Elicitation (MCP, *Elicitation*): what a server asks the user, as a question.
+
+use loopwright_core::pattern::{AnswerForm, Question};
+use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
+use serde_json::{Map, Value, json};
+
+use super::decode::cut;
+
+/// The longest message that the user is shown.
+const MAX_MESSAGE_BYTES: usize = 4 << 10;
+
+const YES: &str = "Yes";
+const NO: &str = "No";
+const DONE: &str = "Done";
+const DECLINE: &str = "Decline";
+
+/// Says how an answer becomes the content of a result.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum AnswerShape {
+    /// It is the content.
+    Whole,
+    /// It is the only property.
+    Property(String),
+    /// It says whether the only property is true.
+    Switch(String),
+    /// It says whether the user has done what the server asked for.
+    Consent,
+}
+
+/// Returns the question that a server asks, and what becomes of its answer.
+pub(super) fn question(server: &str, params: &ElicitRequestParams) -> (Question, AnswerShape) {
+    match params {
+        ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
+            let schema = serde_json::to_value(requested_schema).unwrap_or_default();
+            form(&format!("{server}: {}", cut(message, MAX_MESSAGE_BYTES)), schema)
+        }
+        ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
+            let (message, url) = (cut(message, MAX_MESSAGE_BYTES), cut(url, MAX_MESSAGE_BYTES));
+            let text = format!("{server}: {message}\nOpen this page and check its address: {url}");
+            (Question::choice(text, [DONE, DECLINE]), AnswerShape::Consent)
+        }
+        _ => {
+            let text = format!("{server} asks in a way that is not known.");
+            (Question::choice(text, [DECLINE]), AnswerShape::Consent)
+        }
+    }
+}
+
+/// Returns the simplest question for a schema.
+fn form(message: &str, schema: Value) -> (Question, AnswerShape) {
+    let none = Map::new();
+    let properties = schema["properties"].as_object().unwrap_or(&none);
+    if properties.is_empty() {
+        return (Question::choice(message, [DONE, DECLINE]), AnswerShape::Consent);
+    }
+    if let (Some((name, property)), 1) = (properties.iter().next(), properties.len()) {
+        let options: Option<Vec<&str>> = property["enum"]
+            .as_array()
+            .and_then(|options| options.iter().map(Value::as_str).collect())
+            .filter(|options: &Vec<&str>| {
+                let distinct: std::collections::HashSet<_> = options.iter().collect();
+                !options.is_empty() && distinct.len() == options.len()
+            });
+        let about = property["description"].as_str().or(property["title"].as_str());
+        let message = match about {
+            Some(about) => format!("{message}\n{}", cut(about, MAX_MESSAGE_BYTES)),
+            None => message.to_owned(),
+        };
+        let is_free = ["enum", "oneOf", "format", "minLength", "maxLength", "pattern"]
+            .iter()
+            .all(|key| property.get(key).is_none());
+        match (property["type"].as_str(), options) {
+            (Some("boolean"), _) => {
+                let question = Question::choice(message, [YES, NO]);
+                return (question, AnswerShape::Switch(name.clone()));
+            }
+            (_, Some(options)) => {
+                let question = Question::choice(message, options);
+                return (question, AnswerShape::Property(name.clone()));
+            }
+            (Some("string"), None) if is_free => {
+                return (Question::text(message), AnswerShape::Property(name.clone()));
+            }
+            _ => {}
+        }
+    }
+    let mut question = Question::text(message);
+    question.form = AnswerForm::Json { schema };
+    (question, AnswerShape::Whole)
+}
+
+/// Returns the result for an answer that fits the question.
+pub(super) fn result(shape: &AnswerShape, answer: Value) -> ElicitResult {
+    let accept =
+        |content: Value| ElicitResult::new(ElicitationAction::Accept).with_content(content);
+    match shape {
+        AnswerShape::Whole => accept(answer),
+        AnswerShape::Property(name) => accept(json!({ name: answer })),
+        AnswerShape::Switch(name) => accept(json!({ name: answer == YES })),
+        AnswerShape::Consent if answer == DONE => accept(json!({})),
+        AnswerShape::Consent => ElicitResult::new(ElicitationAction::Decline),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(schema: Value) -> (Question, AnswerShape) {
+        let params = json!({ "mode": "form", "message": "Who?", "requestedSchema": schema });
+        question("s", &serde_json::from_value(params).unwrap())
+    }
+
+    #[test]
+    fn a_form_is_the_simplest_question() {
+        let property = |schema: Value| json!({ "type": "object", "properties": { "x": schema } });
+        let (question, shape) = ask(property(json!({ "type": "boolean" })));
+        assert_eq!(question, Question::choice("s: Who?", ["Yes", "No"]));
+        assert_eq!(result(&shape, json!("Yes")).content, Some(json!({ "x": true })));
+        let colours = json!({ "type": "string", "enum": ["red", "blue"], "description": "Which?" });
+        let (question, shape) = ask(property(colours));
+        assert_eq!(question, Question::choice("s: Who?\nWhich?", ["red", "blue"]));
+        assert_eq!(result(&shape, json!("red")).content, Some(json!({ "x": "red" })));
+        let (question, shape) = ask(property(json!({ "type": "string" })));
+        assert_eq!(question, Question::text("s: Who?"));
+        assert_eq!(result(&shape, json!("Ann")).content, Some(json!({ "x": "Ann" })));
+        let (question, shape) = ask(property(json!({ "type": "string", "format": "email" })));
+        assert!(matches!(question.form, AnswerForm::Json { .. }), "{question:?}");
+        let whole = json!({ "x": "a@b.c" });
+        assert_eq!(result(&shape, whole.clone()).content, Some(whole));
+        let (_, shape) = ask(json!({ "type": "object", "properties": {} }));
+        assert_eq!(result(&shape, json!("Decline")).action, ElicitationAction::Decline);
+    }
+
+    #[test]
+    fn a_page_is_shown_with_its_address() {
+        let params = json!({
+            "mode": "url", "message": "Log in.", "url": "https://a/b", "elicitationId": "1",
+        });
+        let (question, shape) = question("s", &serde_json::from_value(params).unwrap());
+        assert!(question.question.contains("https://a/b"), "{question:?}");
+        assert_eq!(result(&shape, json!("Done")).action, ElicitationAction::Accept);
+    }
+}

@@ -1,0 +1,69 @@
+//! [`Launch`]: how the command of a server is started.
+
+use std::any::Any;
+use std::io;
+use std::process::Stdio;
+
+use async_trait::async_trait;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::process::Command;
+
+use super::config::CommandLine;
+
+/// Starts the commands of servers.
+///
+/// The host implements it to confine commands. [`Unconfined`] starts them without confinement.
+#[async_trait]
+pub trait Launch: Send + Sync {
+    /// Starts a command.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command cannot be started.
+    async fn launch(&self, command: &CommandLine) -> io::Result<Pipes>;
+}
+
+/// Holds the pipes of a running command.
+pub struct Pipes {
+    /// Its standard output.
+    pub stdout: Box<dyn AsyncRead + Send + Unpin>,
+    /// Its standard input.
+    pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
+    /// Kills the command with all its processes when dropped.
+    pub guard: Box<dyn Any + Send + Sync>,
+}
+
+/// Starts commands without confinement: they can do everything that the user of this process can.
+///
+/// A command gets `PATH`, `HOME` and the variables that its settings name, and is killed when the
+/// server is dropped; processes that it has started are not. Its standard error is discarded.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unconfined;
+
+/// The variables that each command gets.
+const INHERITED: [&str; 6] = ["PATH", "HOME", "USER", "LANG", "TMPDIR", "TZ"];
+
+#[async_trait]
+impl Launch for Unconfined {
+    async fn launch(&self, command: &CommandLine) -> io::Result<Pipes> {
+        let names = INHERITED.iter().copied().chain(command.env.iter().map(String::as_str));
+        let mut child = Command::new(&command.program)
+            .args(&command.args)
+            .env_clear()
+            .envs(names.filter_map(|name| Some((name, std::env::var_os(name)?))))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        let pipes = (child.stdout.take(), child.stdin.take());
+        let (Some(stdout), Some(stdin)) = pipes else {
+            return Err(io::Error::other("the command has no pipes"));
+        };
+        Ok(Pipes {
+            stdout: Box::new(stdout),
+            stdin: Box::new(stdin),
+            guard: Box::new(std::sync::Mutex::new(child)),
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! What servers ask during a call: the user, the model, the directories.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use loopwright_core::event::{Decision, Provided};
+use loopwright_core::message::ResultStatus;
+use loopwright_core::testing::{Harness, Script, ScriptedModel};
+use serde_json::{Value, json};
+
+use super::fake::{Fake, Peer};
+use super::{calls, results, session, until_asked};
+
+/// A server whose tool sends this request, and returns the response as its text.
+fn asking(method: &'static str, params: Value) -> Fake {
+    let fake = Fake::new(&[("ask", "Asks.")]);
+    let shared = fake.clone();
+    fake.on_call(move |request, peer: &Peer| {
+        peer.send(json!({ "id": 77, "method": method, "params": params }));
+        let (fake, peer) = (shared.clone(), peer.clone());
+        tokio::spawn(async move {
+            let answer = loop {
+                match fake.answer(77) {
+                    Some(answer) => break answer,
+                    None => tokio::time::sleep(std::time::Duration::from_millis(1)).await,
+                }
+            };
+            let body = answer.get("result").or(answer.get("error")).unwrap();
+            peer.text(&request, &body.to_string());
+        });
+    })
+}
+
+fn elicitation() -> Fake {
+    let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
+    let params = json!({ "mode": "form", "message": "Who?", "requestedSchema": schema });
+    asking("elicitation/create", params)
+}
+
+fn input(answer: Value) -> Decision {
+    Decision::Provide(Provided::Input(answer))
+}
+
+async fn only_result(harness: &Harness) -> (ResultStatus, String) {
+    results(harness).await.remove(0)
+}
+
+/// C935: What a server asks during a call is a question to the user; the call continues with the
+/// answer.
+#[tokio::test(start_paused = true)]
+async fn an_elicitation_is_a_question() {
+    let fake = elicitation();
+    let client = fake.client();
+    let mut harness = session(&client, calls(&["fake__ask"]), |agent| agent.auto_all()).await;
+    harness.handle.prompt("go").await.unwrap();
+    until_asked(&mut harness).await;
+    let question = harness.pending().await[0].question().unwrap();
+    assert_eq!(question.question, "fake: Who?");
+    harness.resolve(0, input(json!("Ann"))).await.unwrap();
+    harness.handle.wait_for_idle().await;
+    let (status, text) = only_result(&harness).await;
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(status, ResultStatus::Ok);
+    assert_eq!(answer, json!({ "action": "accept", "content": { "name": "Ann" } }));
+    assert_eq!(fake.received("tools/call").len(), 1);
+    harness.check().await;
+}
+
+/// A call that waited for the user when the process ended is not repeated.
+#[tokio::test(start_paused = true)]
+async fn a_question_that_outlives_the_process_is_an_error() {
+    let fake = elicitation();
+    let first = fake.client();
+    let mut harness = session(&first, calls(&["fake__ask"]), |agent| agent.auto_all()).await;
+    harness.handle.prompt("go").await.unwrap();
+    until_asked(&mut harness).await;
+    let entries = harness.memory.entries();
+    drop(harness);
+    let second = fake.client();
+    let harness = session(&second, vec![Script::text("Done.")], |agent| agent.auto_all()).await;
+    let harness = harness.restart_from(entries).await;
+    harness.resolve(0, input(json!("Ann"))).await.unwrap();
+    harness.handle.wait_for_idle().await;
+    let (status, text) = only_result(&harness).await;
+    assert_eq!(status, ResultStatus::Error);
+    assert!(text.contains("was lost while it waited"), "{text}");
+    assert_eq!(fake.received("tools/call").len(), 1);
+}
+
+/// An agent without a user refuses what a server asks.
+#[tokio::test(start_paused = true)]
+async fn without_a_user_nothing_is_asked() {
+    let fake = elicitation();
+    let client = fake.builder().no_questions().build();
+    let harness = session(&client, calls(&["fake__ask"]), |agent| agent.auto_all()).await;
+    harness.handle.prompt("go").await.unwrap();
+    assert!(only_result(&harness).await.1.contains("cancel"));
+    assert!(fake.received("initialize")[0]["params"]["capabilities"].get("elicitation").is_none());
+}
+
+fn sampling() -> Fake {
+    let message = json!({ "role": "user", "content": { "type": "text", "text": "2 + 2?" } });
+    asking("sampling/createMessage", json!({ "messages": [message], "maxTokens": 9 }))
+}
+
+/// C935: A server's request to the model is sent if the user allows it, and shown before.
+#[tokio::test(start_paused = true)]
+async fn sampling_needs_the_users_permission() {
+    for (answer, expected) in [("Allow", "\"Four.\""), ("Refuse", "The user refused.")] {
+        let fake = sampling();
+        let model = ScriptedModel::new([Script::text("Four.")]);
+        let client = fake.builder().sampling(Arc::new(model.clone())).build();
+        let mut harness = session(&client, calls(&["fake__ask"]), |agent| agent.auto_all()).await;
+        harness.handle.prompt("go").await.unwrap();
+        until_asked(&mut harness).await;
+        let question = harness.pending().await[0].question().unwrap().question;
+        assert!(question.contains("2 + 2?") && model.requests().is_empty(), "{question}");
+        harness.resolve(0, input(json!(answer))).await.unwrap();
+        harness.handle.wait_for_idle().await;
+        let (_, text) = only_result(&harness).await;
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(model.requests().len(), usize::from(answer == "Allow"));
+        harness.check().await;
+    }
+}
+
+/// The roots are the directories of the agent.
+#[tokio::test(start_paused = true)]
+async fn the_roots_are_the_directories() {
+    let fake = asking("roots/list", json!({}));
+    let client = fake.builder().root(Path::new("/work/my app")).build();
+    let harness = session(&client, calls(&["fake__ask"]), |agent| agent.auto_all()).await;
+    harness.handle.prompt("go").await.unwrap();
+    let (_, text) = only_result(&harness).await;
+    let roots: Value = serde_json::from_str(&text).unwrap();
+    let expected = json!([{ "uri": "file:///work/my%20app", "name": "my app" }]);
+    assert_eq!(roots["roots"], expected);
+}
