@@ -13,7 +13,7 @@ use crate::args::{ChatArgs, Cli, Command};
 use crate::command_context::CommandContext;
 use crate::command_line::Parsed;
 use crate::commands::{
-    actions, audit, chat, cluster, completions, config as config_command, models, run, serve,
+    actions, audit, chat, cluster, completions, config as config_command, mcp, models, run, serve,
     sessions, token, tools,
 };
 use crate::config::Config;
@@ -275,6 +275,7 @@ fn dispatch(cli: Cli, program: Arc<Program>) -> Result<u8, StartError> {
             let config = config()?;
             start_traced(&config, serve::serve(config.serve(*args)?, &config))
         }
+        Command::Mcp(args) => start(mcp::mcp(*args, Arc::new(config()?))),
         Command::Config(args) => start(config_command::config(&args, &config()?)),
         Command::Models(args) => models::models(&args, &config()?),
         Command::Token(args) => token::token(&args),

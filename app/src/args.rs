@@ -2,6 +2,7 @@
 
 mod cluster;
 mod custom;
+mod mcp;
 mod rules;
 mod serve;
 mod sessions;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::cluster::{ClusterArgs, ClusterCommand, PlacementArg};
 pub(crate) use self::custom::{built_in_flags, values, with_flags};
+pub(crate) use self::mcp::McpArgs;
 pub(crate) use self::rules::RuleOptions;
 use self::serve::name_without_separators;
 pub(crate) use self::serve::{
@@ -76,6 +78,13 @@ pub(crate) enum Command {
     /// stores conversations; `/` is a web page for them. Clients can run commands on this machine,
     /// so other machines need a token.
     Serve(Box<ServeArgs>),
+    /// Serve the agents to an MCP client, such as an editor or another agent.
+    ///
+    /// The client starts this command and talks to it over standard input and output. Each agent is
+    /// a tool, and its sessions are stored like all others. What needs approval is asked through
+    /// the client, if it can ask its user. A session that is continued has the options of this
+    /// command, not those that it was started with.
+    Mcp(Box<McpArgs>),
     /// Show the servers that share a database.
     #[command(subcommand)]
     Cluster(ClusterCommand),

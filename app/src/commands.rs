@@ -6,6 +6,7 @@ pub(crate) mod chat;
 pub(crate) mod cluster;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod run;
 pub(crate) mod serve;

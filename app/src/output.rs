@@ -15,7 +15,9 @@ pub(crate) use self::events::EventView;
 pub(crate) use self::file::write_new_file;
 pub(crate) use self::format::{age, call, digest, quoted};
 pub(crate) use self::json::json_line;
-pub(crate) use self::pending::{how_to_answer, report_pending, report_question, report_terms};
+pub(crate) use self::pending::{
+    how_to_answer, how_to_resolve, report_pending, report_question, report_terms,
+};
 pub(crate) use self::printer::Printer;
 pub(crate) use self::sanitize::sanitized;
 pub(crate) use self::streams::{

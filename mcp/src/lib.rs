@@ -1,13 +1,16 @@
 //! The Model Context Protocol (MCP) for loopwright, on the official SDK [`rmcp`].
 //!
 //! With the feature `client`, an agent uses the tools, resources and prompts of MCP servers:
-//! [`McpServer`] is a connection and the source of its tools. With the feature `server`, an agent's
-//! tools are served to MCP clients.
+//! [`McpServer`] is a connection and the source of its tools. With the feature `server`, agents or
+//! their tools are served to MCP clients: see [`server`].
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "client")]
 mod client;
+#[cfg(feature = "server")]
+#[cfg_attr(docsrs, doc(cfg(feature = "server")))]
+pub mod server;
 
 #[cfg(feature = "client")]
 pub use client::config::{CommandLine, ConfigError, Endpoint, ServerConfig, Transport};

@@ -1,5 +1,7 @@
 //! Pending actions, and the commands that resolve them.
 
+use std::path::Path;
+
 use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::ExternalAction;
 use loopwright_core::pattern::{AnswerForm, Question};
@@ -89,6 +91,26 @@ pub(crate) fn how_to_answer(question: &Question) -> &'static str {
         AnswerForm::Secret => "a text that is not shown",
         _ => "a text",
     }
+}
+
+/// Returns the commands that resolve an action of a session in this store, as a phrase.
+pub(crate) fn how_to_resolve(
+    session: &str,
+    action: &ExternalAction,
+    store: Option<&Path>,
+) -> String {
+    let program = started_as();
+    let store = store.map(|path| format!(" --store {}", quoted(&path.to_string_lossy())));
+    let which = format!("{}{}", which(session, action), store.unwrap_or_default());
+    let resolve = match (action.question(), &action.request) {
+        (Some(question), _) if question.is_secret() => {
+            format!("`{program} answer {which}` reads the answer from standard input")
+        }
+        (Some(_), _) => format!("`{program} answer {which} ANSWER` answers"),
+        (None, Some(_)) => format!("`{program} answer {which} INPUT` provides its input"),
+        (None, None) => format!("`{program} approve {which}` runs it"),
+    };
+    format!("{resolve}, `{program} deny {which} --reason TEXT` declines")
 }
 
 /// Returns the arguments that name an action to the commands.

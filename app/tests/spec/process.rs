@@ -284,6 +284,13 @@ impl Output {
         &self.bytes[from..]
     }
 
+    /// Waits for the next line and returns it.
+    pub(crate) fn line(&mut self) -> String {
+        let begin = self.seen;
+        self.until("\n");
+        String::from_utf8(self.bytes[begin..self.seen].to_vec()).unwrap()
+    }
+
     /// Returns the text between `text` and the next space or line end.
     pub(crate) fn word_after(&mut self, text: &str) -> String {
         self.until(text);

@@ -1,0 +1,79 @@
+//! An open session, for the MCP server.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use loopwright_core::agent::InputError;
+use loopwright_core::event::{Envelope, ExternalAction, InputEvent, RunOutcome};
+use loopwright_core::log::Follower;
+use loopwright_core::{AgentEvent, AgentHandle, EventStream, SessionStore};
+use loopwright_mcp::server::HostSession;
+
+use crate::session::Previews;
+
+/// A session that is open for a call.
+pub(super) struct OpenSession {
+    pub(super) id: Arc<str>,
+    pub(super) handle: AgentHandle,
+    pub(super) events: EventStream,
+    pub(super) store: Arc<dyn SessionStore>,
+    /// `None` if calls have no previews.
+    pub(super) previews: Option<Previews>,
+    /// Whether the session is deleted when no decision is pending any more.
+    pub(super) is_temporary: bool,
+}
+
+#[async_trait]
+impl HostSession for OpenSession {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    async fn send(&self, input: InputEvent) -> Result<(), InputError> {
+        self.handle.send(input).await.map(drop)
+    }
+
+    async fn next(&mut self) -> Option<Arc<Envelope>> {
+        loop {
+            match self.events.next().await {
+                // The client reads slowly. What was missed is in the log.
+                None if self.events.lagged() => self.events = self.handle.subscribe(),
+                event => return event,
+            }
+        }
+    }
+
+    fn idle(&self) -> BoxFuture<'static, ()> {
+        let handle = self.handle.clone();
+        async move { handle.wait_for_idle().await }.boxed()
+    }
+
+    async fn pending(&self) -> Result<Vec<ExternalAction>, InputError> {
+        self.handle.pending().await
+    }
+
+    async fn last_outcome(&self) -> Result<Option<Arc<RunOutcome>>, String> {
+        let log = self.store.read(&self.id, 0).await;
+        let log = log.map_err(|why| format!("The session cannot be read: {why}."))?;
+        let events = Follower::new(self.id.clone()).take(&log);
+        Ok(events.into_iter().rev().find_map(|event| match event.event {
+            AgentEvent::AgentEnd(outcome) => Some(outcome),
+            _ => None,
+        }))
+    }
+
+    async fn preview(&self, action: &ExternalAction) -> Option<String> {
+        self.previews.as_ref()?.of(action).await.ok().flatten()
+    }
+
+    async fn close(mut self: Box<Self>) {
+        let is_done = self.handle.pending().await.is_ok_and(|pending| pending.is_empty());
+        drop(self.handle);
+        while self.events.next().await.is_some() {} // until the store has closed it
+        if self.is_temporary && is_done {
+            let _ = self.store.delete(&self.id).await; // in memory, which does not fail
+        }
+    }
+}

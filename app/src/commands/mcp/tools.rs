@@ -1,0 +1,107 @@
+//! The tools of an agent, without a model: each call is made in a session in memory.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::event::ExternalAction;
+use loopwright_core::log::{InMemoryStore, MemoryError};
+use loopwright_core::pattern::Call;
+use loopwright_core::{
+    BehaviorPattern, GenericAgent, Message, RunContext, SessionStore, StepContext, StepEnd,
+    StepError,
+};
+use loopwright_mcp::server::{HostSession, ServedTool, SessionHost};
+use serde_json::Value;
+
+use super::open::OpenSession;
+use crate::args::McpArgs;
+use crate::config::Config;
+use crate::environment::started_as;
+use crate::error::StartError;
+use crate::facts;
+use crate::options::Options;
+use crate::output::Verbosity;
+use crate::session::{Allowed, Previews, build};
+
+/// The model of an agent whose model is never asked.
+const NO_MODEL: &str = "offline";
+
+/// Serves the tools of an agent, by the rules of the agent: its approvals, hooks and limits.
+pub(super) struct AgentTools {
+    agent: GenericAgent,
+    previews: Previews,
+    store: InMemoryStore,
+}
+
+impl AgentTools {
+    /// Serves the tools of the agent that the options name, by default of the first one.
+    pub(super) async fn of(args: McpArgs, config: &Config) -> Result<Self, StartError> {
+        // The client's own model asks its user.
+        let options = Options { no_questions: Some(true), ..args.options };
+        let mut settings = config.resolve(options)?;
+        settings.active.model.get_or_insert_with(|| NO_MODEL.to_owned());
+        let built = build(&settings, &Allowed::default(), config, Verbosity::Quiet).await?;
+        let (agent, previews) = (built.agent, built.previews);
+        Ok(AgentTools { agent, previews, store: InMemoryStore::new() })
+    }
+
+    async fn open_session(&self, tool: &str, id: Arc<str>) -> Result<OpenSession, StartError> {
+        let context = RunContext::new().stored(&self.store, id.clone()).await?.with(facts::user());
+        let agent = self.agent.with_pattern(CallTool(tool.into()));
+        let (handle, events) = agent.run(context).await?;
+        let (store, previews) = (Arc::new(self.store.clone()), Some(self.previews.clone()));
+        Ok(OpenSession { id, handle, events, store, previews, is_temporary: true })
+    }
+}
+
+#[async_trait]
+impl SessionHost for AgentTools {
+    fn tools(&self) -> Vec<ServedTool> {
+        self.agent.tool_specs().cloned().map(ServedTool::tool).collect()
+    }
+
+    async fn open(
+        &self,
+        tool: &str,
+        session: Option<&str>,
+    ) -> Result<Box<dyn HostSession>, String> {
+        let id = match session {
+            None => format!("{tool}-{:016x}", SystemEnvironment.random()),
+            // A call that was pending is repeated.
+            Some(id) => match self.store.session(id).await {
+                Err(MemoryError::NoSession(_)) => {
+                    return Err("The call is not pending any more: make it again.".into());
+                }
+                _ => id.to_owned(),
+            },
+        };
+        let opened = self.open_session(tool, id.into()).await;
+        opened.map(|session| Box::new(session) as Box<dyn HostSession>).map_err(|why| why.0)
+    }
+
+    fn how_to_decide(&self, _: &str, action: &ExternalAction) -> String {
+        let (name, program) = (&action.name, started_as());
+        format!(
+            "The call was not made, because it needs the user's approval, and this client cannot \
+             ask the user, or got no decision. `{program} mcp --tools --approve {name}` serves \
+             the tool without approvals."
+        )
+    }
+}
+
+/// Makes one call of this tool, whose arguments are the user's request.
+struct CallTool(Arc<str>);
+
+#[async_trait]
+impl BehaviorPattern for CallTool {
+    async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+        step.take_input().await?;
+        let arguments = step.user_request().map(|request| Message::text(request));
+        let arguments: Value =
+            serde_json::from_str(&arguments.unwrap_or_default()).map_err(StepError::pattern)?;
+        let call = Call::new(self.0.clone(), arguments).key("call");
+        step.call(call).await?.ok_or(StepEnd::AwaitingAction)?;
+        Ok(StepEnd::Done)
+    }
+}

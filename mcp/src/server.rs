@@ -1,0 +1,24 @@
+//! An agent, or its tools, as an MCP server.
+//!
+//! [`AgentServer`] answers MCP clients. What it serves comes from a [`SessionHost`]: the tools to
+//! list, and the session in which a call is carried out. A call of an agent sends the client's
+//! message to a session and returns the reply; a call of a tool runs one call in a session of its
+//! own. Both report progress from the events of the session, end with an abort if the client
+//! cancels them, and ask the client's user for decisions by elicitation.
+//!
+//! Clients of protocol versions up to 2025-11-25 are sent `elicitation/create` requests. Since
+//! version 2026-07-28 a call returns `input_required` instead, and the client repeats it with the
+//! answers. A client that cannot ask its user gets a result that lists the pending actions.
+
+mod call;
+mod elicitation;
+mod handler;
+mod host;
+mod progress;
+mod reply;
+mod run;
+
+pub use call::{AgentCall, RequestState};
+pub use elicitation::{decode_elicit_result, is_elicitable};
+pub use handler::AgentServer;
+pub use host::{HostSession, ServedTool, SessionHost};

@@ -1,0 +1,128 @@
+//! Results of calls.
+
+use loopwright_core::event::{ExternalAction, IncompleteReply, RunOutcome, RunStatus};
+use loopwright_core::message::{Content, ResultStatus, ToolResult};
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use serde_json::{Value, json};
+
+/// Returns the result of a call that has failed for this reason.
+pub(super) fn failed(why: impl Into<String>) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(why)])
+}
+
+/// Returns the result of a call of an agent: the reply as text, and all of it as structured
+/// content.
+pub(super) fn of_agent(session: &str, outcome: &RunOutcome) -> CallToolResult {
+    let error = outcome.error.as_deref().map(str::to_owned);
+    let error = error.or_else(|| outcome.incomplete.as_ref().map(IncompleteReply::to_string));
+    let text = Some(&outcome.text).filter(|text| !text.is_empty());
+    let mut content: Vec<_> = text.into_iter().map(ContentBlock::text).collect();
+    let status = status(outcome.end);
+    let why = error.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    content.push(ContentBlock::text(format!("(session {session}, {status}{why})")));
+    let mut structured = json!({
+        "session": session,
+        "status": status,
+        "text": outcome.text,
+        "usage": outcome.usage,
+        "cost": outcome.cost,
+    });
+    if let Some(error) = error {
+        structured["error"] = error.into();
+    }
+    if let Some(value) = outcome.value.as_deref() {
+        structured["value"] = value.clone();
+    }
+    let is_error = !matches!(outcome.end, RunStatus::Done | RunStatus::Incomplete);
+    with_structure(content, structured, is_error)
+}
+
+/// Returns the result of a call of an agent whose actions wait for decisions that the client's
+/// user was not asked for, or has not taken. `how` says of each how it is decided.
+pub(super) fn awaiting(
+    session: &str,
+    pending: &[ExternalAction],
+    how: &[String],
+    problem: Option<&str>,
+) -> CallToolResult {
+    let mut text = problem.map(|why| format!("{why}\n")).unwrap_or_default();
+    text += &format!("Not finished: session {session} waits for the user's decision.\n");
+    for (action, how) in pending.iter().zip(how) {
+        let question = action.question().map(|question| question.question);
+        let call = || format!("{} {}", action.name, action.arguments);
+        text += &format!("- {}: {how}\n", question.unwrap_or_else(call));
+    }
+    text += &format!(
+        "After that, call this tool with the session `{session}` and an empty message for the \
+         answer."
+    );
+    let status = status(RunStatus::AwaitingAction);
+    let structured =
+        json!({ "session": session, "status": status, "text": text, "pending": pending });
+    with_structure(vec![ContentBlock::text(text)], structured, false)
+}
+
+/// Returns the JSON Schema of the structured content of a call of an agent.
+pub(super) fn schema() -> Value {
+    let text = |description: &str| json!({ "type": "string", "description": description });
+    json!({
+        "type": "object",
+        "properties": {
+            "session": text("The session, which a later call continues."),
+            "status": {
+                "type": "string",
+                "enum": ["done", "awaiting_action", "aborted", "error", "limit", "incomplete"],
+                "description": "How the run has ended.",
+            },
+            "text": text("The reply."),
+            "value": { "description": "The reply as a value, if the agent has an output schema." },
+            "error": text("Why the reply is missing or incomplete."),
+            "usage": { "type": "object", "description": "The numbers of tokens." },
+            "cost": { "type": "number", "description": "US dollars, as far as prices are known." },
+            "pending": {
+                "type": "array",
+                "items": { "type": "object" },
+                "description": "The actions that wait for a decision of the user.",
+            },
+        },
+        "required": ["session", "status", "text"],
+    })
+}
+
+/// Returns the result of a call of a tool.
+pub(super) fn of_tool(result: &ToolResult) -> CallToolResult {
+    let content = result.content.iter().map(block).collect();
+    match result.status {
+        ResultStatus::Ok => CallToolResult::success(content),
+        _ => CallToolResult::error(content),
+    }
+}
+
+fn block(content: &Content) -> ContentBlock {
+    match content {
+        Content::Image { media_type, data } if media_type.starts_with("image/") => {
+            ContentBlock::image(data.clone(), media_type.clone())
+        }
+        Content::Image { media_type, data } => {
+            let file = ResourceContents::blob(data.clone(), "file:///result");
+            ContentBlock::resource(file.with_mime_type(media_type.clone()))
+        }
+        Content::Text { text } => ContentBlock::text(text.clone()),
+        other => ContentBlock::text(json!(other).to_string()),
+    }
+}
+
+fn with_structure(content: Vec<ContentBlock>, structured: Value, is_error: bool) -> CallToolResult {
+    let mut result = match is_error {
+        true => CallToolResult::error(content),
+        false => CallToolResult::success(content),
+    };
+    result.structured_content = Some(structured);
+    result
+}
+
+/// Returns the name of a status in JSON.
+fn status(status: RunStatus) -> String {
+    let name = serde_json::to_value(status).ok();
+    name.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+}
