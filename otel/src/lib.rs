@@ -6,7 +6,7 @@
 //!
 //! | span | kind | parent |
 //! |---|---|---|
-//! | `invoke_agent AGENT` | internal | the span of the request, or the call that a sub-agent works for |
+//! | `invoke_agent AGENT` | internal | that of the request, or the call of the sub-agent |
 //! | `chat MODEL` | client | the run |
 //! | `execute_tool TOOL` | internal | the run |
 //!
