@@ -56,12 +56,14 @@ mod fold;
 mod http_client;
 mod instruments;
 mod session;
+mod settings;
 mod signal;
 mod span;
 mod telemetry;
 
-pub use builder::{TelemetryBuilder, TelemetryError};
+pub use builder::TelemetryBuilder;
 pub use conventions::Conventions;
 pub use fold::SessionFold;
+pub use settings::TelemetryError;
 pub use signal::{Measurement, Metric, Signal};
 pub use telemetry::{SessionTelemetry, Telemetry};

@@ -125,12 +125,13 @@ impl Session {
 
     /// Ends the request in progress, if there is one.
     fn end_chat(&mut self, cx: &Cx<'_>, error: Option<&str>, emit: &mut dyn FnMut(Signal)) {
-        let (Some(chat), Some(run)) = (self.chat.take(), &self.run) else { return };
+        let Some(chat) = self.chat.take() else { return };
         let message = chat.reply.clone();
         let reply = message.as_ref().and_then(|message| message.as_assistant());
         if let Some(reply) = reply {
             self.note_model(cx, &reply.model);
         }
+        let Some(run) = &self.run else { return };
         let common = self.common(cx);
         let end = chat.end.unwrap_or(cx.now);
         let mut attributes = vec![KeyValue::new("gen_ai.operation.name", "chat")];
