@@ -295,7 +295,7 @@ impl GenericAgent {
         let (commands, from_handles) = mpsc::unbounded_channel();
         let (to_session, from_task) = mpsc::unbounded_channel();
         let mut hub = Hub::new(id.clone(), parent.map(Arc::new), self.config.environment.clone());
-        let (subscriber, stream) = Subscriber::new(Scope::Session);
+        let (subscriber, stream) = Subscriber::new(cx.scope);
         hub.subscribe(subscriber);
         subscribers.into_iter().for_each(|subscriber| hub.subscribe(subscriber));
         let mut session = Session::new(self.config.clone(), hub, id, memory, from_task);
@@ -340,6 +340,8 @@ pub struct RunContext {
     parent: Option<Parent>,
     continues: bool,
     appends_each: bool,
+    /// What the returned stream has.
+    scope: Scope,
 }
 
 impl Default for RunContext {
@@ -355,6 +357,7 @@ impl Default for RunContext {
             parent: None,
             continues: false,
             appends_each: false,
+            scope: Scope::Session,
         }
     }
 }
@@ -436,6 +439,13 @@ impl RunContext {
     /// process that continues it. While a sub-agent works, openings do not count.
     pub fn continue_interrupted(mut self) -> Self {
         self.continues = true;
+        self
+    }
+
+    /// Adds the events of sub-agents, at any depth, to the stream that [`GenericAgent::run`]
+    /// returns, as [`AgentHandle::subscribe_tree`] does.
+    pub fn tree_events(mut self) -> Self {
+        self.scope = Scope::Tree;
         self
     }
 

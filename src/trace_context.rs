@@ -44,8 +44,9 @@ pub struct TraceContext {
     state: Option<Arc<str>>,
 }
 
-/// A context as the values of its headers.
+/// A trace context, as the values of its headers in W3C Trace Context.
 #[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "TraceContext")]
 struct Headers {
     /// The header `traceparent`.
     traceparent: String,

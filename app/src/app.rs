@@ -295,8 +295,7 @@ fn start_chat(args: ChatArgs, config: Arc<Config>) -> Result<u8, StartError> {
     }
 }
 
-/// Runs a front end as [`start`] does, and exports telemetry meanwhile if the environment says where
-/// to.
+/// Runs a front end as [`start`] does, with telemetry if the environment names a collector.
 fn start_traced(
     config: &Config,
     front_end: impl Future<Output = Result<u8, StartError>>,

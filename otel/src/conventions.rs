@@ -1,6 +1,8 @@
 //! [`Conventions`]: the version of the semantic conventions for generative AI.
 
-use opentelemetry::KeyValue;
+use std::sync::Arc;
+
+use opentelemetry::{KeyValue, StringValue, Value};
 
 /// The value of `OTEL_SEMCONV_STABILITY_OPT_IN` that selects the latest conventions.
 const LATEST: &str = "gen_ai_latest_experimental";
@@ -46,13 +48,24 @@ impl Conventions {
             "bedrock" => "aws.bedrock",
             other => other,
         };
-        KeyValue::new(key, well_known.to_owned())
+        KeyValue::new(key, Value::String(StringValue::from(Arc::<str>::from(well_known))))
     }
 }
 
-/// Returns the name of a model without its provider.
-pub(crate) fn model_name(model: &str) -> &str {
-    model.split_once('/').map_or(model, |(_, name)| name)
+/// A model as it is named in attributes, whose clones share the text.
+#[derive(Clone)]
+pub(crate) struct Model {
+    /// `PROVIDER/NAME`.
+    pub(crate) id: Arc<str>,
+    pub(crate) provider: KeyValue,
+    pub(crate) name: Arc<str>,
+}
+
+impl Model {
+    pub(crate) fn new(conventions: Conventions, id: &Arc<str>) -> Self {
+        let name = id.split_once('/').map_or(&**id, |(_, name)| name).into();
+        Model { id: id.clone(), provider: conventions.provider(id), name }
+    }
 }
 
 #[cfg(test)]
@@ -80,6 +93,6 @@ mod tests {
         assert_eq!(new("xai/grok-4"), KeyValue::new("gen_ai.provider.name", "x_ai"));
         assert_eq!(new("google/gemini"), KeyValue::new("gen_ai.provider.name", "gcp.gemini"));
         assert_eq!(new("acme/m/n"), KeyValue::new("gen_ai.provider.name", "acme"));
-        assert_eq!(model_name("acme/m/n"), "m/n");
+        assert_eq!(&*Model::new(Conventions::Latest, &"acme/m/n".into()).name, "m/n");
     }
 }

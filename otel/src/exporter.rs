@@ -13,11 +13,13 @@ use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SpanProcessor};
 use tokio::runtime::Handle;
 
-use crate::builder::{TelemetryBuilder, TelemetryError};
 use crate::http_client::Client;
 use crate::instruments::Instruments;
+use crate::settings::{Settings, TelemetryError};
 use crate::signal::Signal;
 
+/// The default of `OTEL_EXPORTER_OTLP_TIMEOUT`.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a flush or a shutdown waits for the collector.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -28,12 +30,9 @@ pub(crate) struct Exporter {
 }
 
 impl Exporter {
-    pub(crate) fn new(
-        settings: &TelemetryBuilder,
-        runtime: Handle,
-        timeout: Duration,
-    ) -> Result<Self, TelemetryError> {
+    pub(crate) fn new(settings: &Settings, runtime: Handle) -> Result<Self, TelemetryError> {
         let failed = |why: ExporterBuildError| TelemetryError(format!("{why}."));
+        let timeout = settings.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let client = Client::new(runtime, timeout)
             .map_err(|why| TelemetryError(format!("there is no HTTP client: {why}.")))?;
         let client = Arc::new(client);
@@ -120,7 +119,7 @@ impl fmt::Debug for Exporter {
 }
 
 /// Returns the resource that the environment describes. `OTEL_SERVICE_NAME` takes precedence.
-fn resource(settings: &TelemetryBuilder) -> Resource {
+fn resource(settings: &Settings) -> Resource {
     let resource = Resource::builder().build();
     let key = opentelemetry::Key::from_static_str("service.name");
     let is_named =

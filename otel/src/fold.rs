@@ -6,9 +6,9 @@ use std::sync::Arc;
 use loopwright_core::agent::{AgentState, TraceContext};
 use loopwright_core::event::{AgentEvent, Envelope, Parent, Role, RunCause, RunOutcome, Update};
 use loopwright_core::message::{AssistantMessage, CallId, ToolCall};
-use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry::InstrumentationScope;
 
-use crate::conventions::{Conventions, model_name};
+use crate::conventions::{Conventions, Model};
 use crate::session::{Cx, Session, enum_name};
 use crate::signal::{Measurement, Metric, Signal};
 use crate::span::text;
@@ -24,7 +24,7 @@ pub struct SessionFold {
     captures_content: bool,
     scope: InstrumentationScope,
     agent: Arc<str>,
-    model: Arc<str>,
+    model: Model,
     /// The trace context and the calls of a run that was in progress before the first event.
     trace: Option<Arc<TraceContext>>,
     open_calls: HashMap<CallId, Arc<str>>,
@@ -48,7 +48,7 @@ impl SessionFold {
             captures_content: false,
             scope: InstrumentationScope::builder("loopwright").with_version(version).build(),
             agent: agent.into(),
-            model: model.into(),
+            model: Model::new(conventions, &model.into()),
             trace: None,
             open_calls: HashMap::new(),
             sessions: HashMap::new(),
@@ -92,6 +92,7 @@ impl SessionFold {
                 if event.parent.is_none() && !is_continuation(cause) {
                     self.recorded_cost = 0.0;
                 }
+                self.trace = None;
                 self.start_run(event, trace.as_deref());
             }
             AgentEvent::MessageStart { role: Role::Assistant, message_id } => {
@@ -103,7 +104,9 @@ impl SessionFold {
                     session.retry(notice, event.time);
                 }
             }
-            AgentEvent::MessageEnd { message } => {
+            AgentEvent::MessageEnd { message }
+                if self.captures_content || message.as_assistant().is_some() =>
+            {
                 let (session, cx) = self.running(event);
                 session.receive_message(&cx, message, emit);
             }
@@ -142,11 +145,10 @@ impl SessionFold {
         let value = outcome.cost - self.recorded_cost;
         self.recorded_cost = outcome.cost;
         if value > 0.0 {
-            let model = model_name(&self.model).to_owned();
             let attributes = vec![
                 text("gen_ai.agent.name", &self.agent),
-                self.conventions.provider(&self.model),
-                KeyValue::new("gen_ai.request.model", model),
+                self.model.provider.clone(),
+                text("gen_ai.request.model", &self.model.name),
             ];
             emit(Signal::Measurement(Measurement { metric: Metric::Cost, value, attributes }));
         }

@@ -6,7 +6,7 @@
 //!
 //! | span | kind | parent |
 //! |---|---|---|
-//! | `invoke_agent AGENT` | internal | the span of the request, or the call that a sub-agent works for |
+//! | `invoke_agent AGENT` | internal | that of the request, or the call of the sub-agent |
 //! | `chat MODEL` | client | the run |
 //! | `execute_tool TOOL` | internal | the run |
 //!
@@ -56,12 +56,14 @@ mod fold;
 mod http_client;
 mod instruments;
 mod session;
+mod settings;
 mod signal;
 mod span;
 mod telemetry;
 
-pub use builder::{TelemetryBuilder, TelemetryError};
+pub use builder::TelemetryBuilder;
 pub use conventions::Conventions;
 pub use fold::SessionFold;
+pub use settings::TelemetryError;
 pub use signal::{Measurement, Metric, Signal};
 pub use telemetry::{SessionTelemetry, Telemetry};

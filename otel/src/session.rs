@@ -13,7 +13,7 @@ use opentelemetry::KeyValue;
 use serde_json::Value;
 
 use crate::content;
-use crate::conventions::{Conventions, model_name};
+use crate::conventions::{Conventions, Model};
 use crate::signal::{Measurement, Metric, Signal};
 use crate::span::{Call, Chat, Common, Run, seconds, stop_reason, text};
 
@@ -33,8 +33,8 @@ pub(crate) struct Cx<'a> {
 pub(crate) struct Session {
     /// The name of its agent: of a sub-agent, that of the tool that stands for it.
     agent: Arc<str>,
-    /// The model `PROVIDER/NAME`, if it is known: of a sub-agent, the one that replied last.
-    model: Option<Arc<str>>,
+    /// The model that replied last. Before, that of the agent; of a sub-agent, it is not known.
+    model: Option<Model>,
     run: Option<Run>,
     chat: Option<Chat>,
     calls: HashMap<CallId, Call>,
@@ -63,7 +63,7 @@ impl Session {
         event: &Envelope,
         trace: &TraceContext,
         agent: Arc<str>,
-        model: Option<Arc<str>>,
+        model: Option<Model>,
     ) {
         (self.agent, self.model, self.chat) = (agent, model, None);
         let context = trace.run(&event.session_id, event.run_id);
@@ -116,21 +116,28 @@ impl Session {
         }
     }
 
+    /// Notes which model has replied.
+    fn note_model(&mut self, cx: &Cx<'_>, id: &Arc<str>) {
+        if !id.is_empty() && self.model.as_ref().is_none_or(|model| model.id != *id) {
+            self.model = Some(Model::new(cx.conventions, id));
+        }
+    }
+
     /// Ends the request in progress, if there is one.
     fn end_chat(&mut self, cx: &Cx<'_>, error: Option<&str>, emit: &mut dyn FnMut(Signal)) {
-        let (Some(chat), Some(run)) = (self.chat.take(), &self.run) else { return };
+        let Some(chat) = self.chat.take() else { return };
         let message = chat.reply.clone();
         let reply = message.as_ref().and_then(|message| message.as_assistant());
-        if let Some(reply) = reply.filter(|reply| !reply.model.is_empty()) {
-            self.model = Some(reply.model.clone());
+        if let Some(reply) = reply {
+            self.note_model(cx, &reply.model);
         }
+        let Some(run) = &self.run else { return };
         let common = self.common(cx);
         let end = chat.end.unwrap_or(cx.now);
         let mut attributes = vec![KeyValue::new("gen_ai.operation.name", "chat")];
         common.put_model(&mut attributes);
         if let Some(reply) = reply {
-            let model = model_name(&reply.model).to_owned();
-            attributes.push(KeyValue::new("gen_ai.response.model", model));
+            attributes.extend(common.model.map(|model| text("gen_ai.response.model", &model.name)));
             record_usage(reply, &attributes, emit);
         }
         if let Some(first) = chat.first {
@@ -250,13 +257,7 @@ impl Session {
     }
 
     fn common<'a>(&'a self, cx: &Cx<'a>) -> Common<'a> {
-        Common {
-            conventions: cx.conventions,
-            scope: cx.scope,
-            session: cx.id,
-            agent: &self.agent,
-            model: self.model.as_ref(),
-        }
+        Common { scope: cx.scope, session: cx.id, agent: &self.agent, model: self.model.as_ref() }
     }
 }
 

@@ -15,7 +15,7 @@ use opentelemetry::trace::{
 use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
-use crate::conventions::{Conventions, model_name};
+use crate::conventions::Model;
 
 /// A run in progress.
 pub(crate) struct Run {
@@ -52,12 +52,10 @@ pub(crate) struct Call {
 
 /// What all spans of a session have in common.
 pub(crate) struct Common<'a> {
-    pub(crate) conventions: Conventions,
     pub(crate) scope: &'a InstrumentationScope,
     pub(crate) session: &'a Arc<str>,
     pub(crate) agent: &'a Arc<str>,
-    /// `PROVIDER/NAME`, if known.
-    pub(crate) model: Option<&'a Arc<str>>,
+    pub(crate) model: Option<&'a Model>,
 }
 
 impl Run {
@@ -129,8 +127,7 @@ impl Chat {
             let stop = StringValue::from(stop_reason(reply.stop));
             let stops = Value::Array(Array::String(vec![stop]));
             attributes.push(KeyValue::new("gen_ai.response.finish_reasons", stops));
-            let model = model_name(&reply.model).to_owned();
-            attributes.push(KeyValue::new("gen_ai.response.model", model));
+            attributes.extend(common.model.map(|model| text("gen_ai.response.model", &model.name)));
             put_usage(&mut attributes, &reply.usage);
         }
         if let Some(first) = self.first {
@@ -138,7 +135,7 @@ impl Chat {
             attributes.push(KeyValue::new("gen_ai.response.time_to_first_chunk", time));
         }
         let name: Cow<'static, str> = match common.model {
-            Some(model) => format!("chat {}", model_name(model)).into(),
+            Some(model) => format!("chat {}", model.name).into(),
             None => "chat".into(),
         };
         let context = run.context.reply(common.session, self.message);
@@ -181,8 +178,8 @@ impl Common<'_> {
     /// Adds the attributes of the model, if it is known.
     pub(crate) fn put_model(&self, attributes: &mut Vec<KeyValue>) {
         let Some(model) = self.model else { return };
-        attributes.push(self.conventions.provider(model));
-        attributes.push(KeyValue::new("gen_ai.request.model", model_name(model).to_owned()));
+        attributes.push(model.provider.clone());
+        attributes.push(text("gen_ai.request.model", &model.name));
     }
 }
 

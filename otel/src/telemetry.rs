@@ -9,7 +9,6 @@ use loopwright_core::event::Envelope;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::builder::{TelemetryBuilder, TelemetryError};
 use crate::conventions::Conventions;
 use crate::exporter::Exporter;
 use crate::fold::SessionFold;
@@ -33,26 +32,12 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Returns a builder, which reads no environment for what it sets.
-    pub fn builder() -> TelemetryBuilder {
-        TelemetryBuilder::default()
-    }
-
-    /// Starts the exporters that the environment asks for; `None` if `OTEL_EXPORTER_OTLP_ENDPOINT`
-    /// and the variables of its kind are not set, or `OTEL_SDK_DISABLED` is `true`.
-    ///
-    /// # Errors
-    /// Fails if a variable has an invalid value, or outside a runtime of tokio.
-    pub fn from_env(service_name: &str) -> Result<Option<Self>, TelemetryError> {
-        let builder = TelemetryBuilder::from_variables(|name| std::env::var(name).ok())?;
-        builder.map(|builder| builder.service_name(service_name).build()).transpose()
-    }
-
     pub(crate) fn new(
-        exporter: Arc<Exporter>,
+        exporter: Exporter,
         conventions: Conventions,
         captures_content: bool,
     ) -> Self {
+        let exporter = Arc::new(exporter);
         let running = Arc::new(watch::Sender::new(0));
         Telemetry { exporter, running, conventions, captures_content }
     }
@@ -105,18 +90,18 @@ impl Telemetry {
     /// Exports what is queued. Returns when it has been sent, when that has failed, or after 5 s.
     /// Waits up to a second for the ends of runs in progress.
     pub async fn flush(&self) {
-        self.run(Exporter::flush).await;
+        self.finish(Exporter::flush).await;
     }
 
     /// Exports what is queued, and stops the exporters of all clones, as
     /// [`flush`](Telemetry::flush) does. What has not been sent then is lost.
     pub async fn shutdown(&self) {
-        self.run(Exporter::shut_down).await;
+        self.finish(Exporter::shut_down).await;
     }
 
     /// Runs `work`, which blocks, on a thread of its own: the requests are sent in the runtime,
     /// which may have one thread, and which must be able to end.
-    async fn run(&self, work: fn(&Exporter)) {
+    async fn finish(&self, work: fn(&Exporter)) {
         let mut running = self.running.subscribe();
         let idle = running.wait_for(|running| *running == 0);
         let _ = tokio::time::timeout(EVENTS_TIMEOUT, idle).await;

@@ -239,10 +239,11 @@ impl LiveSessions {
         cx: RunContext,
         capacity: OwnedSemaphorePermit,
     ) -> Result<OpenSession, ApiError> {
-        let (handle, events) = agent.run(cx).await?;
+        let telemetry = &self.0.parts.telemetry;
+        let (handle, events) = agent.run(telemetry.prepare(cx)).await?;
         let metrics = self.0.parts.metrics.clone();
         let state = handle.state().await?;
-        self.0.parts.telemetry.follow(&handle, &name, &state);
+        let exported = telemetry.session(&name, &state);
         let source = Source { agent: name, model: state.model };
         let observer = Observer::new(metrics, source);
         let actions = self.0.parts.actions.clone();
@@ -253,7 +254,7 @@ impl LiveSessions {
             // In a separate task, since closing waits for the watcher.
             tokio::spawn(async move { sessions.close_unused(&id, IDLE_TIMEOUT).await });
         };
-        let watched = watch(events, observer, actions, IDLE_TIMEOUT, close_unused);
+        let watched = watch(events, observer, exported, actions, IDLE_TIMEOUT, close_unused);
         let watcher = tokio::spawn(watched);
         Ok(OpenSession {
             handle,

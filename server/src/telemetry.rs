@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use loopwright_core::AgentHandle;
 use loopwright_core::agent::{AgentState, TraceContext};
-use loopwright_core::event::Prompt;
+use loopwright_core::event::{Envelope, Prompt};
+use loopwright_core::{AgentHandle, RunContext};
 #[cfg(feature = "otel")]
-use loopwright_otel::Telemetry;
+use loopwright_otel::{SessionTelemetry, Telemetry};
 
 /// Exports what sessions do, and connects their runs with the traces of requests.
 #[derive(Clone, Default)]
@@ -38,11 +38,38 @@ impl ServerTelemetry {
         }
     }
 
-    /// Exports the events of a session and its sub-agents from here on, in a task.
-    pub(crate) fn follow(&self, handle: &AgentHandle, agent: &Arc<str>, state: &AgentState) {
-        let Some(telemetry) = &self.telemetry else { return };
-        telemetry.follow(handle.subscribe_tree(), agent.clone(), state);
+    /// Lets the stream of a new session have the events that are exported.
+    pub(crate) fn prepare(&self, cx: RunContext) -> RunContext {
+        if self.telemetry.is_some() { cx.tree_events() } else { cx }
     }
+
+    /// Returns what exports the events of a session.
+    pub(crate) fn session(&self, agent: &Arc<str>, state: &AgentState) -> ExportedSession {
+        let telemetry = self.telemetry.as_ref();
+        ExportedSession(telemetry.map(|telemetry| telemetry.session(agent.clone(), state)))
+    }
+
+    /// Exports the events of a session from here on, in a task.
+    pub(crate) fn follow(&self, handle: &AgentHandle, agent: &Arc<str>, state: &AgentState) {
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.follow(handle.subscribe_tree(), agent.clone(), state);
+        }
+    }
+}
+
+/// Exports the events of a session and its sub-agents, if there is telemetry.
+pub(crate) struct ExportedSession(#[cfg(feature = "otel")] Option<SessionTelemetry>);
+
+impl ExportedSession {
+    #[cfg(feature = "otel")]
+    pub(crate) fn apply(&mut self, event: &Envelope) {
+        if let Some(session) = &mut self.0 {
+            session.apply(event);
+        }
+    }
+
+    #[cfg(not(feature = "otel"))]
+    pub(crate) fn apply(&mut self, _: &Envelope) {}
 }
 
 #[cfg(not(feature = "otel"))]
@@ -52,6 +79,14 @@ impl ServerTelemetry {
     }
 
     pub(crate) fn start_trace(&self, _: &mut Prompt) {}
+
+    pub(crate) fn prepare(&self, cx: RunContext) -> RunContext {
+        cx
+    }
+
+    pub(crate) fn session(&self, _: &Arc<str>, _: &AgentState) -> ExportedSession {
+        ExportedSession()
+    }
 
     pub(crate) fn follow(&self, _: &AgentHandle, _: &Arc<str>, _: &AgentState) {}
 }

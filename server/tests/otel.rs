@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../../otel/tests/spec/collector.rs"]
+#[allow(dead_code, reason = "the tests of the crate use the rest")]
 mod collector;
 
 use std::sync::{Arc, Mutex};
@@ -149,6 +150,12 @@ async fn a_run_that_another_process_continues_stays_in_its_trace() {
     api.prompt(&session).await;
     first.shutdown().await;
     drop(api);
+    let is_released = async {
+        while store.in_use(&session).await.unwrap() == Some(true) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(10), is_released).await.unwrap();
     assert!(traces.lock().unwrap().is_empty());
     let waiting = std::mem::take(&mut collector.received().spans);
     let name = |span: &opentelemetry_proto::tonic::trace::v1::Span| span.name.clone();

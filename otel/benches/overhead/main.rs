@@ -123,12 +123,14 @@ async fn converse(agent: GenericAgent, telemetry: Option<&Telemetry>, tally: Arc
     }
     let (handle, mut events) = agent.run(cx).await.unwrap();
     let state = handle.state().await.unwrap();
-    let exported =
-        telemetry.map(|telemetry| telemetry.follow(handle.subscribe_tree(), "adder", &state));
+    let mut exported = telemetry.map(|telemetry| telemetry.session("adder", &state));
     let prompt = InputEvent::UserRequest("Add numbers until done.".into());
     handle.send(prompt).await.unwrap();
     let (mut deltas, mut chars) = (0, 0);
     while let Some(event) = events.next().await {
+        if let Some(exported) = &mut exported {
+            exported.apply(&event);
+        }
         match &event.event {
             AgentEvent::MessageUpdate { update: Update::Text { delta, .. }, .. } => {
                 deltas += 1;
@@ -139,15 +141,12 @@ async fn converse(agent: GenericAgent, telemetry: Option<&Telemetry>, tally: Arc
             }
             AgentEvent::AgentEnd(outcome) => {
                 assert_eq!(outcome.end, RunStatus::Done, "{outcome:?}");
-                break;
+                return;
             }
             _ => {}
         }
     }
-    drop((handle, events));
-    if let Some(exported) = exported {
-        exported.await.unwrap();
-    }
+    panic!("the session ended before its run");
 }
 
 /// A process of this program.

@@ -14,7 +14,7 @@ use crate::kit::{Note, agent, calls, run, usage};
 
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-fn said(text: &str) -> Script {
+fn answer(text: &str) -> Script {
     Script::text(text).usage(usage())
 }
 
@@ -25,7 +25,7 @@ async fn spans_have_the_names_and_parents_of_the_conventions() {
     let collector = Collector::start().await;
     let telemetry = Telemetry::builder().endpoint(&collector.url).build().unwrap();
     let note = Note::new("note");
-    let scripts = [calls("note", json!({ "text": "a secret argument" })), said("Noted.")];
+    let scripts = [calls("note", json!({ "text": "a secret argument" })), answer("Noted.")];
     let (agent, model) = agent(scripts, |builder| builder.tool(note.clone()));
     let trace = TraceContext::parse(TRACEPARENT, Some("vendor=1")).unwrap();
     run(&telemetry, &agent, Prompt::from("a secret prompt").with(trace)).await;
@@ -87,8 +87,8 @@ async fn the_run_of_a_sub_agent_is_below_its_call() {
         let telemetry = Telemetry::builder().endpoint(&collector.url).build().unwrap();
         let note = Note::new("note");
         let (child, _) =
-            agent([calls("note", json!({})), said("Chapter 7.")], |b| b.tool(note.clone()));
-        let scripts = [calls("librarian", json!({ "task": "Where?" })), said("There.")];
+            agent([calls("note", json!({})), answer("Chapter 7.")], |b| b.tool(note.clone()));
+        let scripts = [calls("librarian", json!({ "task": "Where?" })), answer("There.")];
         let (boss, _) = agent(scripts, |b| b.child("librarian", "Finds passages.", child));
         let prompt = Prompt::from("Where is it?");
         let prompt = match &trace {
@@ -124,7 +124,7 @@ async fn the_names_are_those_of_the_selected_version() {
         let collector = Collector::start().await;
         let builder = Telemetry::builder().endpoint(&collector.url).conventions(conventions);
         let telemetry = builder.build().unwrap();
-        let (agent, _) = agent([said("Hi.")], |builder| builder);
+        let (agent, _) = agent([answer("Hi.")], |builder| builder);
         run(&telemetry, &agent, "Hello").await;
         telemetry.flush().await;
         telemetry.shutdown().await;
@@ -142,7 +142,7 @@ async fn content_is_sent_on_request() {
     let builder = Telemetry::builder().endpoint(&collector.url).capture_content(true);
     let telemetry = builder.build().unwrap();
     let note = Note::new("note");
-    let scripts = [calls("note", json!({ "text": "x" })), said("Noted.")];
+    let scripts = [calls("note", json!({ "text": "x" })), answer("Noted.")];
     let (agent, _) = agent(scripts, |builder| builder.tool(note));
     run(&telemetry, &agent, "Note it.").await;
     telemetry.flush().await;
@@ -204,7 +204,7 @@ async fn what_fails_has_the_status_of_an_error() {
 async fn a_trace_that_is_not_sampled_has_no_spans() {
     let collector = Collector::start().await;
     let telemetry = Telemetry::builder().endpoint(&collector.url).build().unwrap();
-    let (agent, model) = agent([said("Hi.")], |builder| builder);
+    let (agent, model) = agent([answer("Hi.")], |builder| builder);
     let header = TRACEPARENT.replace("-01", "-00");
     let trace = TraceContext::parse(&header, None).unwrap();
     run(&telemetry, &agent, Prompt::from("Hello").with(trace)).await;

@@ -7,11 +7,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::inbox::ActionWatch;
 use crate::observer::Observer;
+use crate::telemetry::ExportedSession;
 
 /// Observes all events of a session until it ends, and calls `close_unused` in each interval.
 pub(super) async fn watch(
     mut events: EventStream,
     mut observer: Observer,
+    mut exported: ExportedSession,
     actions: ActionWatch,
     interval: Duration,
     close_unused: impl Fn(),
@@ -22,6 +24,10 @@ pub(super) async fn watch(
         tokio::select! {
             event = events.next() => {
                 let Some(event) = event else { break };
+                exported.apply(&event);
+                if event.parent.is_some() {
+                    continue; // of a sub-agent, only for telemetry
+                }
                 observer.observe(&event);
                 if matches!(
                     event.event,
