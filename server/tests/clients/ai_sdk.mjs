@@ -1,8 +1,9 @@
 // The AI SDK with the official clients: `node ai_sdk.mjs ADDRESS`, or `... ADDRESS resume CHAT` for
-// the part of a test that a new process does.
+// the part of a test that a new process does, or `... - check FILE` for chunks in a file.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { PassThrough } from 'node:stream';
 import { promisify } from 'node:util';
 
@@ -11,6 +12,7 @@ import {
   DefaultChatTransport,
   lastAssistantMessageIsCompleteWithApprovalResponses,
   lastAssistantMessageIsCompleteWithToolCalls,
+  readUIMessageStream,
   uiMessageChunkSchema,
   validateUIMessages,
 } from 'ai';
@@ -205,7 +207,26 @@ async function resume() {
   console.log('resumed');
 }
 
-if (mode === 'resume') {
+// Each chunk of the file fits the schema, and those of each response are a message.
+async function check() {
+  for (const response of readFileSync(chat, 'utf8').trim().split('\n\n')) {
+    const chunks = response.split('\n').map((line) => JSON.parse(line));
+    for (const chunk of chunks) {
+      const checked = await uiMessageChunkSchema().validate(chunk);
+      assert.ok(checked.success, JSON.stringify(chunk));
+      kinds.add(chunk.type);
+    }
+    let message;
+    for await (const state of readUIMessageStream({ stream: ReadableStream.from(chunks) })) message = state;
+    await validateUIMessages({ messages: [message] });
+  }
+  for (const kind of ['reset-step', 'steering-message', 'tool-output-denied', 'tool-output-error', 'abort', 'error']) assert.ok(kinds.has(kind), kind);
+  console.log([...kinds].sort().join(' '));
+}
+
+if (mode === 'check') {
+  await check();
+} else if (mode === 'resume') {
   await resume();
 } else {
   for (const part of [reasoningTextAndTools, approvals, questions, subAgents, failures, stop, reload]) {
