@@ -13,6 +13,7 @@ mod encode;
 mod error;
 mod iso_8601;
 mod json;
+mod prompt;
 mod question;
 #[cfg(test)]
 mod recorded;

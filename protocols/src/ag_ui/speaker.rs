@@ -9,7 +9,7 @@ use loopwright_core::message::{AssistantMessage, MessageId};
 use serde_json::{Value, json};
 
 use super::event::Event;
-use crate::reply::{PartKind, Piece, ReplyFold};
+use crate::reply::{Fragment, PartKind, ReplyFold};
 
 /// What is open of the agent, or of a sub-agent.
 #[derive(Default)]
@@ -20,6 +20,10 @@ pub(super) struct Speaker {
     pub(super) path: String,
     step: Option<String>,
     reply: ReplyFold,
+    /// The text message that is open.
+    text: Option<String>,
+    /// The last reasoning message.
+    reasoning: String,
 }
 
 impl Speaker {
@@ -66,7 +70,8 @@ impl Speaker {
     /// Ends what is open.
     pub(super) fn close(&mut self, to: &mut VecDeque<Event>) {
         let end = self.reply.end();
-        self.pieces(end, to);
+        self.fragments(end, to);
+        self.end_text(to);
         self.end_step(to);
     }
 
@@ -77,9 +82,9 @@ impl Speaker {
         update: &Update,
         to: &mut VecDeque<Event>,
     ) -> bool {
-        let pieces = self.reply.update(message, update);
-        let had_text = pieces.contains(&Piece::Withdrawn(true));
-        self.pieces(pieces, to);
+        let fragments = self.reply.update(message, update);
+        let had_text = fragments.contains(&Fragment::Withdrawn(true));
+        self.fragments(fragments, to);
         had_text
     }
 
@@ -90,8 +95,9 @@ impl Speaker {
         reply: &AssistantMessage,
         to: &mut VecDeque<Event>,
     ) {
-        let pieces = self.reply.whole(message.id, reply);
-        self.pieces(pieces, to);
+        let fragments = self.reply.whole(message.id, reply);
+        self.fragments(fragments, to);
+        self.end_text(to);
         let parent = self.reply_id();
         for call in reply.calls() {
             let id = self.call_id(&call.id);
@@ -106,38 +112,60 @@ impl Speaker {
         }
     }
 
-    fn pieces(&self, pieces: impl IntoIterator<Item = Piece>, to: &mut VecDeque<Event>) {
-        let text_id = self.reply_id();
-        let text = |kind: &str| json!({ "type": kind, "messageId": text_id });
-        let reasoning = |kind: &str, block: u32| {
-            let id = format!("{text_id}-reasoning-{block}");
-            json!({ "type": kind, "messageId": id })
-        };
-        for piece in pieces {
-            let mut event = match &piece {
-                Piece::Start(PartKind::Text, _) => text("TEXT_MESSAGE_START"),
-                Piece::Delta(PartKind::Text, ..) => text("TEXT_MESSAGE_CONTENT"),
-                Piece::End(PartKind::Text, _) => text("TEXT_MESSAGE_END"),
-                Piece::Start(PartKind::Reasoning, block) => {
-                    self.push(reasoning("REASONING_START", *block), to);
-                    reasoning("REASONING_MESSAGE_START", *block)
+    fn fragments(
+        &mut self,
+        fragments: impl IntoIterator<Item = Fragment>,
+        to: &mut VecDeque<Event>,
+    ) {
+        for fragment in fragments {
+            match fragment {
+                Fragment::Start(PartKind::Text, _) => {
+                    let id = self.reply_id();
+                    if self.text.as_ref() != Some(&id) {
+                        self.end_text(to);
+                        self.push_for("TEXT_MESSAGE_START", &id, ("role", "assistant"), to);
+                        self.text = Some(id);
+                    }
                 }
-                Piece::Delta(PartKind::Reasoning, block, _) => {
-                    reasoning("REASONING_MESSAGE_CONTENT", *block)
+                Fragment::Delta(PartKind::Text, _, delta) => {
+                    let id = self.text.clone().unwrap_or_default();
+                    self.push_for("TEXT_MESSAGE_CONTENT", &id, ("delta", &delta), to);
                 }
-                Piece::End(PartKind::Reasoning, block) => {
-                    self.push(reasoning("REASONING_MESSAGE_END", *block), to);
-                    reasoning("REASONING_END", *block)
+                // The text of a reply is one message, whatever is between its parts.
+                Fragment::End(PartKind::Text, _) => {}
+                Fragment::Start(PartKind::Reasoning, block) => {
+                    let id = format!("{}-reasoning-{block}", self.reply_id());
+                    self.push(json!({ "type": "REASONING_START", "messageId": id }), to);
+                    self.push_for("REASONING_MESSAGE_START", &id, ("role", "reasoning"), to);
+                    self.reasoning = id;
                 }
-                Piece::Withdrawn(_) => continue,
-            };
-            match piece {
-                Piece::Start(PartKind::Text, _) => event["role"] = "assistant".into(),
-                Piece::Start(PartKind::Reasoning, _) => event["role"] = "reasoning".into(),
-                Piece::Delta(_, _, delta) => event["delta"] = delta.into(),
-                _ => {}
+                Fragment::Delta(PartKind::Reasoning, _, delta) => {
+                    let id = self.reasoning.clone();
+                    self.push_for("REASONING_MESSAGE_CONTENT", &id, ("delta", &delta), to);
+                }
+                Fragment::End(PartKind::Reasoning, _) => {
+                    for kind in ["REASONING_MESSAGE_END", "REASONING_END"] {
+                        self.push(json!({ "type": kind, "messageId": self.reasoning }), to);
+                    }
+                }
+                Fragment::Withdrawn(_) => self.end_text(to),
             }
-            self.push(event, to);
+        }
+    }
+
+    fn push_for(
+        &self,
+        kind: &str,
+        id: &str,
+        (field, value): (&str, &str),
+        to: &mut VecDeque<Event>,
+    ) {
+        self.push(json!({ "type": kind, "messageId": id, field: value }), to);
+    }
+
+    fn end_text(&mut self, to: &mut VecDeque<Event>) {
+        if let Some(id) = self.text.take() {
+            self.push(json!({ "type": "TEXT_MESSAGE_END", "messageId": id }), to);
         }
     }
 

@@ -47,7 +47,7 @@ fn parts_start_and_end_in_order() {
     assert_eq!(sent.last().unwrap()["finishReason"], "stop");
 }
 
-/// C914: a reply that continues the client's message has no id, and no call that it has anew.
+/// C914: a reply that continues the client's message has no id, and repeats no call.
 #[test]
 fn a_continued_reply_continues_the_message() {
     let calls = ["c1", "c2", "c3"].map(Into::into);

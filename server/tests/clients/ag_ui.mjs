@@ -1,12 +1,14 @@
 // AG-UI with the official client: `node ag_ui.mjs ADDRESS`, or `... ADDRESS follow THREAD` for the
-// part of a test that a new process does.
+// part of a test that a new process does, or `... - check FILE` for events in a file.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 
-import { HttpAgent, buildResumeArray } from '@ag-ui/client';
+import { HttpAgent, buildResumeArray, verifyEvents } from '@ag-ui/client';
 import { EventSchemas } from '@ag-ui/core/schemas';
+import { from, lastValueFrom } from 'rxjs';
 
 const [address, mode, thread] = process.argv.slice(2);
 const url = `${address}/ag-ui/shepherd`;
@@ -176,7 +178,20 @@ async function follow() {
   console.log('followed');
 }
 
-if (mode === 'follow') {
+// Each event of the file fits the schema, and the events of each response their order.
+async function check() {
+  for (const response of readFileSync(thread, 'utf8').trim().split('\n\n')) {
+    const events = response.split('\n').map((line) => EventSchemas.parse(JSON.parse(line)));
+    events.forEach((event) => kinds.add(event.type));
+    await lastValueFrom(verifyEvents()(from(events)));
+  }
+  for (const kind of ['SUBAGENT_FINISHED', 'ACTIVITY_SNAPSHOT', 'STATE_SNAPSHOT', 'RUN_ERROR']) assert.ok(kinds.has(kind), kind);
+  console.log([...kinds].sort().join(' '));
+}
+
+if (mode === 'check') {
+  await check();
+} else if (mode === 'follow') {
   await follow();
 } else {
   for (const part of [reasoningTextAndTools, approvals, questions, subAgents, failures, stop, reload]) {

@@ -8,5 +8,6 @@
 
 mod ag_ui;
 mod ai_sdk;
+mod recorded;
 mod run;
 mod shepherd;

@@ -17,8 +17,8 @@ struct Stateful;
 #[loopwright_core::async_trait]
 impl loopwright_core::BehaviorPattern for Stateful {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
-        step.emit("state", json!({ "sheep": 9 })).await;
-        step.emit("weather", json!("rain")).await;
+        step.emit("state", json!({ "sheep": 9 })).await?;
+        step.emit("weather", json!("rain")).await?;
         PiPattern.next_step(step).await
     }
 }
