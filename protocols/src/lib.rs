@@ -7,6 +7,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod acp;
 mod error;
 
 pub use error::DecodeError;
