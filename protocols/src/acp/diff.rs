@@ -64,7 +64,7 @@ fn hunk(line: &str) -> Option<(usize, usize)> {
     let (new, _) = rest.split_once(" @@")?;
     let lines = |range: &str| match range.split_once(',') {
         Some((_, lines)) => lines.parse().ok(),
-        None => Some(1),
+        None => range.parse::<usize>().ok().map(|_| 1),
     };
     Some((lines(old)?, lines(new)?))
 }
