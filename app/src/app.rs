@@ -13,8 +13,8 @@ use crate::args::{ChatArgs, Cli, Command};
 use crate::command_context::CommandContext;
 use crate::command_line::Parsed;
 use crate::commands::{
-    actions, audit, chat, cluster, completions, config as config_command, mcp, models, run, serve,
-    sessions, token, tools,
+    acp, actions, audit, chat, cluster, completions, config as config_command, mcp, models, run,
+    serve, sessions, token, tools,
 };
 use crate::config::Config;
 use crate::environment::Names;
@@ -255,6 +255,7 @@ fn dispatch(cli: Cli, program: Arc<Program>) -> Result<u8, StartError> {
             start_traced(&config, run::run(&args, &config, prompt))
         }
         Command::Chat(args) => start_chat(args, Arc::new(config()?)),
+        Command::Acp(args) => start(acp::acp(*args, Arc::new(config()?))),
         Command::Actions(args) => start(actions::actions(&args, &config()?)),
         Command::Audit(args) => start(audit::audit(&args, &config()?)),
         Command::Cluster(command) => start(cluster::cluster(&command, &config()?)),

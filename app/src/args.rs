@@ -52,6 +52,11 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Chat with the agent; line by line if standard input or output is not a terminal.
     Chat(ChatArgs),
+    /// Work in an editor that speaks the Agent Client Protocol, such as Zed.
+    ///
+    /// The editor starts this command and talks to it over standard input and output. A session
+    /// works in the directory that the editor opens, unless --root names another one.
+    Acp(Box<AcpArgs>),
     /// List the calls and questions that wait for you, in one session or in all.
     ///
     /// Exit codes: 0 done, 1 no call waits, 2 bad usage.
@@ -193,6 +198,14 @@ pub(crate) struct ChatArgs {
     pub(crate) plain: bool,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AcpArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) options: Options,
 }

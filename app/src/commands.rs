@@ -1,5 +1,6 @@
 //! The commands of the command line, one file each.
 
+pub(crate) mod acp;
 pub(crate) mod actions;
 pub(crate) mod audit;
 pub(crate) mod chat;

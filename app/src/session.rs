@@ -12,7 +12,7 @@ mod store;
 mod unattended;
 
 pub(crate) use self::agent::{Built, Previews, build};
-pub(crate) use self::allowed::Allowed;
+pub(crate) use self::allowed::{Allowed, Scope};
 pub(crate) use self::catalogue::{catalogue, default_models_file};
 pub(crate) use self::distil::distil_at_end;
 pub(crate) use self::follow::{FollowError, Live, Operator, follow};

@@ -24,6 +24,7 @@ pages! {
     SubAgents = "sub-agents.md",
     Models = "models.md",
     FrontEnds = "front-ends.md",
+    Editors = "editors.md",
     Apps = "apps.md",
     Deploying = "deploying.md",
     Fleet = "fleet.md",

@@ -7,6 +7,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod acp;
 pub mod ag_ui;
 pub mod ai_sdk;
 mod encode;

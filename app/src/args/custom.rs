@@ -51,6 +51,7 @@ impl Cli {
             Some(CliCommand::Run(args)) => &mut args.options,
             Some(CliCommand::Chat(args)) => &mut args.options,
             Some(CliCommand::Mcp(args)) => &mut args.options,
+            Some(CliCommand::Acp(args)) => &mut args.options,
             Some(CliCommand::Config(args)) => &mut args.options,
             Some(CliCommand::Approve(args)) => &mut args.decision.options,
             Some(CliCommand::Deny(args)) => &mut args.decision.options,

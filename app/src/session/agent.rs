@@ -32,6 +32,8 @@ pub(crate) struct Built {
     pub(crate) agent: GenericAgent,
     pub(crate) model: ModelInfo,
     pub(crate) root: PathBuf,
+    /// The commands that a request can begin with, such as `/plan`.
+    pub(crate) commands: Vec<&'static str>,
     /// Whether it distils facts from its sessions on request.
     pub(crate) distils: bool,
     /// Whether it does so when a session ends, too.
@@ -107,7 +109,8 @@ pub(crate) async fn build(
     {
         output::info(model::OFFLINE);
     }
-    let distils = plan.factory.commands(&wanted).contains(&DISTIL_COMMAND);
+    let commands = plan.factory.commands(&wanted);
+    let distils = commands.contains(&DISTIL_COMMAND);
     let distils_at_end = distils && options.distil_at_end.unwrap_or_default();
     let info = agent.model().clone();
     let model = model.unwrap_or_else(|| info.id.to_string());
@@ -122,6 +125,7 @@ pub(crate) async fn build(
         agent,
         model: info,
         root,
+        commands,
         distils,
         distils_at_end,
         previews,

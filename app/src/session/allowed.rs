@@ -1,20 +1,60 @@
-//! The tools that the user has allowed for the rest of a session.
+//! The calls that the user has allowed for the rest of a session.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Holds the tools that the user has allowed for the rest of a session. Clones share one set.
+/// The tools that change files, and nothing else.
+const EDITS: [&str; 2] = ["edit_file", "write_file"];
+
+/// Holds the calls that the user has allowed for the rest of a session. Clones share one set.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Allowed(Arc<Mutex<HashSet<String>>>);
+pub(crate) struct Allowed(Arc<Mutex<Rules>>);
+
+#[derive(Debug, Default)]
+struct Rules {
+    tools: HashSet<String>,
+    scope: Scope,
+}
+
+/// Says which calls run without approval, besides those of the tools that were allowed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// None.
+    #[default]
+    Tools,
+    /// Changes of files.
+    Edits,
+    /// All calls.
+    All,
+}
 
 impl Allowed {
     /// Lets calls of this tool run without approval from now on.
     pub(crate) fn add(&self, tool: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(tool.to_owned());
+        self.rules().tools.insert(tool.to_owned());
+    }
+
+    /// Sets which other calls run without approval from now on.
+    pub(crate) fn set_scope(&self, scope: Scope) {
+        self.rules().scope = scope;
     }
 
     /// Returns whether calls of this tool run without approval.
     pub(crate) fn has(&self, tool: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(tool)
+        let rules = self.rules();
+        match rules.scope {
+            Scope::All => true,
+            Scope::Edits if EDITS.contains(&tool) => true,
+            _ => rules.tools.contains(tool),
+        }
+    }
+
+    /// Returns whether the user has allowed this tool by its name.
+    pub(crate) fn has_tool(&self, tool: &str) -> bool {
+        self.rules().tools.contains(tool)
+    }
+
+    fn rules(&self) -> MutexGuard<'_, Rules> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod acp;
 mod addresses;
 mod agents_md;
 mod approvals;

@@ -303,8 +303,7 @@ fn the_user_of_the_client_decides() {
         })
     };
     // What was shown is not what would run.
-    let mut state: Value =
-        serde_json::from_str(asked["requestState"].as_str().unwrap()).unwrap();
+    let mut state: Value = serde_json::from_str(asked["requestState"].as_str().unwrap()).unwrap();
     state["digests"][name] = json!("0123");
     let refused = client.call("tools/call", params(&json!(state.to_string())));
     assert_eq!(refused["resultType"], "input_required", "{refused}");

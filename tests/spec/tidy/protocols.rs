@@ -27,8 +27,8 @@ fn protocol(file: &Path) -> Option<String> {
     let module = rest.iter().next()?.to_str()?.trim_end_matches(".rs");
     let is_module = Path::new("protocols/src").join(module);
     let root = Path::new(super::ROOT);
-    let is_protocol = root.join(is_module.with_extension("rs")).is_file()
-        && !["lib", "error"].contains(&module);
+    let is_protocol =
+        root.join(is_module.with_extension("rs")).is_file() && !["lib", "error"].contains(&module);
     is_protocol.then(|| module.to_owned())
 }
 

@@ -1,0 +1,86 @@
+//! Asks the user of an editor for a decision.
+
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt};
+use loopwright_core::agent::{Environment, SystemEnvironment};
+use loopwright_core::event::{Decision, ExternalAction};
+use loopwright_protocols::acp::{Answer, Permission, diffs, form, read_form, text_content};
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::open::Opened;
+use crate::terms;
+
+/// The reason that the model is given for a question that the editor cannot show.
+const CANNOT_ASK: &str = "the user's editor cannot show this question: ask it in your answer";
+
+/// Waits for what the user answers about an action.
+pub(super) type Asking = BoxFuture<'static, (ExternalAction, Answer)>;
+
+/// Asks for a decision on a pending action. `protected` says why the file that it changes is
+/// protected; `can_always` offers to allow all later calls of the tool.
+pub(super) async fn ask(
+    opened: &mut Opened,
+    client: &Arc<Client>,
+    action: ExternalAction,
+    protected: Option<String>,
+    can_always: bool,
+) -> Asking {
+    let (client, session) = (client.clone(), opened.session.name.clone());
+    let question = action.question();
+    if client.has_forms() && question.as_ref().is_some_and(|question| !question.is_secret()) {
+        return async move { (action.clone(), fill_in(&client, &session, &action).await) }.boxed();
+    }
+    let content = content(opened, &action, protected).await;
+    let root = &opened.built.root;
+    let Some(permission) = Permission::new(&action, root, content, can_always) else {
+        let answer = match question {
+            Some(_) => Answer::Decision(Decision::Deny(CANNOT_ASK.into())),
+            None => Answer::Dismissed, // it waits for another system
+        };
+        return async move { (action, answer) }.boxed();
+    };
+    let ask = async move {
+        let response =
+            client.request("session/request_permission", permission.params(&session)).await;
+        let answer = match response {
+            Ok(response) => permission.answer(&response),
+            Err(why) => Answer::Invalid(why.message),
+        };
+        (action, answer)
+    };
+    ask.boxed()
+}
+
+/// Returns what is shown with a call: the change that it would make, and what an approver should
+/// know besides.
+async fn content(
+    opened: &mut Opened,
+    action: &ExternalAction,
+    protected: Option<String>,
+) -> Vec<Value> {
+    let (diffs, why) = match opened.built.previews.of(action).await {
+        Ok(unified) => (diffs(&opened.built.root, &unified.unwrap_or_default()), None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    opened.updates.shown(&action.call, &diffs);
+    let lines = terms::lines(action, SystemEnvironment.now());
+    let lines = lines.into_iter().chain(protected).chain(why);
+    diffs.iter().map(|diff| json!(diff)).chain(lines.map(|line| text_content(&line))).collect()
+}
+
+/// Shows the question of an action as a form, until the answer fits.
+async fn fill_in(client: &Client, session: &str, action: &ExternalAction) -> Answer {
+    let mut why = None;
+    while let Some(question) = action.question()
+        && let Some(form) = form(session, action, &question, why.as_deref())
+        && let Ok(response) = client.request("elicitation/create", form).await
+    {
+        match read_form(&question, &response) {
+            Answer::Invalid(wrong) => why = Some(wrong),
+            answer => return answer,
+        }
+    }
+    Answer::Dismissed
+}

@@ -1,0 +1,170 @@
+//! Opens the sessions of an editor.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use loopwright_core::log::{SessionInfo, SessionLog, SessionQuery};
+use loopwright_core::{AgentHandle, EventStream, SessionStore};
+use loopwright_protocols::acp::{RpcError, SessionUpdates, notice};
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::modes::{ACCEPT_ALL, ASK, Mode, modes};
+use crate::config::Config;
+use crate::error::StartError;
+use crate::options::{Approve, Options};
+use crate::output::Verbosity;
+use crate::session::{
+    Allowed, Built, Prefer, Session, SessionSetup, build, check_is_root, find, name_or_random,
+};
+use crate::wording::waiting;
+
+/// The number of sessions in a page of `session/list`.
+const PAGE_SESSIONS: usize = 100;
+
+/// What sessions are opened with.
+pub(super) struct Opener {
+    pub(super) store: Arc<dyn SessionStore>,
+    /// The options of the command line.
+    pub(super) options: Options,
+    pub(super) config: Arc<Config>,
+    pub(super) client: Arc<Client>,
+}
+
+/// Says which session is opened.
+pub(super) enum Target {
+    New,
+    /// The session of this id, whose history is sent.
+    Load(Arc<str>),
+    /// The session of this id, whose history the editor has.
+    Resume(Arc<str>),
+}
+
+/// A session that was opened.
+pub(super) struct Opened {
+    pub(super) session: Session,
+    pub(super) built: Built,
+    pub(super) allowed: Allowed,
+    pub(super) modes: Vec<Mode>,
+    pub(super) mode: Mode,
+    pub(super) handle: AgentHandle,
+    pub(super) events: EventStream,
+    pub(super) updates: SessionUpdates,
+    /// The number of the last event that the editor has.
+    pub(super) last_seq: u64,
+}
+
+impl From<StartError> for RpcError {
+    fn from(StartError(why): StartError) -> Self {
+        RpcError::internal(why)
+    }
+}
+
+impl Opener {
+    /// Opens a session and sends its history if the editor loads it.
+    pub(super) async fn open(&self, target: Target, cwd: PathBuf) -> Result<Opened, RpcError> {
+        let loads = matches!(target, Target::Load(_));
+        let session = self.session(target).await?;
+        let mut given = self.options.clone();
+        given.workspace.root.get_or_insert(cwd);
+        let (mut settings, permissions) = session.settings_and_permissions(&given, &self.config)?;
+        let approves_all = settings.active.approve.contains(&Approve::All);
+        // The mode of the session approves calls instead, as the editor shows it.
+        settings.change(|options| options.approve.retain(|what| *what != Approve::All));
+        let allowed = Allowed::default();
+        let built = build(&settings, &allowed, &self.config, Verbosity::Quiet).await?;
+        let mode = if approves_all { ACCEPT_ALL } else { ASK };
+        allowed.set_scope(mode.scope);
+        let (handle, _) = session.start(&built, Prefer::Opening).await?;
+        let failed = |why: &dyn std::fmt::Display| RpcError::internal(format!("{why}."));
+        let (entries, events) = handle.join().await.map_err(|why| failed(&why))?;
+        let mut updates = SessionUpdates::new(&built.root);
+        let mut last_seq = 0;
+        if session.info.is_some() {
+            let mut log = self.store.read(&session.name, 0).await.map_err(|why| failed(&why))?;
+            log.truncate(usize::try_from(entries).unwrap_or(usize::MAX));
+            for event in SessionLog::events(session.name.clone(), &log) {
+                last_seq = event.seq;
+                for update in updates.replay(&event.event) {
+                    if loads {
+                        self.client.update(&session.name, update).await;
+                    }
+                }
+            }
+        }
+        let modes = modes(&built.commands);
+        let opened =
+            Opened { session, built, allowed, modes, mode, handle, events, updates, last_seq };
+        self.notices(&opened, permissions).await?;
+        Ok(opened)
+    }
+
+    async fn session(&self, target: Target) -> Result<Session, RpcError> {
+        let (Target::Load(name) | Target::Resume(name)) = target else {
+            let name = name_or_random(None, &*self.store).await?.into();
+            return Ok(Session { store: self.store.clone(), name, info: None, is_stored: true });
+        };
+        let info = find(&*self.store, &name).await?.ok_or_else(|| not_found(&name))?;
+        check_is_root(&info)?;
+        Ok(Session::existing(self.store.clone(), info))
+    }
+
+    /// Tells the user what is not done in a session that existed before.
+    async fn notices(&self, opened: &Opened, permissions: Option<String>) -> Result<(), RpcError> {
+        let state = opened.handle.state().await;
+        let state = state.map_err(|why| RpcError::internal(format!("{why}.")))?;
+        let interrupted = state.interrupted_run.map(|run| {
+            format!("Run {run} was interrupted: `/continue` continues it, another prompt ends it.")
+        });
+        let pending = waiting(&state.pending_actions)
+            .map(|what| format!("{what} for you: `/continue` asks you, another prompt declines."));
+        let repaired = state.repaired.map(|repaired| repaired.to_string());
+        for text in [permissions, repaired, interrupted, pending].into_iter().flatten() {
+            let update = notice(&format!("{text}\n\n"));
+            self.client.update(&opened.session.name, update).await;
+        }
+        Ok(())
+    }
+
+    /// Returns a page of the sessions that work in this directory, or in any.
+    pub(super) async fn list(
+        &self,
+        cwd: Option<PathBuf>,
+        cursor: Option<String>,
+    ) -> Result<Value, RpcError> {
+        let mut query = SessionQuery::new(PAGE_SESSIONS);
+        query.brief = true;
+        if let Some(cursor) = cursor {
+            let cursor = cursor
+                .parse()
+                .map_err(|why| RpcError::invalid_params(format!("/params/cursor: {why}")))?;
+            query = query.after(cursor);
+        }
+        let page = self.store.sessions_page(&query).await;
+        let page = page.map_err(|why| RpcError::internal(format!("{why}.")))?;
+        let sessions = page.sessions.iter().filter_map(|info| listed(info, cwd.as_ref()));
+        let sessions: Vec<Value> = sessions.collect();
+        Ok(json!({ "sessions": sessions, "nextCursor": page.next.map(|next| next.to_string()) }))
+    }
+}
+
+/// Returns the error of a session that does not exist, or is not open.
+pub(super) fn not_found(session: &str) -> RpcError {
+    RpcError::not_found(format!("There is no session `{session}`, or it is not open: load it."))
+}
+
+/// Describes a session for a list, if it works in this directory.
+fn listed(info: &SessionInfo, cwd: Option<&PathBuf>) -> Option<Value> {
+    let directory = SessionSetup::of(info).directory?;
+    if cwd.is_some_and(|cwd| *cwd != directory) {
+        return None;
+    }
+    let changed = i64::try_from(info.changed).ok()?;
+    let changed = jiff::Timestamp::from_millisecond(changed).ok()?;
+    Some(json!({
+        "sessionId": info.id,
+        "cwd": directory,
+        "title": info.title,
+        "updatedAt": changed.to_string(),
+    }))
+}

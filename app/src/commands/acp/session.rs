@@ -1,0 +1,350 @@
+//! A session of an editor: its turns, its events, and what the user is asked.
+
+use std::collections::HashSet;
+use std::future::pending;
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt};
+use loopwright_core::AgentEvent;
+use loopwright_core::agent::{AgentState, InputError};
+use loopwright_core::event::{
+    ActionResult, Decision, ExternalAction, InputEvent, Role, RunOutcome,
+};
+use loopwright_core::log::SessionLog;
+use loopwright_core::message::{CallId, Content, UserMessage};
+use loopwright_protocols::acp::{Answer, RpcError, notice, stop_reason};
+use loopwright_tools::protected_file;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::ask::{Asking, ask};
+use super::client::Client;
+use super::modes::Mode;
+use super::open::Opened;
+use crate::program::Program;
+use crate::slash::{SlashContext, SlashReply};
+use crate::wording::{compaction, has_finished, waiting};
+
+/// What the editor sends to a session.
+pub(super) enum Command {
+    Prompt(Value, UserMessage),
+    Cancel,
+    SetMode(Mode),
+    /// Close the session, and say so when it is closed.
+    Close(oneshot::Sender<()>),
+}
+
+/// Owns an open session.
+pub(super) struct EditorSession {
+    opened: Opened,
+    client: Arc<Client>,
+    program: Arc<Program>,
+    mode: Mode,
+    /// The prompts that are answered when the session is idle.
+    turns: Vec<Value>,
+    /// The outcome of the last run since the first of them.
+    outcome: Option<Arc<RunOutcome>>,
+    is_cancelled: bool,
+    /// Resolves when the session is idle.
+    idle: Option<BoxFuture<'static, ()>>,
+    /// What the user is asked, and the decision.
+    asking: Option<Asking>,
+    /// The calls that the user was asked for, with the digests of what was shown.
+    asked: HashSet<(CallId, Arc<str>)>,
+    /// A slash command that this process carries out.
+    command: Option<BoxFuture<'static, Result<SlashReply, String>>>,
+    has_message: bool,
+}
+
+impl EditorSession {
+    pub(super) fn new(opened: Opened, client: Arc<Client>, program: Arc<Program>) -> Self {
+        EditorSession {
+            mode: opened.mode,
+            has_message: opened.session.info.is_some(),
+            opened,
+            client,
+            program,
+            turns: Vec::new(),
+            outcome: None,
+            is_cancelled: false,
+            idle: None,
+            asking: None,
+            asked: HashSet::new(),
+            command: None,
+        }
+    }
+
+    /// Handles commands and events until the session is closed. Aborts a run of this process then.
+    pub(super) async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        let closed = loop {
+            tokio::select! { biased;
+                command = commands.recv() => match command {
+                    Some(Command::Prompt(id, message)) => self.prompt(id, message).await,
+                    Some(Command::Cancel) => self.cancel().await,
+                    Some(Command::SetMode(mode)) => self.set_mode(mode),
+                    Some(Command::Close(closed)) => break Some(closed),
+                    None => break None,
+                },
+                event = self.opened.events.next() => match event {
+                    Some(event) => self.event(event.seq, &event.event).await,
+                    None if self.rejoin().await => {}
+                    None => {
+                        let why = "Another process has taken over the session: load it again.";
+                        self.end_turns(&Err(RpcError::internal(why))).await;
+                        break None;
+                    }
+                },
+                () = or_never(&mut self.idle) => self.settle().await,
+                (action, answer) = or_never(&mut self.asking) => {
+                    self.answered(action, answer).await;
+                }
+                reply = or_never(&mut self.command) => self.replied(reply).await,
+            }
+        };
+        self.close().await;
+        closed.map(|closed| closed.send(()));
+    }
+
+    async fn event(&mut self, seq: u64, event: &AgentEvent) {
+        self.opened.last_seq = seq;
+        if let AgentEvent::AgentEnd(outcome) = event {
+            self.outcome = Some(outcome.clone());
+            self.watch_idle(); // a run that another process has caused may need a decision, too
+        }
+        for update in self.opened.updates.fold(event) {
+            self.client.update(&self.opened.session.name, update).await;
+        }
+    }
+
+    /// Continues after the events lagged. Returns `false` if they have ended.
+    async fn rejoin(&mut self) -> bool {
+        let session = &self.opened.session;
+        if !self.opened.events.lagged() {
+            return false;
+        }
+        let Ok((entries, events)) = self.opened.handle.join().await else { return false };
+        let Ok(mut log) = session.store.read(&session.name, 0).await else { return false };
+        log.truncate(usize::try_from(entries).unwrap_or(usize::MAX));
+        self.opened.events = events;
+        let missed = SessionLog::events_after(session.name.clone(), &log, self.opened.last_seq);
+        for event in missed {
+            self.event(event.seq, &event.event).await;
+        }
+        true
+    }
+
+    fn watch_idle(&mut self) {
+        let handle = self.opened.handle.clone();
+        self.idle = Some(async move { handle.wait_for_idle().await }.boxed());
+    }
+
+    async fn notice(&mut self, text: &str) {
+        self.client.update(&self.opened.session.name, notice(text)).await;
+    }
+
+    /// Starts a turn: a command, a request, or a steer of the run in progress.
+    async fn prompt(&mut self, id: Value, mut message: UserMessage) {
+        if self.is_cancelled {
+            self.opened.handle.wait_for_idle().await; // the cancelled turn ends first
+            self.settle().await;
+        }
+        let text = message.text();
+        let (word, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
+        let name = word.strip_prefix('/').unwrap_or_default();
+        let own = self.program.slash_command(name);
+        if (own.is_some() || name == "compact") && self.command.is_some() {
+            let why = "A command is still running: wait until it is done, or cancel.";
+            return self.client.respond(&id, Err(RpcError::invalid_request(why))).await;
+        }
+        if self.turns.is_empty() {
+            (self.outcome, self.is_cancelled) = (None, false);
+        }
+        self.turns.push(id);
+        if let Some(own) = own {
+            let Opened { session, built, handle, .. } = &self.opened;
+            let context = SlashContext::new(session, &built.settings, handle.clone());
+            let mut running = own.start(rest.trim(), context);
+            self.command = Some(async move { running.ended().await }.boxed());
+        } else if name == "compact" {
+            let handle = self.opened.handle.clone();
+            let instructions = Some(rest.trim().to_owned()).filter(|text| !text.is_empty());
+            let compact = async move {
+                let done = handle.compact(instructions.as_deref()).await;
+                let done = done.map_err(|why| format!("{why}."))?;
+                let lines: Vec<String> = done.iter().map(|done| compaction(done)).collect();
+                let none = || "There is nothing to summarise yet.".to_owned();
+                Ok(SlashReply::Show(if lines.is_empty() { none() } else { lines.join("\n") }))
+            };
+            self.command = Some(compact.boxed());
+        } else if name == "continue" {
+            self.asked.clear(); // pending actions are asked for once more
+            match self.opened.handle.pending().await {
+                Ok(pending) if !pending.is_empty() => self.watch_idle(),
+                _ => self.send(InputEvent::Continue(None)).await,
+            }
+        } else {
+            if self.mode.plans && !text.starts_with('/') {
+                message.content.insert(0, Content::text("/plan "));
+            }
+            self.request(message).await;
+        }
+    }
+
+    async fn request(&mut self, message: UserMessage) {
+        self.asking = None; // the request supersedes what was asked
+        self.has_message = true;
+        let is_running = self.opened.handle.state().await.is_ok_and(|state| state.is_running);
+        self.send(match is_running {
+            true => InputEvent::Steer(message.into()),
+            false => InputEvent::UserRequest(message.into()),
+        })
+        .await;
+    }
+
+    /// Sends an input. If it is refused, the turn ends with the reason.
+    async fn send(&mut self, event: InputEvent) {
+        match self.opened.handle.send(event).await {
+            Ok(_) => {}
+            Err(why) => return self.end_turns(&Err(RpcError::internal(format!("{why}.")))).await,
+        }
+        self.watch_idle();
+    }
+
+    fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+        self.opened.allowed.set_scope(mode.scope);
+    }
+
+    /// Stops the run. The turns end when it has ended.
+    async fn cancel(&mut self) {
+        self.is_cancelled = !self.turns.is_empty();
+        (self.asking, self.command) = (None, None);
+        match self.opened.handle.abort().await {
+            Ok(()) | Err(InputError::NothingToAbort(_)) => self.watch_idle(),
+            Err(why) => self.end_turns(&Err(RpcError::internal(format!("{why}.")))).await,
+        }
+    }
+
+    /// Asks the user for the next pending action, or ends the turns. The session is idle.
+    async fn settle(&mut self) {
+        self.idle = None;
+        while let Some(event) = self.opened.events.try_next() {
+            self.event(event.seq, &event.event).await;
+        }
+        let Ok(state) = self.opened.handle.state().await else { return };
+        if state.is_running || self.asking.is_some() || self.command.is_some() {
+            return; // what ends them looks once more
+        }
+        self.idle = None;
+        let key = |action: &ExternalAction| (action.call.clone(), action.digest.clone());
+        let unasked = |action: &&ExternalAction| !self.asked.contains(&key(action));
+        let next = state.pending_actions.iter().find(unasked).cloned();
+        if let Some(action) = next.filter(|_| !self.is_cancelled) {
+            self.asked.insert(key(&action));
+            return self.ask(action).await;
+        }
+        let is_queued = !state.steering_queue.is_empty() || !state.follow_up_queue.is_empty();
+        if is_queued && self.outcome.as_ref().is_some_and(|outcome| has_finished(outcome.end)) {
+            // A steer arrived after the end of its run.
+            return self.send(InputEvent::Continue(None)).await;
+        }
+        self.finish(&state).await;
+    }
+
+    async fn finish(&mut self, state: &AgentState) {
+        let result = match &self.outcome {
+            _ if self.is_cancelled => Ok("cancelled"),
+            Some(outcome) => stop_reason(outcome),
+            None => Ok("end_turn"),
+        };
+        if let Some(what) = waiting(&state.pending_actions) {
+            let session = &self.opened.session.name;
+            let actions = format!("`{} actions {session}`", self.program.names.app());
+            self.notice(&format!("\n\n{what} for a decision: {actions} lists what.")).await;
+        }
+        if let (Err(why), true) = (&result, self.turns.is_empty()) {
+            self.notice(&format!("\n\n{why}")).await;
+        }
+        if state.pending_actions.is_empty() {
+            self.asked.clear();
+        }
+        self.outcome = None;
+        self.end_turns(&result).await;
+    }
+
+    async fn end_turns(&mut self, result: &Result<&'static str, RpcError>) {
+        self.is_cancelled = false;
+        for turn in std::mem::take(&mut self.turns) {
+            let result = result.clone().map(|reason| json!({ "stopReason": reason }));
+            self.client.respond(&turn, result).await;
+        }
+    }
+
+    /// Asks the user, unless the tool has just been allowed.
+    async fn ask(&mut self, action: ExternalAction) {
+        let protected = protected_file(&action.name, &action.arguments);
+        let can_always = action.request.is_none() && action.path.is_empty() && protected.is_none();
+        if can_always && self.opened.allowed.has_tool(&action.name) {
+            return self.decide(&action, Decision::Approve).await;
+        }
+        self.asking =
+            Some(ask(&mut self.opened, &self.client, action, protected, can_always).await);
+    }
+
+    async fn answered(&mut self, action: ExternalAction, answer: Answer) {
+        self.asking = None;
+        match answer {
+            Answer::Decision(decision) => self.decide(&action, decision).await,
+            Answer::Always => {
+                self.opened.allowed.add(&action.name);
+                self.decide(&action, Decision::Approve).await;
+            }
+            Answer::Cancelled => self.cancel().await,
+            _ => self.watch_idle(), // the action stays pending
+        }
+    }
+
+    async fn decide(&mut self, action: &ExternalAction, decision: Decision) {
+        let result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
+        let event = InputEvent::ExternalActionResult(result.source("acp"));
+        if let Err(why) = self.opened.handle.send(event).await {
+            self.notice(&format!("\n\nThe decision was refused: {why}.\n\n")).await;
+        }
+        self.watch_idle();
+    }
+
+    async fn replied(&mut self, reply: Result<SlashReply, String>) {
+        self.command = None;
+        match reply {
+            Ok(SlashReply::Show(text)) | Err(text) => self.notice(&text).await,
+            Ok(SlashReply::Send(text)) => return self.request(text.into()).await,
+        }
+        self.watch_idle();
+    }
+
+    /// Closes the session, and deletes it if it was never used.
+    async fn close(self) {
+        let Opened { session, handle, mut events, .. } = self.opened;
+        let state = handle.state().await;
+        let is_attached = handle.is_attached();
+        if state.as_ref().is_ok_and(|state| state.is_running) && !is_attached {
+            let _ = handle.abort().await; // unless the run has ended
+            handle.wait_for_idle().await;
+        }
+        drop((self.idle, self.command, handle));
+        while events.next().await.is_some() {}
+        let is_empty = state
+            .is_ok_and(|state| !state.messages.iter().any(|message| message.role() == Role::User));
+        if !self.has_message && is_empty && !is_attached {
+            let _ = session.store.delete(&session.name).await; // an empty session does no harm
+        }
+    }
+}
+
+/// Waits for a future, or forever if there is none.
+async fn or_never<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => pending().await,
+    }
+}

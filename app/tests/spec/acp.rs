@@ -1,0 +1,209 @@
+//! `loopwright acp`, line by line: what is no message, and a process that is killed. The tests in
+//! `tests/acp/` drive it with the protocol's own client library.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::process::{Process, loopwright, project};
+use crate::server::Server;
+
+/// A process that speaks the protocol, and the number of the last request.
+struct Editor {
+    process: Process,
+    unread: String,
+    requests: u64,
+}
+
+impl Editor {
+    fn start(dir: &TempDir, server: &Server) -> Editor {
+        Editor::with(dir, server, &[])
+    }
+
+    /// Starts `loopwright acp` with further options.
+    fn with(dir: &TempDir, server: &Server, more: &[&str]) -> Editor {
+        let args = ["acp", "--model", "openai/x", "--base-url", &server.url];
+        let process = Process::start(dir, &[&args, more].concat());
+        let mut editor = Editor { process, unread: String::new(), requests: 0 };
+        let initialized = editor.request("initialize", json!({ "protocolVersion": 1 }));
+        assert_eq!(initialized["result"]["protocolVersion"], 1);
+        editor
+    }
+
+    /// Waits for the next line, which must be a message.
+    fn message(&mut self) -> Value {
+        while !self.unread.contains('\n') {
+            let more = self.process.out.more().to_vec();
+            self.unread.push_str(std::str::from_utf8(&more).unwrap());
+        }
+        let rest = self.unread.split_off(self.unread.find('\n').unwrap() + 1);
+        let line = std::mem::replace(&mut self.unread, rest);
+        let message: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(message["jsonrpc"], "2.0", "{message}");
+        message
+    }
+
+    /// Waits for a message that fits.
+    fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let message = self.message();
+            if fits(&message) {
+                return message;
+            }
+        }
+    }
+
+    fn send(&mut self, method: &str, params: Value) -> u64 {
+        self.requests += 1;
+        let id = self.requests;
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.process.line(&request.to_string());
+        id
+    }
+
+    /// Sends a request and waits for its response.
+    fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params);
+        self.until(|message| message["id"] == id && message["method"].is_null())
+    }
+
+    fn prompt(&mut self, session: &str, text: &str) -> u64 {
+        let prompt = json!([{ "type": "text", "text": text }]);
+        self.send("session/prompt", json!({ "sessionId": session, "prompt": prompt }))
+    }
+
+    /// Waits until the user is asked, and returns the request.
+    fn permission(&mut self) -> Value {
+        self.until(|message| message["method"] == "session/request_permission")
+    }
+}
+
+fn write() -> [(&'static str, Value); 1] {
+    [("write_file", json!({ "path": "new.txt", "content": "hello\n" }))]
+}
+
+/// C947: What cannot be handled is answered with an error, and the next request is handled. A
+/// client cannot decide otherwise than by what it was offered.
+#[test]
+fn what_is_no_request_is_refused_and_changes_nothing() {
+    let (server, dir) = (Server::start(), project());
+    let mut editor = Editor::start(&dir, &server);
+    let refused = |editor: &mut Editor, line: &str| {
+        editor.process.line(line);
+        let error = editor.message()["error"].take();
+        (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(refused(&mut editor, "not JSON").0, -32700);
+    assert_eq!(refused(&mut editor, "[1]").0, -32600);
+    let unknown = r#"{"jsonrpc":"2.0","id":"a","method":"session/fly","params":{}}"#;
+    assert_eq!(
+        refused(&mut editor, unknown),
+        (-32601, "The method `session/fly` is not known.".into())
+    );
+    let relative = json!({ "cwd": "src", "mcpServers": [] });
+    let error = editor.request("session/new", relative)["error"]["message"].take();
+    assert_eq!(error, "/params/cwd: the directory must be an absolute path");
+    let missing = json!({ "cwd": dir.path().join("missing"), "mcpServers": [] });
+    assert_eq!(editor.request("session/new", missing)["error"]["code"], -32603);
+    let prompt = json!({ "sessionId": "none", "prompt": [{ "type": "text", "text": "Hi" }] });
+    assert_eq!(editor.request("session/prompt", prompt)["error"]["code"], -32002);
+    editor
+        .process
+        .line(r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"n"}}"#);
+    editor.process.line(r#"{"jsonrpc":"2.0","id":99,"result":{}}"#);
+
+    let new = json!({ "cwd": dir.path(), "mcpServers": [] });
+    let session = editor.request("session/new", new)["result"]["sessionId"].take();
+    let session = session.as_str().unwrap();
+    let turn = editor.prompt(session, "Write.");
+    server.request().call(&write());
+    let asked = editor.permission();
+    let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "approve-everything" } });
+    let response = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": outcome });
+    editor.process.line(&response.to_string());
+    let ended = editor.until(|message| message["id"] == turn && message["method"].is_null());
+    assert_eq!(ended["result"]["stopReason"], "end_turn");
+    assert!(!dir.path().join("new.txt").exists());
+}
+
+/// C949: A killed process leaves its pending call: a new one says that it waits, asks once more,
+/// and continues.
+#[test]
+fn a_call_that_a_killed_process_has_left_is_decided_in_the_next_one() {
+    let (server, dir) = (Server::start(), project());
+    let mut editor = Editor::start(&dir, &server);
+    let new = json!({ "cwd": dir.path(), "mcpServers": [] });
+    let session = editor.request("session/new", new)["result"]["sessionId"].take();
+    let session = session.as_str().unwrap();
+    editor.prompt(session, "Write.");
+    server.request().call(&write());
+    editor.permission();
+    editor.process.kill();
+
+    let mut editor = Editor::start(&dir, &server);
+    let load = json!({ "sessionId": session, "cwd": dir.path(), "mcpServers": [] });
+    let id = editor.send("session/load", load);
+    let user = editor.message()["params"]["update"].take();
+    assert_eq!(
+        (&user["sessionUpdate"], &user["content"]["text"]),
+        (&json!("user_message_chunk"), &json!("Write."))
+    );
+    let call = editor.message()["params"]["update"].take();
+    assert_eq!((&call["sessionUpdate"], &call["kind"]), (&json!("tool_call"), &json!("edit")));
+    let notice = editor.message()["params"]["update"]["content"]["text"].take();
+    assert!(notice.as_str().unwrap().starts_with("1 call waits for you: "), "{notice}");
+    assert_eq!(editor.message()["id"], id);
+
+    let turn = editor.prompt(session, "/continue");
+    let asked = editor.permission();
+    let diff = json!([{ "type": "diff", "path": dir.path().canonicalize().unwrap().join("new.txt"),
+        "newText": "hello\n" }]);
+    assert_eq!(asked["params"]["toolCall"]["content"], diff);
+    let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "0" } });
+    let response = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": outcome });
+    editor.process.line(&response.to_string());
+    server.request().say("Written.");
+    let ended = editor.until(|message| message["id"] == turn && message["method"].is_null());
+    assert_eq!(ended["result"]["stopReason"], "end_turn");
+    assert_eq!(std::fs::read_to_string(dir.path().join("new.txt")).unwrap(), "hello\n");
+    assert_eq!(editor.process.close().code, 0);
+}
+
+/// C946: A session begins in the mode that its options imply. One that was never used is not kept.
+#[test]
+fn a_session_begins_in_the_mode_of_its_options() {
+    let (server, dir) = (Server::start(), project());
+    let mut editor = Editor::with(&dir, &server, &["--approve", "all"]);
+    let new = json!({ "cwd": dir.path(), "mcpServers": [] });
+    let mut opened = editor.request("session/new", new)["result"].take();
+    assert_eq!(opened["modes"]["currentModeId"], "accept_all");
+    let session = opened["sessionId"].take();
+    let turn = editor.prompt(session.as_str().unwrap(), "/compact");
+    let commands = editor.message()["params"]["update"].take();
+    assert_eq!(commands["sessionUpdate"], "available_commands_update");
+    let notice = editor.message()["params"]["update"]["content"]["text"].take();
+    assert_eq!(notice, "There is nothing to summarise yet.");
+    let ended = editor.message();
+    assert_eq!((&ended["id"], &ended["result"]["stopReason"]), (&json!(turn), &json!("end_turn")));
+    assert_eq!(editor.process.close().code, 0);
+    assert_eq!(loopwright(&dir, &["sessions", "list"]).out, "");
+}
+
+/// An editor that loads a session which another process has open sends its prompts there.
+#[test]
+fn a_session_of_another_process_is_attached_to() {
+    let (server, dir) = (Server::start(), project());
+    let args = ["chat", "--session", "s", "--model", "openai/x", "--base-url", &server.url];
+    let mut chat = Process::start(&dir, &args);
+    chat.line("Hello");
+    server.request().say("Hi.");
+    chat.out.until("Hi.");
+    let mut editor = Editor::start(&dir, &server);
+    let load = json!({ "sessionId": "s", "cwd": dir.path(), "mcpServers": [] });
+    assert_eq!(editor.request("session/load", load)["error"], Value::Null);
+    let turn = editor.prompt("s", "Once more.");
+    server.request().say("Hi again.");
+    editor.until(|message| message["params"]["update"]["content"]["text"] == "Hi again.");
+    let ended = editor.until(|message| message["id"] == turn && message["method"].is_null());
+    assert_eq!(ended["result"]["stopReason"], "end_turn");
+    chat.out.until("Hi again.");
+}

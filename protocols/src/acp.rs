@@ -1,0 +1,38 @@
+//! The [Agent Client Protocol](https://agentclientprotocol.com), version 1: editors that drive an
+//! agent over JSON-RPC 2.0, one message per line.
+//!
+//! [`decode`] reads a line of the client. [`SessionUpdates`] folds the events of a session to the
+//! updates that the client is sent. [`Permission`] and [`form`] show a pending action, and read the
+//! decision. What is sent is JSON in the form of the protocol's schema.
+//!
+//! The protocol's own crates are not used: they enable the feature `preserve_order` of
+//! `serde_json`, which changes the maps of every crate in a build.
+//!
+//! ```
+//! use loopwright_core::event::{AgentEvent, Update};
+//! use loopwright_core::message::MessageId;
+//! use loopwright_protocols::acp::{ClientMessage, ClientRequest, SessionUpdates, decode};
+//!
+//! let line = br#"{"jsonrpc":"2.0","id":1,"method":"session/close","params":{"sessionId":"s"}}"#;
+//! let Ok(ClientMessage::Request(_, request)) = decode(line) else { panic!() };
+//! assert_eq!(request, ClientRequest::CloseSession("s".into()));
+//!
+//! let mut updates = SessionUpdates::new("/work");
+//! let update = Update::Text { block: 0, delta: "Hello".into() };
+//! let sent = updates.fold(&AgentEvent::MessageUpdate { message_id: MessageId(2), update });
+//! assert_eq!(sent[0]["sessionUpdate"], "agent_message_chunk");
+//! assert_eq!(sent[0]["content"]["text"], "Hello");
+//! ```
+
+mod decision;
+mod diff;
+mod message;
+mod outcome;
+mod prompt;
+mod update;
+
+pub use decision::{Answer, Permission, form, read_form};
+pub use diff::{Diff, diffs};
+pub use message::{ClientMessage, ClientRequest, RpcError, decode};
+pub use outcome::stop_reason;
+pub use update::{SessionUpdates, notice, text_content};

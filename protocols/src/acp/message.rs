@@ -1,0 +1,283 @@
+//! The messages of a client: JSON-RPC 2.0 requests, notifications and responses.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use loopwright_core::message::UserMessage;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::prompt::{ContentBlock, user_message};
+use crate::DecodeError;
+
+/// Holds an error of JSON-RPC 2.0.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+#[non_exhaustive]
+pub struct RpcError {
+    /// The code that the protocol gives to its kind.
+    pub code: i32,
+    /// A sentence that says what is wrong and what to do.
+    pub message: String,
+}
+
+impl RpcError {
+    fn new(code: i32, message: impl Into<String>) -> Self {
+        RpcError { code, message: message.into() }
+    }
+
+    /// Builds the error of a message that is no request (-32600).
+    pub fn invalid_request(message: impl Into<String>) -> Self {
+        RpcError::new(-32600, message)
+    }
+
+    /// Builds the error of parameters that do not fit (-32602).
+    pub fn invalid_params(message: impl Into<String>) -> Self {
+        RpcError::new(-32602, message)
+    }
+
+    /// Builds the error of work that failed (-32603).
+    pub fn internal(message: impl Into<String>) -> Self {
+        RpcError::new(-32603, message)
+    }
+
+    /// Builds the error of a session that does not exist (-32002).
+    pub fn not_found(message: impl Into<String>) -> Self {
+        RpcError::new(-32002, message)
+    }
+}
+
+impl From<DecodeError> for RpcError {
+    fn from(error: DecodeError) -> Self {
+        RpcError::invalid_params(error.to_string())
+    }
+}
+
+/// Represents a message of the client. Ids are those of JSON-RPC 2.0: numbers, strings or `null`.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum ClientMessage {
+    /// A request, which must be answered.
+    Request(Value, ClientRequest),
+    /// The notification `session/cancel` for this session.
+    Cancel(Arc<str>),
+    /// The response to the request of the agent with this id.
+    Response(Value, Result<Value, RpcError>),
+    /// A notification that is not known, which JSON-RPC 2.0 leaves unanswered.
+    Other,
+}
+
+/// Represents a request of the client, by its method: the session first, if it names one.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum ClientRequest {
+    /// `initialize`.
+    Initialize {
+        /// Whether the client shows forms: `clientCapabilities.elicitation.form`.
+        has_forms: bool,
+    },
+    /// `session/new` in this directory, which is absolute. Its `mcpServers` are not used.
+    NewSession(PathBuf),
+    /// `session/load` in this directory: opens a session and sends its history.
+    LoadSession(Arc<str>, PathBuf),
+    /// `session/resume` in this directory: opens a session without sending its history.
+    ResumeSession(Arc<str>, PathBuf),
+    /// `session/list`.
+    ListSessions {
+        /// The directory; `None` for sessions of all directories.
+        cwd: Option<PathBuf>,
+        /// Where the previous page ended.
+        cursor: Option<String>,
+    },
+    /// `session/close`.
+    CloseSession(Arc<str>),
+    /// `session/set_mode` to the mode of this id.
+    SetMode(Arc<str>, String),
+    /// `session/prompt` with this message.
+    Prompt(Arc<str>, UserMessage),
+}
+
+#[derive(Deserialize)]
+struct Frame {
+    jsonrpc: String,
+    id: Option<Value>,
+    method: Option<String>,
+    #[serde(default)]
+    params: Value,
+    #[serde(default)]
+    result: Value,
+    error: Option<RpcError>,
+}
+
+/// The parameters of all methods.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Params {
+    session_id: Option<Arc<str>>,
+    cwd: Option<PathBuf>,
+    cursor: Option<String>,
+    mode_id: Option<String>,
+    prompt: Option<Vec<ContentBlock>>,
+    #[serde(default)]
+    client_capabilities: Value,
+}
+
+/// Reads a line of the client.
+///
+/// # Errors
+///
+/// Returns the error to answer with, and the id of the request, if the line is no message of
+/// JSON-RPC 2.0, its method is unknown, or its parameters do not fit.
+pub fn decode(line: &[u8]) -> Result<ClientMessage, (Value, RpcError)> {
+    let value: Value = serde_json::from_slice(line).map_err(|why| {
+        (Value::Null, RpcError::new(-32700, format!("The line is not JSON: {why}.")))
+    })?;
+    let is_id = |id: &&Value| id.is_number() || id.is_string();
+    let id = value.get("id").filter(is_id).cloned().unwrap_or_default();
+    let invalid = |why: &str| {
+        let why = format!("The line is no message of JSON-RPC 2.0: {why}.");
+        (id.clone(), RpcError::invalid_request(why))
+    };
+    if !value.is_object() {
+        return Err(invalid("it is no object"));
+    }
+    if id.is_null() && value.get("id").is_some_and(|id| !id.is_null()) {
+        return Err(invalid("`id` is neither a number nor a string"));
+    }
+    let frame = Frame::deserialize(value).map_err(|why| invalid(&why.to_string()))?;
+    if frame.jsonrpc != "2.0" {
+        return Err(invalid("`jsonrpc` is not \"2.0\""));
+    }
+    match (frame.method, frame.id) {
+        (Some(method), Some(_)) => match request(&method, frame.params) {
+            Ok(request) => Ok(ClientMessage::Request(id, request)),
+            Err(error) => Err((id, error)),
+        },
+        (Some(method), None) if method == "session/cancel" => {
+            let params = Params::read(frame.params).and_then(|mut params| params.session());
+            params.map(ClientMessage::Cancel).map_err(|error| (id, error.into()))
+        }
+        (Some(_), None) => Ok(ClientMessage::Other),
+        (None, Some(_)) => {
+            Ok(ClientMessage::Response(id, frame.error.map_or(Ok(frame.result), Err)))
+        }
+        (None, None) => Err(invalid("it has neither `method` nor `id`")),
+    }
+}
+
+fn request(method: &str, params: Value) -> Result<ClientRequest, RpcError> {
+    let mut params = Params::read(params)?;
+    Ok(match method {
+        "initialize" => {
+            let has_forms = !params.client_capabilities["elicitation"]["form"].is_null();
+            ClientRequest::Initialize { has_forms }
+        }
+        "session/new" => ClientRequest::NewSession(params.directory()?),
+        "session/load" => ClientRequest::LoadSession(params.session()?, params.directory()?),
+        "session/resume" => ClientRequest::ResumeSession(params.session()?, params.directory()?),
+        "session/list" => ClientRequest::ListSessions { cwd: params.cwd, cursor: params.cursor },
+        "session/close" => ClientRequest::CloseSession(params.session()?),
+        "session/set_mode" => {
+            ClientRequest::SetMode(params.session()?, required(params.mode_id, "modeId")?)
+        }
+        "session/prompt" => {
+            let message = user_message(required(params.prompt.take(), "prompt")?)?;
+            ClientRequest::Prompt(params.session()?, message)
+        }
+        _ => return Err(RpcError::new(-32601, format!("The method `{method}` is not known."))),
+    })
+}
+
+fn required<T>(value: Option<T>, name: &str) -> Result<T, DecodeError> {
+    value.ok_or_else(|| DecodeError::at(format!("/params/{name}"), "the parameter is missing"))
+}
+
+impl Params {
+    fn read(params: Value) -> Result<Params, DecodeError> {
+        let params = if params.is_null() { Value::Object(Map::new()) } else { params };
+        Params::deserialize(params).map_err(|why| DecodeError::at("/params", why.to_string()))
+    }
+
+    fn session(&mut self) -> Result<Arc<str>, DecodeError> {
+        required(self.session_id.take(), "sessionId")
+    }
+
+    fn directory(&mut self) -> Result<PathBuf, DecodeError> {
+        let directory = required(self.cwd.take(), "cwd")?;
+        match directory.is_absolute() {
+            true => Ok(directory),
+            false => Err(DecodeError::at("/params/cwd", "the directory must be an absolute path")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn code(line: &[u8]) -> (Value, i32) {
+        let (id, error) = decode(line).unwrap_err();
+        (id, error.code)
+    }
+
+    fn read(method: &str, params: Value) -> Result<ClientMessage, (Value, RpcError)> {
+        let message = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
+        decode(message.to_string().as_bytes())
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_under_its_id() {
+        let number = json!(7);
+        for (line, id, expected) in [
+            (&b"{"[..], Value::Null, -32700),
+            (b"\xff", Value::Null, -32700),
+            (b"", Value::Null, -32700),
+            (b"[]", Value::Null, -32600),
+            (br#"{"id":7,"method":"initialize"}"#, number.clone(), -32600),
+            (br#"{"jsonrpc":"1.0","id":7,"method":"initialize"}"#, number.clone(), -32600),
+            (br#"{"jsonrpc":"2.0"}"#, Value::Null, -32600),
+            (br#"{"jsonrpc":"2.0","id":[7],"method":"initialize"}"#, Value::Null, -32600),
+            (br#"{"jsonrpc":"2.0","id":7,"method":"a/b"}"#, number.clone(), -32601),
+            (br#"{"jsonrpc":"2.0","id":7,"method":"session/new"}"#, number, -32602),
+            (br#"{"jsonrpc":"2.0","method":"session/cancel"}"#, Value::Null, -32602),
+        ] {
+            assert_eq!(code(line), (id, expected), "{}", String::from_utf8_lossy(line));
+        }
+        let deep = "[".repeat(100_000);
+        assert_eq!(code(deep.as_bytes()), (Value::Null, -32700));
+    }
+
+    #[test]
+    fn parameters_that_do_not_fit_are_named() {
+        let why = |method, params| read(method, params).unwrap_err().1.message;
+        let relative = json!({ "cwd": "src", "mcpServers": [] });
+        assert!(why("session/new", relative).starts_with("/params/cwd: "));
+        assert!(why("session/prompt", json!({ "sessionId": "s" })).starts_with("/params/prompt: "));
+        let audio = json!({ "sessionId": "s", "prompt": [{ "type": "audio", "data": "" }] });
+        assert!(why("session/prompt", audio).starts_with("/params/prompt/0: "));
+    }
+
+    #[test]
+    fn requests_notifications_and_responses_are_read() {
+        let initialize = |capabilities: Value| {
+            let params = json!({ "protocolVersion": 2, "clientCapabilities": capabilities });
+            let Ok(ClientMessage::Request(_, request)) = read("initialize", params) else {
+                panic!("no request");
+            };
+            request == ClientRequest::Initialize { has_forms: true }
+        };
+        assert!(initialize(json!({ "elicitation": { "form": {} } })));
+        assert!(!initialize(json!({ "elicitation": { "url": {}, "form": null } })));
+        assert!(!initialize(json!({ "elicitation": null })));
+        let cancel = br#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#;
+        assert_eq!(decode(cancel), Ok(ClientMessage::Cancel("s".into())));
+        let other = br#"{"jsonrpc":"2.0","method":"_x/y"}"#;
+        assert_eq!(decode(other), Ok(ClientMessage::Other));
+        let failed = br#"{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":"no"}}"#;
+        let result = Err(RpcError::new(1, "no"));
+        let id = json!("a");
+        assert_eq!(decode(failed), Ok(ClientMessage::Response(id, result)));
+    }
+}
