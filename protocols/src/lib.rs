@@ -8,5 +8,14 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod error;
+mod failure;
+mod history;
+mod json;
+mod media;
+pub mod openai;
 
 pub use error::DecodeError;
+pub use failure::RunFailure;
+pub use history::{History, is_json_object, is_tool_name};
+pub use json::{from_json, pointer_to};
+pub use media::{data_url, media};
