@@ -9,13 +9,13 @@
 
 mod error;
 mod failure;
+mod from_json;
 mod history;
-mod json;
 mod media;
 pub mod openai;
 
 pub use error::DecodeError;
 pub use failure::RunFailure;
+pub use from_json::{from_json, pointer_to};
 pub use history::{History, is_json_object, is_tool_name};
-pub use json::{from_json, pointer_to};
 pub use media::{data_url, media};

@@ -72,6 +72,7 @@ mod public;
 mod quota;
 mod readiness;
 mod refusal_log;
+mod request_run;
 mod routes;
 mod rules;
 mod run_quota;

@@ -41,6 +41,11 @@ impl SseFrame {
         SseFrame::whole(frame)
     }
 
+    /// Builds a frame whose data is this line of text.
+    pub(crate) fn text(line: &'static str) -> Self {
+        SseFrame::whole(format!("data: {line}\n\n").into_bytes())
+    }
+
     /// Builds a frame of this type, whose data is this JSON between two texts, and which has a
     /// number or not.
     pub(crate) fn around(

@@ -11,7 +11,7 @@ use super::AgentRequest;
 use super::content::{Conversation, Role, contents};
 use super::options::{self, NamedSchema, ReasoningEffort, any_object};
 use crate::error::DecodeError;
-use crate::json::from_json;
+use crate::from_json::from_json;
 
 /// A request for a chat completion. Fields that an agent cannot honour are refused, and those that
 /// change nothing about the answer are ignored.

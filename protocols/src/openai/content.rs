@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::error::DecodeError;
+use crate::from_json::from_json;
 use crate::history::{History, is_json_object, is_tool_name};
-use crate::json::from_json;
 use crate::media::data_url;
 
 /// The maximum number of messages or items of a request.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::error::DecodeError;
-use crate::json::pointer_to;
+use crate::from_json::pointer_to;
 
 /// The fields that an agent cannot honour, and why; they may have a value that changes nothing.
 const REFUSED: [(&str, &str); 20] = [

@@ -205,9 +205,9 @@ impl ResponseEvent {
 }
 
 impl Response {
-    /// Returns why the run failed, if it did.
-    pub fn failure(&self) -> Option<&str> {
-        self.error.as_ref().map(|error| error.message.as_str())
+    /// Returns the code and the message of the error, if the run failed.
+    pub fn failure(&self) -> Option<(&str, &str)> {
+        self.error.as_ref().map(|error| (error.code, &*error.message))
     }
 }
 

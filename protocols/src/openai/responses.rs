@@ -12,7 +12,7 @@ use super::content::{Conversation, Role, contents};
 use super::options::{self, NamedSchema, ReasoningEffort, any_object};
 use super::response::Echo;
 use crate::error::DecodeError;
-use crate::json::from_json;
+use crate::from_json::from_json;
 
 /// A request for a response. Fields that an agent cannot honour are refused, and those that change
 /// nothing about the answer are ignored.

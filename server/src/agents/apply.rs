@@ -37,16 +37,18 @@ impl AgentSetup {
             return self.auto_approve(builder, approved.unwrap_or_default());
         };
         builder = deny_unapprovable(builder.auto_all());
-        if let Some(temperature) = request.llm_config.temperature {
+        if let Some(temperature) = request.temperature {
             builder = builder.temperature(temperature);
         }
-        if let Some(tokens) = request.llm_config.max_tokens {
+        if let Some(tokens) = request.max_tokens {
             builder = builder.max_tokens(tokens);
         }
         if let Some(allowed) = self.rules.approvable() {
             builder = deny_unlisted(builder, allowed, not_allowed);
         }
-        if request.confirm || approved.is_some() {
+        let is_operators = self.given.auto_approve.is_none();
+        let allows_all = is_operators && approved.unwrap_or_default().iter().any(|it| it == "all");
+        if !allows_all && (request.confirm || approved.is_some()) {
             builder = deny_unlisted(builder, approved.unwrap_or_default(), not_listed);
         }
         Ok(builder)

@@ -2,8 +2,15 @@
 
 use loopwright_core::agent::{AgentError, InputError};
 use loopwright_core::log::MemoryError;
+use loopwright_protocols::DecodeError;
 
 use super::{ApiError, ErrorKind};
+
+impl From<DecodeError> for ApiError {
+    fn from(error: DecodeError) -> Self {
+        ApiError::at(error.path, error.message)
+    }
+}
 
 impl From<MemoryError> for ApiError {
     fn from(error: MemoryError) -> Self {

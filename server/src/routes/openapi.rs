@@ -4,6 +4,7 @@
 mod document;
 mod events;
 mod lookups;
+mod openai;
 mod operations;
 
 use axum::extract::State;
@@ -31,6 +32,7 @@ fn document(settings: &[CustomSetting]) -> Value {
     let mut document = Document::new();
     operations::describe(&mut document);
     lookups::describe(&mut document);
+    openai::describe(&mut document);
     events::describe(&mut document);
     let mut document = document.finish();
     for component in WITH_CUSTOM {

@@ -6,4 +6,5 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod openai;
 mod run;

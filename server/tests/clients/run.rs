@@ -38,8 +38,7 @@ pub(crate) async fn run(script: &str, arguments: &[&str]) {
 /// Returns the directory that `.ci/clients/install` has filled.
 fn clients() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target =
-        target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
+    let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
     let clients = target.join("clients");
     let is_installed = clients.join("package.json.installed").is_file();
     assert!(is_installed, "no clients in {}: run .ci/clients/install", clients.display());

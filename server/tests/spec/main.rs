@@ -18,6 +18,7 @@ mod jwt;
 mod limits;
 mod memory;
 mod mount;
+mod openai_api;
 mod openapi;
 mod outbox;
 mod proxies;
