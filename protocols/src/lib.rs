@@ -7,15 +7,25 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod ag_ui;
+pub mod ai_sdk;
+mod encode;
 mod error;
 mod failure;
 mod from_json;
 mod history;
+mod iso_8601;
+mod json;
 mod media;
 pub mod openai;
+mod question;
+mod reply;
+mod shown_runs;
 
+pub use encode::{Encode, Progress};
 pub use error::DecodeError;
 pub use failure::RunFailure;
 pub use from_json::{from_json, pointer_to};
 pub use history::{History, is_json_object, is_tool_name};
 pub use media::{data_url, media};
+pub use shown_runs::{Awaited, ShownRuns};

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use loopwright_core::SessionStore;
-use loopwright_core::event::{AgentEvent, Envelope, Update};
+use loopwright_core::event::{AgentEvent, Envelope, RunCause, Update};
 use loopwright_core::log::{Follower, LogEntry, MemoryError};
-use loopwright_core::message::RunId;
+use loopwright_core::message::{CallId, InputId, RunId};
 use tokio::time::Instant;
 
 use crate::encoded_events::{self, EncodedEvents};
@@ -40,13 +40,28 @@ pub(crate) struct Events {
 }
 
 /// Which events a reader wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Start {
     /// Those after this number.
     After(u64),
     /// About this many of the last ones, fewer if they are long: whole turns, and not less than
     /// what is open.
     Last(u64),
+    /// Those from the start of a run on; only later ones if there is no such run yet.
+    Run(RunStart),
+}
+
+/// A run of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RunStart {
+    /// The run in progress.
+    InProgress,
+    /// The first of the runs that the run in progress continues after decisions.
+    ReplyInProgress,
+    /// The run that this request has started.
+    OfRequest(InputId),
+    /// The run in which the last action of this call was decided.
+    OfDecision(CallId),
 }
 
 impl Start {
@@ -125,6 +140,7 @@ impl SharedBacklog {
         let after = match start {
             Start::After(after) => after,
             Start::Last(count) => events.start_of(last, count),
+            Start::Run(run) => events.start_of_run(last, &run),
         };
         if after > last {
             return Err(after_the_end(last, after));
@@ -162,6 +178,20 @@ fn shared<T: Default>(shared: &Mutex<Weak<T>>) -> Arc<T> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the first of the runs that the run in progress continues, if one is in progress.
+fn first_of_reply(known: &[Arc<Envelope>]) -> Option<RunId> {
+    let mut is_in_progress = false;
+    for event in known.iter().rev() {
+        match &event.event {
+            AgentEvent::AgentEnd(_) if !is_in_progress => return None,
+            AgentEvent::AgentStart { cause: RunCause::ActionResult(_) } => is_in_progress = true,
+            AgentEvent::AgentStart { .. } => return Some(event.run_id),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Returns the error for a reader that names an event after the last one.
@@ -224,6 +254,32 @@ impl Events {
         }
         let before = self.starts.partition_point(|start| *start <= after);
         before.checked_sub(1).map_or(0, |at| self.starts[at])
+    }
+
+    /// Returns the number of the event before the start of a run, or `last` if it has not started
+    /// up to that event.
+    fn start_of_run(&self, last: u64, run: &RunStart) -> u64 {
+        let known = &self.numbered[..usize::try_from(last).unwrap_or(usize::MAX)];
+        let found = known.iter().rev().find_map(|event| match (run, &event.event) {
+            (RunStart::InProgress, AgentEvent::AgentEnd(_)) => Some(None),
+            (RunStart::InProgress, AgentEvent::AgentStart { .. }) => Some(Some(event.run_id)),
+            (
+                RunStart::OfRequest(id),
+                AgentEvent::AgentStart { cause: RunCause::UserRequest(started) },
+            ) => (id == started).then_some(Some(event.run_id)),
+            (RunStart::OfDecision(wanted), AgentEvent::ExternalActionEnd { call, .. }) => {
+                (wanted == call).then_some(Some(event.run_id))
+            }
+            _ => None,
+        });
+        let found = match run {
+            RunStart::ReplyInProgress => first_of_reply(known),
+            _ => found.flatten(),
+        };
+        match found {
+            Some(run) => known.partition_point(|event| event.run_id < run) as u64,
+            None => last,
+        }
     }
 
     /// Takes the entries of the log up to number `length`.

@@ -80,13 +80,18 @@ impl Feed {
     /// was closed or the reader was too slow. If the future is dropped, an event may be lost.
     pub(crate) async fn next(&mut self) -> Option<(Option<u64>, EncodedEvent)> {
         loop {
+            let (number, event) = self.next_event().await?;
+            if let Some(encoded) = self.encoded.encode(event) {
+                return Some((number, encoded));
+            }
+        }
+    }
+
+    /// Does the same as [`next`](Self::next) for a reader that does not need the event's JSON.
+    pub(crate) async fn next_event(&mut self) -> Option<(Option<u64>, Arc<Envelope>)> {
+        loop {
             match self.source.next(&self.server, &self.session).await {
-                Next::Event(event) => {
-                    let number = self.numbering.number(&event);
-                    if let Some(encoded) = self.encoded.encode(event) {
-                        return Some((number, encoded));
-                    }
-                }
+                Next::Event(event) => return Some((self.numbering.number(&event), event)),
                 Next::Reopen => {
                     let start = Start::After(self.numbering.0);
                     let opened = Source::open(&self.server, &self.session, start, self.tree).await;

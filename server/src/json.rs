@@ -24,7 +24,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// Extracts a body that the client declares as JSON, as [`JsonBody`] does, without reading it.
+/// Extracts a body that the client declares as JSON, as [`JsonBody`] demands, for a protocol that
+/// reads it itself.
 pub(crate) struct JsonBytes(pub(crate) Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for JsonBytes {

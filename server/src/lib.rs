@@ -48,6 +48,7 @@ mod body_limit;
 mod cluster;
 #[cfg(feature = "coding-agent")]
 mod coding_agent;
+mod conversation;
 mod daily_budget;
 mod drain;
 mod encoded_events;
@@ -59,7 +60,9 @@ mod guard;
 mod histories;
 #[cfg(feature = "http-client")]
 mod http_client;
+mod images;
 mod inbox;
+mod inputs;
 mod json;
 mod limits;
 mod live;
@@ -68,6 +71,7 @@ mod metrics;
 mod observer;
 mod open_work;
 mod origin;
+mod protocol_stream;
 mod public;
 mod quota;
 mod readiness;

@@ -35,7 +35,7 @@ pub(crate) use self::slots::Parts;
 use self::slots::{Slot, SlotGuard, Slots};
 use self::watch::watch;
 use crate::backlog::SharedBacklog;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorKind};
 use crate::metrics::Source;
 use crate::observer::Observer;
 use crate::quota::Client;
@@ -61,9 +61,46 @@ impl LiveSessions {
     /// It belongs to `owner`, or to nobody, who is the operator.
     pub(crate) async fn create(
         &self,
-        mut settings: SessionSettings,
+        settings: SessionSettings,
         owner: Option<&Principal>,
     ) -> Result<Arc<str>, ApiError> {
+        let id = new_id();
+        let mut slot = self.0.lock(&id).await;
+        self.create_in(&mut slot, id.clone(), settings, owner).await?;
+        Ok(id)
+    }
+
+    /// Creates a session with this id, like [`create`](Self::create), unless there is one.
+    pub(crate) async fn create_once(
+        &self,
+        id: Arc<str>,
+        settings: SessionSettings,
+        owner: Option<&Principal>,
+    ) -> Result<(), ApiError> {
+        let mut slot = self.0.lock(&id).await;
+        match self.0.parts.store.session(&id).await {
+            Ok(_) => return Ok(()),
+            Err(MemoryError::NoSession(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match self.create_in(&mut slot, id.clone(), settings, owner).await {
+            // Another process has created it meanwhile.
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                self.0.parts.store.session(&id).await?;
+                Ok(())
+            }
+            created => created,
+        }
+    }
+
+    /// Creates the session of a slot that is empty.
+    async fn create_in(
+        &self,
+        slot: &mut SlotGuard,
+        id: Arc<str>,
+        mut settings: SessionSettings,
+        owner: Option<&Principal>,
+    ) -> Result<(), ApiError> {
         let Parts { agents, principal, .. } = &self.0.parts;
         let principal = owner.or(principal.as_ref());
         if let Some(name) = settings.of_host() {
@@ -75,17 +112,15 @@ impl LiveSessions {
         agents.settle(&mut settings, None)?;
         let agent = agents.for_session(settings.clone(), principal).await?;
         let name = agents.name_of(&settings);
-        let id = new_id();
-        let mut slot = self.0.lock(&id).await;
         let capacity = self.0.acquire_capacity().await?;
         let settings = serde_json::to_value(settings).unwrap_or_default();
         let mut cx = self.context(id.clone(), principal).await?;
         if let Some(owner) = owner {
             cx = cx.owner(owner.clone());
         }
-        let created = self.start(id.clone(), (name, &agent), cx.settings(settings), capacity);
-        self.keep(&mut slot, created.await?).await;
-        Ok(id)
+        let created = self.start(id, (name, &agent), cx.settings(settings), capacity);
+        self.keep(slot, created.await?).await;
+        Ok(())
     }
 
     /// Leases a session of the store, opening it if it is not open. Returns `None` if another

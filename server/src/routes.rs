@@ -1,7 +1,9 @@
 //! [`router`]: all routes.
 
+mod ag_ui;
 mod agent_chat;
 mod agents;
+mod ai_sdk;
 mod audit;
 mod event_streams;
 mod events;
@@ -89,7 +91,9 @@ pub fn router(server: Server) -> Router {
     let workers = shared.cluster.router(shared.users.is_empty());
     routes
         .merge(agent_chat::routes())
+        .merge(ag_ui::routes())
         .merge(agents::routes())
+        .merge(ai_sdk::routes())
         .merge(audit::routes())
         .merge(sessions::routes())
         .merge(events::routes())

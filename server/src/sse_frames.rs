@@ -41,11 +41,6 @@ impl SseFrame {
         SseFrame::whole(frame)
     }
 
-    /// Builds a frame whose data is this line of text.
-    pub(crate) fn text(line: &'static str) -> Self {
-        SseFrame::whole(format!("data: {line}\n\n").into_bytes())
-    }
-
     /// Builds a frame of this type, whose data is this JSON between two texts, and which has a
     /// number or not.
     pub(crate) fn around(
@@ -72,6 +67,11 @@ impl SseFrame {
             true => SseFrame::whole(frame),
             false => SseFrame([frame.into(), json, end.into()]),
         }
+    }
+
+    /// Builds a frame whose data is a text of one line.
+    pub(crate) fn text(data: &str) -> Self {
+        SseFrame::whole(format!("data: {data}\n\n").into_bytes())
     }
 
     fn whole(frame: Vec<u8>) -> Self {

@@ -6,12 +6,6 @@ use loopwright_protocols::DecodeError;
 
 use super::{ApiError, ErrorKind};
 
-impl From<DecodeError> for ApiError {
-    fn from(error: DecodeError) -> Self {
-        ApiError::at(error.path, error.message)
-    }
-}
-
 impl From<MemoryError> for ApiError {
     fn from(error: MemoryError) -> Self {
         let kind = match &error {
@@ -56,6 +50,12 @@ impl From<InputError> for ApiError {
             _ => ErrorKind::BadRequest,
         };
         ApiError::new(kind, sentence(&error))
+    }
+}
+
+impl From<DecodeError> for ApiError {
+    fn from(error: DecodeError) -> Self {
+        ApiError::at(error.path, error.message)
     }
 }
 

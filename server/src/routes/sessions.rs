@@ -3,7 +3,6 @@
 
 mod actions;
 mod bodies;
-mod images;
 mod list;
 mod path;
 
@@ -12,10 +11,8 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use loopwright_core::agent::Principal;
 use loopwright_core::event::{InputEvent, Prompt, QueueKind, QueuedText};
 use loopwright_core::log::SessionLog;
-use loopwright_core::message::Content;
 
 pub(crate) use self::actions::{ActionPreview, Actions, DecisionBody};
 
@@ -28,6 +25,7 @@ pub(crate) use self::list::SessionList;
 pub(crate) use self::path::SessionId;
 use crate::access::{Caller, Change, Delete, Read, SessionFor, check_create};
 use crate::error::{ApiError, ErrorKind};
+use crate::inputs::{check_budget, check_content};
 use crate::json::JsonBody;
 use crate::quota::Client;
 use crate::server::Server;
@@ -157,7 +155,7 @@ async fn prompt(
 ) -> Accepted {
     check_budget(&server, owner.as_ref()).await?;
     server.shared().drain.check()?;
-    let prompt = caller.sends(checked(&server, &id, body.prompt()?).await?);
+    let prompt = caller.sends(check_content(&server, &id, body.prompt()?).await?);
     send(&server, &id, Some(client), InputEvent::UserRequest(prompt)).await
 }
 
@@ -173,7 +171,7 @@ async fn steer(
         return send(&server, &id, None, InputEvent::SteerTo { call, prompt }).await;
     }
     // It may start a run: if actions are pending, it denies them.
-    let prompt = checked(&server, &id, body.prompt()?).await?;
+    let prompt = check_content(&server, &id, body.prompt()?).await?;
     send(&server, &id, Some(client), InputEvent::Steer(prompt)).await
 }
 
@@ -183,7 +181,7 @@ async fn follow_up(
     JsonBody(body): JsonBody<MessageBody>,
 ) -> Accepted {
     check_budget(&server, owner.as_ref()).await?;
-    let prompt = checked(&server, &id, body.prompt()?).await?;
+    let prompt = check_content(&server, &id, body.prompt()?).await?;
     send(&server, &id, None, InputEvent::FollowUp(prompt)).await
 }
 
@@ -221,23 +219,6 @@ async fn compact(
     let input = input_id(body.id)?;
     let compactions = shared.live.compact(&id, client, input, body.instructions).await?;
     Ok(Json(Compacted { compactions }))
-}
-
-/// Checks that the sessions of this principal may use more today.
-async fn check_budget(server: &Server, owner: Option<&Principal>) -> Result<(), ApiError> {
-    match owner {
-        Some(owner) => server.shared().daily_budget.check(owner).await,
-        None => Ok(()),
-    }
-}
-
-/// Checks that the model of a session takes what a message contains.
-async fn checked(server: &Server, id: &str, prompt: Prompt) -> Result<Prompt, ApiError> {
-    let is_image = |content: &Content| matches!(content, Content::Image { .. });
-    if prompt.message.content.iter().any(is_image) {
-        server.shared().live.check_takes_images(id).await?;
-    }
-    Ok(prompt)
 }
 
 /// Sends an input to a session, wherever it is open. It is in the session's log when this returns.

@@ -7,10 +7,9 @@ use axum::extract::{Query, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use loopwright_core::ToolOutput;
-use loopwright_core::agent::InputError;
-use loopwright_core::event::{ActionResult, Decision, InputEvent, Provided};
-use loopwright_core::log::{LogEntry, PendingAction, PendingQuery, SessionInfo};
-use loopwright_core::message::{Content, InputId};
+use loopwright_core::event::{ActionResult, Decision, Provided};
+use loopwright_core::log::{PendingAction, PendingQuery};
+use loopwright_core::message::Content;
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -19,16 +18,14 @@ use serde_json::{Value, json};
 
 use super::bodies::{AcceptedInput, input_id};
 use super::path::{CallPath, SessionId};
-use crate::access::{Caller, Read, check_decide, check_session, may_see};
+use crate::access::{Caller, Read, check_session, may_see};
 use crate::error::{ApiError, ErrorKind};
+use crate::inputs::resolve_action;
 use crate::json::JsonBody;
 use crate::quota::Client;
 use crate::routes::page_query::{cursor, limit};
 use crate::server::Server;
 use crate::settings::SessionSettings;
-
-/// The maximum length of a result's beginning in an error, in characters.
-const MAX_RESULT_CHARS: usize = 200;
 
 pub(crate) fn routes() -> Router<Server> {
     Router::new()
@@ -169,12 +166,7 @@ fn requires(decision: &str, fields: &[&str]) -> Value {
 }
 
 impl DecisionBody {
-    fn result(
-        self,
-        call: &str,
-        by: Option<&str>,
-        client: Client,
-    ) -> Result<ActionResult, ApiError> {
+    fn result(self, call: &str) -> Result<ActionResult, ApiError> {
         let decision = match self.decision {
             DecisionKind::Approve => Decision::Approve,
             DecisionKind::ApproveWith => {
@@ -194,15 +186,8 @@ impl DecisionBody {
                 }
             }),
         };
-        let source = match client.0 {
-            Some(address) => format!("http from {address}"),
-            None => "http".into(),
-        };
-        let mut result = ActionResult::new(call, self.digest, decision).source(source);
+        let mut result = ActionResult::new(call, self.digest, decision);
         result.id = input_id(self.id)?;
-        if let Some(by) = by {
-            result = result.by(by);
-        }
         Ok(result)
     }
 }
@@ -293,69 +278,7 @@ async fn resolve(
     caller: Caller,
     JsonBody(body): JsonBody<DecisionBody>,
 ) -> Result<Json<AcceptedInput>, ApiError> {
-    let shared = server.shared();
-    shared.drain.check()?;
-    let is_pending = check_decide(&server, &caller, &session, &call, &body.digest).await?;
-    let by = caller.decides_as(server.shared().users.has_named());
-    let result = body.result(&call, by, client)?;
-    if !is_pending {
-        let entries = shared.store.read(&session, 0).await?;
-        let is_known = |id: &InputId| entries.iter().any(|entry| entry.input() == Some(id));
-        return match result.id.filter(is_known) {
-            Some(input) => Ok(Json(AcceptedInput { input })), // it is sent again
-            None if is_pending_in(&entries, &call) => {
-                Err(InputError::DigestDiffers(call.into()).into())
-            }
-            None => Err(not_pending(&entries, &call)),
-        };
-    }
-    let event = InputEvent::ExternalActionResult(result);
-    match shared.live.send(&session, Some(client), None, event).await? {
-        Err(InputError::NotPending(_)) => {
-            Err(not_pending(&shared.store.read(&session, 0).await?, &call))
-        }
-        sent => Ok(Json(AcceptedInput { input: sent? })),
-    }
-}
-
-fn is_pending_in(entries: &[LogEntry], call: &str) -> bool {
-    SessionInfo::of("", entries).pending.iter().any(|pending| *pending.action.call == *call)
-}
-
-/// Returns why a call is not pending: what was decided, and by whom, as far as the log has it.
-fn not_pending(entries: &[LogEntry], call_id: &str) -> ApiError {
-    let mut why = None;
-    for entry in entries {
-        match entry {
-            LogEntry::Decided { call, decision, by, .. } if **call == *call_id => {
-                let by = by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
-                why = Some(format!("was already resolved with `{}`{by}", decision.name()));
-            }
-            LogEntry::CallFinished { result } => {
-                let result = result.as_tool_result().filter(|result| *result.call == *call_id);
-                if let (None, Some(result)) = (&why, result) {
-                    why = Some(format!("already has a result: {}", beginning(&result.text())));
-                }
-            }
-            LogEntry::CallStarted { call, .. } if **call == *call_id && why.is_none() => {
-                why = Some("runs without a decision".into());
-            }
-            _ => {}
-        }
-    }
-    match why {
-        Some(why) => ApiError::new(
-            ErrorKind::Conflict,
-            format!("The call `{call_id}` {why}. Nothing was changed."),
-        ),
-        None => ApiError::new(
-            ErrorKind::NotFound,
-            format!("The session has no pending call `{call_id}`, and never had one."),
-        ),
-    }
-}
-
-/// Returns the beginning of a text's first line.
-fn beginning(text: &str) -> String {
-    text.lines().next().unwrap_or_default().chars().take(MAX_RESULT_CHARS).collect()
+    let result = body.result(&call)?;
+    let input = resolve_action(&server, &caller, client, &session, result).await?;
+    Ok(Json(AcceptedInput { input }))
 }

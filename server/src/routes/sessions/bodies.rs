@@ -10,9 +10,9 @@ use loopwright_core::message::{CallId, Content, InputId, MessageId, RunId, UserM
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::images::{self, ImageBody};
 use crate::agents::Agents;
 use crate::error::{ApiError, ErrorKind};
+use crate::images::{self, ImageBody};
 use crate::settings::{MAX_NAME_CHARS, SessionSettings};
 
 /// The maximum length of a client's id of an input, in characters.

@@ -19,6 +19,13 @@ pub(crate) struct CallPath {
     pub(crate) call: String,
 }
 
+impl SessionId {
+    /// Returns whether a session can have this id.
+    pub(crate) fn is_legal(id: &str) -> bool {
+        is_id(id)
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for SessionId {
     type Rejection = ApiError;
 

@@ -6,7 +6,7 @@ use loopwright_core::message::Content;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorKind};
 
 /// The maximum number of images of a message.
 const MAX_IMAGES: usize = 10;
@@ -60,12 +60,34 @@ impl ImageType {
 }
 
 /// Checks the images of a message, and returns them as its content.
-pub(super) fn contents(images: Vec<ImageBody>) -> Result<Vec<Content>, ApiError> {
+pub(crate) fn contents(images: Vec<ImageBody>) -> Result<Vec<Content>, ApiError> {
     if images.len() > MAX_IMAGES {
-        let why = format!("A message has at most {MAX_IMAGES} images: send several messages.");
-        return Err(ApiError::at("/images", why));
+        return Err(too_many());
     }
     images.into_iter().enumerate().map(|(index, image)| image.content(index)).collect()
+}
+
+/// Checks the images of a message that does not have the form of [`ImageBody`].
+pub(crate) fn check(content: &[Content]) -> Result<(), ApiError> {
+    let mut images = 0;
+    for content in content {
+        let Content::Image { media_type, data } = content else { continue };
+        images += 1;
+        let name = serde_json::Value::from(media_type.as_str());
+        let media_type = ImageType::deserialize(name).map_err(|_| {
+            ApiError::new(ErrorKind::BadRequest, "Models take PNG, JPEG, GIF and WebP images only.")
+        })?;
+        ImageBody { media_type, data: data.clone() }.content(images - 1)?;
+    }
+    match images > MAX_IMAGES {
+        true => Err(too_many()),
+        false => Ok(()),
+    }
+}
+
+fn too_many() -> ApiError {
+    let why = format!("A message has at most {MAX_IMAGES} images: send several messages.");
+    ApiError::at("/images", why)
 }
 
 impl ImageBody {

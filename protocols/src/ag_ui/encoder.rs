@@ -1,0 +1,315 @@
+//! [`Encoder`], the fold of a session's events to those of a run.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use loopwright_core::event::{AgentEvent, Envelope, ExternalAction, RunOutcome, RunStatus};
+use loopwright_core::message::{InputId, MessageKind, Usage};
+use loopwright_core::tool::ToolUpdate;
+use serde_json::{Value, json};
+
+use super::event::{Event, PROTOCOL_VERSION, content, token_usage};
+use super::history::{messages, request_of};
+use super::interrupt::interrupt;
+use super::speaker::Speaker;
+use crate::encode::{Encode, Progress, failure};
+use crate::shown_runs::{Shown, ShownRuns, is_of_sub_agent};
+
+/// The kind of custom event whose data is the state of the agent.
+const STATE: &str = "state";
+
+/// Converts the events of a session, and of its sub-agents, to those of a run.
+///
+/// A custom event of the kind `state` is sent as `STATE_SNAPSHOT` with its data, other ones as
+/// `CUSTOM`. The arguments of a call are sent when the reply is complete.
+pub struct Encoder {
+    thread: Arc<str>,
+    run: Arc<str>,
+    runs: ShownRuns,
+    /// Whether the client lacks the request that has started the run.
+    shows_request: bool,
+    /// The request that has started the run, until its message was added.
+    request: Option<InputId>,
+    agent: Speaker,
+    /// The sub-agents that work, by their sessions.
+    sub_agents: HashMap<Arc<str>, Speaker>,
+    /// How many times a sub-agent has started to work.
+    sub_agent_runs: u64,
+    /// The names of the tools whose calls are running.
+    tools: HashMap<String, Arc<str>>,
+    usage: Vec<(Arc<str>, Usage)>,
+    outcome: Option<Arc<RunOutcome>>,
+    is_cancelled: bool,
+}
+
+impl Encoder {
+    /// Starts a run with the client's ids of its thread and of itself, which shows these runs of
+    /// the session.
+    pub fn new(thread: impl Into<Arc<str>>, run: impl Into<Arc<str>>, runs: ShownRuns) -> Self {
+        Encoder {
+            thread: thread.into(),
+            run: run.into(),
+            runs,
+            shows_request: false,
+            request: None,
+            agent: Speaker::default(),
+            sub_agents: HashMap::new(),
+            sub_agent_runs: 0,
+            tools: HashMap::new(),
+            usage: Vec::new(),
+            outcome: None,
+            is_cancelled: false,
+        }
+    }
+
+    /// Shows the user's request, too, for a client that has not sent it.
+    pub fn show_request(mut self) -> Self {
+        self.shows_request = true;
+        self
+    }
+
+    /// Appends the start of the run. `metadata` is the host's, such as the id of the session.
+    pub fn start(&self, metadata: impl Into<Option<Value>>, to: &mut VecDeque<Event>) {
+        let mut started = json!({
+            "type": "RUN_STARTED", "threadId": self.thread, "runId": self.run,
+            "protocolVersion": PROTOCOL_VERSION,
+        });
+        if let Some(metadata) = metadata.into() {
+            started["metadata"] = metadata;
+        }
+        self.agent.push(started, to);
+    }
+
+    /// Appends what an event of the agent, or of the sub-agent of this session, is sent as. Returns
+    /// whether text is void that was shown.
+    fn speak(&mut self, envelope: &Envelope, to: &mut VecDeque<Event>) -> bool {
+        let speaker = match is_of_sub_agent(envelope) {
+            false => &mut self.agent,
+            true => match self.sub_agents.get_mut(&envelope.session_id) {
+                Some(speaker) => speaker,
+                None => return false,
+            },
+        };
+        match &envelope.event {
+            AgentEvent::TurnStart { turn } => speaker.start_step(*turn, to),
+            AgentEvent::TurnEnd { .. } => speaker.end_step(to),
+            AgentEvent::MessageUpdate { message_id, update } => {
+                return speaker.update(*message_id, update, to);
+            }
+            AgentEvent::MessageEnd { message } => match &message.body {
+                MessageKind::Assistant(reply) => {
+                    speaker.reply(message, reply, to);
+                    if reply.usage != Usage::default() {
+                        self.charge(reply.model.clone(), reply.usage);
+                    }
+                }
+                MessageKind::User(user) if !is_of_sub_agent(envelope) => {
+                    let request = self.request.take();
+                    if request.is_none() || self.shows_request {
+                        let id = request.unwrap_or_else(|| message.id.to_string().into());
+                        let event = |kind| json!({ "type": kind, "messageId": id });
+                        let mut start = event("TEXT_MESSAGE_START");
+                        let mut text = event("TEXT_MESSAGE_CONTENT");
+                        start["role"] = "user".into();
+                        text["delta"] = user.text().into();
+                        for event in [start, text, event("TEXT_MESSAGE_END")] {
+                            speaker.push(event, to);
+                        }
+                    }
+                }
+                _ => {}
+            },
+            AgentEvent::ToolExecutionStart { call, name, .. } => {
+                self.tools.insert(speaker.call_id(call), name.clone());
+            }
+            AgentEvent::ToolExecutionUpdate { call, update } => {
+                let id = speaker.call_id(call);
+                speaker.push(tool_update(&id, update), to);
+            }
+            AgentEvent::ToolExecutionEnd { call, status, result, .. } => {
+                let tool_call_id = speaker.call_id(call);
+                self.tools.remove(&tool_call_id);
+                let parts = result.as_tool_result().map(|result| content(&result.content));
+                let result = json!({
+                    "type": "TOOL_CALL_RESULT",
+                    "messageId": speaker.message_id(result.id),
+                    "toolCallId": tool_call_id,
+                    "content": parts.unwrap_or_else(|| json!("")),
+                    "role": "tool",
+                    "metadata": { "status": status },
+                });
+                speaker.push(result, to);
+            }
+            AgentEvent::Custom { kind, data } if **kind == *STATE => {
+                speaker.push(json!({ "type": "STATE_SNAPSHOT", "snapshot": data }), to);
+            }
+            AgentEvent::Custom { kind, data } => {
+                speaker.push(custom(kind, json!(data)), to);
+            }
+            AgentEvent::Retry(notice) => speaker.push(custom("retry", json!(notice)), to),
+            AgentEvent::Compaction(done) => speaker.push(custom("compaction", json!(done)), to),
+            _ => {}
+        }
+        false
+    }
+
+    /// Starts a sub-agent at the first of its events, and ends it at the end of its run.
+    fn sub_agent(&mut self, envelope: &Envelope, to: &mut VecDeque<Event>) {
+        let Some(parent) = &envelope.parent else { return };
+        let session = &envelope.session_id;
+        if !self.sub_agents.contains_key(session) {
+            let outer = self.sub_agents.get(&parent.session_id).unwrap_or(&self.agent);
+            let call = outer.call_id(&parent.call);
+            let name = self.tools.get(&call).unwrap_or(&parent.call);
+            let mut started =
+                json!({ "type": "SUBAGENT_STARTED", "name": name, "parentToolCallId": call });
+            if let Some(outer) = &outer.subagent {
+                started["parentSubagentRunId"] = json!(outer);
+            }
+            self.sub_agent_runs += 1;
+            let id = format!("{session}.{}", self.sub_agent_runs).into();
+            let speaker = Speaker::sub_agent(id, format!("{call}~"));
+            speaker.push(started, to);
+            self.sub_agents.insert(session.clone(), speaker);
+        }
+        if let AgentEvent::AgentEnd(outcome) = &envelope.event
+            && let Some(mut speaker) = self.sub_agents.remove(session)
+        {
+            speaker.close(to);
+            speaker.push(sub_agent_end(outcome), to);
+        }
+    }
+
+    fn charge(&mut self, model: Arc<str>, usage: Usage) {
+        match self.usage.iter_mut().find(|(known, _)| *known == model) {
+            Some((_, sum)) => *sum += usage,
+            None => self.usage.push((model, usage)),
+        }
+    }
+
+    /// Ends what is open.
+    fn close(&mut self, to: &mut VecDeque<Event>) {
+        for (_, mut speaker) in self.sub_agents.drain() {
+            speaker.close(to);
+            speaker
+                .push(json!({ "type": "SUBAGENT_FINISHED", "outcome": outcome("suspended") }), to);
+        }
+        self.agent.close(to);
+    }
+
+    fn usage(&self) -> Value {
+        self.usage.iter().map(token_usage).collect()
+    }
+
+    fn error(&self, code: &str, why: &str, to: &mut VecDeque<Event>) {
+        let error =
+            json!({ "type": "RUN_ERROR", "message": why, "code": code, "usage": self.usage() });
+        self.agent.push(error, to);
+    }
+}
+
+impl Encode for Encoder {
+    type Event = Event;
+
+    fn encode(&mut self, envelope: &Envelope, to: &mut VecDeque<Event>) -> Progress {
+        let first = to.len();
+        let shown = self.runs.take(envelope);
+        let mut progress = Progress::Continue;
+        match shown {
+            Shown::No => return progress,
+            Shown::Withdrawn => {
+                self.is_cancelled = true;
+                return Progress::Finish;
+            }
+            Shown::Yes | Shown::Last if is_of_sub_agent(envelope) => {
+                self.sub_agent(envelope, to);
+                self.speak(envelope, to);
+            }
+            Shown::Yes | Shown::Last => {
+                if let AgentEvent::AgentStart { cause } = &envelope.event {
+                    self.request = request_of(cause);
+                }
+                if self.speak(envelope, to) {
+                    progress = Progress::Restate;
+                }
+                if shown == Shown::Last
+                    && let AgentEvent::AgentEnd(outcome) = &envelope.event
+                {
+                    self.outcome = Some(outcome.clone());
+                    progress = Progress::Finish;
+                }
+            }
+        }
+        to.range_mut(first..).for_each(|event| event.0["timestamp"] = envelope.time.into());
+        progress
+    }
+
+    fn restate(&mut self, events: &[Envelope], to: &mut VecDeque<Event>) {
+        let messages = messages(events);
+        self.agent.push(json!({ "type": "MESSAGES_SNAPSHOT", "messages": messages }), to);
+    }
+
+    fn finish(&mut self, pending: &[ExternalAction], to: &mut VecDeque<Event>) {
+        self.close(to);
+        let status = self.outcome.as_ref().map(|outcome| outcome.end);
+        let outcome = match status {
+            Some(RunStatus::Aborted) => outcome("cancelled"),
+            None if self.is_cancelled => outcome("cancelled"),
+            Some(RunStatus::AwaitingAction) | None if !pending.is_empty() => {
+                let interrupts: Vec<Value> = pending.iter().map(interrupt).collect();
+                json!({ "type": "interrupt", "interrupts": interrupts })
+            }
+            Some(RunStatus::Done | RunStatus::AwaitingAction) | None => outcome("success"),
+            Some(_) => {
+                let (code, why) = self.outcome.as_deref().map(failure).unwrap_or_default();
+                return self.error(&code, &why, to);
+            }
+        };
+        let mut finished = json!({
+            "type": "RUN_FINISHED", "threadId": self.thread, "runId": self.run,
+            "outcome": outcome, "usage": self.usage(),
+        });
+        if let Some(ended) = &self.outcome {
+            finished["metadata"] = json!({ "cost": ended.cost });
+            if let Some(value) = &ended.value {
+                finished["result"] = json!(value);
+            }
+        }
+        self.agent.push(finished, to);
+    }
+
+    fn cut_off(&mut self, kind: &str, why: &str, to: &mut VecDeque<Event>) {
+        self.close(to);
+        self.error(kind, why, to);
+    }
+}
+
+fn outcome(kind: &str) -> Value {
+    json!({ "type": kind })
+}
+
+fn custom(name: &str, value: Value) -> Value {
+    json!({ "type": "CUSTOM", "name": name, "value": value })
+}
+
+fn tool_update(call: &str, update: &ToolUpdate) -> Value {
+    match update {
+        ToolUpdate::Progress(progress) => json!({
+            "type": "ACTIVITY_SNAPSHOT", "messageId": format!("{call}-progress"),
+            "activityType": "progress", "content": progress,
+        }),
+        ToolUpdate::Output(delta) => {
+            custom("tool_output", json!({ "toolCallId": call, "delta": delta }))
+        }
+        _ => custom("tool_update", json!({ "toolCallId": call })),
+    }
+}
+
+fn sub_agent_end(ended: &RunOutcome) -> Value {
+    let kind = match ended.end {
+        RunStatus::Done => "success",
+        RunStatus::AwaitingAction => "suspended",
+        _ => return json!({ "type": "SUBAGENT_ERROR", "message": failure(ended).1 }),
+    };
+    json!({ "type": "SUBAGENT_FINISHED", "outcome": outcome(kind) })
+}

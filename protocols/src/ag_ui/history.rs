@@ -1,0 +1,67 @@
+//! The conversation of a session as messages of the protocol.
+
+use std::sync::Arc;
+
+use loopwright_core::event::{AgentEvent, Envelope, RunCause};
+use loopwright_core::message::{AssistantMessage, ContentPart, InputId, Message, MessageKind};
+use serde_json::{Value, json};
+
+use super::event::content;
+
+/// Returns the messages of a session, from its numbered events. A request of the user has the id of
+/// its input, which is that of the client's message.
+pub(super) fn messages(events: &[Envelope]) -> Vec<Value> {
+    let mut messages = Vec::new();
+    let mut request = None;
+    for envelope in events {
+        match &envelope.event {
+            AgentEvent::AgentStart { cause } => request = request_of(cause),
+            AgentEvent::MessageEnd { message } => {
+                messages.extend(converted(message, &mut request));
+            }
+            AgentEvent::Reset => messages.clear(),
+            _ => {}
+        }
+    }
+    messages
+}
+
+/// Returns the input of a request that has started a run.
+pub(super) fn request_of(cause: &RunCause) -> Option<InputId> {
+    match cause {
+        RunCause::UserRequest(id) => Some(id.clone()),
+        _ => None,
+    }
+}
+
+fn converted(message: &Arc<Message>, request: &mut Option<InputId>) -> Option<Value> {
+    let id = message.id.to_string();
+    match &message.body {
+        MessageKind::User(user) => {
+            let id = request.take().map_or(id, |request| request.to_string());
+            Some(json!({ "id": id, "role": "user", "content": content(&user.content) }))
+        }
+        MessageKind::Assistant(reply) => Some(assistant(id, reply)),
+        MessageKind::ToolResult(result) => Some(json!({
+            "id": id, "role": "tool", "toolCallId": result.call,
+            "content": content(&result.content), "metadata": { "status": result.status },
+        })),
+        _ => None,
+    }
+}
+
+fn assistant(id: String, reply: &AssistantMessage) -> Value {
+    let mut message = json!({ "id": id, "role": "assistant", "content": reply.text() });
+    let call = |part: &ContentPart| match part {
+        ContentPart::ToolCall(call) => Some(json!({
+            "id": call.id, "type": "function",
+            "function": { "name": call.name, "arguments": call.arguments },
+        })),
+        _ => None,
+    };
+    let calls: Vec<Value> = reply.parts.iter().filter_map(call).collect();
+    if !calls.is_empty() {
+        message["toolCalls"] = calls.into();
+    }
+    message
+}

@@ -1,0 +1,95 @@
+//! Interrupts: pending actions, and the decisions that resolve them.
+
+use loopwright_core::event::{ActionResult, Decision, ExternalAction, Provided};
+use loopwright_core::pattern::Question;
+use serde_json::{Value, json};
+
+use crate::error::DecodeError;
+use crate::iso_8601::iso_8601;
+use crate::json::Node;
+use crate::question::answer_schema;
+
+/// How the ids of interrupts begin that ask for an approval, and for anything else. After that they
+/// have the digest of the action, and the call.
+const APPROVAL: &str = "approval:";
+const INPUT: &str = "input:";
+
+/// Describes a pending action as an `Interrupt`.
+pub(super) fn interrupt(action: &ExternalAction) -> Value {
+    let (kind, reason) = match action.request {
+        None => (APPROVAL, "tool_call"),
+        Some(_) => (INPUT, "input_required"),
+    };
+    let question = action.question();
+    let message = match (&question, action.terms.description.as_deref()) {
+        (Some(question), _) => question.question.clone(),
+        (None, Some(description)) => description.to_owned(),
+        (None, None) => format!("`{}` needs a decision.", action.name),
+    };
+    let mut interrupt = json!({
+        "id": format!("{kind}{}:{}", action.digest, action.call),
+        "reason": reason,
+        "message": message,
+        "toolCallId": action.call,
+        "responseSchema": schema(action, question.as_ref()),
+        "metadata": { "action": action },
+    });
+    if let Some(deadline) = action.terms.deadline {
+        interrupt["expiresAt"] = iso_8601(deadline).into();
+    }
+    interrupt
+}
+
+/// Returns the schema of the payload that resolves an action.
+fn schema(action: &ExternalAction, question: Option<&Question>) -> Value {
+    match (&action.request, question) {
+        (_, Some(question)) => answer_schema(question),
+        (Some(_), None) => json!({}),
+        (None, None) => json!({
+            "type": "object",
+            "properties": {
+                "approved": { "type": "boolean" },
+                "editedArgs": { "type": "object" },
+                "reason": { "type": "string" },
+            },
+            "required": ["approved"],
+        }),
+    }
+}
+
+/// Reads an entry of `resume` in the request for this run.
+pub(super) fn decision(entry: &Node<'_>, run: &str) -> Result<ActionResult, DecodeError> {
+    let interrupt = entry.field("interruptId")?;
+    let id = interrupt.text()?;
+    let rest = |kind| id.strip_prefix(kind).and_then(|rest: &str| rest.split_once(':'));
+    let (is_approval, (digest, call)) = match (rest(APPROVAL), rest(INPUT)) {
+        (Some(rest), _) => (true, rest),
+        (None, Some(rest)) => (false, rest),
+        (None, None) => {
+            let why = "This is not the id of an interrupt of a run: send the `id` that it has.";
+            return Err(interrupt.error(why));
+        }
+    };
+    let decision = match entry.field("status")?.text()? {
+        "cancelled" => Decision::Deny("The user has cancelled it.".into()),
+        "resolved" if is_approval => approval(&entry.field("payload")?)?,
+        "resolved" => Decision::Provide(Provided::Input(payload(entry))),
+        _ => return Err(entry.field("status")?.error("It must be `resolved` or `cancelled`.")),
+    };
+    Ok(ActionResult::new(call, digest, decision).id(format!("{run}:{id}")))
+}
+
+fn payload(entry: &Node<'_>) -> Value {
+    entry.get("payload").map(|payload| payload.value().clone()).unwrap_or_default()
+}
+
+fn approval(payload: &Node<'_>) -> Result<Decision, DecodeError> {
+    let approved = payload.field("approved")?;
+    let reason = || payload.str("reason").unwrap_or_default().to_owned();
+    match (approved.value().as_bool(), payload.get("editedArgs")) {
+        (Some(true), Some(edited)) => Ok(Decision::ApproveWith(edited.value().clone())),
+        (Some(true), None) => Ok(Decision::Approve),
+        (Some(false), _) => Ok(Decision::Deny(reason())),
+        (None, _) => Err(approved.error("This must be `true` or `false`.")),
+    }
+}

@@ -1,0 +1,98 @@
+//! [`RunRequest`], the `RunAgentInput` of a client.
+
+use loopwright_core::event::{InputEvent, Prompt};
+use loopwright_core::message::{Content, UserMessage};
+
+use super::interrupt;
+use crate::error::DecodeError;
+use crate::json::{Node, parse};
+use crate::shown_runs::{Awaited, awaited};
+
+/// Holds what a client wants of its thread.
+///
+/// Of the client's messages only those of the user after the last reply are read, and of the rest
+/// of the body only `resume`: the conversation, its state and the agent's tools are the session's.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RunRequest {
+    /// The client's id of the thread.
+    pub thread: String,
+    /// The client's id of the run, which its events have.
+    pub run: String,
+    /// The inputs for the session: the decisions of `resume`, then the messages of the user. Each
+    /// has an id that follows from the body, so that the same body sent twice changes nothing.
+    pub inputs: Vec<InputEvent>,
+}
+
+impl RunRequest {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is not a `RunAgentInput`, if a new message contains what no model takes, and if
+    /// an answer is not that of an interrupt.
+    pub fn decode(body: &[u8]) -> Result<Self, DecodeError> {
+        let body = parse(body)?;
+        let body = Node::root(&body);
+        let thread = body.field("threadId")?.id()?;
+        let run = body.field("runId")?.id()?;
+        let mut inputs = Vec::new();
+        if let Some(resume) = body.get("resume") {
+            for entry in resume.elements()? {
+                let decision = interrupt::decision(&entry, run)?;
+                inputs.push(InputEvent::ExternalActionResult(decision));
+            }
+        }
+        let messages = body.field("messages")?.elements()?;
+        let is_reply = |message: &Node<'_>| {
+            matches!(message.str("role"), Some("assistant" | "tool" | "reasoning" | "activity"))
+        };
+        let new = messages.iter().rposition(is_reply).map_or(0, |last| last + 1);
+        for message in &messages[new..] {
+            if message.field("role")?.text()? == "user" {
+                inputs.push(InputEvent::UserRequest(prompt(message)?));
+            }
+        }
+        Ok(RunRequest { thread: thread.into(), run: run.into(), inputs })
+    }
+
+    /// Returns what the response waits for: the decisions, and the last request. It is empty if the
+    /// client sends no input, and wants to follow the run in progress.
+    pub fn awaited(&self) -> Vec<Awaited> {
+        awaited(&self.inputs)
+    }
+}
+
+fn prompt(message: &Node<'_>) -> Result<Prompt, DecodeError> {
+    let id = message.field("id")?.id()?;
+    let content = message.field("content")?;
+    let content = match content.value().as_str() {
+        Some(text) => vec![Content::text(text)],
+        None => content.elements()?.iter().map(part).collect::<Result<_, _>>()?,
+    };
+    let is_empty = |content: &Content| match content {
+        Content::Text { text } => text.trim().is_empty(),
+        _ => false,
+    };
+    if content.iter().all(is_empty) {
+        let why = "The message is empty: write what is to be done.";
+        return Err(message.field("content")?.error(why));
+    }
+    Ok(Prompt::from(UserMessage::new(content)).id(id))
+}
+
+fn part(part: &Node<'_>) -> Result<Content, DecodeError> {
+    match part.field("type")?.text()? {
+        "text" => Ok(Content::text(part.field("text")?.text()?)),
+        "image" | "document" => {
+            let source = part.field("source")?;
+            if source.field("type")?.text()? != "data" {
+                let why = "Nothing is fetched here: send the bytes, as a source of type `data`.";
+                return Err(source.error(why));
+            }
+            let media_type = source.field("mimeType")?.text()?;
+            Ok(Content::image(media_type, source.field("value")?.text()?))
+        }
+        _ => Err(part.error("Models take texts and images only: leave this part out.")),
+    }
+}

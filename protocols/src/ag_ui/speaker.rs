@@ -1,0 +1,149 @@
+//! [`Speaker`]: the messages of the agent, or of one sub-agent.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use loopwright_core::Message;
+use loopwright_core::event::Update;
+use loopwright_core::message::{AssistantMessage, MessageId};
+use serde_json::{Value, json};
+
+use super::event::Event;
+use crate::reply::{PartKind, Piece, ReplyFold};
+
+/// What is open of the agent, or of a sub-agent.
+#[derive(Default)]
+pub(super) struct Speaker {
+    /// The id of the sub-agent's run; `None` for the agent itself.
+    pub(super) subagent: Option<Arc<str>>,
+    /// The calls on the way to the sub-agent, as actions name them: each with `~` after it.
+    pub(super) path: String,
+    step: Option<String>,
+    reply: ReplyFold,
+}
+
+impl Speaker {
+    /// Returns the speaker for a sub-agent.
+    pub(super) fn sub_agent(id: Arc<str>, path: String) -> Self {
+        Speaker { subagent: Some(id), path, ..Speaker::default() }
+    }
+
+    /// Appends an event.
+    pub(super) fn push(&self, mut event: Value, to: &mut VecDeque<Event>) {
+        if let Some(subagent) = &self.subagent {
+            event["subagentRunId"] = json!(subagent);
+        }
+        to.push_back(Event(event));
+    }
+
+    /// Returns the protocol's id of a call.
+    pub(super) fn call_id(&self, call: &str) -> String {
+        format!("{}{call}", self.path)
+    }
+
+    /// Returns the protocol's id of a message.
+    pub(super) fn message_id(&self, message: MessageId) -> String {
+        match &self.subagent {
+            Some(subagent) => format!("{subagent}/{message}"),
+            None => message.to_string(),
+        }
+    }
+
+    /// Starts a step, after the end of the one before.
+    pub(super) fn start_step(&mut self, turn: u32, to: &mut VecDeque<Event>) {
+        self.end_step(to);
+        let name = format!("turn {turn}");
+        self.push(json!({ "type": "STEP_STARTED", "stepName": name }), to);
+        self.step = Some(name);
+    }
+
+    pub(super) fn end_step(&mut self, to: &mut VecDeque<Event>) {
+        if let Some(name) = self.step.take() {
+            self.push(json!({ "type": "STEP_FINISHED", "stepName": name }), to);
+        }
+    }
+
+    /// Ends what is open.
+    pub(super) fn close(&mut self, to: &mut VecDeque<Event>) {
+        let end = self.reply.end();
+        self.pieces(end, to);
+        self.end_step(to);
+    }
+
+    /// Takes a change of the reply that streams. Returns whether text is void that was shown.
+    pub(super) fn update(
+        &mut self,
+        message: MessageId,
+        update: &Update,
+        to: &mut VecDeque<Event>,
+    ) -> bool {
+        let pieces = self.reply.update(message, update);
+        let had_text = pieces.contains(&Piece::Withdrawn(true));
+        self.pieces(pieces, to);
+        had_text
+    }
+
+    /// Takes a whole reply: what has not streamed of it, and its calls.
+    pub(super) fn reply(
+        &mut self,
+        message: &Message,
+        reply: &AssistantMessage,
+        to: &mut VecDeque<Event>,
+    ) {
+        let pieces = self.reply.whole(message.id, reply);
+        self.pieces(pieces, to);
+        let parent = self.reply_id();
+        for call in reply.calls() {
+            let id = self.call_id(&call.id);
+            let (name, text) = (&call.name, &call.arguments);
+            let start = json!({
+                "type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": name,
+                "parentMessageId": parent,
+            });
+            self.push(start, to);
+            self.push(json!({ "type": "TOOL_CALL_ARGS", "toolCallId": id, "delta": text }), to);
+            self.push(json!({ "type": "TOOL_CALL_END", "toolCallId": id }), to);
+        }
+    }
+
+    fn pieces(&self, pieces: impl IntoIterator<Item = Piece>, to: &mut VecDeque<Event>) {
+        let text_id = self.reply_id();
+        let text = |kind: &str| json!({ "type": kind, "messageId": text_id });
+        let reasoning = |kind: &str, block: u32| {
+            let id = format!("{text_id}-reasoning-{block}");
+            json!({ "type": kind, "messageId": id })
+        };
+        for piece in pieces {
+            let mut event = match &piece {
+                Piece::Start(PartKind::Text, _) => text("TEXT_MESSAGE_START"),
+                Piece::Delta(PartKind::Text, ..) => text("TEXT_MESSAGE_CONTENT"),
+                Piece::End(PartKind::Text, _) => text("TEXT_MESSAGE_END"),
+                Piece::Start(PartKind::Reasoning, block) => {
+                    self.push(reasoning("REASONING_START", *block), to);
+                    reasoning("REASONING_MESSAGE_START", *block)
+                }
+                Piece::Delta(PartKind::Reasoning, block, _) => {
+                    reasoning("REASONING_MESSAGE_CONTENT", *block)
+                }
+                Piece::End(PartKind::Reasoning, block) => {
+                    self.push(reasoning("REASONING_MESSAGE_END", *block), to);
+                    reasoning("REASONING_END", *block)
+                }
+                Piece::Withdrawn(_) => continue,
+            };
+            match piece {
+                Piece::Start(PartKind::Text, _) => event["role"] = "assistant".into(),
+                Piece::Start(PartKind::Reasoning, _) => event["role"] = "reasoning".into(),
+                Piece::Delta(_, _, delta) => event["delta"] = delta.into(),
+                _ => {}
+            }
+            self.push(event, to);
+        }
+    }
+
+    fn reply_id(&self) -> String {
+        let (message, withdrawn) = self.reply.id();
+        let id = self.message_id(message);
+        if withdrawn == 0 { id } else { format!("{id}.{}", withdrawn + 1) }
+    }
+}

@@ -1,0 +1,32 @@
+//! The UI message stream of the AI SDK 7, which its `useChat` and `Chat` read.
+//!
+//! [`ChatRequest::decode`] reads what `DefaultChatTransport` sends, [`Encoder`] writes the chunks of
+//! the reply, and [`ui_messages`] returns the messages of a chat that a page loads. The names are
+//! those of the [AI SDK](https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol).
+//!
+//! A reply is one message of the assistant: the run of a request, and the runs that continue it
+//! after decisions on its calls. Its id is that of its first run.
+//!
+//! ```
+//! use loopwright_core::event::InputEvent;
+//! use loopwright_protocols::ai_sdk::ChatRequest;
+//!
+//! let body = br#"{
+//!     "id": "c", "trigger": "submit-message",
+//!     "messages": [{ "id": "u1", "role": "user", "parts": [{ "type": "text", "text": "Hello" }] }]
+//! }"#;
+//! let request = ChatRequest::decode(body)?;
+//! assert!(matches!(&request.inputs[..], [InputEvent::UserRequest(_)]));
+//! # Ok::<(), loopwright_protocols::DecodeError>(())
+//! ```
+
+mod encoder;
+mod history;
+mod part;
+mod request;
+#[cfg(test)]
+mod tests;
+
+pub use encoder::{Chunk, Encoder};
+pub use history::ui_messages;
+pub use request::ChatRequest;

@@ -1,0 +1,334 @@
+//! [`Encoder`], the fold of a session's events to the chunks of a reply.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use loopwright_core::event::{
+    AgentEvent, Decision, Envelope, ExternalAction, IncompleteReply, RunCause, RunOutcome,
+    RunStatus,
+};
+use loopwright_core::message::{CallId, Message, MessageId, MessageKind, ResultStatus};
+use loopwright_core::tool::ToolUpdate;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::part::{approval_id, input, output, tool_metadata};
+use crate::encode::{Encode, Progress, failure};
+use crate::reply::{PartKind, Piece, ReplyFold};
+use crate::shown_runs::{Shown, ShownRuns, is_of_sub_agent};
+
+/// Represents a chunk of a UI message stream.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Chunk(Value);
+
+/// Converts the events of a session to the chunks of a reply.
+///
+/// A custom event of kind `K` is sent as the data part `data-K`. What sub-agents do is shown as the
+/// call that they work for, with the actions that need decisions. The input of a call is sent when
+/// the model's reply is complete.
+pub struct Encoder {
+    runs: ShownRuns,
+    metadata: Value,
+    is_started: bool,
+    /// Whether the message of the request is still to come.
+    awaits_request: bool,
+    step: Option<MessageId>,
+    reply: ReplyFold,
+    /// The calls that the client has.
+    known_calls: HashSet<CallId>,
+    /// The approvals that were asked for, by their calls.
+    approvals: HashMap<CallId, String>,
+    denied: HashSet<CallId>,
+    outcome: Option<Arc<RunOutcome>>,
+}
+
+impl Encoder {
+    /// Starts a reply which shows these runs of the session. `metadata` is an object of the host
+    /// that the message gets, such as the id of the session.
+    pub fn new(runs: ShownRuns, metadata: Value) -> Self {
+        Encoder {
+            runs,
+            metadata,
+            is_started: false,
+            awaits_request: false,
+            step: None,
+            reply: ReplyFold::default(),
+            known_calls: HashSet::new(),
+            approvals: HashMap::new(),
+            denied: HashSet::new(),
+            outcome: None,
+        }
+    }
+
+    /// Sets the calls that the client's message already has, if the reply continues one.
+    pub fn known_calls(mut self, calls: impl IntoIterator<Item = CallId>) -> Self {
+        self.known_calls.extend(calls);
+        self
+    }
+
+    /// Starts the message, with an id unless the client continues the message that it has.
+    fn start(&mut self, id: Option<String>, to: &mut VecDeque<Chunk>) {
+        if !std::mem::replace(&mut self.is_started, true) {
+            let mut start = json!({ "type": "start", "messageMetadata": self.metadata });
+            if let Some(id) = id {
+                start["messageId"] = id.into();
+            }
+            to.push_back(Chunk(start));
+        }
+    }
+
+    /// Starts a step for this message, unless it has one.
+    fn step(&mut self, message: MessageId, to: &mut VecDeque<Chunk>) {
+        if self.step != Some(message) {
+            self.end_step(to);
+            self.step = Some(message);
+            push(to, json!({ "type": "start-step" }));
+        }
+    }
+
+    fn end_step(&mut self, to: &mut VecDeque<Chunk>) {
+        let end = self.reply.end();
+        self.pieces(end, to);
+        if self.step.take().is_some() {
+            push(to, json!({ "type": "finish-step" }));
+        }
+    }
+
+    fn pieces(&self, pieces: impl IntoIterator<Item = Piece>, to: &mut VecDeque<Chunk>) {
+        let (message, _) = self.reply.id();
+        let chunk = |kind: PartKind, event: &str, block: u32| {
+            let kind = if kind == PartKind::Text { "text" } else { "reasoning" };
+            json!({ "type": format!("{kind}-{event}"), "id": format!("{message}-{block}") })
+        };
+        for piece in pieces {
+            let chunk = match piece {
+                Piece::Start(kind, block) => chunk(kind, "start", block),
+                Piece::End(kind, block) => chunk(kind, "end", block),
+                Piece::Delta(kind, block, delta) => {
+                    let mut chunk = chunk(kind, "delta", block);
+                    chunk["delta"] = delta.into();
+                    chunk
+                }
+                Piece::Withdrawn(_) => json!({ "type": "reset-step" }),
+            };
+            push(to, chunk);
+        }
+    }
+
+    fn message(&mut self, message: &Message, to: &mut VecDeque<Chunk>) {
+        match &message.body {
+            MessageKind::Assistant(reply) => {
+                self.step(message.id, to);
+                let pieces = self.reply.whole(message.id, reply);
+                self.pieces(pieces, to);
+                for call in reply.calls() {
+                    self.call(&call.id, &call.name, &input(call), to);
+                }
+            }
+            MessageKind::User(user) if !std::mem::take(&mut self.awaits_request) => {
+                let text = json!([{ "type": "text", "text": user.text() }]);
+                let id = message.id.to_string();
+                push(to, json!({ "type": "steering-message", "id": id, "parts": text }));
+            }
+            _ => {}
+        }
+    }
+
+    fn call(&mut self, id: &CallId, name: &str, input: &Value, to: &mut VecDeque<Chunk>) {
+        self.known_calls.insert(id.clone());
+        let call = json!({
+            "type": "tool-input-available", "toolCallId": id, "toolName": name, "input": input,
+            "providerExecuted": true,
+        });
+        push(to, call);
+    }
+
+    fn action(&mut self, action: &ExternalAction, to: &mut VecDeque<Chunk>) {
+        if !action.path.is_empty() {
+            // Its own step: the call that the sub-agent works for has no output yet.
+            push(to, json!({ "type": "start-step" }));
+        }
+        self.known_calls.insert(action.call.clone());
+        // The arguments that would run may differ from those of the model.
+        let mut call = json!({
+            "type": "tool-input-available", "toolCallId": action.call, "toolName": action.name,
+            "input": action.arguments, "providerExecuted": action.request.is_none(),
+        });
+        if action.request.is_some() {
+            call["toolMetadata"] = tool_metadata(action);
+            return push(to, call);
+        }
+        push(to, call);
+        let id = approval_id(action);
+        let mut request =
+            json!({ "type": "tool-approval-request", "approvalId": id, "toolCallId": action.call });
+        if let Some(description) = &action.terms.description {
+            request["reason"] = json!(description);
+        }
+        push(to, request);
+        self.approvals.insert(action.call.clone(), id);
+    }
+
+    fn decided(&mut self, call: &CallId, decision: &Decision, to: &mut VecDeque<Chunk>) {
+        let reason = match decision {
+            Decision::Deny(reason) => Some(reason),
+            _ => None,
+        };
+        if reason.is_some() {
+            self.denied.insert(call.clone());
+        }
+        if let Some(id) = self.approvals.remove(call) {
+            let mut response = json!({
+                "type": "tool-approval-response", "approvalId": id, "approved": reason.is_none(),
+            });
+            if let Some(reason) = reason {
+                response["reason"] = json!(reason);
+            }
+            push(to, response);
+        }
+        // The result of a sub-agent's call is in the sub-agent's session.
+        if call.contains('~') && self.known_calls.contains(call) {
+            push(
+                to,
+                match reason {
+                    Some(_) => json!({ "type": "tool-output-denied", "toolCallId": call }),
+                    None => json!({
+                        "type": "tool-output-available", "toolCallId": call,
+                        "output": { "decision": decision.name() }, "toolMetadata": {},
+                    }),
+                },
+            );
+        }
+    }
+
+    fn result(&mut self, call: &CallId, is_error: bool, message: &Message) -> Value {
+        let result = message.as_tool_result();
+        if self.denied.remove(call) && result.is_some_and(|r| r.status == ResultStatus::Denied) {
+            return json!({ "type": "tool-output-denied", "toolCallId": call });
+        }
+        // The metadata of a question is removed: the client's next body does not answer it.
+        let mut chunk = json!({ "toolCallId": call, "toolMetadata": {} });
+        match is_error {
+            true => {
+                chunk["type"] = "tool-output-error".into();
+                chunk["errorText"] = message.text().into();
+            }
+            false => {
+                chunk["type"] = "tool-output-available".into();
+                chunk["output"] = result.map(output).unwrap_or_default();
+            }
+        }
+        chunk
+    }
+
+    fn show(&mut self, envelope: &Envelope, to: &mut VecDeque<Chunk>) {
+        match &envelope.event {
+            AgentEvent::AgentStart { cause } => {
+                self.awaits_request = matches!(cause, RunCause::UserRequest(_));
+                let continues = matches!(cause, RunCause::ActionResult(_));
+                self.start((!continues).then(|| envelope.run_id.to_string()), to);
+            }
+            AgentEvent::MessageUpdate { message_id, update } => {
+                self.step(*message_id, to);
+                let pieces = self.reply.update(*message_id, update);
+                self.pieces(pieces, to);
+            }
+            AgentEvent::MessageEnd { message } => self.message(message, to),
+            AgentEvent::ToolExecutionStart { call, name, arguments }
+                if !self.known_calls.contains(call) =>
+            {
+                self.call(call, name, arguments, to);
+            }
+            AgentEvent::ToolExecutionUpdate { call, update } => push(
+                to,
+                match update {
+                    ToolUpdate::Progress(progress) => {
+                        json!({ "type": "data-progress", "id": call, "data": progress })
+                    }
+                    ToolUpdate::Output(delta) => {
+                        transient("tool-output", json!({ "toolCallId": call, "delta": delta }))
+                    }
+                    _ => return,
+                },
+            ),
+            AgentEvent::ToolExecutionEnd { call, is_error, result, .. } => {
+                let result = self.result(call, *is_error, result);
+                push(to, result);
+            }
+            AgentEvent::ExternalAction(action) => self.action(action, to),
+            AgentEvent::ExternalActionEnd { call, decision, .. } => {
+                self.start(None, to);
+                self.decided(call, decision, to);
+            }
+            AgentEvent::Custom { kind, data } => {
+                push(to, json!({ "type": format!("data-{kind}"), "data": data }));
+            }
+            AgentEvent::Retry(notice) => push(to, transient("retry", json!(notice))),
+            AgentEvent::Compaction(done) => push(to, transient("compaction", json!(done))),
+            _ => {}
+        }
+    }
+}
+
+impl Encode for Encoder {
+    type Event = Chunk;
+
+    fn encode(&mut self, envelope: &Envelope, to: &mut VecDeque<Chunk>) -> Progress {
+        let shown = self.runs.take(envelope);
+        if is_of_sub_agent(envelope) {
+            return Progress::Continue;
+        }
+        match shown {
+            Shown::No => return Progress::Continue,
+            Shown::Withdrawn => return Progress::Finish,
+            Shown::Yes | Shown::Last => self.show(envelope, to),
+        }
+        match &envelope.event {
+            AgentEvent::AgentEnd(outcome) if shown == Shown::Last => {
+                self.outcome = Some(outcome.clone());
+                Progress::Finish
+            }
+            _ => Progress::Continue,
+        }
+    }
+
+    fn finish(&mut self, _: &[ExternalAction], to: &mut VecDeque<Chunk>) {
+        self.start(None, to);
+        self.end_step(to);
+        let ended = self.outcome.as_deref();
+        let reason = match ended.map(|outcome| (outcome.end, outcome.incomplete)) {
+            Some((RunStatus::Done, _)) => "stop",
+            Some((RunStatus::AwaitingAction, _)) => "tool-calls",
+            Some((RunStatus::Aborted, _)) | None => {
+                push(to, json!({ "type": "abort", "reason": "The run was aborted." }));
+                "interrupted"
+            }
+            Some((_, Some(IncompleteReply::Length))) => "length",
+            Some((_, Some(IncompleteReply::ContentFilter))) => "content-filter",
+            Some(_) => {
+                let why = ended.map(failure).unwrap_or_default().1;
+                return push(to, json!({ "type": "error", "errorText": why }));
+            }
+        };
+        let mut finish = json!({ "type": "finish", "finishReason": reason });
+        if let Some(outcome) = ended {
+            finish["messageMetadata"] = json!({ "usage": outcome.usage, "cost": outcome.cost });
+        }
+        push(to, finish);
+    }
+
+    fn cut_off(&mut self, _: &str, why: &str, to: &mut VecDeque<Chunk>) {
+        self.start(None, to);
+        self.end_step(to);
+        push(to, json!({ "type": "error", "errorText": why }));
+    }
+}
+
+fn push(to: &mut VecDeque<Chunk>, chunk: Value) {
+    to.push_back(Chunk(chunk));
+}
+
+fn transient(kind: &str, data: Value) -> Value {
+    json!({ "type": format!("data-{kind}"), "data": data, "transient": true })
+}

@@ -1,0 +1,39 @@
+//! The parts of messages that stand for calls.
+
+use loopwright_core::event::ExternalAction;
+use loopwright_core::message::{Content, ToolCall, ToolResult};
+use serde_json::{Value, json};
+
+use crate::question::answer_schema;
+
+/// Returns the input of a call; its text if that is not JSON.
+pub(super) fn input(call: &ToolCall) -> Value {
+    match call.arguments.trim() {
+        "" => json!({}),
+        text => serde_json::from_str(text).unwrap_or_else(|_| json!(call.arguments)),
+    }
+}
+
+/// Returns the output of a call: its text, or its content if that is more than text.
+pub(super) fn output(result: &ToolResult) -> Value {
+    let is_text = |content: &Content| matches!(content, Content::Text { .. });
+    match result.content.iter().all(is_text) {
+        true => json!(result.text()),
+        false => json!(result.content),
+    }
+}
+
+/// Returns the id of an approval: the digest of the action, and the call.
+pub(super) fn approval_id(action: &ExternalAction) -> String {
+    format!("{}:{}", action.digest, action.call)
+}
+
+/// Returns the metadata of a call that waits for input: the digest, which the client sends back
+/// with the output, what is asked for, and the schema of an answer.
+pub(super) fn tool_metadata(action: &ExternalAction) -> Value {
+    let mut metadata = json!({ "digest": action.digest, "request": action.request });
+    if let Some(question) = action.question() {
+        metadata["responseSchema"] = answer_schema(&question);
+    }
+    metadata
+}

@@ -1,0 +1,155 @@
+//! [`ChatRequest`], the body that a chat posts.
+
+use loopwright_core::event::{ActionResult, Decision, InputEvent, Prompt, Provided};
+use loopwright_core::message::{CallId, Content, UserMessage};
+use serde_json::Value;
+
+use crate::error::DecodeError;
+use crate::json::{Node, parse};
+use crate::shown_runs::{Awaited, awaited};
+
+/// Holds what a client wants of its chat.
+///
+/// Of the client's messages only those of the user after the last reply are read, and the answers
+/// in the reply that it continues: the conversation is the session's.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ChatRequest {
+    /// The client's id of the chat.
+    pub chat: String,
+    /// The inputs for the session. Each has an id that follows from the body, so that the same body
+    /// sent twice changes nothing.
+    pub inputs: Vec<InputEvent>,
+    /// The calls that the client's reply already has, if it is continued.
+    pub known_calls: Vec<CallId>,
+}
+
+impl ChatRequest {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is not one, if it has neither a new message nor an answer, if a message contains
+    /// what no model takes, and if it would change the past: a log is only appended to.
+    pub fn decode(body: &[u8]) -> Result<Self, DecodeError> {
+        let body = parse(body)?;
+        let body = Node::root(&body);
+        let chat = body.field("id")?.id()?;
+        if let Some(trigger) = body.get("trigger")
+            && trigger.text()? != "submit-message"
+        {
+            let why = "A reply is not generated twice, as a conversation is only appended to: send \
+                       a message that says what should be different.";
+            return Err(trigger.error(why));
+        }
+        let messages = body.field("messages")?;
+        let list = messages.elements()?;
+        let is_reply = |message: &Node<'_>| message.str("role") == Some("assistant");
+        let named = body.str("messageId");
+        let mut request =
+            ChatRequest { chat: chat.into(), inputs: Vec::new(), known_calls: Vec::new() };
+        let last = list.iter().rposition(is_reply);
+        let new = &list[last.map_or(0, |last| last + 1)..];
+        let is_named = |message: &&Node<'_>| named.is_some() && message.str("id") == named;
+        if let Some(message) = new.iter().find(is_named) {
+            let why = "A message is not changed, as a conversation is only appended to: send \
+                       another one.";
+            return Err(message.error(why));
+        }
+        let continued = list.iter().filter(|message| is_reply(message)).find(is_named);
+        let last = last.filter(|_| new.is_empty()).map(|last| &list[last]);
+        if let Some(reply) = continued.or(last) {
+            request.take_answers(reply)?;
+        }
+        for message in new {
+            if message.field("role")?.text()? == "user" {
+                request.inputs.push(InputEvent::UserRequest(prompt(message)?));
+            }
+        }
+        if request.inputs.is_empty() {
+            let why = "There is neither a new message nor an answer to what the reply asks.";
+            return Err(messages.error(why));
+        }
+        Ok(request)
+    }
+
+    /// Returns what the response waits for: the decisions, and the last request.
+    pub fn awaited(&self) -> Vec<Awaited> {
+        awaited(&self.inputs)
+    }
+
+    fn take_answers(&mut self, reply: &Node<'_>) -> Result<(), DecodeError> {
+        for part in reply.field("parts")?.elements()? {
+            if let Some(call) = part.str("toolCallId") {
+                self.known_calls.push(call.into());
+                self.inputs.extend(answer(&part, call)?.map(InputEvent::ExternalActionResult));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the decision in the part of a call, or `None` if there is none.
+fn answer(part: &Node<'_>, call: &str) -> Result<Option<ActionResult>, DecodeError> {
+    let waits = part.get("toolMetadata").and_then(|metadata| metadata.get("digest"));
+    let (digest, decision) = match (part.str("state"), waits) {
+        (Some("approval-responded"), _) => {
+            let approval = part.field("approval")?;
+            let id = approval.field("id")?;
+            let Some((digest, _)) = id.text()?.split_once(':').filter(|(_, of)| *of == call) else {
+                return Err(id.error("This is not the id of an approval of this call."));
+            };
+            let approved = approval.field("approved")?;
+            let decision = match approved.value() {
+                Value::Bool(true) => Decision::Approve,
+                Value::Bool(false) => Decision::Deny(approval.str("reason").unwrap_or("").into()),
+                _ => return Err(approved.error("This must be `true` or `false`.")),
+            };
+            (digest, decision)
+        }
+        (Some("output-available"), Some(digest)) => {
+            let output = part.get("output").map(|output| output.value().clone());
+            let provided = Provided::Input(output.unwrap_or_default());
+            (digest.text()?, Decision::Provide(provided))
+        }
+        (Some("output-error"), Some(digest)) => {
+            let why = part.str("errorText").unwrap_or("").into();
+            (digest.text()?, Decision::Deny(why))
+        }
+        _ => return Ok(None),
+    };
+    let id = format!("answer:{digest}:{call}");
+    Ok(Some(ActionResult::new(call, digest, decision).id(id)))
+}
+
+fn prompt(message: &Node<'_>) -> Result<Prompt, DecodeError> {
+    let id = message.field("id")?.id()?;
+    let mut content = Vec::new();
+    for part in message.field("parts")?.elements()? {
+        match part.field("type")?.text()? {
+            "text" => content.push(Content::text(part.field("text")?.text()?)),
+            "file" => content.push(file(&part)?),
+            _ => {} // of the app
+        }
+    }
+    let is_empty = |content: &Content| match content {
+        Content::Text { text } => text.trim().is_empty(),
+        _ => false,
+    };
+    if content.iter().all(is_empty) {
+        return Err(message.error("The message is empty: write what is to be done."));
+    }
+    Ok(Prompt::from(UserMessage::new(content)).id(id))
+}
+
+fn file(part: &Node<'_>) -> Result<Content, DecodeError> {
+    let url = part.field("url")?;
+    let data = url.text()?.strip_prefix("data:").and_then(|url| url.split_once(";base64,"));
+    match data {
+        Some((media_type, data)) => Ok(Content::image(media_type, data)),
+        None => {
+            let why = "Nothing is fetched here: send the bytes, as a `data:` URL in base64.";
+            Err(url.error(why))
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Reading of JSON, with errors that say where.
+
+use serde_json::Value;
+
+use crate::error::DecodeError;
+
+/// The maximum length of a client's id, in characters.
+const MAX_ID_CHARS: usize = 200;
+
+/// A value in a body, and its position.
+#[derive(Clone)]
+pub(crate) struct Node<'a> {
+    value: &'a Value,
+    path: String,
+}
+
+/// Parses a body.
+pub(crate) fn parse(body: &[u8]) -> Result<Value, DecodeError> {
+    serde_json::from_slice(body)
+        .map_err(|_| DecodeError::at("", "The body is not valid JSON, or nested too deep."))
+}
+
+impl<'a> Node<'a> {
+    /// Returns the whole body.
+    pub(crate) fn root(value: &'a Value) -> Self {
+        Node { value, path: String::new() }
+    }
+
+    /// Returns the field of an object, or `None` if it is missing or `null`.
+    pub(crate) fn get(&self, field: &str) -> Option<Node<'a>> {
+        let value = self.value.get(field).filter(|value| !value.is_null())?;
+        Some(Node { value, path: format!("{}/{field}", self.path) })
+    }
+
+    /// Returns the field of an object that must have it.
+    pub(crate) fn field(&self, field: &str) -> Result<Node<'a>, DecodeError> {
+        self.get(field).ok_or_else(|| {
+            DecodeError::at(format!("{}/{field}", self.path), "The field is missing.")
+        })
+    }
+
+    /// Returns the elements of an array.
+    pub(crate) fn elements(&self) -> Result<Vec<Node<'a>>, DecodeError> {
+        let values = self.value.as_array().ok_or_else(|| self.error("This must be an array."))?;
+        let element = |(at, value)| Node { value, path: format!("{}/{at}", self.path) };
+        Ok(values.iter().enumerate().map(element).collect())
+    }
+
+    /// Returns a string.
+    pub(crate) fn text(&self) -> Result<&'a str, DecodeError> {
+        self.value.as_str().ok_or_else(|| self.error("This must be a string."))
+    }
+
+    /// Returns an id of the client.
+    pub(crate) fn id(&self) -> Result<&'a str, DecodeError> {
+        let id = self.text()?;
+        if id.is_empty() || id.chars().count() > MAX_ID_CHARS {
+            let why = format!("An id has between 1 and {MAX_ID_CHARS} characters.");
+            return Err(self.error(why));
+        }
+        Ok(id)
+    }
+
+    /// Returns the string of a field, or `None` if there is none.
+    pub(crate) fn str(&self, field: &str) -> Option<&'a str> {
+        self.value.get(field)?.as_str()
+    }
+
+    pub(crate) fn value(&self) -> &'a Value {
+        self.value
+    }
+
+    /// Returns an error at this position.
+    pub(crate) fn error(&self, message: impl Into<String>) -> DecodeError {
+        DecodeError::at(self.path.clone(), message)
+    }
+}

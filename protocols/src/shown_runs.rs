@@ -1,0 +1,119 @@
+//! [`ShownRuns`]: which runs of a session a response shows.
+
+use loopwright_core::event::{AgentEvent, Envelope, InputEvent, RunCause};
+use loopwright_core::message::{CallId, InputId, RunId};
+
+/// Names what a response waits for. It shows the run in which that happens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Awaited {
+    /// The run of a request.
+    Request(InputId),
+    /// The decision on a call, and what follows from it.
+    Decision(CallId),
+    /// A run that has started.
+    Run(RunId),
+}
+
+/// Selects the runs that a response shows, from all events of a session.
+///
+/// The response ends with the run in which the last of what it awaits has happened.
+#[derive(Debug)]
+pub struct ShownRuns {
+    awaited: Vec<Awaited>,
+    shows_all: bool,
+    is_shown: bool,
+}
+
+/// Says whether an event is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    No,
+    Yes,
+    /// It is the end of the last run.
+    Last,
+    /// What was awaited does not happen any more: its input was withdrawn.
+    Withdrawn,
+}
+
+impl ShownRuns {
+    /// Shows the runs in which all of these happen, and nothing else.
+    pub fn of(awaited: Vec<Awaited>) -> Self {
+        ShownRuns { awaited, shows_all: false, is_shown: false }
+    }
+
+    /// Shows all runs up to this one.
+    pub fn up_to(run: RunId) -> Self {
+        ShownRuns { awaited: vec![Awaited::Run(run)], shows_all: true, is_shown: true }
+    }
+
+    /// Takes the next event.
+    pub(crate) fn take(&mut self, envelope: &Envelope) -> Shown {
+        if is_of_sub_agent(envelope) {
+            return if self.is_shown { Shown::Yes } else { Shown::No };
+        }
+        match &envelope.event {
+            AgentEvent::AgentStart { cause } => {
+                let starts = |awaited: &Awaited| match (awaited, cause) {
+                    (Awaited::Request(id), RunCause::UserRequest(started)) => id == started,
+                    (Awaited::Run(run), _) => *run == envelope.run_id,
+                    _ => false,
+                };
+                self.is_shown |= self.happens(starts);
+                if let RunCause::ActionResult(call) = cause {
+                    // It has happened when the decision is there.
+                    self.is_shown |= self.awaited.contains(&Awaited::Decision(call.clone()));
+                }
+            }
+            AgentEvent::ExternalActionEnd { call, .. } => {
+                self.is_shown |=
+                    self.happens(|awaited| *awaited == Awaited::Decision(call.clone()));
+            }
+            AgentEvent::QueueUpdate { removed, .. } if !self.is_shown => {
+                let is_removed = |awaited: &Awaited| match awaited {
+                    Awaited::Request(id) => removed.contains(id),
+                    _ => false,
+                };
+                if self.happens(is_removed) && self.awaited.is_empty() {
+                    return Shown::Withdrawn;
+                }
+            }
+            AgentEvent::AgentEnd(_) if self.is_shown && self.awaited.is_empty() => {
+                return Shown::Last;
+            }
+            AgentEvent::AgentEnd(_) => {
+                let was_shown = std::mem::replace(&mut self.is_shown, self.shows_all);
+                return if was_shown { Shown::Yes } else { Shown::No };
+            }
+            _ => {}
+        }
+        if self.is_shown { Shown::Yes } else { Shown::No }
+    }
+
+    /// Removes what has happened, and returns whether there was any of it.
+    fn happens(&mut self, has_happened: impl Fn(&Awaited) -> bool) -> bool {
+        let before = self.awaited.len();
+        self.awaited.retain(|awaited| !has_happened(awaited));
+        self.awaited.len() < before
+    }
+}
+
+/// Returns what a response to these inputs waits for.
+pub(crate) fn awaited(inputs: &[InputEvent]) -> Vec<Awaited> {
+    let (mut awaited, mut request) = (Vec::new(), None);
+    for input in inputs {
+        match input {
+            InputEvent::ExternalActionResult(result) => {
+                awaited.push(Awaited::Decision(result.call.clone()));
+            }
+            InputEvent::UserRequest(prompt) => request = prompt.id.clone(),
+            _ => {}
+        }
+    }
+    awaited.extend(request.map(Awaited::Request));
+    awaited
+}
+
+/// Returns whether an event comes from the session of a sub-agent.
+pub(crate) fn is_of_sub_agent(envelope: &Envelope) -> bool {
+    envelope.parent.as_ref().is_some_and(|parent| parent.root.is_some())
+}

@@ -1,0 +1,228 @@
+//! [`Conversation`]: the session of a client's conversation, which a protocol calls a thread, a
+//! chat or a context.
+//!
+//! The client chooses the key of a conversation. Its session follows from the key, the agent and
+//! the caller, so it is the same in each process and after a restart, and nobody reaches that of
+//! another caller. A key can also be the id of a session that the caller may read.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use loopwright_core::agent::Principal;
+use loopwright_core::event::{Envelope, ExternalAction, InputEvent};
+use loopwright_core::log::{MemoryError, SessionInfo, SessionLog};
+use loopwright_core::message::{InputId, RunId};
+use sha2::{Digest, Sha256};
+
+use crate::access::{Caller, Change, Read, check_create, check_session};
+use crate::backlog::Start;
+use crate::error::{ApiError, ErrorKind};
+use crate::feed::Feed;
+use crate::inputs::{check_budget, check_content, resolve_action};
+use crate::quota::Client;
+use crate::routes::SessionId;
+use crate::server::Server;
+use crate::settings::SessionSettings;
+
+/// How many bytes of the digest of a conversation its session's id has.
+const ID_BYTES: usize = 16;
+
+/// Says who uses which agent through a protocol.
+pub(crate) struct Participant {
+    pub(crate) server: Server,
+    pub(crate) agent: String,
+    pub(crate) caller: Caller,
+    pub(crate) client: Client,
+}
+
+/// The session of a conversation, for one caller.
+pub(crate) struct Conversation {
+    participant: Participant,
+    session: Arc<str>,
+    owner: Option<Principal>,
+}
+
+impl Participant {
+    /// Finds the session of a conversation, or creates it with these settings.
+    ///
+    /// # Errors
+    /// Fails if there is no such agent, if the key is the id of a session of another agent, and if
+    /// the caller may not create the session.
+    pub(crate) async fn open(
+        self,
+        key: &str,
+        mut settings: SessionSettings,
+    ) -> Result<Conversation, ApiError> {
+        self.server.shared().drain.check()?;
+        let session = match self.session_of(key).await? {
+            Some(session) => session,
+            None => {
+                settings.agent = Some(self.agent.clone());
+                check_create(&self.server, &self.caller, &settings).await?;
+                let session = self.derived_id(key);
+                let live = &self.server.shared().live;
+                live.create_once(session.clone(), settings, self.caller.named()).await?;
+                session
+            }
+        };
+        self.conversation(session).await
+    }
+
+    /// Finds the session of a conversation, or returns `None` if there is none.
+    ///
+    /// # Errors
+    /// Fails if there is no such agent, or if the key is the id of a session of another agent.
+    pub(crate) async fn find(self, key: &str) -> Result<Option<Conversation>, ApiError> {
+        match self.session_of(key).await? {
+            Some(session) => self.conversation(session).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn conversation(self, session: Arc<str>) -> Result<Conversation, ApiError> {
+        let owner = check_session::<Read>(&self.server, &self.caller, &session).await?;
+        Ok(Conversation { participant: self, session, owner })
+    }
+
+    async fn session_of(&self, key: &str) -> Result<Option<Arc<str>>, ApiError> {
+        let shared = self.server.shared();
+        let mut settings = SessionSettings::new();
+        settings.agent = Some(self.agent.clone());
+        if !shared.agents.has(&settings) {
+            let names: Vec<String> =
+                shared.agents.names().map(|name| format!("`{name}`")).collect();
+            let why = format!("There is no such agent here, but {}.", names.join(", "));
+            return Err(ApiError::new(ErrorKind::NotFound, why));
+        }
+        let derived = self.derived_id(key);
+        match shared.store.session(&derived).await {
+            Ok(_) => return Ok(Some(derived)),
+            Err(MemoryError::NoSession(_)) if SessionId::is_legal(key) => {}
+            Err(MemoryError::NoSession(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let info = match shared.store.session(key).await {
+            Ok(info) => info,
+            Err(MemoryError::NoSession(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        match check_session::<Read>(&self.server, &self.caller, key).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            checked => checked?,
+        };
+        let settings = SessionSettings::from_stored(info.settings.as_deref());
+        let agent = shared.agents.name_of(&settings);
+        if *agent != *self.agent {
+            let why = format!("The session `{key}` belongs to the agent `{agent}`: use it there.");
+            return Err(ApiError::new(ErrorKind::Conflict, why));
+        }
+        Ok(Some(info.id))
+    }
+
+    /// Returns the id of the session that belongs to this key if no session has the key as its id.
+    fn derived_id(&self, key: &str) -> Arc<str> {
+        let owner = self.caller.named().map(Principal::as_str);
+        let mut digest = Sha256::new();
+        // Each part with its length, so that no two conversations are written alike.
+        for part in [owner.map_or("", |_| "owner"), owner.unwrap_or(""), &self.agent, key] {
+            digest.update((part.len() as u64).to_le_bytes());
+            digest.update(part);
+        }
+        let mut id = String::from("c");
+        for byte in &digest.finalize()[..ID_BYTES] {
+            let _ = write!(id, "{byte:02x}"); // a `String` takes everything
+        }
+        id.into()
+    }
+}
+
+impl Conversation {
+    /// Returns the id of the session.
+    pub(crate) fn session(&self) -> &Arc<str> {
+        &self.session
+    }
+
+    /// Returns the server.
+    pub(crate) fn server(&self) -> &Server {
+        &self.participant.server
+    }
+
+    /// Describes the session: its owner, run, usage and pending actions.
+    pub(crate) async fn info(&self) -> Result<SessionInfo, ApiError> {
+        Ok(self.server().shared().store.session(&self.session).await?)
+    }
+
+    /// Returns the run in progress, in this process or in another one.
+    pub(crate) async fn run_in_progress(&self) -> Result<Option<RunId>, ApiError> {
+        let run = self.info().await?.run;
+        let is_running = self.server().shared().live.is_running(&self.session).await?;
+        Ok(run.filter(|_| is_running))
+    }
+
+    /// Returns the pending actions of the session.
+    pub(crate) async fn pending(&self) -> Result<Vec<ExternalAction>, ApiError> {
+        Ok(self.info().await?.pending.into_iter().map(|pending| pending.action).collect())
+    }
+
+    /// Returns the numbered events of the session so far, from its log.
+    pub(crate) async fn history(&self) -> Result<Vec<Envelope>, ApiError> {
+        let entries = self.server().shared().store.read(&self.session, 0).await?;
+        Ok(SessionLog::events(self.session.clone(), &entries))
+    }
+
+    /// Sends an input to the session, wherever it is open, and returns its id. It is in the
+    /// session's log when this returns.
+    ///
+    /// # Errors
+    /// Fails if the caller may not send it, if a budget or a quota is used up, while the server
+    /// shuts down, and if the session refuses it.
+    pub(crate) async fn send(&self, input: InputEvent) -> Result<InputId, ApiError> {
+        let Conversation { participant, session, owner } = self;
+        let Participant { server, caller, client, .. } = participant;
+        let input = match input {
+            InputEvent::ExternalActionResult(mut result) => {
+                // Several callers may have to approve an action.
+                if let (Some(id), Some(principal)) = (&result.id, caller.named()) {
+                    result.id = Some(format!("{id} of {principal}").into());
+                }
+                return resolve_action(server, caller, *client, session, result).await;
+            }
+            input => input,
+        };
+        check_session::<Change>(server, caller, session).await?;
+        let shared = server.shared();
+        let (input, client) = match input {
+            InputEvent::Abort(_) => (input, None),
+            input => {
+                check_budget(server, owner.as_ref()).await?;
+                shared.drain.check()?;
+                (input, Some(*client))
+            }
+        };
+        let input = match input {
+            InputEvent::UserRequest(prompt) => {
+                let prompt = check_content(server, session, prompt).await?;
+                InputEvent::UserRequest(caller.sends(prompt))
+            }
+            InputEvent::Steer(prompt) => {
+                InputEvent::Steer(check_content(server, session, prompt).await?)
+            }
+            InputEvent::FollowUp(prompt) => {
+                InputEvent::FollowUp(check_content(server, session, prompt).await?)
+            }
+            input => input,
+        };
+        Ok(shared.live.send(session, client, None, input).await??)
+    }
+
+    /// Returns the events of the session from `start` on. With `tree`, the events of sub-agents
+    /// follow, too, from here on.
+    pub(crate) async fn events(&self, start: Start, tree: bool) -> Result<Feed, ApiError> {
+        Feed::open(self.server(), &self.session, start, tree).await
+    }
+}
+
+/// Returns the error for a conversation without a session.
+pub(crate) fn no_conversation() -> ApiError {
+    ApiError::new(ErrorKind::NotFound, "There is no such conversation with this agent.")
+}

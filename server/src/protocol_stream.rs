@@ -1,0 +1,160 @@
+//! [`ProtocolStream`]: the response of a protocol, which shows runs of a session. When it is no
+//! longer read, the runs continue.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::response::Response;
+use futures::stream;
+use loopwright_core::event::{Envelope, InputEvent};
+use loopwright_protocols::{Awaited, Encode, Progress};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use crate::backlog::{RunStart, Start};
+use crate::conversation::Conversation;
+use crate::error::ApiError;
+use crate::feed::Feed;
+use crate::metrics::OpenStream;
+use crate::sse_frames::{SseFrame, response};
+
+/// The events of a protocol for runs of a session.
+pub(crate) struct ProtocolStream<E: Encode> {
+    conversation: Conversation,
+    feed: Feed,
+    encoder: E,
+    ready: VecDeque<E::Event>,
+    is_complete: bool,
+    /// What follows the last event.
+    last: Option<SseFrame>,
+    /// Resolves when the grace period of a shutdown is over.
+    end: Pin<Box<WaitForCancellationFutureOwned>>,
+    _open: OpenStream,
+}
+
+impl<E> ProtocolStream<E>
+where
+    E: Encode<Event: Send> + Send + 'static,
+{
+    /// Opens the session for a response that starts with what is `ready`. With `tree`, it shows
+    /// sub-agents, too.
+    pub(crate) async fn open(
+        conversation: Conversation,
+        start: Start,
+        tree: bool,
+        encoder: E,
+        ready: VecDeque<E::Event>,
+    ) -> Result<Self, ApiError> {
+        let feed = conversation.events(start, tree).await?;
+        let shared = conversation.server().shared();
+        let end = Box::pin(shared.drain.finished());
+        let _open = shared.metrics.open_stream();
+        let (is_complete, last) = (false, None);
+        Ok(ProtocolStream { conversation, feed, encoder, ready, is_complete, last, end, _open })
+    }
+
+    /// Adds a frame after the last event.
+    pub(crate) fn last(mut self, frame: SseFrame) -> Self {
+        self.last = Some(frame);
+        self
+    }
+
+    /// Returns the response.
+    pub(crate) fn response(self) -> Response {
+        let next = async |mut stream: Self| stream.next().await.map(|frame| (frame, stream));
+        response(Box::pin(stream::unfold(self, next)))
+    }
+
+    async fn next(&mut self) -> Option<SseFrame> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(SseFrame::new(None, &event));
+            }
+            if self.is_complete {
+                return self.last.take();
+            }
+            let event = tokio::select! { biased;
+                event = self.feed.next_event() => event,
+                () = &mut self.end => {
+                    self.cut_off("draining", "The server shuts down: send the request again soon.");
+                    continue;
+                }
+            };
+            match event {
+                Some((_, event)) => self.take(event).await,
+                None => self.cut_off(
+                    "disconnected",
+                    "The session was closed, or its events were read too slowly: send the request \
+                     again to follow the run.",
+                ),
+            }
+        }
+    }
+
+    async fn take(&mut self, event: Arc<Envelope>) {
+        let taken = match self.encoder.encode(&event, &mut self.ready) {
+            Progress::Continue => Ok(()),
+            Progress::Restate => self.conversation.history().await.map(|events| {
+                self.encoder.restate(&events, &mut self.ready);
+            }),
+            Progress::Finish => self.finish().await,
+        };
+        if let Err(error) = taken {
+            self.cut_off("internal", error.message());
+        }
+    }
+
+    async fn finish(&mut self) -> Result<(), ApiError> {
+        let pending = self.conversation.pending().await?;
+        self.encoder.finish(&pending, &mut self.ready);
+        self.is_complete = true;
+        Ok(())
+    }
+
+    fn cut_off(&mut self, kind: &str, why: &str) {
+        self.encoder.cut_off(kind, why, &mut self.ready);
+        self.is_complete = true;
+    }
+}
+
+/// Returns the response with these events, without those of a session.
+pub(crate) fn complete<T: serde::Serialize>(events: VecDeque<T>) -> Response {
+    let frames: Vec<SseFrame> = events.iter().map(|event| SseFrame::new(None, event)).collect();
+    response(stream::iter(frames))
+}
+
+/// Sends the inputs of a request, and returns what its response still waits for: a decision that
+/// leaves its action pending, as others must approve it too, has no consequences yet.
+pub(crate) async fn send_all(
+    conversation: &Conversation,
+    inputs: Vec<InputEvent>,
+    mut awaited: Vec<Awaited>,
+) -> Result<Vec<Awaited>, ApiError> {
+    let mut decided = Vec::new();
+    for input in inputs {
+        if let InputEvent::ExternalActionResult(result) = &input {
+            decided.push((result.call.clone(), result.digest.clone()));
+        }
+        conversation.send(input).await?;
+    }
+    if !decided.is_empty() {
+        let pending = conversation.pending().await?;
+        decided.retain(|(call, digest)| {
+            pending.iter().any(|action| action.call == *call && action.digest == *digest)
+        });
+        awaited.retain(|awaited| match awaited {
+            Awaited::Decision(call) => !decided.iter().any(|(pending, _)| pending == call),
+            _ => true,
+        });
+    }
+    Ok(awaited)
+}
+
+/// Returns where a response starts that waits for these.
+pub(crate) fn start_of(awaited: &[Awaited]) -> Start {
+    Start::Run(match awaited.first() {
+        Some(Awaited::Request(id)) => RunStart::OfRequest(id.clone()),
+        Some(Awaited::Decision(call)) => RunStart::OfDecision(call.clone()),
+        _ => RunStart::InProgress,
+    })
+}

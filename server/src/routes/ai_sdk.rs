@@ -1,0 +1,145 @@
+//! `/ai-sdk/{agent}`: the UI message stream of the AI SDK, for any agent.
+
+use std::collections::VecDeque;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use loopwright_core::event::InputEvent;
+use loopwright_protocols::ai_sdk::{ChatRequest, Encoder, ui_messages};
+use loopwright_protocols::{Encode, ShownRuns};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::access::Caller;
+use crate::backlog::{RunStart, Start};
+use crate::conversation::{Conversation, Participant, no_conversation};
+use crate::error::ApiError;
+use crate::json::{JsonBody, JsonBytes};
+use crate::protocol_stream::{ProtocolStream, complete, send_all, start_of};
+use crate::quota::Client;
+use crate::routes::sessions::{AbortBody, AcceptedInput};
+use crate::server::Server;
+use crate::settings::SessionSettings;
+use crate::sse_frames::SseFrame;
+
+/// What follows the last chunk.
+const DONE: &str = "[DONE]";
+
+/// The messages of a chat.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct UiMessages {
+    /// What `useChat` takes as `messages`.
+    messages: Vec<Value>,
+}
+
+pub(crate) fn routes() -> Router<Server> {
+    Router::new()
+        .route("/ai-sdk/{agent}", post(chat))
+        .route("/ai-sdk/{agent}/{chat}/stream", get(resume))
+        .route("/ai-sdk/{agent}/{chat}/messages", get(messages))
+        .route("/ai-sdk/{agent}/{chat}/stop", post(stop))
+}
+
+async fn chat(
+    State(server): State<Server>,
+    agent: Result<Path<String>, PathRejection>,
+    client: Client,
+    caller: Caller,
+    JsonBytes(body): JsonBytes,
+) -> Result<Response, ApiError> {
+    server.shared().drain.check()?;
+    let Path(agent) = agent.map_err(|_| no_conversation())?;
+    let request = ChatRequest::decode(&body)?;
+    let participant = Participant { server, agent, caller, client };
+    let conversation = participant.open(&request.chat, SessionSettings::new()).await?;
+    let (awaited, inputs) = (request.awaited(), request.inputs);
+    let awaited = send_all(&conversation, inputs, awaited).await?;
+    let start = start_of(&awaited);
+    if awaited.is_empty() {
+        let mut ready = VecDeque::from([json!({ "type": "start" })]);
+        ready.push_back(json!({ "type": "finish", "finishReason": "tool-calls" }));
+        return Ok(as_ui_messages(complete(ready)));
+    }
+    let encoder = Encoder::new(ShownRuns::of(awaited), metadata(&conversation));
+    respond(conversation, start, encoder.known_calls(request.known_calls)).await
+}
+
+async fn resume(
+    State(server): State<Server>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    client: Client,
+    caller: Caller,
+) -> Result<Response, ApiError> {
+    server.shared().drain.check()?;
+    let Some(conversation) = find(server, path, client, caller).await? else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    let Some(run) = conversation.run_in_progress().await? else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    let encoder = Encoder::new(ShownRuns::up_to(run), metadata(&conversation));
+    respond(conversation, Start::Run(RunStart::ReplyInProgress), encoder).await
+}
+
+async fn messages(
+    State(server): State<Server>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    client: Client,
+    caller: Caller,
+) -> Result<Json<UiMessages>, ApiError> {
+    let messages = match find(server, path, client, caller).await? {
+        Some(conversation) => ui_messages(&conversation.history().await?),
+        None => Vec::new(),
+    };
+    Ok(Json(UiMessages { messages }))
+}
+
+async fn stop(
+    State(server): State<Server>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    client: Client,
+    caller: Caller,
+    JsonBody(body): JsonBody<AbortBody>,
+) -> Result<(StatusCode, Json<AcceptedInput>), ApiError> {
+    let conversation = find(server, path, client, caller).await?.ok_or_else(no_conversation)?;
+    let input = conversation.send(InputEvent::Abort(body.request()?)).await?;
+    Ok((StatusCode::ACCEPTED, Json(AcceptedInput { input })))
+}
+
+async fn find(
+    server: Server,
+    path: Result<Path<(String, String)>, PathRejection>,
+    client: Client,
+    caller: Caller,
+) -> Result<Option<Conversation>, ApiError> {
+    let Path((agent, chat)) = path.map_err(|_| no_conversation())?;
+    Participant { server, agent, caller, client }.find(&chat).await
+}
+
+fn metadata(conversation: &Conversation) -> Value {
+    json!({ "session": conversation.session() })
+}
+
+async fn respond<E>(
+    conversation: Conversation,
+    start: Start,
+    encoder: E,
+) -> Result<Response, ApiError>
+where
+    E: Encode<Event: Send> + Send + 'static,
+{
+    let ready = VecDeque::new();
+    let stream = ProtocolStream::open(conversation, start, false, encoder, ready).await?;
+    Ok(as_ui_messages(stream.last(SseFrame::text(DONE)).response()))
+}
+
+fn as_ui_messages(mut response: Response) -> Response {
+    let name = HeaderName::from_static("x-vercel-ai-ui-message-stream");
+    response.headers_mut().insert(name, HeaderValue::from_static("v1"));
+    response
+}
