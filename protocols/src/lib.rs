@@ -7,6 +7,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod a2a;
 pub mod ag_ui;
 pub mod ai_sdk;
 mod encode;
@@ -21,6 +22,8 @@ pub mod openai;
 mod question;
 mod reply;
 mod shown_runs;
+#[cfg(test)]
+mod testing;
 
 pub use encode::{Encode, Progress};
 pub use error::DecodeError;

@@ -12,8 +12,6 @@ mod options;
 mod response;
 mod response_stream;
 mod responses;
-#[cfg(test)]
-mod testing;
 
 use std::sync::Arc;
 

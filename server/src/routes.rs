@@ -1,5 +1,6 @@
 //! [`router`]: all routes.
 
+mod a2a;
 mod ag_ui;
 mod agent_chat;
 mod agents;
@@ -90,6 +91,7 @@ pub fn router(server: Server) -> Router {
     let shared = server.shared();
     let workers = shared.cluster.router(shared.users.is_empty());
     routes
+        .merge(a2a::routes())
         .merge(agent_chat::routes())
         .merge(ag_ui::routes())
         .merge(agents::routes())

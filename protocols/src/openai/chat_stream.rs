@@ -259,8 +259,8 @@ impl ChatCompletion {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::testing::{Run, head};
     use super::*;
+    use crate::testing::{Run, head};
 
     fn frames(stream: &mut ChatStream, run: &Run) -> Vec<ChatFrame> {
         let mut to = VecDeque::from([stream.start()]);

@@ -382,8 +382,8 @@ fn summary(text: &str) -> SummaryText {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::testing::{Run, head};
     use super::*;
+    use crate::testing::{Run, head};
 
     fn stream(has_schema: bool, wants_reasoning: bool) -> ResponseStream {
         ResponseStream::new(head(), Echo::default(), has_schema, wants_reasoning)

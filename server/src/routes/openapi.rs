@@ -1,6 +1,7 @@
 //! `GET /api/openapi.json`: what the routes take and return. The schemas are those of the
 //! routes' types.
 
+mod a2a;
 mod document;
 mod events;
 mod lookups;
@@ -33,6 +34,7 @@ fn document(settings: &[CustomSetting]) -> Value {
     operations::describe(&mut document);
     lookups::describe(&mut document);
     openai::describe(&mut document);
+    a2a::describe(&mut document);
     events::describe(&mut document);
     let mut document = document.finish();
     for component in WITH_CUSTOM {

@@ -6,5 +6,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod a2a;
 mod openai;
 mod run;

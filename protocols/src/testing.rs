@@ -9,17 +9,17 @@ use loopwright_core::message::{
 };
 use serde_json::{Value, json};
 
-use super::ResponseHead;
+use crate::openai::ResponseHead;
 
-pub(super) fn head() -> ResponseHead {
+pub(crate) fn head() -> ResponseHead {
     ResponseHead { id: "1".into(), created: 7, model: "coding".into() }
 }
 
 /// The events of a run so far.
-pub(super) struct Run(pub(super) Vec<Envelope>);
+pub(crate) struct Run(pub(crate) Vec<Envelope>);
 
 impl Run {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Run(Vec::new()).event(AgentEvent::AgentStart { cause: RunCause::UserRequest("i".into()) })
     }
 
@@ -33,12 +33,12 @@ impl Run {
         MessageId(self.0.len() as u64)
     }
 
-    pub(super) fn update(self, message_id: MessageId, update: Update) -> Self {
+    pub(crate) fn update(self, message_id: MessageId, update: Update) -> Self {
         self.event(AgentEvent::MessageUpdate { message_id, update })
     }
 
     /// A reply whose first deltas are withdrawn; the next reply is the repeated one.
-    pub(super) fn withdrawn(self, text: &str) -> Self {
+    pub(crate) fn withdrawn(self, text: &str) -> Self {
         let message_id = self.id();
         self.event(AgentEvent::MessageStart { message_id, role: Role::Assistant })
             .update(message_id, Update::Text { block: 0, delta: text.into() })
@@ -46,7 +46,7 @@ impl Run {
     }
 
     /// A reply that streams in these deltas.
-    pub(super) fn reply(self, deltas: &[&str]) -> Self {
+    pub(crate) fn reply(self, deltas: &[&str]) -> Self {
         let message_id = self.id();
         let start = AgentEvent::MessageStart { message_id, role: Role::Assistant };
         let run = deltas.iter().fold(self.event(start), |run, delta| {
@@ -56,7 +56,7 @@ impl Run {
     }
 
     /// A reply that thinks, says something and calls a tool, which streams.
-    pub(super) fn thoughtful(self, thought: &str, text: &str, call: &str) -> Self {
+    pub(crate) fn thoughtful(self, thought: &str, text: &str, call: &str) -> Self {
         let message_id = self.id();
         let part = |block: u32, text: &str| match block {
             0 => ContentPart::Thinking { text: text.into(), signature: None },
@@ -75,7 +75,7 @@ impl Run {
     }
 
     /// A call with its result.
-    pub(super) fn call(self, id: &str, name: &str, result: &str, ok: bool) -> Self {
+    pub(crate) fn call(self, id: &str, name: &str, result: &str, ok: bool) -> Self {
         let (call, name) = (CallId::from(id), Arc::<str>::from(name));
         let status = if ok { ResultStatus::Ok } else { ResultStatus::Error };
         let content = vec![Content::text(result)];
@@ -90,12 +90,12 @@ impl Run {
         .event(AgentEvent::ToolExecutionEnd { call, name, status, is_error: !ok, result })
     }
 
-    pub(super) fn end(self) -> Self {
+    pub(crate) fn end(self) -> Self {
         self.end_with(|_| {})
     }
 
     /// Ends the run with an outcome, which `change` has changed.
-    pub(super) fn end_with(self, change: impl FnOnce(&mut RunOutcome)) -> Self {
+    pub(crate) fn end_with(self, change: impl FnOnce(&mut RunOutcome)) -> Self {
         let outcome: Value = json!({
             "end": "done", "usage": Usage::new(3, 2), "cost": 0.0, "text": "", "limit": null,
         });
@@ -106,7 +106,7 @@ impl Run {
     }
 
     /// The same run as it is read when it does not stream.
-    pub(super) fn without_deltas(mut self) -> Self {
+    pub(crate) fn without_deltas(mut self) -> Self {
         self.0.retain(|envelope| !matches!(envelope.event, AgentEvent::MessageUpdate { .. }));
         self
     }
