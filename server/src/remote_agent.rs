@@ -106,10 +106,10 @@ impl RemoteAgent {
 
     /// Waits for the end of a task.
     async fn wait(&self, task: &str) -> Result<RemoteAnswer, String> {
-        let (mut interval, longest) = POLL_INTERVAL;
+        let (mut interval, max_interval) = POLL_INTERVAL;
         loop {
             tokio::time::sleep(interval).await;
-            interval = (interval * 2).min(longest);
+            interval = (interval * 2).min(max_interval);
             match self.send(&get_task(task)).await? {
                 RemoteAnswer::Working { .. } => {}
                 answer => return Ok(answer),

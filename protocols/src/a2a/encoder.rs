@@ -6,7 +6,7 @@ use loopwright_core::event::{AgentEvent, Envelope, ExternalAction, Role, Update}
 use loopwright_core::message::MessageId;
 use serde_json::{Value, json};
 
-use super::request::RpcError;
+use super::rpc_error::RpcError;
 use super::task::{Task, TaskId, TaskState, artifact, end, is_of_sub_agent, needed, status};
 use crate::encode::{Encode, Progress};
 use crate::shown_runs::{Shown, ShownRuns};

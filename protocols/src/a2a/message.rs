@@ -7,7 +7,7 @@ use loopwright_core::message::{Content, UserMessage};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::request::RpcError;
+use super::rpc_error::RpcError;
 use super::task::TaskId;
 use crate::error::DecodeError;
 use crate::from_json::from_json;

@@ -116,20 +116,26 @@ impl RemoteAnswer {
         else {
             return Err("The response has neither a task nor a message.".to_owned());
         };
-        let (id, said) = (id.to_owned(), text_of(&task["status"]["message"]));
+        let (id, message) = (id.to_owned(), text_of(&task["status"]["message"]));
         Ok(match state {
             "TASK_STATE_COMPLETED" => {
                 let artifacts = task["artifacts"].as_array().into_iter().flatten();
-                let texts: Vec<String> =
-                    artifacts.map(text_of).chain([said]).filter(|text| !text.is_empty()).collect();
+                let texts: Vec<String> = artifacts
+                    .map(text_of)
+                    .chain([message])
+                    .filter(|text| !text.is_empty())
+                    .collect();
                 RemoteAnswer::Done(texts.join("\n\n"))
             }
             "TASK_STATE_INPUT_REQUIRED" | "TASK_STATE_AUTH_REQUIRED" => {
-                RemoteAnswer::InputRequired { task: id, text: said }
+                RemoteAnswer::InputRequired { task: id, text: message }
             }
             "TASK_STATE_FAILED" | "TASK_STATE_CANCELED" | "TASK_STATE_REJECTED" => {
-                let text =
-                    if said.is_empty() { format!("The task ended as {state}.") } else { said };
+                let text = if message.is_empty() {
+                    format!("The task ended as {state}.")
+                } else {
+                    message
+                };
                 RemoteAnswer::Failed(text)
             }
             _ => RemoteAnswer::Working { task: id },

@@ -36,7 +36,9 @@ impl TaskId {
         while let [first, tail @ ..] = rest {
             rest = tail;
             match (first, tail) {
-                (b'%', [high, low, after @ ..]) => {
+                (b'%', [high, low, after @ ..])
+                    if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+                {
                     let digits = [*high, *low];
                     let digits = std::str::from_utf8(&digits).ok()?;
                     bytes.push(u8::from_str_radix(digits, 16).ok()?);

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::AgentRequest;
+use super::agent_request::AgentRequest;
 use super::content::{Conversation, Role, contents};
 use super::options::{self, NamedSchema, ReasoningEffort, any_object};
 use crate::error::DecodeError;

@@ -9,7 +9,9 @@ use loopwright_core::message::Usage;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ErrorBody, ResponseHead, incomplete, input_tokens, typed_answer};
+use super::error_body::ErrorBody;
+use super::head::ResponseHead;
+use super::outcome::{incomplete, input_tokens, typed_answer};
 use crate::failure::RunFailure;
 
 /// A part of a chat completion.

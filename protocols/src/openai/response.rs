@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::input_tokens;
+use super::outcome::input_tokens;
 
 /// What a response repeats of its request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]

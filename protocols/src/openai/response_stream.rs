@@ -9,11 +9,12 @@ use loopwright_core::event::{Envelope, Role, RunOutcome, Update};
 use loopwright_core::message::{AssistantMessage, CallId, ContentPart, Message};
 use serde_json::Value;
 
+use super::head::ResponseHead;
+use super::outcome::{incomplete, typed_answer};
 use super::response::{
     At, CallError, Echo, EventKind, IncompleteDetails, OutputItem, OutputText, Response,
     ResponseError, ResponseEvent, ResponseUsage, Status, SummaryText,
 };
-use super::{ResponseHead, incomplete, typed_answer};
 use crate::failure::RunFailure;
 
 const COMMENTARY: &str = "commentary";

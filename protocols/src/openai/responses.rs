@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::AgentRequest;
+use super::agent_request::AgentRequest;
 use super::content::{Conversation, Role, contents};
 use super::options::{self, NamedSchema, ReasoningEffort, any_object};
 use super::response::Echo;
@@ -230,9 +230,9 @@ mod tests {
         };
         let failed = json!({ "type": "mcp_tool_execution_error", "content": "no sheep" });
         let text = |text: &str| json!([{ "type": "output_text", "text": text, "annotations": [] }]);
-        let reply = |said: &str| {
+        let reply = |words: &str| {
             json!({ "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
-                "content": text(said), "phase": "commentary" })
+                "content": text(words), "phase": "commentary" })
         };
         let request = decode(json!({ "model": "coding", "instructions": "Be brief.", "input": [
             { "role": "developer", "content": "Count twice." },
