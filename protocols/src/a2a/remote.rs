@@ -73,7 +73,7 @@ fn call(method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })
 }
 
-/// What a remote agent answers.
+/// Represents what a remote agent answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RemoteAnswer {
@@ -160,7 +160,12 @@ mod tests {
 
     #[test]
     fn a_card_names_its_interface() {
-        let interface = |binding: &str, version: &str| json!({ "url": binding, "protocolBinding": binding, "protocolVersion": version });
+        let interface = |binding: &str, version: &str| {
+            let names = json!({ "url": binding, "protocolBinding": binding });
+            let mut interface = names.as_object().unwrap().clone();
+            interface.insert("protocolVersion".into(), version.into());
+            Value::from(interface)
+        };
         let card = |interfaces: Value| {
             let card = json!({ "name": "My Agent!", "description": "Counts.",
                 "skills": [{ "name": "count", "description": "of sheep" }],
@@ -181,7 +186,8 @@ mod tests {
         };
         let task = |state: &str| {
             let status = json!({ "state": state, "message": { "parts": [{ "text": "Well." }] } });
-            json!({ "id": "t", "status": status, "artifacts": [{ "parts": [{ "text": "Nine." }] }] })
+            let artifact = json!({ "parts": [{ "text": "Nine." }] });
+            json!({ "id": "t", "status": status, "artifacts": [artifact] })
         };
         let done = RemoteAnswer::Done("Nine.\n\nWell.".into());
         assert_eq!(decode(json!({ "task": task("TASK_STATE_COMPLETED") })), Ok(done.clone()));

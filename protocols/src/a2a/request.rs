@@ -18,7 +18,7 @@ pub struct Request {
     pub call: Call,
 }
 
-/// What a client calls.
+/// Names what a client calls.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Call {

@@ -66,7 +66,7 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// The state of a task.
+/// Represents the state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[non_exhaustive]

@@ -13,8 +13,8 @@ use super::options::{self, NamedSchema, ReasoningEffort, any_object};
 use crate::error::DecodeError;
 use crate::from_json::from_json;
 
-/// A request for a chat completion. Fields that an agent cannot honour are refused, and those that
-/// change nothing about the answer are ignored.
+/// Holds a request for a chat completion. Fields that an agent cannot honour are refused, and those
+/// that change nothing about the answer are ignored.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ChatCompletionRequest {
     /// The agent, by its name.
@@ -222,7 +222,8 @@ mod tests {
         let result = json!({ "role": "tool", "tool_call_id": "c", "content": "x" });
         let call = |name: &str, arguments: &str| {
             let function = json!({ "name": name, "arguments": arguments });
-            json!({ "messages": [{ "role": "assistant", "tool_calls": [{ "function": function }] }] })
+            let calls = json!([{ "function": function }]);
+            json!({ "messages": [{ "role": "assistant", "tool_calls": calls }] })
         };
         for (fields, path) in [
             (json!({ "model": 1 }), "/model"),

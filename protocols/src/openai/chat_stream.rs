@@ -14,7 +14,7 @@ use super::head::ResponseHead;
 use super::outcome::{incomplete, input_tokens, typed_answer};
 use crate::failure::RunFailure;
 
-/// A part of a chat completion.
+/// Holds a part of a chat completion.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ChatCompletionChunk {
     id: String,
@@ -43,7 +43,7 @@ struct Delta {
     content: Option<String>,
 }
 
-/// A whole chat completion.
+/// Holds a whole chat completion.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ChatCompletion {
     id: String,
@@ -103,7 +103,7 @@ impl From<&Usage> for CompletionUsage {
     }
 }
 
-/// The data of a frame of a stream.
+/// Holds the data of a frame of a stream.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ChatFrame {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The body of an error.
+/// Holds the body of an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "OpenAiErrorBody")]
 pub struct ErrorBody {
@@ -11,7 +11,7 @@ pub struct ErrorBody {
     pub error: ErrorObject,
 }
 
-/// An error of the OpenAI API.
+/// Describes an error, as the OpenAI API does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "OpenAiError")]
 pub struct ErrorObject {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::outcome::input_tokens;
 
-/// What a response repeats of its request.
+/// Holds what a response repeats of its request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ResponseEcho")]
 pub struct Echo {
@@ -19,7 +19,7 @@ pub struct Echo {
     pub(super) metadata: Map<String, Value>,
 }
 
-/// A response.
+/// Holds a response as far as it has come.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "OpenAiResponse")]
 pub struct Response {
@@ -159,7 +159,7 @@ impl From<&Usage> for ResponseUsage {
     }
 }
 
-/// An event of a stream.
+/// Represents an event of a stream.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ResponseEvent {
     pub(super) sequence_number: u64,

@@ -14,8 +14,8 @@ use super::response::Echo;
 use crate::error::DecodeError;
 use crate::from_json::from_json;
 
-/// A request for a response. Fields that an agent cannot honour are refused, and those that change
-/// nothing about the answer are ignored.
+/// Holds a request for a response. Fields that an agent cannot honour are refused, and those that
+/// change nothing about the answer are ignored.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ResponsesRequest {
     /// The agent, by its name.

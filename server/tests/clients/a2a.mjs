@@ -20,7 +20,8 @@ const client = await factory.createFromUrl(address);
 const card = await client.getAgentCard();
 assert.equal(card.name, "shepherd");
 assert.equal(card.capabilities.streaming, true);
-const named = await factory.createFromUrl(`${address}/a2a/shepherd/.well-known/agent-card.json`, "");
+const cardOfAgent = `${address}/a2a/shepherd/.well-known/agent-card.json`;
+const named = await factory.createFromUrl(cardOfAgent, "");
 assert.equal((await named.getAgentCard()).name, "shepherd");
 
 const part = (content) => ({ content, metadata: undefined, filename: "", mediaType: "" });
@@ -65,7 +66,8 @@ assert.equal(first.$case, "task");
 assert.equal(first.value.contextId, contextId);
 assert.equal(streamed, "Nine.");
 assert.deepEqual(states, [TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED]);
-const list = await client.listTasks({ tenant: "", contextId, status: TaskState.TASK_STATE_UNSPECIFIED, pageToken: "", includeArtifacts: true,
+const list = await client.listTasks({
+  tenant: "", contextId, status: TaskState.TASK_STATE_UNSPECIFIED, pageToken: "", includeArtifacts: true,
 });
 assert.equal(list.totalSize, 2);
 assert.equal(list.tasks[1].id, id);

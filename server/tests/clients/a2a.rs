@@ -64,8 +64,8 @@ async fn the_client_of_pypi_talks_to_an_agent() {
     drive("a2a_client.py").await;
 }
 
-/// C926: an agent sends messages to one that the official server of npm serves: it reads the
-/// answer, a failure, and what the other agent needs to know, and a cancelled call cancels the task.
+/// C926: an agent sends messages to one that the official server of npm serves. It reads the
+/// answer, a failure, and what the other agent needs to know; a cancelled call cancels the task.
 #[tokio::test]
 async fn an_agent_asks_a_remote_agent() {
     let (lines, _server) = start("a2a_server.mjs", &[TOKEN]).await;
