@@ -20,6 +20,8 @@ mod json;
 mod media;
 pub mod openai;
 mod question;
+#[cfg(test)]
+mod recorded;
 mod reply;
 mod shown_runs;
 #[cfg(test)]

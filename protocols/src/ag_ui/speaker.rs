@@ -20,6 +20,10 @@ pub(super) struct Speaker {
     pub(super) path: String,
     step: Option<String>,
     reply: ReplyFold,
+    /// The text message that is open.
+    text: Option<String>,
+    /// The last reasoning message.
+    reasoning: String,
 }
 
 impl Speaker {
@@ -67,6 +71,7 @@ impl Speaker {
     pub(super) fn close(&mut self, to: &mut VecDeque<Event>) {
         let end = self.reply.end();
         self.pieces(end, to);
+        self.end_text(to);
         self.end_step(to);
     }
 
@@ -92,6 +97,7 @@ impl Speaker {
     ) {
         let pieces = self.reply.whole(message.id, reply);
         self.pieces(pieces, to);
+        self.end_text(to);
         let parent = self.reply_id();
         for call in reply.calls() {
             let id = self.call_id(&call.id);
@@ -106,38 +112,56 @@ impl Speaker {
         }
     }
 
-    fn pieces(&self, pieces: impl IntoIterator<Item = Piece>, to: &mut VecDeque<Event>) {
-        let text_id = self.reply_id();
-        let text = |kind: &str| json!({ "type": kind, "messageId": text_id });
-        let reasoning = |kind: &str, block: u32| {
-            let id = format!("{text_id}-reasoning-{block}");
-            json!({ "type": kind, "messageId": id })
-        };
+    fn pieces(&mut self, pieces: impl IntoIterator<Item = Piece>, to: &mut VecDeque<Event>) {
         for piece in pieces {
-            let mut event = match &piece {
-                Piece::Start(PartKind::Text, _) => text("TEXT_MESSAGE_START"),
-                Piece::Delta(PartKind::Text, ..) => text("TEXT_MESSAGE_CONTENT"),
-                Piece::End(PartKind::Text, _) => text("TEXT_MESSAGE_END"),
-                Piece::Start(PartKind::Reasoning, block) => {
-                    self.push(reasoning("REASONING_START", *block), to);
-                    reasoning("REASONING_MESSAGE_START", *block)
-                }
-                Piece::Delta(PartKind::Reasoning, block, _) => {
-                    reasoning("REASONING_MESSAGE_CONTENT", *block)
-                }
-                Piece::End(PartKind::Reasoning, block) => {
-                    self.push(reasoning("REASONING_MESSAGE_END", *block), to);
-                    reasoning("REASONING_END", *block)
-                }
-                Piece::Withdrawn(_) => continue,
-            };
             match piece {
-                Piece::Start(PartKind::Text, _) => event["role"] = "assistant".into(),
-                Piece::Start(PartKind::Reasoning, _) => event["role"] = "reasoning".into(),
-                Piece::Delta(_, _, delta) => event["delta"] = delta.into(),
-                _ => {}
+                Piece::Start(PartKind::Text, _) => {
+                    let id = self.reply_id();
+                    if self.text.as_ref() != Some(&id) {
+                        self.end_text(to);
+                        self.push_for("TEXT_MESSAGE_START", &id, ("role", "assistant"), to);
+                        self.text = Some(id);
+                    }
+                }
+                Piece::Delta(PartKind::Text, _, delta) => {
+                    let id = self.text.clone().unwrap_or_default();
+                    self.push_for("TEXT_MESSAGE_CONTENT", &id, ("delta", &delta), to);
+                }
+                // The text of a reply is one message, whatever is between its parts.
+                Piece::End(PartKind::Text, _) => {}
+                Piece::Start(PartKind::Reasoning, block) => {
+                    let id = format!("{}-reasoning-{block}", self.reply_id());
+                    self.push(json!({ "type": "REASONING_START", "messageId": id }), to);
+                    self.push_for("REASONING_MESSAGE_START", &id, ("role", "reasoning"), to);
+                    self.reasoning = id;
+                }
+                Piece::Delta(PartKind::Reasoning, _, delta) => {
+                    let id = self.reasoning.clone();
+                    self.push_for("REASONING_MESSAGE_CONTENT", &id, ("delta", &delta), to);
+                }
+                Piece::End(PartKind::Reasoning, _) => {
+                    for kind in ["REASONING_MESSAGE_END", "REASONING_END"] {
+                        self.push(json!({ "type": kind, "messageId": self.reasoning }), to);
+                    }
+                }
+                Piece::Withdrawn(_) => self.end_text(to),
             }
-            self.push(event, to);
+        }
+    }
+
+    fn push_for(
+        &self,
+        kind: &str,
+        id: &str,
+        (field, value): (&str, &str),
+        to: &mut VecDeque<Event>,
+    ) {
+        self.push(json!({ "type": kind, "messageId": id, field: value }), to);
+    }
+
+    fn end_text(&mut self, to: &mut VecDeque<Event>) {
+        if let Some(id) = self.text.take() {
+            self.push(json!({ "type": "TEXT_MESSAGE_END", "messageId": id }), to);
         }
     }
 

@@ -21,9 +21,9 @@ pub fn ui_messages(events: &[Envelope]) -> Vec<Value> {
 #[derive(Default)]
 struct History {
     messages: Vec<Value>,
-    /// The id of the reply whose runs follow, and whether it is the last message.
+    /// The id of the reply whose runs follow, and where it is if it has begun.
     reply: String,
-    in_reply: bool,
+    reply_at: Option<usize>,
     request: Option<InputId>,
     /// Where the parts of calls are: the message and the part.
     calls: HashMap<CallId, (usize, usize)>,
@@ -34,7 +34,7 @@ impl History {
         match &envelope.event {
             AgentEvent::AgentStart { cause: RunCause::ActionResult(_) } => {}
             AgentEvent::AgentStart { cause } => {
-                (self.reply, self.in_reply) = (envelope.run_id.to_string(), false);
+                (self.reply, self.reply_at) = (envelope.run_id.to_string(), None);
                 self.request = match cause {
                     RunCause::UserRequest(id) => Some(id.clone()),
                     _ => None,
@@ -59,13 +59,18 @@ impl History {
             MessageKind::Assistant(reply) => self.assistant(reply),
             MessageKind::User(user) => {
                 let parts: Vec<Value> = user.content.iter().filter_map(user_part).collect();
-                let request = self.request.take();
-                if self.in_reply && request.is_none() {
-                    let id = message.id.to_string();
-                    self.push(json!({ "type": "steering-message", "id": id, "parts": parts }));
-                } else {
-                    let id = request.unwrap_or_else(|| message.id.to_string().into());
-                    self.messages.push(json!({ "id": id, "role": "user", "parts": parts }));
+                let (id, request) = (message.id.to_string(), self.request.take());
+                match (self.reply_at, request) {
+                    (Some(_), None) => {
+                        self.push(json!({ "type": "steering-message", "id": id, "parts": parts }));
+                    }
+                    (at, request) => {
+                        let id = request.unwrap_or_else(|| id.into());
+                        let message = json!({ "id": id, "role": "user", "parts": parts });
+                        // The pattern may have emitted an event before.
+                        self.messages.insert(at.unwrap_or(self.messages.len()), message);
+                        self.reply_at = at.map(|at| at + 1);
+                    }
                 }
             }
             _ => {}
@@ -88,24 +93,28 @@ impl History {
         }
     }
 
-    /// Appends a part to the reply.
-    fn push(&mut self, part: Value) {
-        if !std::mem::replace(&mut self.in_reply, true) {
+    /// Appends a part to the reply, and returns where it is.
+    fn push(&mut self, part: Value) -> (usize, usize) {
+        let at = *self.reply_at.get_or_insert_with(|| {
             let reply = json!({ "id": self.reply, "role": "assistant", "parts": [] });
             self.messages.push(reply);
+            self.messages.len() - 1
+        });
+        match self.messages.get_mut(at).and_then(|reply| reply["parts"].as_array_mut()) {
+            Some(parts) => {
+                parts.push(part);
+                (at, parts.len() - 1)
+            }
+            None => (at, 0),
         }
-        let parts = self.messages.last_mut().and_then(|last| last["parts"].as_array_mut());
-        parts.into_iter().for_each(|parts| parts.push(part.clone()));
     }
 
     fn call(&mut self, id: &CallId, name: &str, input: Value) {
-        self.push(json!({
+        let at = self.push(json!({
             "type": format!("tool-{name}"), "toolCallId": id, "state": "input-available",
             "input": input, "providerExecuted": true,
         }));
-        let message = self.messages.len() - 1;
-        let parts = self.messages[message]["parts"].as_array().map_or(0, Vec::len);
-        self.calls.insert(id.clone(), (message, parts.saturating_sub(1)));
+        self.calls.insert(id.clone(), at);
     }
 
     /// Returns the part of a call.

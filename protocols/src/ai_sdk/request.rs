@@ -118,8 +118,16 @@ fn answer(part: &Node<'_>, call: &str) -> Result<Option<ActionResult>, DecodeErr
         }
         _ => return Ok(None),
     };
-    let id = format!("answer:{digest}:{call}");
+    // Another answer, after one that was refused, is another input.
+    let answer = serde_json::to_string(&decision).unwrap_or_default();
+    let id = format!("answer:{digest}:{call}:{:016x}", fnv_1a(&answer));
     Ok(Some(ActionResult::new(call, digest, decision).id(id)))
+}
+
+/// Returns the FNV-1a hash of a text, which is the same in each process.
+fn fnv_1a(text: &str) -> u64 {
+    let add = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, add)
 }
 
 fn prompt(message: &Node<'_>) -> Result<Prompt, DecodeError> {

@@ -4,6 +4,7 @@
 mod a2a;
 mod document;
 mod events;
+mod front_ends;
 mod lookups;
 mod openai;
 mod operations;
@@ -36,6 +37,7 @@ fn document(settings: &[CustomSetting]) -> Value {
     openai::describe(&mut document);
     a2a::describe(&mut document);
     events::describe(&mut document);
+    front_ends::describe(&mut document);
     let mut document = document.finish();
     for component in WITH_CUSTOM {
         let properties = &mut document["components"]["schemas"][component]["properties"];

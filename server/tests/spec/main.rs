@@ -11,6 +11,7 @@ mod client_addresses;
 mod custom_settings;
 mod daily_use;
 mod event_streams;
+mod front_end_protocols;
 mod history;
 mod http2;
 mod images;

@@ -134,6 +134,13 @@ impl Operation<'_> {
         self.errors(&[(415, "The body is not JSON.")])
     }
 
+    /// Adds a request body of another specification, with this schema.
+    pub(super) fn foreign_request(mut self, schema: Value) -> Self {
+        self.value["requestBody"] =
+            json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+        self.errors(&[(415, "The body is not JSON.")])
+    }
+
     /// Adds a parameter that is required; `location` is `query` or `header`.
     pub(super) fn parameter(
         self,
