@@ -15,7 +15,8 @@ impl AgentSetup {
     /// While a request to `/api/agent-chat` streams, nobody can approve a call. Its calls run, and
     /// those that would need an approval whatever is allowed are denied; so are those that the
     /// request does not list, if it has a list, and those that the operator does not let run
-    /// without approval.
+    /// without approval. In the OpenAI API a request has no list: those run that the operator has
+    /// approved.
     ///
     /// # Errors
     /// Rejects the name of a tool that the builder does not have, among those to approve.
@@ -43,13 +44,20 @@ impl AgentSetup {
         if let Some(tokens) = request.max_tokens {
             builder = builder.max_tokens(tokens);
         }
+        let approved = approved.unwrap_or_default();
+        if request.llm_config.is_none() {
+            // The client lists no tools, so these are the operator's.
+            let allows_all = approved.iter().any(|name| name == "all");
+            return Ok(match allows_all {
+                true => builder,
+                false => deny_unlisted(builder, approved, not_allowed),
+            });
+        }
         if let Some(allowed) = self.rules.approvable() {
             builder = deny_unlisted(builder, allowed, not_allowed);
         }
-        let is_operators = self.given.auto_approve.is_none();
-        let allows_all = is_operators && approved.unwrap_or_default().iter().any(|it| it == "all");
-        if !allows_all && (request.confirm || approved.is_some()) {
-            builder = deny_unlisted(builder, approved.unwrap_or_default(), not_listed);
+        if request.confirm || settings.auto_approve.is_some() {
+            builder = deny_unlisted(builder, approved, not_listed);
         }
         Ok(builder)
     }

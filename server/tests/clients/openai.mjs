@@ -63,7 +63,7 @@ const sold = await client.responses.create({ model, input: "Sell." });
 assert.equal(sold.output_text, "I look.Not sold.");
 const refused = sold.output.find((item) => item.type === "mcp_call");
 assert.equal(refused.status, "failed");
-assert.match(refused.error.content, /needs the user's approval/);
+assert.match(refused.error.content, /only after a user's approval/);
 
 // Responses.
 const whole = await client.responses.create({ model, input: "How many?", metadata: { a: "b" } });

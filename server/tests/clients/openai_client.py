@@ -62,7 +62,7 @@ assert picture.choices[0].message.content == "A picture.", picture
 sold = client.responses.create(model=MODEL, input="Sell.")
 refused = next(item for item in sold.output if item.type == "mcp_call")
 assert refused.status == "failed", sold
-assert "needs the user's approval" in refused.error.content, sold
+assert "only after a user's approval" in refused.error.content, sold
 
 # Responses.
 whole = client.responses.create(model=MODEL, input="How many?", metadata={"a": "b"})
