@@ -5,8 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 /// The types of files that a message can have.
-const INPUT_MODES: [&str; 6] =
-    ["text/plain", "image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"];
+const INPUT_MODES: [&str; 5] = ["text/plain", "image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /// Describes an agent.
 #[derive(Debug, Clone, Serialize, JsonSchema)]

@@ -158,6 +158,7 @@ impl Conversation {
             }
             Role::User => {
                 self.next();
+                self.calls = 0;
                 self.last = Some(content);
             }
             Role::Assistant | Role::Tool => {
