@@ -54,6 +54,8 @@ pub(crate) enum Start {
 /// A run of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunStart {
+    /// The next one that starts.
+    Next,
     /// The run in progress.
     InProgress,
     /// The first of the runs that the run in progress continues after decisions.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use futures::stream;
 use loopwright_core::event::{Envelope, InputEvent};
+use loopwright_core::message::CallId;
 use loopwright_protocols::{Awaited, Encode, Progress};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
@@ -36,21 +37,18 @@ impl<E> ProtocolStream<E>
 where
     E: Encode<Event: Send> + Send + 'static,
 {
-    /// Opens the session for a response that starts with what is `ready`. With `tree`, it shows
-    /// sub-agents, too.
-    pub(crate) async fn open(
+    /// Builds the response that starts with what is `ready`, and continues with this feed.
+    pub(crate) fn new(
         conversation: Conversation,
-        start: Start,
-        tree: bool,
+        feed: Feed,
         encoder: E,
         ready: VecDeque<E::Event>,
-    ) -> Result<Self, ApiError> {
-        let feed = conversation.events(start, tree).await?;
+    ) -> Self {
         let shared = conversation.server().shared();
         let end = Box::pin(shared.drain.finished());
         let _open = shared.metrics.open_stream();
         let (is_complete, last) = (false, None);
-        Ok(ProtocolStream { conversation, feed, encoder, ready, is_complete, last, end, _open })
+        ProtocolStream { conversation, feed, encoder, ready, is_complete, last, end, _open }
     }
 
     /// Adds a frame after the last event.
@@ -123,38 +121,51 @@ pub(crate) fn complete<T: serde::Serialize>(events: VecDeque<T>) -> Response {
     response(stream::iter(frames))
 }
 
-/// Sends the inputs of a request, and returns what its response still waits for: a decision that
-/// leaves its action pending, as others must approve it too, has no consequences yet.
+/// Sends the inputs of a request, and returns the events of the session that follow, and what the
+/// response waits for of `awaited`: a decision that leaves its action pending, as others must
+/// approve it too, has no consequences yet. With `tree`, the events are those of sub-agents, too.
 pub(crate) async fn send_all(
     conversation: &Conversation,
     inputs: Vec<InputEvent>,
     mut awaited: Vec<Awaited>,
-) -> Result<Vec<Awaited>, ApiError> {
-    let mut decided = Vec::new();
-    for input in inputs {
-        if let InputEvent::ExternalActionResult(result) = &input {
-            decided.push((result.call.clone(), result.digest.clone()));
+    tree: bool,
+) -> Result<(Feed, Vec<Awaited>), ApiError> {
+    let decided: Vec<(CallId, Arc<str>)> = inputs
+        .iter()
+        .filter_map(|input| match input {
+            InputEvent::ExternalActionResult(result) => {
+                Some((result.call.clone(), result.digest.clone()))
+            }
+            _ => None,
+        })
+        .collect();
+    let undecided = async || {
+        let pending = match decided.is_empty() {
+            true => Vec::new(),
+            false => conversation.pending().await?,
+        };
+        let is_pending = |(call, digest): &&(CallId, Arc<str>)| {
+            pending.iter().any(|action| action.call == *call && action.digest == *digest)
+        };
+        Ok::<_, ApiError>(decided.iter().filter(is_pending).cloned().collect::<Vec<_>>())
+    };
+    // Before they are sent, so that no event of a sub-agent is missed, which cannot be read later.
+    let run = match awaited.first() {
+        Some(Awaited::Request(id)) => RunStart::OfRequest(id.clone()),
+        // The same call may have been decided before.
+        Some(Awaited::Decision(call)) if undecided().await?.is_empty() => {
+            RunStart::OfDecision(call.clone())
         }
+        _ => RunStart::Next,
+    };
+    let feed = conversation.events(Start::Run(run), tree).await?;
+    for input in inputs {
         conversation.send(input).await?;
     }
-    if !decided.is_empty() {
-        let pending = conversation.pending().await?;
-        decided.retain(|(call, digest)| {
-            pending.iter().any(|action| action.call == *call && action.digest == *digest)
-        });
-        awaited.retain(|awaited| match awaited {
-            Awaited::Decision(call) => !decided.iter().any(|(pending, _)| pending == call),
-            _ => true,
-        });
-    }
-    Ok(awaited)
-}
-
-/// Returns where a response starts that waits for these.
-pub(crate) fn start_of(awaited: &[Awaited]) -> Start {
-    Start::Run(match awaited.first() {
-        Some(Awaited::Request(id)) => RunStart::OfRequest(id.clone()),
-        Some(Awaited::Decision(call)) => RunStart::OfDecision(call.clone()),
-        _ => RunStart::InProgress,
-    })
+    let undecided = undecided().await?;
+    awaited.retain(|awaited| match awaited {
+        Awaited::Decision(call) => !undecided.iter().any(|(pending, _)| pending == call),
+        _ => true,
+    });
+    Ok((feed, awaited))
 }

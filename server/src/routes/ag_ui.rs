@@ -19,7 +19,7 @@ use crate::backlog::{RunStart, Start};
 use crate::conversation::{Conversation, Participant, no_conversation};
 use crate::error::ApiError;
 use crate::json::{JsonBody, JsonBytes};
-use crate::protocol_stream::{ProtocolStream, complete, send_all, start_of};
+use crate::protocol_stream::{ProtocolStream, complete, send_all};
 use crate::quota::Client;
 use crate::routes::sessions::{AbortBody, AcceptedInput};
 use crate::server::Server;
@@ -47,9 +47,8 @@ async fn run(
     }
     let conversation = participant.open(&request.thread, SessionSettings::new()).await?;
     let (awaited, inputs) = (request.awaited(), request.inputs);
-    let awaited = send_all(&conversation, inputs, awaited).await?;
+    let (feed, awaited) = send_all(&conversation, inputs, awaited, true).await?;
     let mut ready = VecDeque::new();
-    let start = start_of(&awaited);
     let is_idle = awaited.is_empty();
     let mut encoder = Encoder::new(request.thread, request.run, ShownRuns::of(awaited));
     encoder.start(metadata(&conversation), &mut ready);
@@ -57,8 +56,7 @@ async fn run(
         encoder.finish(&conversation.pending().await?, &mut ready);
         return Ok(complete(ready));
     }
-    let stream = ProtocolStream::open(conversation, start, true, encoder, ready).await?;
-    Ok(stream.response())
+    Ok(ProtocolStream::new(conversation, feed, encoder, ready).response())
 }
 
 /// Answers a client that sends no input: with the conversation, and the run in progress.
@@ -86,9 +84,8 @@ async fn follow(participant: Participant, request: &RunRequest) -> Result<Respon
     let mut encoder = encoder(ShownRuns::of(vec![Awaited::Run(in_progress)]));
     encoder.start(metadata(&conversation), &mut ready);
     encoder.restate(&events, &mut ready);
-    let start = Start::Run(RunStart::InProgress);
-    let stream = ProtocolStream::open(conversation, start, true, encoder, ready).await?;
-    Ok(stream.response())
+    let feed = conversation.events(Start::Run(RunStart::InProgress), true).await?;
+    Ok(ProtocolStream::new(conversation, feed, encoder, ready).response())
 }
 
 fn metadata(conversation: &Conversation) -> Option<serde_json::Value> {

@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use loopwright_core::event::InputEvent;
+use loopwright_protocols::ShownRuns;
 use loopwright_protocols::ai_sdk::{ChatRequest, Encoder, ui_messages};
-use loopwright_protocols::{Encode, ShownRuns};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -19,8 +19,9 @@ use crate::access::Caller;
 use crate::backlog::{RunStart, Start};
 use crate::conversation::{Conversation, Participant, no_conversation};
 use crate::error::ApiError;
+use crate::feed::Feed;
 use crate::json::{JsonBody, JsonBytes};
-use crate::protocol_stream::{ProtocolStream, complete, send_all, start_of};
+use crate::protocol_stream::{ProtocolStream, complete, send_all};
 use crate::quota::Client;
 use crate::routes::sessions::{AbortBody, AcceptedInput};
 use crate::server::Server;
@@ -58,15 +59,14 @@ async fn chat(
     let participant = Participant { server, agent, caller, client };
     let conversation = participant.open(&request.chat, SessionSettings::new()).await?;
     let (awaited, inputs) = (request.awaited(), request.inputs);
-    let awaited = send_all(&conversation, inputs, awaited).await?;
-    let start = start_of(&awaited);
+    let (feed, awaited) = send_all(&conversation, inputs, awaited, false).await?;
     if awaited.is_empty() {
         let mut ready = VecDeque::from([json!({ "type": "start" })]);
         ready.push_back(json!({ "type": "finish", "finishReason": "tool-calls" }));
         return Ok(as_ui_messages(complete(ready)));
     }
     let encoder = Encoder::new(ShownRuns::of(awaited), metadata(&conversation));
-    respond(conversation, start, encoder.known_calls(request.known_calls)).await
+    Ok(respond(conversation, feed, encoder.known_calls(request.known_calls)))
 }
 
 async fn resume(
@@ -83,7 +83,8 @@ async fn resume(
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let encoder = Encoder::new(ShownRuns::up_to(run), metadata(&conversation));
-    respond(conversation, Start::Run(RunStart::ReplyInProgress), encoder).await
+    let feed = conversation.events(Start::Run(RunStart::ReplyInProgress), false).await?;
+    Ok(respond(conversation, feed, encoder))
 }
 
 async fn messages(
@@ -125,17 +126,9 @@ fn metadata(conversation: &Conversation) -> Value {
     json!({ "session": conversation.session() })
 }
 
-async fn respond<E>(
-    conversation: Conversation,
-    start: Start,
-    encoder: E,
-) -> Result<Response, ApiError>
-where
-    E: Encode<Event: Send> + Send + 'static,
-{
-    let ready = VecDeque::new();
-    let stream = ProtocolStream::open(conversation, start, false, encoder, ready).await?;
-    Ok(as_ui_messages(stream.last(SseFrame::text(DONE)).response()))
+fn respond(conversation: Conversation, feed: Feed, encoder: Encoder) -> Response {
+    let stream = ProtocolStream::new(conversation, feed, encoder, VecDeque::new());
+    as_ui_messages(stream.last(SseFrame::text(DONE)).response())
 }
 
 fn as_ui_messages(mut response: Response) -> Response {
