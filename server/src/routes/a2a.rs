@@ -22,8 +22,9 @@ use crate::access::Caller;
 use crate::backlog::{RunStart, Start};
 use crate::conversation::{Conversation, Participant};
 use crate::error::{ApiError, ErrorKind};
+use crate::feed::Feed;
 use crate::json::JsonBytes;
-use crate::protocol_stream::{ProtocolStream, complete, send_all, start_of};
+use crate::protocol_stream::{ProtocolStream, complete, send_all};
 use crate::quota::Client;
 use crate::server::Server;
 use crate::settings::SessionSettings;
@@ -181,22 +182,20 @@ async fn send(
     };
     let inputs = message.inputs(&pending)?;
     let awaited = awaited(&inputs);
-    let awaited = send_all(&conversation, inputs, awaited).await?;
+    let (feed, awaited) = send_all(&conversation, inputs, awaited, false).await?;
     let submitted = Task::submitted(task.clone(), SystemEnvironment.now());
     let is_idle = awaited.is_empty();
-    let start = start_of(&awaited);
     let encoder = Encoder::new(id.clone(), task.clone(), ShownRuns::of(awaited));
     if streams {
-        let ready = VecDeque::from([encoder.start(&submitted)]);
         if is_idle {
-            return Ok(complete(ready));
+            let current = task_of(&conversation, &task).await?;
+            return Ok(complete(VecDeque::from([encoder.start(&current)])));
         }
-        return Ok(ProtocolStream::open(conversation, start, false, encoder, ready)
-            .await?
-            .response());
+        let ready = VecDeque::from([encoder.start(&submitted)]);
+        return Ok(ProtocolStream::new(conversation, feed, encoder, ready).response());
     }
     if !returns_at_once && !is_idle {
-        wait(&conversation, start, encoder).await?;
+        wait(&conversation, feed, encoder).await;
     }
     let task = task_of(&conversation, &task).await?;
     Ok(Json(response(&id, json!({ "task": task.to_json() }))).into_response())
@@ -219,25 +218,20 @@ fn awaited(inputs: &[InputEvent]) -> Vec<Awaited> {
 }
 
 /// Resolves when the runs that the encoder shows have ended, or the server shuts down.
-async fn wait(
-    conversation: &Conversation,
-    start: Start,
-    mut encoder: Encoder,
-) -> Result<(), ApiError> {
-    let mut feed = conversation.events(start, false).await?;
+async fn wait(conversation: &Conversation, mut feed: Feed, mut encoder: Encoder) {
     let mut ready = VecDeque::new();
     let end = conversation.server().shared().drain.finished();
     tokio::pin!(end);
     loop {
         let event = tokio::select! { biased;
             event = feed.next_event() => event,
-            () = &mut end => return Ok(()), // the task is still working
+            () = &mut end => return, // the task is still working
         };
-        let Some((_, event)) = event else { return Ok(()) };
+        let Some((_, event)) = event else { return };
         let progress = encoder.encode(&event, &mut ready);
         ready.clear();
         if progress == Progress::Finish {
-            return Ok(());
+            return;
         }
     }
 }
@@ -266,7 +260,8 @@ async fn subscribe(participant: Participant, id: Value, task: TaskId) -> Result<
     let encoder = Encoder::new(id, task, runs);
     // The stream repeats the artifacts.
     let ready = VecDeque::from([encoder.start(&current.without_artifacts())]);
-    Ok(ProtocolStream::open(conversation, start, false, encoder, ready).await?.response())
+    let feed = conversation.events(start, false).await?;
+    Ok(ProtocolStream::new(conversation, feed, encoder, ready).response())
 }
 
 async fn list_tasks(participant: Participant, list: ListTasks) -> Result<Value, Refusal> {
