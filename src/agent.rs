@@ -94,6 +94,39 @@ impl GenericAgent {
         GenericAgent { config, pattern: self.pattern.clone() }
     }
 
+    /// Returns the same agent, with these instructions after its own system prompt: for a host
+    /// whose clients may add some.
+    ///
+    /// ```
+    /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
+    /// # use loopwright_core::testing::{Script, ScriptedModel};
+    /// # struct Once;
+    /// # #[async_trait::async_trait]
+    /// # impl BehaviorPattern for Once {
+    /// #     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
+    /// #         step.take_input().await?;
+    /// #         step.ask().await?.finish()
+    /// #     }
+    /// # }
+    /// use loopwright_core::GenericAgent;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let model = ScriptedModel::new([Script::text("Hi.")]);
+    /// let agent = GenericAgent::builder(model.clone(), Once).system("You are a shepherd.").build()?;
+    /// agent.with_instructions("Be brief.").prompt("Hello").await?;
+    /// assert!(model.requests()[0].system.ends_with("You are a shepherd.\n\nBe brief."));
+    /// # Ok(()) }
+    /// ```
+    pub fn with_instructions(&self, instructions: &str) -> GenericAgent {
+        let system = match &*self.config.system {
+            "" => instructions.into(),
+            own => format!("{own}\n\n{instructions}").into(),
+        };
+        let config = Arc::new(Config { system, ..(*self.config).clone() });
+        GenericAgent { config, pattern: self.pattern.clone() }
+    }
+
     /// Returns the same agent with another pattern: for a host that makes calls with the tools and
     /// the rules of an agent, without its loop.
     ///

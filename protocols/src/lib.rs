@@ -7,20 +7,32 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod a2a;
 pub mod acp;
 pub mod ag_ui;
 pub mod ai_sdk;
 mod encode;
 mod error;
+mod failure;
+mod from_json;
+mod history;
 mod iso_8601;
 mod json;
+mod media;
+pub mod openai;
 mod prompt;
 mod question;
 #[cfg(test)]
 mod recorded;
 mod reply;
 mod shown_runs;
+#[cfg(test)]
+mod testing;
 
 pub use encode::{Encode, Progress};
 pub use error::DecodeError;
+pub use failure::RunFailure;
+pub use from_json::{from_json, pointer_to};
+pub use history::{History, is_json_object, is_tool_name};
+pub use media::{data_url, media};
 pub use shown_runs::{Awaited, ShownRuns};

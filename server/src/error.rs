@@ -97,6 +97,11 @@ impl ApiError {
         matches!(self.kind, ErrorKind::UnknownAgent | ErrorKind::NotAllowed)
     }
 
+    /// Returns the status of its response.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status.unwrap_or(self.kind.status())
+    }
+
     pub(crate) fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -120,6 +125,12 @@ impl ApiError {
         self
     }
 
+    /// Removes where in the body the error is, as the body is of another protocol.
+    pub(crate) fn without_path(mut self) -> Self {
+        self.path = None;
+        self
+    }
+
     /// Adds where in the body the error is, as a JSON pointer.
     pub(crate) fn with_path(mut self, path: impl Into<String>) -> Self {
         self.path = Some(path.into());
@@ -139,7 +150,7 @@ impl fmt::Display for ApiError {
 impl IntoResponse for ApiError {
     /// The response has the error as an extension.
     fn into_response(self) -> Response {
-        let (status, error) = (self.status.unwrap_or(self.kind.status()), self.clone());
+        let (status, error) = (self.status(), self.clone());
         (status, Extension(error), Json(ErrorBody { error: self })).into_response()
     }
 }

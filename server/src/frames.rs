@@ -4,14 +4,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loopwright_core::AgentEvent;
-use loopwright_core::event::{Role, RunOutcome, RunStatus, Update};
+use loopwright_core::event::{Envelope, Role, Update};
 use loopwright_core::message::{CallId, ResultStatus};
 use loopwright_core::tool::{Progress, ToolUpdate};
+use loopwright_protocols::RunFailure;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::observer::enum_name;
+use crate::request_run::{CutOff, Encoder};
+use crate::sse_frames::SseFrame;
 
 /// An event of a run, as a line of JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -50,21 +52,10 @@ pub(crate) enum Frame {
     Complete,
 }
 
-impl Frame {
-    fn error(kind: impl Into<String>, message: impl Into<String>) -> Self {
-        Frame::Error { kind: kind.into(), message: message.into() }
+impl From<RunFailure> for Frame {
+    fn from(failure: RunFailure) -> Self {
+        Frame::Error { kind: failure.kind, message: failure.message }
     }
-}
-
-/// Why the frames of a run end before the run does.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum CutOff {
-    /// The client reads too slowly.
-    Lagged,
-    /// The server shuts down, and the grace period is over.
-    Draining,
-    /// The session has ended.
-    Gone,
 }
 
 /// Converts a run's events to frames.
@@ -74,12 +65,24 @@ pub(crate) struct Frames {
     reply_started: bool,
     /// Whether text of the current reply was sent.
     has_text: bool,
-    ended: bool,
+}
+
+impl Encoder for Frames {
+    fn event(&mut self, event: &Envelope, to: &mut VecDeque<SseFrame>) {
+        let mut frames = VecDeque::new();
+        self.convert(&event.event, &mut frames);
+        to.extend(frames.iter().map(|frame| SseFrame::new(None, frame)));
+    }
+
+    fn cut_off(&mut self, why: CutOff, to: &mut VecDeque<SseFrame>) {
+        let frames = [Frame::from(why.failure()), Frame::Complete];
+        to.extend(frames.iter().map(|frame| SseFrame::new(None, frame)));
+    }
 }
 
 impl Frames {
     /// Appends the frames of this event.
-    pub(crate) fn convert(&mut self, event: &AgentEvent, to: &mut VecDeque<Frame>) {
+    fn convert(&mut self, event: &AgentEvent, to: &mut VecDeque<Frame>) {
         match event {
             AgentEvent::AgentStart { .. } => to.push_back(Frame::AgentStart),
             AgentEvent::MessageStart { role: Role::Assistant, .. } => {
@@ -130,32 +133,11 @@ impl Frames {
                 });
             }
             AgentEvent::AgentEnd(outcome) => {
-                self.ended = true;
-                to.extend(failure(outcome));
+                to.extend(RunFailure::of(outcome).map(Frame::from));
                 to.push_back(Frame::Complete);
             }
             _ => {}
         }
-    }
-
-    /// Returns whether the run's end was converted.
-    pub(crate) fn ended(&self) -> bool {
-        self.ended
-    }
-
-    /// Returns the last frames if the frames end before the run does.
-    pub(crate) fn cut_off(why: CutOff) -> [Frame; 2] {
-        let error = match why {
-            CutOff::Lagged => {
-                Frame::error("too_slow", "The client reads too slowly; the run was stopped.")
-            }
-            CutOff::Draining => Frame::error(
-                "draining",
-                "The server shuts down, and the run was stopped: try again when it is back.",
-            ),
-            CutOff::Gone => Frame::error("internal", "The session ended before the run did."),
-        };
-        [error, Frame::Complete]
     }
 
     fn update(&mut self, update: &Update, to: &mut VecDeque<Frame>) {
@@ -170,31 +152,6 @@ impl Frames {
             self.reply_started && (self.has_text || matches!(frame, Frame::Content { .. }));
         to.push_back(frame);
     }
-}
-
-/// Returns the error of a run that has failed, or whose last reply is incomplete.
-fn failure(outcome: &RunOutcome) -> Option<Frame> {
-    if let Some(incomplete) = &outcome.incomplete {
-        return Some(Frame::error(enum_name(incomplete), incomplete.to_string()));
-    }
-    let kind = match (outcome.end, outcome.model_error) {
-        (RunStatus::Done, _) => return None,
-        (RunStatus::Error, Some(kind)) => enum_name(&kind),
-        (RunStatus::Error, None) => "internal".to_owned(),
-        (end, _) => enum_name(&end),
-    };
-    let message = match (&outcome.error, outcome.end) {
-        (Some(error), _) => error.to_string(),
-        (None, RunStatus::Limit) => {
-            "A limit of the run is reached; what was done so far remains.".to_owned()
-        }
-        (None, RunStatus::Aborted) => "The run was aborted.".to_owned(),
-        (None, RunStatus::AwaitingAction) => {
-            "The run waits for an approval, which cannot be given here.".to_owned()
-        }
-        (None, _) => "The run failed.".to_owned(),
-    };
-    Some(Frame::error(kind, message))
 }
 
 #[cfg(test)]

@@ -4,14 +4,12 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
+use loopwright_protocols::from_json;
+pub(crate) use loopwright_protocols::pointer_to;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
-use serde_path_to_error::{Path, Segment};
 
 use crate::error::{ApiError, ErrorKind};
-
-/// The maximum length of a key in the path of an error, in characters.
-const MAX_KEY_CHARS: usize = 100;
 
 /// Extracts a JSON object of this type. The client must declare it as JSON, which a page of another
 /// site cannot do without the server's consent. An empty body is `{}`.
@@ -20,8 +18,8 @@ pub(crate) struct JsonBody<T>(pub(crate) T);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
-        let JsonBytes(bytes) = JsonBytes::from_request(request, &()).await?;
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let JsonBytes(bytes) = JsonBytes::from_request(request, state).await?;
         object(&bytes).map(JsonBody)
     }
 }
@@ -69,49 +67,7 @@ fn object<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, ApiError> {
 
 /// Deserialises a value from JSON. `path` is the position of that JSON in the body.
 pub(crate) fn json_at<T: DeserializeOwned>(text: &str, path: &str) -> Result<T, ApiError> {
-    let mut json = serde_json::Deserializer::from_str(text);
-    let value = serde_path_to_error::deserialize(&mut json).map_err(|why| {
-        let at = format!("{path}{}", pointer(why.path()));
-        match why.inner().is_data() {
-            true => ApiError::at(at, without_value(&why.inner().to_string())),
-            false => ApiError::at(at, "The body is not valid JSON, or nested too deep."),
-        }
-    })?;
-    json.end()
-        .map_err(|_| ApiError::at(path, "There is more text after the JSON value of the body."))?;
-    Ok(value)
-}
-
-/// Returns the path as a JSON pointer.
-fn pointer(path: &Path) -> String {
-    let mut pointer = String::new();
-    for segment in path {
-        match segment {
-            Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
-            Segment::Map { key } | Segment::Enum { variant: key } => {
-                pointer.push_str(&pointer_to(key));
-            }
-            Segment::Unknown => {}
-        }
-    }
-    pointer
-}
-
-/// Returns the JSON pointer to a key of an object. A long key is cut.
-pub(crate) fn pointer_to(key: &str) -> String {
-    let escaped = key.replace('~', "~0").replace('/', "~1");
-    std::iter::once('/').chain(escaped.chars().take(MAX_KEY_CHARS)).collect()
-}
-
-/// Returns serde's message without the value that it is about, which may be a secret.
-fn without_value(why: &str) -> String {
-    let why = why.split(" at line ").next().unwrap_or(why);
-    match (why.strip_prefix("missing field "), why.rsplit_once(", expected ")) {
-        (Some(field), _) => format!("The field {field} is missing."),
-        (None, Some((_, expected))) => format!("This is not what is expected here: {expected}."),
-        (None, None) if why.starts_with("duplicate field") => "A field is given twice.".into(),
-        (None, None) => "This value is not valid here.".into(),
-    }
+    Ok(from_json(text.as_bytes(), path)?)
 }
 
 /// Reads `null` as a missing value.

@@ -76,6 +76,9 @@ mod public;
 mod quota;
 mod readiness;
 mod refusal_log;
+#[cfg(feature = "a2a-client")]
+mod remote_agent;
+mod request_run;
 mod routes;
 mod rules;
 mod run_quota;
@@ -100,6 +103,9 @@ pub use inbox::ActionChange;
 #[cfg(feature = "webhooks")]
 pub use inbox::Webhook;
 pub use public::{PublicEvents, ToPublic};
+#[cfg(feature = "a2a-client")]
+#[cfg_attr(docsrs, doc(cfg(feature = "a2a-client")))]
+pub use remote_agent::RemoteAgent;
 pub use routes::router;
 pub use rules::OperatorRules;
 pub use serve::serve;

@@ -1,5 +1,6 @@
 //! [`router`]: all routes.
 
+mod a2a;
 mod ag_ui;
 mod agent_chat;
 mod agents;
@@ -12,6 +13,7 @@ mod inbox;
 #[cfg(feature = "long-term")]
 mod memory;
 mod metrics;
+mod openai;
 mod openapi;
 mod page;
 mod page_query;
@@ -19,9 +21,10 @@ mod search;
 mod sessions;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 
 pub(crate) use self::health::is_health_path;
+pub(crate) use self::openai::error_form;
 pub(crate) use self::page::is_file as is_page_file;
 pub(crate) use self::sessions::SessionId;
 use crate::body_limit::limit_bodies;
@@ -88,6 +91,7 @@ pub fn router(server: Server) -> Router {
     let shared = server.shared();
     let workers = shared.cluster.router(shared.users.is_empty());
     routes
+        .merge(a2a::routes())
         .merge(agent_chat::routes())
         .merge(ag_ui::routes())
         .merge(agents::routes())
@@ -99,6 +103,7 @@ pub fn router(server: Server) -> Router {
         .merge(health::routes())
         .merge(inbox::routes())
         .merge(metrics::routes())
+        .merge(openai::routes())
         .merge(openapi::routes())
         .merge(page::routes())
         .merge(search::routes())
@@ -106,6 +111,7 @@ pub fn router(server: Server) -> Router {
         .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(server.clone(), limit_bodies))
         .layer(from_fn_with_state(server.clone(), log_refusals))
+        .layer(from_fn(error_form))
         .with_state(server)
         .merge(workers)
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderName, HeaderValue, Method, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -26,7 +26,7 @@ use self::connection::{Connection, Scope};
 use self::refused::{RefusedConnections, refuse};
 use crate::guard::{self, Guard};
 use crate::quota::{Client, Quota};
-use crate::routes::router;
+use crate::routes::{error_form, router};
 use crate::server::Server;
 
 /// The maximum number of connections; further ones wait to be accepted.
@@ -95,7 +95,9 @@ pub async fn serve(
         }
         server.join_cluster().await.map_err(io::Error::other)?;
     }
-    let mut routes = router(server.clone()).layer(from_fn_with_state(guard, guard::check));
+    let mut routes = router(server.clone())
+        .layer(from_fn_with_state(guard, guard::check))
+        .layer(from_fn(error_form));
     if !server.shared().origins.is_empty() {
         routes = routes.layer(cors(server.shared().origins.clone()));
     }

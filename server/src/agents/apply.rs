@@ -15,7 +15,8 @@ impl AgentSetup {
     /// While a request to `/api/agent-chat` streams, nobody can approve a call. Its calls run, and
     /// those that would need an approval whatever is allowed are denied; so are those that the
     /// request does not list, if it has a list, and those that the operator does not let run
-    /// without approval.
+    /// without approval. In the OpenAI API a request has no list: those run that the operator has
+    /// approved.
     ///
     /// # Errors
     /// Rejects the name of a tool that the builder does not have, among those to approve.
@@ -37,17 +38,26 @@ impl AgentSetup {
             return self.auto_approve(builder, approved.unwrap_or_default());
         };
         builder = deny_unapprovable(builder.auto_all());
-        if let Some(temperature) = request.llm_config.temperature {
+        if let Some(temperature) = request.temperature {
             builder = builder.temperature(temperature);
         }
-        if let Some(tokens) = request.llm_config.max_tokens {
+        if let Some(tokens) = request.max_tokens {
             builder = builder.max_tokens(tokens);
+        }
+        let approved = approved.unwrap_or_default();
+        if request.llm_config.is_none() {
+            // The client lists no tools, so these are the operator's.
+            let allows_all = approved.iter().any(|name| name == "all");
+            return Ok(match allows_all {
+                true => builder,
+                false => deny_unlisted(builder, approved, not_allowed),
+            });
         }
         if let Some(allowed) = self.rules.approvable() {
             builder = deny_unlisted(builder, allowed, not_allowed);
         }
-        if request.confirm || approved.is_some() {
-            builder = deny_unlisted(builder, approved.unwrap_or_default(), not_listed);
+        if request.confirm || settings.auto_approve.is_some() {
+            builder = deny_unlisted(builder, approved, not_listed);
         }
         Ok(builder)
     }

@@ -270,8 +270,12 @@ impl Agents {
         check_values(&self.custom, &settings.custom, &CustomValues::new())?;
         self.rules.check_approvals(settings.auto_approve.as_deref())?;
         let factory = self.factory(&settings)?;
+        let instructions = options.instructions.clone();
         let setup = self.setup(settings, principal, Some(options));
-        let agent = factory.build(&setup).await?.with_run_budget(&self.run_budget);
+        let mut agent = factory.build(&setup).await?.with_run_budget(&self.run_budget);
+        if let Some(instructions) = instructions {
+            agent = agent.with_instructions(&instructions);
+        }
         Ok((agent, !setup.is_clients_model()))
     }
 

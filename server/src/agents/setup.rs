@@ -46,10 +46,15 @@ pub struct AgentSetup {
     warn: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-/// What one request to `/api/agent-chat` says besides the settings of a session.
+/// What a request that a run of its own answers says besides the settings of a session.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ChatOptions {
-    pub(crate) llm_config: LlmConfig,
+    /// The model that the client describes, with its own key; `None` for that of the settings.
+    pub(crate) llm_config: Option<LlmConfig>,
+    pub(crate) temperature: Option<f32>,
+    pub(crate) max_tokens: Option<u32>,
+    /// Text after the agent's own system prompt.
+    pub(crate) instructions: Option<String>,
     /// Whether tools that change something must be listed among the approved ones.
     pub(crate) confirm: bool,
 }
@@ -230,8 +235,9 @@ impl AgentSetup {
                        or give the agent a model of its own.";
             return Err(AgentRejection::internal(why));
         };
-        if let Some(request) = &self.request {
-            let (config, own) = (&request.llm_config, self.own_model.as_deref());
+        let of_client = self.request.as_ref().and_then(|request| request.llm_config.as_ref());
+        if let Some(config) = of_client {
+            let own = self.own_model.as_deref();
             self.is_clients_model.store(true, Ordering::Relaxed);
             self.rules.check_model(&config.model_id(), own, "/llmConfig/model")?;
             let is_own = own == Some(&*config.model_id()) && non_empty(&config.base_url).is_none();

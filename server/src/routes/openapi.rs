@@ -1,10 +1,12 @@
 //! `GET /api/openapi.json`: what the routes take and return. The schemas are those of the
 //! routes' types.
 
+mod a2a;
 mod document;
 mod events;
 mod front_ends;
 mod lookups;
+mod openai;
 mod operations;
 
 use axum::extract::State;
@@ -32,6 +34,8 @@ fn document(settings: &[CustomSetting]) -> Value {
     let mut document = Document::new();
     operations::describe(&mut document);
     lookups::describe(&mut document);
+    openai::describe(&mut document);
+    a2a::describe(&mut document);
     events::describe(&mut document);
     front_ends::describe(&mut document);
     let mut document = document.finish();

@@ -6,8 +6,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod a2a;
 mod ag_ui;
 mod ai_sdk;
+mod openai;
 mod recorded;
 mod run;
 mod shepherd;

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use loopwright_server::Server;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader, Lines};
 use tokio::net::TcpListener;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 /// Starts a server on this machine and returns its address. It ends with the test's runtime.
 pub(crate) async fn serve(server: Server) -> String {
@@ -33,6 +34,21 @@ pub(crate) async fn run(script: &str, arguments: &[&str]) {
     print!("{}", String::from_utf8_lossy(&output.stdout));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{script} failed with {}:\n{errors}", output.status);
+}
+
+/// Starts a script of this directory, and returns the lines that it prints. It is killed when the
+/// process is dropped.
+pub(crate) async fn start(script: &str, arguments: &[&str]) -> (Lines<impl AsyncBufRead>, Child) {
+    let clients = clients();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script);
+    let copy = clients.join(script);
+    std::fs::copy(&source, &copy).unwrap();
+    let mut command = Command::new("node");
+    command.arg(&copy).args(arguments).current_dir(&clients);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut server = command.spawn().unwrap_or_else(|why| panic!("{script}: {why}"));
+    let output = BufReader::new(server.stdout.take().unwrap());
+    (output.lines(), server)
 }
 
 /// Returns the directory that `.ci/clients/install` has filled.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+mod a2a;
 mod access;
 mod agents;
 mod api;
@@ -19,6 +20,7 @@ mod jwt;
 mod limits;
 mod memory;
 mod mount;
+mod openai_api;
 mod openapi;
 mod outbox;
 mod proxies;

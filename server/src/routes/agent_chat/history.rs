@@ -5,15 +5,11 @@
 //! a message as events contain it. Both may be mixed. What is not for a model (details of results,
 //! custom messages of the application) is left out.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use loopwright_core::Message;
 use loopwright_core::log::LogEntry;
-use loopwright_core::message::{
-    AssistantMessage, CallId, Content, ContentPart, MessageId, MessageKind, ResultStatus,
-    StopReason, ToolCall, ToolResult, UserMessage,
-};
+use loopwright_core::message::{AssistantMessage, Content, ContentPart, ResultStatus, StopReason};
+use loopwright_protocols::{History, is_json_object, is_tool_name};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -47,18 +43,13 @@ pub(crate) struct Entry {
 
 /// Returns the log of a session with this history.
 pub(crate) fn log_entries(history: &[Entry]) -> Result<Vec<LogEntry>, ApiError> {
-    let mut log = Log::default();
+    let mut log = History::new();
     for (at, entry) in history.iter().enumerate() {
         let path = format!("/history/{at}");
         match entry.role.as_str() {
-            "user" => {
-                log.flush();
-                let content = entry.content(&path)?;
-                let message = log.message(UserMessage::new(content));
-                log.entries.push(LogEntry::Remembered { message });
-            }
-            "assistant" => log.assistant(entry, &path)?,
-            "tool" | "tool_result" => log.result(entry, &path)?,
+            "user" => log.user(entry.content(&path)?),
+            "assistant" => entry.add_reply(&mut log, &path)?,
+            "tool" | "tool_result" => entry.add_result(&mut log, &path)?,
             "custom" => {}
             _ => {
                 let why = "The role of the entry is unknown: write `user`, `assistant` or `tool`.";
@@ -66,11 +57,60 @@ pub(crate) fn log_entries(history: &[Entry]) -> Result<Vec<LogEntry>, ApiError> 
             }
         }
     }
-    log.flush();
-    Ok(log.entries)
+    Ok(log.finish())
 }
 
 impl Entry {
+    fn add_reply(&self, log: &mut History, path: &str) -> Result<(), ApiError> {
+        let parts: Vec<ContentPart> = match self.parts.as_deref() {
+            Some(parts) => parts_of(parts.get(), &format!("{path}/parts"))?,
+            None => {
+                let text: String = self.content(path)?.iter().map(text_of).collect();
+                if text.is_empty() {
+                    Vec::new()
+                } else {
+                    vec![ContentPart::Text { text, signature: None }]
+                }
+            }
+        };
+        let reply = AssistantMessage::default().stop(self.stop.unwrap_or_default());
+        log.reply(reply.model(self.model.clone().unwrap_or_default()));
+        for part in parts {
+            match part {
+                ContentPart::ToolCall(call) => {
+                    log.call(Some(&call.id), call.name, call.arguments, call.signature);
+                }
+                part => log.part(part),
+            }
+        }
+        if let Some(tool) = self.tool(path)? {
+            log.call(self.call_id(), tool, self.arguments(path)?, None);
+            if let Some(result) = &self.tool_result {
+                log.last_result(self.status(), vec![Content::text(result)]);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_result(&self, log: &mut History, path: &str) -> Result<(), ApiError> {
+        let content = match &self.tool_result {
+            Some(result) => vec![Content::text(result)],
+            None => self.content(path)?,
+        };
+        let (tool, id) = (self.tool(path)?, self.call_id());
+        let Some(content) = log.result(id, tool.as_deref(), self.status(), content) else {
+            return Ok(());
+        };
+        let Some(tool) = tool else {
+            let why = "The entry does not name the tool that this is the result of: give \
+                       `toolName`.";
+            return Err(ApiError::at(format!("{path}/toolName"), why));
+        };
+        log.call(id, tool, self.arguments(path)?, None);
+        log.last_result(self.status(), content);
+        Ok(())
+    }
+
     /// Returns its content: text, or a list of parts.
     fn content(&self, path: &str) -> Result<Vec<Content>, ApiError> {
         let Some(content) = self.content.as_deref().filter(|content| content.get() != "null")
@@ -94,10 +134,7 @@ impl Entry {
             Some(text) if text.starts_with('"') => json_at(text, &format!("{path}/toolInput"))?,
             Some(raw) => raw.to_owned(),
         };
-        match serde_json::from_str::<&RawValue>(&raw) {
-            Ok(object) if object.get().starts_with('{') => Ok(raw.into()),
-            _ => Err(wrong()),
-        }
+        if is_json_object(&raw) { Ok(raw.into()) } else { Err(wrong()) }
     }
 
     /// Returns the name of its tool.
@@ -107,8 +144,7 @@ impl Entry {
             (None, Some(name)) => (name, "name"),
             (None, None) => return Ok(None),
         };
-        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        if name.is_empty() || name.len() > 64 || !name.chars().all(legal) {
+        if !is_tool_name(name) {
             let why = "This is not a legal tool name: use up to 64 letters, digits, `_` and `-`.";
             return Err(ApiError::at(format!("{path}/{field}"), why));
         }
@@ -129,146 +165,6 @@ impl Entry {
 /// The maximum number of parts of one message: each result is searched for among its calls.
 const MAX_PARTS: usize = 1_000;
 
-/// The log so far, and the last reply, whose calls do not all have their results yet.
-#[derive(Default)]
-struct Log {
-    entries: Vec<LogEntry>,
-    messages: u64,
-    ids: HashSet<CallId>,
-    /// The number of the last id that was made here.
-    last_id: u64,
-    reply: Option<AssistantMessage>,
-    calls: Vec<Call>,
-}
-
-/// A call of the last reply.
-struct Call {
-    /// The client's id of it.
-    client_id: Option<String>,
-    call: ToolCall,
-    result: Option<ToolResult>,
-}
-
-impl Log {
-    fn message(&mut self, body: impl Into<MessageKind>) -> Arc<Message> {
-        self.messages += 1;
-        Arc::new(Message::new(MessageId(self.messages), body))
-    }
-
-    fn assistant(&mut self, entry: &Entry, path: &str) -> Result<(), ApiError> {
-        self.flush();
-        let parts: Vec<ContentPart> = match entry.parts.as_deref() {
-            Some(parts) => parts_of(parts.get(), &format!("{path}/parts"))?,
-            None => {
-                let text: String = entry.content(path)?.iter().map(text_of).collect();
-                if text.is_empty() {
-                    Vec::new()
-                } else {
-                    vec![ContentPart::Text { text, signature: None }]
-                }
-            }
-        };
-        let reply = AssistantMessage::default().stop(entry.stop.unwrap_or_default());
-        self.reply = Some(reply.model(entry.model.clone().unwrap_or_default()));
-        for part in parts {
-            match part {
-                ContentPart::ToolCall(call) => {
-                    self.call(Some(call.id.to_string()), call.name, call.arguments, call.signature)
-                }
-                part => self.reply.get_or_insert_default().parts.push(part),
-            }
-        }
-        if let Some(tool) = entry.tool(path)? {
-            self.call(entry.call_id().map(str::to_owned), tool, entry.arguments(path)?, None);
-            if let (Some(result), Some(call)) = (&entry.tool_result, self.calls.last_mut()) {
-                call.finish(entry.status(), vec![Content::text(result)]);
-            }
-        }
-        Ok(())
-    }
-
-    fn result(&mut self, entry: &Entry, path: &str) -> Result<(), ApiError> {
-        let content = match &entry.tool_result {
-            Some(result) => vec![Content::text(result)],
-            None => entry.content(path)?,
-        };
-        let (tool, id) = (entry.tool(path)?, entry.call_id());
-        let open = self.calls.iter_mut().filter(|call| call.result.is_none());
-        let call = match (id, &tool) {
-            (Some(id), _) => open.into_iter().find(|call| call.client_id.as_deref() == Some(id)),
-            (None, Some(tool)) => open.into_iter().find(|call| call.call.name == *tool),
-            (None, None) => open.into_iter().next(),
-        };
-        match (call, tool) {
-            (Some(call), _) => call.finish(entry.status(), content),
-            (None, Some(tool)) => {
-                self.call(id.map(str::to_owned), tool, entry.arguments(path)?, None);
-                if let Some(call) = self.calls.last_mut() {
-                    call.finish(entry.status(), content);
-                }
-            }
-            (None, None) => {
-                let why =
-                    "The entry does not name the tool that this is the result of: give `toolName`.";
-                return Err(ApiError::at(format!("{path}/toolName"), why));
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds a call to the reply, with a unique id.
-    fn call(
-        &mut self,
-        client_id: Option<String>,
-        name: Arc<str>,
-        arguments: Arc<str>,
-        signature: Option<Arc<str>>,
-    ) {
-        let mut id: CallId = client_id.as_deref().unwrap_or_default().into();
-        while id.is_empty() || !self.ids.insert(id.clone()) {
-            self.last_id += 1; // never back: used ids are skipped once for all calls
-            id = format!("h{}", self.last_id).into();
-        }
-        let call = ToolCall::new(id, name, arguments).signature(signature);
-        self.reply.get_or_insert_default().parts.push(ContentPart::ToolCall(call.clone()));
-        self.calls.push(Call { client_id, call, result: None });
-    }
-
-    /// Ends the reply: appends it to the log, and its results after it.
-    fn flush(&mut self) {
-        let (reply, calls) = (self.reply.take(), std::mem::take(&mut self.calls));
-        let Some(mut reply) = reply.filter(|reply| !reply.parts.is_empty()) else {
-            return;
-        };
-        reply.stop = match reply.stop {
-            _ if !calls.is_empty() => StopReason::ToolCalls,
-            StopReason::ToolCalls => StopReason::Stop,
-            other => other,
-        };
-        let message = self.message(reply);
-        self.entries.push(LogEntry::Replied { message, cost: None });
-        for mut call in calls {
-            if call.result.is_none() {
-                call.finish(
-                    ResultStatus::OutcomeUnknown,
-                    vec![Content::text("The result of this call is not known.")],
-                );
-            }
-            if let Some(result) = call.result {
-                let result = self.message(result);
-                self.entries.push(LogEntry::CallFinished { result });
-            }
-        }
-    }
-}
-
-impl Call {
-    fn finish(&mut self, status: ResultStatus, content: Vec<Content>) {
-        let (call, name) = (self.call.id.clone(), self.call.name.clone());
-        self.result = Some(ToolResult::new(call, name, status, content));
-    }
-}
-
 /// Returns the parts of one message, failing if there are too many.
 fn parts_of(json: &str, path: &str) -> Result<Vec<ContentPart>, ApiError> {
     let parts: Vec<ContentPart> = json_at(json, path)?;
@@ -287,7 +183,9 @@ fn text_of(content: &Content) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use loopwright_core::Message;
     use loopwright_core::log::SessionLog;
+    use loopwright_core::message::MessageKind;
     use loopwright_core::testing::{check_log, check_transcript};
     use serde_json::{Value, json};
 
@@ -312,18 +210,6 @@ mod tests {
             _ => "custom".into(),
         };
         context.iter().map(word).collect::<Vec<_>>().join(" ")
-    }
-
-    /// Ids that are taken are passed over once, so the work does not grow with the square of the
-    /// calls.
-    #[test]
-    fn the_work_for_ids_is_bounded() {
-        let mut log = Log::default();
-        for number in 0..50_000 {
-            log.call(Some(format!("h{}", 50_000 + number)), "r".into(), "{}".into(), None);
-        }
-        (0..50_000).for_each(|_| log.call(Some("h60000".into()), "r".into(), "{}".into(), None));
-        assert_eq!((log.ids.len(), log.last_id), (100_000, 49_999 + 50_001));
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::history::Entry;
+use super::history::{Entry, log_entries};
 use crate::agents::ChatOptions;
 use crate::error::ApiError;
 use crate::json::or_default;
+use crate::request_run::RunRequest;
 use crate::settings::{CustomValues, LlmConfig, SessionSettings, custom_values};
 
 /// The maximum number of entries of a history.
@@ -49,7 +50,7 @@ pub(crate) struct ChatRequest {
 
 impl ChatRequest {
     /// Returns an error if a field has a value that no agent accepts.
-    pub(crate) fn check(&self) -> Result<(), ApiError> {
+    fn check(&self) -> Result<(), ApiError> {
         let config = &self.llm_config;
         if self.message.trim().is_empty() {
             return Err(ApiError::at(
@@ -77,8 +78,9 @@ impl ChatRequest {
         Ok(())
     }
 
-    /// Returns the message, the history, and what the agent is built from.
-    pub(crate) fn into_parts(self) -> (String, Vec<Entry>, SessionSettings, ChatOptions) {
+    /// Returns what the run is started with.
+    pub(crate) fn into_run(self) -> Result<RunRequest, ApiError> {
+        self.check()?;
         let settings = SessionSettings {
             agent: self.agent,
             work_dir: Some(self.work_dir),
@@ -86,7 +88,14 @@ impl ChatRequest {
             custom: self.custom,
             ..SessionSettings::default()
         };
-        let options = ChatOptions { llm_config: self.llm_config, confirm: self.confirm };
-        (self.message, self.history, settings, options)
+        let options = ChatOptions {
+            temperature: self.llm_config.temperature,
+            max_tokens: self.llm_config.max_tokens,
+            llm_config: Some(self.llm_config),
+            instructions: None,
+            confirm: self.confirm,
+        };
+        let (prompt, history) = (self.message.into(), log_entries(&self.history)?);
+        Ok(RunRequest { prompt, history, settings, options })
     }
 }

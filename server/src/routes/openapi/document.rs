@@ -1,5 +1,6 @@
 //! A builder of OpenAPI documents.
 
+use loopwright_protocols::openai;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -199,7 +200,7 @@ impl Operation<'_> {
         self
     }
 
-    /// Adds a response with a stream of events. The data of each has this type, or one of the other
+    /// Adds a response with a stream of events, or adds the stream to a response with JSON. The data of each has this type, or one of the other
     /// schemas.
     pub(super) fn event_stream<T: JsonSchema>(
         mut self,
@@ -216,8 +217,11 @@ impl Operation<'_> {
         let item =
             json!({ "type": "object", "properties": { "data": data }, "required": ["data"] });
         let stream = json!({ "itemSchema": item });
-        self.value["responses"]["200"] =
-            json!({ "description": description, "content": { "text/event-stream": stream } });
+        let response = &mut self.value["responses"]["200"];
+        if response.is_null() {
+            *response = json!({ "description": description });
+        }
+        response["content"]["text/event-stream"] = stream;
         self
     }
 
@@ -236,7 +240,11 @@ impl Operation<'_> {
 
     /// Adds the statuses of errors.
     pub(super) fn errors(mut self, cases: &[(u16, &str)]) -> Self {
-        let schema = self.document.responses.subschema_for::<ErrorBody>();
+        let responses = &mut self.document.responses;
+        let schema = match self.path.starts_with("/v1/") {
+            true => responses.subschema_for::<openai::ErrorBody>(),
+            false => responses.subschema_for::<ErrorBody>(),
+        };
         for (status, description) in cases {
             self.value["responses"][status.to_string()] = json_response(description, &schema);
         }

@@ -1,0 +1,23 @@
+//! A2A 1.0, with the JSON-RPC binding: an agent for other agents.
+//!
+//! A context is a session, and a task is what follows from one message of the user: its run, and
+//! the runs that continue it after decisions. The id of a task is made of the message's id and of
+//! the context's, so nothing else is stored.
+
+mod card;
+mod encoder;
+mod message;
+mod remote;
+mod request;
+mod rpc_error;
+mod task;
+#[cfg(test)]
+mod tests;
+
+pub use card::{AgentCard, agent_card};
+pub use encoder::Encoder;
+pub use message::SendMessage;
+pub use remote::{RemoteAnswer, RemoteCard, cancel_task, get_task, send_message};
+pub use request::{Call, ListTasks, Request};
+pub use rpc_error::RpcError;
+pub use task::{Task, TaskId, TaskState, tasks};

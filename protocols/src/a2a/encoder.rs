@@ -1,0 +1,127 @@
+//! [`Encoder`]: the events of a session as updates of a task.
+
+use std::collections::VecDeque;
+
+use loopwright_core::event::{AgentEvent, Envelope, ExternalAction, Role, Update};
+use loopwright_core::message::MessageId;
+use serde_json::{Value, json};
+
+use super::rpc_error::RpcError;
+use super::task::{Task, TaskId, TaskState, artifact, end, is_of_sub_agent, needed, status};
+use crate::encode::{Encode, Progress};
+use crate::shown_runs::{Shown, ShownRuns};
+
+/// Converts the events of a session to the responses of a stream.
+///
+/// Each reply of the agent is an artifact, whose first part replaces what was sent of it before: so
+/// a reply that the model's server has cut off is replaced by the repeated one.
+#[derive(Debug)]
+pub struct Encoder {
+    /// The client's id of its request.
+    request: Value,
+    task: TaskId,
+    runs: ShownRuns,
+    /// The reply that streams, if a part of it was sent.
+    reply: Option<MessageId>,
+    last: Option<(TaskState, u64, Option<Value>)>,
+}
+
+impl Encoder {
+    /// Starts a stream for a request with this id, which shows these runs of a task.
+    pub fn new(request: Value, task: TaskId, runs: ShownRuns) -> Self {
+        Encoder { request, task, runs, reply: None, last: None }
+    }
+
+    /// Returns the first response, which has the task.
+    pub fn start(&self, task: &Task) -> Value {
+        self.response(json!({ "task": task.to_json() }))
+    }
+
+    fn response(&self, result: Value) -> Value {
+        json!({ "jsonrpc": "2.0", "id": self.request, "result": result })
+    }
+
+    fn status(&self, status: Value) -> Value {
+        self.response(json!({ "statusUpdate": {
+            "taskId": self.task.to_string(), "contextId": self.task.context, "status": status,
+        } }))
+    }
+
+    fn text(&mut self, id: MessageId, text: &str, is_last: bool) -> Value {
+        let append = self.reply == Some(id);
+        self.reply = Some(id);
+        self.response(json!({ "artifactUpdate": {
+            "taskId": self.task.to_string(),
+            "contextId": self.task.context,
+            "artifact": artifact(id, text),
+            "append": append,
+            "lastChunk": is_last,
+        } }))
+    }
+
+    fn event(&mut self, envelope: &Envelope, to: &mut VecDeque<Value>) {
+        match &envelope.event {
+            AgentEvent::AgentStart { .. } => {
+                to.push_back(self.status(status(TaskState::Working, envelope.time, None)));
+            }
+            AgentEvent::MessageUpdate { message_id, update: Update::Text { delta, .. } } => {
+                let update = self.text(*message_id, delta, false);
+                to.push_back(update);
+            }
+            AgentEvent::MessageUpdate { update: Update::Withdrawn, .. } => self.reply = None,
+            AgentEvent::MessageEnd { message } if message.role() == Role::Assistant => {
+                let text = message.text();
+                if self.reply != Some(message.id) && !text.is_empty() {
+                    let update = self.text(message.id, &text, true);
+                    to.push_back(update);
+                }
+                self.reply = None;
+            }
+            AgentEvent::ToolExecutionStart { call, name, arguments } => {
+                let data = json!({ "call": call, "name": name, "arguments": arguments });
+                let message = json!({
+                    "messageId": format!("call-{call}"),
+                    "contextId": self.task.context,
+                    "taskId": self.task.to_string(),
+                    "role": "ROLE_AGENT",
+                    "parts": [{ "data": data, "mediaType": "application/json" }],
+                });
+                let status = status(TaskState::Working, envelope.time, Some(message));
+                to.push_back(self.status(status));
+            }
+            AgentEvent::AgentEnd(outcome) => {
+                let (state, message) = end(&self.task, outcome);
+                self.last = Some((state, envelope.time, message));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Encode for Encoder {
+    type Event = Value;
+
+    fn encode(&mut self, envelope: &Envelope, to: &mut VecDeque<Value>) -> Progress {
+        let shown = self.runs.take(envelope);
+        if matches!(shown, Shown::Yes | Shown::Last) && !is_of_sub_agent(envelope) {
+            self.event(envelope, to);
+        }
+        match shown {
+            Shown::Last | Shown::Withdrawn => Progress::Finish,
+            Shown::No | Shown::Yes => Progress::Continue,
+        }
+    }
+
+    fn finish(&mut self, pending: &[ExternalAction], to: &mut VecDeque<Value>) {
+        let Some((state, time, message)) = self.last.take() else { return };
+        let message = match state {
+            TaskState::InputRequired => Some(needed(&self.task, pending)),
+            _ => message,
+        };
+        to.push_back(self.status(status(state, time, message)));
+    }
+
+    fn cut_off(&mut self, _kind: &str, why: &str, to: &mut VecDeque<Value>) {
+        to.push_back(RpcError::new(-32603, why).response(&self.request));
+    }
+}

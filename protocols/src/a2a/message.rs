@@ -1,0 +1,218 @@
+//! [`SendMessage`]: a message of a client, converted to inputs of a session.
+
+use loopwright_core::event::{
+    ActionResult, Decision, ExternalAction, InputEvent, Prompt, Provided,
+};
+use loopwright_core::message::{Content, UserMessage};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::rpc_error::RpcError;
+use super::task::TaskId;
+use crate::error::DecodeError;
+use crate::from_json::from_json;
+use crate::media::media;
+
+/// The maximum length of an id of the client, in bytes.
+const MAX_ID_BYTES: usize = 200;
+/// The maximum number of parts of a message.
+const MAX_PARTS: usize = 1_000;
+
+/// Holds a message of a client.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct SendMessage {
+    /// The client's id of the message.
+    pub id: String,
+    /// The context, or `None` for a new one.
+    pub context: Option<String>,
+    /// The task that the message continues.
+    pub task: Option<TaskId>,
+    /// Whether the response does not wait for the task.
+    pub return_immediately: bool,
+    content: Vec<Content>,
+    decisions: Vec<DecisionPart>,
+}
+
+#[derive(Deserialize)]
+struct Params {
+    message: Message,
+    configuration: Option<Configuration>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Message {
+    message_id: String,
+    context_id: Option<String>,
+    task_id: Option<String>,
+    role: Option<String>,
+    parts: Vec<Part>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Configuration {
+    return_immediately: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part {
+    text: Option<String>,
+    raw: Option<String>,
+    url: Option<String>,
+    data: Option<Value>,
+    media_type: Option<String>,
+}
+
+/// The data of a part that decides an action of a task.
+#[derive(Debug, Clone, Deserialize)]
+struct DecisionPart {
+    call: String,
+    digest: String,
+    decision: String,
+    arguments: Option<Value>,
+    reason: Option<String>,
+    data: Option<Value>,
+}
+
+impl SendMessage {
+    /// Reads the parameters of a call.
+    pub(super) fn decode(params: &Value) -> Result<Self, RpcError> {
+        let params: Params = from_json(params.to_string().as_bytes(), "")?;
+        let message = params.message;
+        let id = |id: String, field: &str| match (1..=MAX_ID_BYTES).contains(&id.len()) {
+            true => Ok(id),
+            false => Err(DecodeError::at(
+                format!("/message/{field}"),
+                format!("An id has between 1 and {MAX_ID_BYTES} bytes."),
+            )),
+        };
+        let given = |id: Option<String>| id.filter(|id| !id.is_empty());
+        if message.role.is_some_and(|role| role != "ROLE_USER") {
+            return Err(RpcError::invalid("/message/role: Send messages of `ROLE_USER`."));
+        }
+        let task = match given(message.task_id) {
+            None => None,
+            Some(task) => Some(TaskId::parse(&task).ok_or_else(RpcError::no_task)?),
+        };
+        let context = given(message.context_id).map(|it| id(it, "contextId")).transpose()?;
+        if let (Some(task), Some(context)) = (&task, &context)
+            && task.context != *context
+        {
+            return Err(RpcError::invalid("/message/taskId: The task is of another context."));
+        }
+        let context = context.or_else(|| task.as_ref().map(|task| task.context.clone()));
+        if message.parts.len() > MAX_PARTS {
+            let why = format!("/message/parts: There are more than {MAX_PARTS} parts.");
+            return Err(RpcError::invalid(why));
+        }
+        let (mut content, mut decisions) = (Vec::new(), Vec::new());
+        for (index, part) in message.parts.into_iter().enumerate() {
+            let path = format!("/message/parts/{index}");
+            match part.data {
+                Some(data) if task.is_some() => {
+                    let data = data.to_string();
+                    decisions.push(from_json(data.as_bytes(), &format!("{path}/data"))?);
+                }
+                data => content.push(Part { data, ..part }.content(&path)?),
+            }
+        }
+        let configuration = params.configuration.unwrap_or_default();
+        Ok(SendMessage {
+            id: id(message.message_id, "messageId")?,
+            context,
+            task,
+            return_immediately: configuration.return_immediately == Some(true),
+            content,
+            decisions,
+        })
+    }
+
+    /// Returns the inputs for the session: a request, or the decisions on the actions of the task
+    /// that the message continues. `pending` are the session's pending actions.
+    ///
+    /// A decision names the action's digest. A text answers a question, if it is the only action.
+    ///
+    /// # Errors
+    /// Says why the message decides nothing, or that it is empty.
+    pub fn inputs(self, pending: &[ExternalAction]) -> Result<Vec<InputEvent>, RpcError> {
+        let has_text = self.content.iter().any(|content| match content {
+            Content::Text { text } => !text.trim().is_empty(),
+            _ => true,
+        });
+        if self.task.is_none() {
+            if !has_text {
+                return Err(RpcError::invalid("/message/parts: The message is empty."));
+            }
+            let prompt = Prompt::from(UserMessage::new(self.content)).id(self.id);
+            return Ok(vec![InputEvent::UserRequest(prompt)]);
+        }
+        if pending.is_empty() {
+            return Err(RpcError::unsupported(
+                "The task does not wait for input: send a message without `taskId`.",
+            ));
+        }
+        if !self.decisions.is_empty() {
+            let decide = |(index, part): (usize, DecisionPart)| {
+                part.result().map(|result| result.id(format!("{}:{index}", self.id)))
+            };
+            let results = self.decisions.iter().cloned().enumerate().map(decide);
+            return results.map(|result| result.map(InputEvent::ExternalActionResult)).collect();
+        }
+        let text = UserMessage::new(self.content).text();
+        let [action] = pending else {
+            return Err(needs_data());
+        };
+        let question = action.question().filter(|question| !question.is_secret());
+        let Some(question) = question else {
+            return Err(needs_data());
+        };
+        let answer = question.read(&text).map_err(|why| {
+            RpcError::invalid(format!("This does not answer the question: {why}"))
+        })?;
+        let decision = Decision::Provide(Provided::Input(answer));
+        let result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
+        Ok(vec![InputEvent::ExternalActionResult(result.id(self.id))])
+    }
+}
+
+/// Returns that a text cannot decide.
+fn needs_data() -> RpcError {
+    RpcError::invalid(
+        "/message/parts: Decide each action with a part that has `data`: `call` and `digest` of \
+         the action, and `decision`, which is `approve`, `deny` or `provide`.",
+    )
+}
+
+impl DecisionPart {
+    fn result(self) -> Result<ActionResult, RpcError> {
+        let decision = match (&*self.decision, self.arguments) {
+            ("approve", None) => Decision::Approve,
+            ("approve", Some(arguments)) => Decision::ApproveWith(arguments),
+            ("deny", _) => Decision::Deny(self.reason.unwrap_or_default()),
+            ("provide", _) => Decision::Provide(Provided::Input(self.data.unwrap_or_default())),
+            _ => return Err(needs_data()),
+        };
+        Ok(ActionResult::new(self.call, self.digest, decision))
+    }
+}
+
+impl Part {
+    fn content(self, path: &str) -> Result<Content, RpcError> {
+        match self {
+            Part { text: Some(text), .. } => Ok(Content::Text { text }),
+            Part { raw: Some(raw), media_type, .. } => {
+                media(media_type.as_deref().unwrap_or_default(), &raw)
+                    .map_err(|why| RpcError::new(-32005, format!("{path}/raw: {why}")))
+            }
+            Part { data: Some(data), .. } => Ok(Content::Text { text: data.to_string() }),
+            Part { url: Some(_), .. } => Err(RpcError::new(
+                -32005,
+                format!("{path}/url: The server opens no URLs: send the file as `raw`."),
+            )),
+            _ => Err(RpcError::invalid(format!("{path}: The part is empty."))),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The other side: requests to a remote agent, and what it answers.
+
+use serde_json::{Value, json};
+
+use crate::from_json::from_json;
+use crate::history::is_tool_name;
+
+/// The maximum length of a tool's name.
+const MAX_NAME_CHARS: usize = 64;
+
+/// Holds what the card of a remote agent says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RemoteCard {
+    /// The name of the agent, as the legal name of a tool.
+    pub name: String,
+    /// What the agent does, with its skills.
+    pub description: String,
+    /// Where it is called, with JSON-RPC.
+    pub url: String,
+}
+
+impl RemoteCard {
+    /// Reads a card.
+    ///
+    /// # Errors
+    /// Says why the agent cannot be called.
+    pub fn decode(card: &[u8]) -> Result<Self, String> {
+        let card: Value =
+            from_json(card, "").map_err(|why| format!("The card is invalid: {why}"))?;
+        let interfaces = card["supportedInterfaces"].as_array();
+        let is_known = |interface: &&Value| {
+            let version = interface["protocolVersion"].as_str().unwrap_or_default();
+            interface["protocolBinding"] == "JSONRPC" && version.split('.').next() == Some("1")
+        };
+        let url = interfaces.and_then(|all| all.iter().find(is_known)?["url"].as_str());
+        let url = url.ok_or("The agent has no interface with JSON-RPC and A2A 1.0.")?.to_owned();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let legal = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+        let name: String = text(&card["name"]).chars().map(legal).take(MAX_NAME_CHARS).collect();
+        let name = if is_tool_name(&name) { name } else { "remote_agent".to_owned() };
+        let mut description = text(&card["description"]);
+        for skill in card["skills"].as_array().into_iter().flatten() {
+            let (name, what) = (text(&skill["name"]), text(&skill["description"]));
+            description.push_str(&format!("\n- {name}: {what}"));
+        }
+        Ok(RemoteCard { name, description, url })
+    }
+}
+
+/// Returns the request that sends a message, which starts a task, or continues one.
+pub fn send_message(message: &str, text: &str, task: Option<&str>) -> Value {
+    let mut body = json!({
+        "messageId": message, "role": "ROLE_USER", "parts": [{ "text": text }],
+    });
+    if let Some(task) = task {
+        body["taskId"] = task.into();
+    }
+    call("SendMessage", json!({ "message": body, "configuration": { "returnImmediately": true } }))
+}
+
+/// Returns the request for a task.
+pub fn get_task(task: &str) -> Value {
+    call("GetTask", json!({ "id": task }))
+}
+
+/// Returns the request to cancel a task.
+pub fn cancel_task(task: &str) -> Value {
+    call("CancelTask", json!({ "id": task }))
+}
+
+fn call(method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })
+}
+
+/// Represents what a remote agent answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RemoteAnswer {
+    /// Its answer.
+    Done(String),
+    /// The task is not done yet.
+    Working {
+        /// The id of the task.
+        task: String,
+    },
+    /// The task waits for input, or for authentication.
+    InputRequired {
+        /// The id of the task.
+        task: String,
+        /// What it needs.
+        text: String,
+    },
+    /// It has failed, or refuses the request.
+    Failed(String),
+}
+
+impl RemoteAnswer {
+    /// Reads a response.
+    ///
+    /// # Errors
+    /// Returns a sentence if it is not one of A2A 1.0.
+    pub fn decode(response: &[u8]) -> Result<Self, String> {
+        let response: Value =
+            from_json(response, "").map_err(|why| format!("The response is invalid: {why}"))?;
+        if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
+            let message = error["message"].as_str().unwrap_or("The agent returned an error.");
+            return Ok(RemoteAnswer::Failed(message.to_owned()));
+        }
+        let result = &response["result"];
+        if result.get("message").is_some() {
+            return Ok(RemoteAnswer::Done(text_of(&result["message"])));
+        }
+        let task = if result.get("task").is_some() { &result["task"] } else { result };
+        let (Some(id), Some(state)) = (task["id"].as_str(), task["status"]["state"].as_str())
+        else {
+            return Err("The response has neither a task nor a message.".to_owned());
+        };
+        let (id, message) = (id.to_owned(), text_of(&task["status"]["message"]));
+        Ok(match state {
+            "TASK_STATE_COMPLETED" => {
+                let artifacts = task["artifacts"].as_array().into_iter().flatten();
+                let texts: Vec<String> = artifacts
+                    .map(text_of)
+                    .chain([message])
+                    .filter(|text| !text.is_empty())
+                    .collect();
+                RemoteAnswer::Done(texts.join("\n\n"))
+            }
+            "TASK_STATE_INPUT_REQUIRED" | "TASK_STATE_AUTH_REQUIRED" => {
+                RemoteAnswer::InputRequired { task: id, text: message }
+            }
+            "TASK_STATE_FAILED" | "TASK_STATE_CANCELED" | "TASK_STATE_REJECTED" => {
+                let text = if message.is_empty() {
+                    format!("The task ended as {state}.")
+                } else {
+                    message
+                };
+                RemoteAnswer::Failed(text)
+            }
+            _ => RemoteAnswer::Working { task: id },
+        })
+    }
+}
+
+/// Returns the text of the parts of a message or an artifact; data is written as JSON.
+fn text_of(parts: &Value) -> String {
+    let part = |part: &Value| match (part["text"].as_str(), part.get("data")) {
+        (Some(text), _) => text.to_owned(),
+        (None, Some(data)) => data.to_string(),
+        (None, None) => String::new(),
+    };
+    let parts = parts["parts"].as_array().into_iter().flatten().map(part);
+    parts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_names_its_interface() {
+        let interface = |binding: &str, version: &str| {
+            let names = json!({ "url": binding, "protocolBinding": binding });
+            let mut interface = names.as_object().unwrap().clone();
+            interface.insert("protocolVersion".into(), version.into());
+            Value::from(interface)
+        };
+        let card = |interfaces: Value| {
+            let card = json!({ "name": "My Agent!", "description": "Counts.",
+                "skills": [{ "name": "count", "description": "of sheep" }],
+                "supportedInterfaces": interfaces });
+            RemoteCard::decode(card.to_string().as_bytes())
+        };
+        let known = card(json!([interface("GRPC", "1.0"), interface("JSONRPC", "1.0")])).unwrap();
+        assert_eq!((&*known.name, &*known.url), ("my_agent_", "JSONRPC"));
+        assert_eq!(known.description, "Counts.\n- count: of sheep");
+        assert!(card(json!([interface("JSONRPC", "0.3")])).is_err());
+        assert!(card(json!(null)).is_err() && RemoteCard::decode(b"{").is_err());
+    }
+
+    #[test]
+    fn an_answer_has_a_state() {
+        let decode = |result: Value| {
+            RemoteAnswer::decode(json!({ "result": result }).to_string().as_bytes())
+        };
+        let task = |state: &str| {
+            let status = json!({ "state": state, "message": { "parts": [{ "text": "Well." }] } });
+            let artifact = json!({ "parts": [{ "text": "Nine." }] });
+            json!({ "id": "t", "status": status, "artifacts": [artifact] })
+        };
+        let done = RemoteAnswer::Done("Nine.\n\nWell.".into());
+        assert_eq!(decode(json!({ "task": task("TASK_STATE_COMPLETED") })), Ok(done.clone()));
+        assert_eq!(decode(task("TASK_STATE_COMPLETED")), Ok(done));
+        let working = RemoteAnswer::Working { task: "t".into() };
+        assert_eq!(decode(task("TASK_STATE_SUBMITTED")), Ok(working));
+        let needs = RemoteAnswer::InputRequired { task: "t".into(), text: "Well.".into() };
+        assert_eq!(decode(task("TASK_STATE_INPUT_REQUIRED")), Ok(needs));
+        assert_eq!(decode(task("TASK_STATE_FAILED")), Ok(RemoteAnswer::Failed("Well.".into())));
+        let message = json!({ "message": { "parts": [{ "data": { "n": 9 } }] } });
+        assert_eq!(decode(message), Ok(RemoteAnswer::Done("{\"n\":9}".into())));
+        assert!(decode(json!({})).is_err() && RemoteAnswer::decode(b"").is_err());
+        let error = RemoteAnswer::decode(br#"{"error": {"code": 1, "message": "No."}}"#);
+        assert_eq!(error, Ok(RemoteAnswer::Failed("No.".into())));
+    }
+}

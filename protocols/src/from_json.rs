@@ -1,0 +1,70 @@
+//! [`from_json`]: deserialises a value, and says where in a body it is invalid.
+
+use serde::de::DeserializeOwned;
+use serde_path_to_error::{Path, Segment};
+
+use crate::error::DecodeError;
+
+/// The maximum length of a key in the path of an error, in characters.
+const MAX_KEY_CHARS: usize = 100;
+
+/// Deserialises a value from JSON. `path` is the place of that JSON in the body, as a JSON Pointer.
+///
+/// ```
+/// use loopwright_protocols::from_json;
+///
+/// let error = from_json::<Vec<u32>>(br#"[1, "two"]"#, "/numbers").unwrap_err();
+/// assert_eq!(error.path, "/numbers/1");
+/// ```
+///
+/// # Errors
+/// Says where the value is invalid and what is expected there. The message does not repeat the
+/// value, which can be a secret.
+pub fn from_json<T: DeserializeOwned>(json: &[u8], path: &str) -> Result<T, DecodeError> {
+    let text = std::str::from_utf8(json)
+        .map_err(|_| DecodeError::at(path, "The body is not valid UTF-8."))?;
+    let mut json = serde_json::Deserializer::from_str(text);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|why| {
+        let at = format!("{path}{}", pointer(why.path()));
+        match why.inner().is_data() {
+            true => DecodeError::at(at, without_value(&why.inner().to_string())),
+            false => DecodeError::at(at, "The body is not valid JSON, or nested too deep."),
+        }
+    })?;
+    json.end().map_err(|_| {
+        DecodeError::at(path, "There is more text after the JSON value of the body.")
+    })?;
+    Ok(value)
+}
+
+/// Returns the path as a JSON Pointer.
+fn pointer(path: &Path) -> String {
+    let mut pointer = String::new();
+    for segment in path {
+        match segment {
+            Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
+            Segment::Map { key } | Segment::Enum { variant: key } => {
+                pointer.push_str(&pointer_to(key));
+            }
+            Segment::Unknown => {}
+        }
+    }
+    pointer
+}
+
+/// Returns the JSON Pointer to a key of an object. A long key is cut.
+pub fn pointer_to(key: &str) -> String {
+    let escaped = key.replace('~', "~0").replace('/', "~1");
+    std::iter::once('/').chain(escaped.chars().take(MAX_KEY_CHARS)).collect()
+}
+
+/// Returns serde's message without the value that it is about.
+fn without_value(why: &str) -> String {
+    let why = why.split(" at line ").next().unwrap_or(why);
+    match (why.strip_prefix("missing field "), why.rsplit_once(", expected ")) {
+        (Some(field), _) => format!("The field {field} is missing."),
+        (None, Some((_, expected))) => format!("This is not what is expected here: {expected}."),
+        (None, None) if why.starts_with("duplicate field") => "A field is given twice.".into(),
+        (None, None) => "This value is not valid here.".into(),
+    }
+}

@@ -1,0 +1,38 @@
+//! [`error_form`]: the errors of the OpenAI API's paths, in its own form.
+
+use axum::Json;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use loopwright_protocols::openai::ErrorBody;
+
+use crate::error::{ApiError, ErrorKind};
+use crate::observer::enum_name;
+
+/// Converts errors of `/v1/…` to the form of the API. The official clients read the message, and
+/// the class of their exception from the status.
+pub(crate) async fn error_form(request: Request, next: Next) -> Response {
+    let is_ours = request.uri().path().starts_with("/v1/");
+    let mut response = next.run(request).await;
+    if !is_ours {
+        return response;
+    }
+    let Some(error) = response.extensions_mut().remove::<ApiError>() else {
+        return response;
+    };
+    let (status, code) = match error.kind() {
+        // A client that has no valid key raises its error of authentication.
+        ErrorKind::Token => (StatusCode::UNAUTHORIZED, "invalid_api_key".to_owned()),
+        ErrorKind::UnknownAgent => (error.status(), "model_not_found".to_owned()),
+        ErrorKind::TooMany => (error.status(), "rate_limit_exceeded".to_owned()),
+        kind => (error.status(), enum_name(&kind)),
+    };
+    let path = error.path().unwrap_or_default();
+    let body = ErrorBody::new(status.as_u16(), error.message(), &code, path);
+    let (mut head, _) = response.into_parts();
+    head.status = status;
+    head.headers.remove(axum::http::header::CONTENT_LENGTH);
+    head.headers.remove(axum::http::header::CONTENT_TYPE);
+    (head, Json(body)).into_response()
+}
