@@ -16,6 +16,7 @@ mod guard;
 mod http;
 mod init;
 mod json;
+mod mcp;
 mod memory;
 mod model;
 mod models;
