@@ -64,8 +64,11 @@ impl App {
         self
     }
 
-    /// Adds the agent that works on the files of a directory, under the name `coding`.
+    /// Adds the agent that works on the files of a directory, under the name `coding`. It has the
+    /// MCP servers of the settings, which the slash command `/mcp` lists.
     pub fn coding_agent(mut self) -> Self {
+        let mcp = self.0.mcp.slash_command();
+        self.0.slash_commands.push(mcp);
         self.0.agents.push((CODING.into(), Kind::Coding));
         self
     }

@@ -39,6 +39,7 @@ mod exit_code;
 mod facts;
 mod interrupt;
 mod log;
+mod mcp;
 mod options;
 mod output;
 mod program;

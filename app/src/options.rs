@@ -2,6 +2,7 @@
 
 mod budget;
 mod choices;
+mod mcp;
 mod retries;
 mod session;
 mod workspace;
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 pub(crate) use self::budget::{BudgetOptions, dollars, is_sum};
 pub(crate) use self::choices::{Approve, Pattern, Thinking};
+pub(crate) use self::mcp::McpArg;
 pub(crate) use self::retries::RetryOptions;
 pub(crate) use self::workspace::{CommandOptions, WorkspaceOptions, protected_path};
 
@@ -115,6 +117,13 @@ pub(crate) struct Options {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) retries: RetryOptions,
+    /// An MCP server whose tools the agent has: `NAME=COMMAND` or `NAME=URL`, or the name of one
+    /// that the project's settings propose, which is accepted then. May be repeated.
+    ///
+    /// Servers that you always want belong in your settings, as [mcp.NAME]. /mcp lists them.
+    #[arg(long, value_name = "NAME[=COMMAND|URL]", value_parser = McpArg::read)]
+    #[serde(skip)]
+    pub(crate) mcp: Vec<McpArg>,
     /// What runs without approval: a tool's name, `read-only` (always included), or `all`. May be
     /// repeated.
     #[arg(long, value_name = "TOOL|read-only|all", value_parser = Approve::read)]
@@ -163,6 +172,7 @@ impl Options {
             max_turns: self.max_turns.or(lower.max_turns),
             budget: self.budget.over(lower.budget),
             retries: self.retries.over(lower.retries),
+            mcp: if self.mcp.is_empty() { lower.mcp } else { self.mcp },
             approve: if self.approve.is_empty() { lower.approve } else { self.approve },
             custom: custom_over(self.custom, lower.custom),
         }

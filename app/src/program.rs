@@ -20,6 +20,7 @@ use crate::command_context::CommandContext;
 use crate::commands::token::hex;
 use crate::environment::Names;
 use crate::error::StartError;
+use crate::mcp::{self, Servers};
 use crate::slash::SlashCommand;
 use crate::store_address::database;
 
@@ -58,6 +59,8 @@ pub(crate) struct Program {
     pub(crate) settings: Vec<CustomSetting>,
     /// The system prompt of sessions that have none of their own.
     pub(crate) system: Option<SystemPrompt>,
+    /// The MCP servers of the agent that was built last.
+    pub(crate) mcp: mcp::Running,
 }
 
 /// A command of an app besides those that every app has.
@@ -230,10 +233,14 @@ impl Kind {
         &self,
         memory: Option<LongTerm>,
         system: Option<&SystemPrompt>,
+        servers: Servers,
     ) -> Result<Arc<dyn AgentFactory>, StartError> {
         match self {
             Kind::Own(factory) => Ok(factory.clone()),
-            Kind::Coding => coding_agent(CodingAgent::builder().any_directory(), memory, system),
+            Kind::Coding => {
+                let builder = servers.extend(CodingAgent::builder().any_directory());
+                coding_agent(builder, memory, system)
+            }
         }
     }
 
@@ -243,12 +250,13 @@ impl Kind {
         roots: &[PathBuf],
         memory: Option<LongTerm>,
         system: Option<&SystemPrompt>,
+        servers: Servers,
     ) -> Result<Arc<dyn AgentFactory>, StartError> {
         let builder =
             || roots.iter().fold(CodingAgent::builder(), |builder, root| builder.root(root));
         match self {
             Kind::Own(factory) => Ok(factory.clone()),
-            Kind::Coding => coding_agent(builder(), memory, system),
+            Kind::Coding => coding_agent(servers.extend(builder()), memory, system),
         }
     }
 }

@@ -23,6 +23,7 @@ pages! {
     LongTermMemory = "long-term-memory.md",
     SubAgents = "sub-agents.md",
     Models = "models.md",
+    Mcp = "mcp.md",
     FrontEnds = "front-ends.md",
     Editors = "editors.md",
     Apps = "apps.md",

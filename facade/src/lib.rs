@@ -21,6 +21,7 @@
 //! | `tools` | `tools` (default) | the workspace and the tools that read and write its files |
 //! | | `commands` (default) | `execute_command` |
 //! | | `search` (default) | `search_files`, `glob_files` |
+//! | `mcp` | `mcp` | MCP servers as sources of tools |
 //! | `server` | `server` | agents over HTTP and server-sent events |
 //! | | `coding-agent` | the server's coding agent, which needs a TLS feature for `https://` |
 //!
@@ -76,6 +77,8 @@ pub use one_liners::{ask, extract};
 
 #[cfg(feature = "durable")]
 pub use loopwright_durable as durable;
+#[cfg(feature = "mcp")]
+pub use loopwright_mcp as mcp;
 #[cfg(feature = "memory")]
 pub use loopwright_memory as memory;
 #[cfg(feature = "otel")]

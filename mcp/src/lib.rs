@@ -6,6 +6,11 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+/// Runs the examples of the README as tests.
+#[cfg(all(doctest, feature = "client"))]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 #[cfg(feature = "client")]
 mod client;
 #[cfg(feature = "server")]
@@ -15,10 +20,14 @@ pub mod server;
 #[cfg(feature = "client")]
 pub use client::config::{CommandLine, ConfigError, Endpoint, ServerConfig, Transport};
 #[cfg(feature = "client")]
+pub use client::credentials::Credentials;
+#[cfg(feature = "client")]
 pub use client::decode::{tool_output, tool_spec};
 #[cfg(feature = "client")]
 pub use client::definitions::Definitions;
 #[cfg(feature = "client")]
 pub use client::launch::{Launch, Pipes, Unconfined};
+#[cfg(feature = "client")]
+pub use client::search::ToolSearch;
 #[cfg(feature = "client")]
 pub use client::{McpServer, ServerBuilder, ServerStatus};

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 #[cfg(feature = "long-term")]
 use loopwright_core::BehaviorPattern;
 use loopwright_core::GenericAgent;
+use loopwright_core::agent::AgentBuilder;
 use loopwright_core::event::ExternalAction;
 #[cfg(feature = "long-term")]
 use loopwright_core::tool::Approval;
@@ -52,9 +53,17 @@ pub struct CodingAgent {
     roots: Option<Roots>,
     commands: Commands,
     system: Option<String>,
+    extensions: Vec<Extend>,
     #[cfg(feature = "long-term")]
     long_term: Option<LongTerm>,
 }
+
+/// Adds to the agent of a session.
+type Extend = Box<
+    dyn Fn(AgentBuilder, &AgentSetup, &Workspace) -> Result<AgentBuilder, AgentRejection>
+        + Send
+        + Sync,
+>;
 
 /// Configures a [`CodingAgent`].
 #[must_use = "call build()"]
@@ -64,6 +73,7 @@ pub struct CodingAgentBuilder {
     any_directory: bool,
     commands: Commands,
     system: Option<String>,
+    extensions: Vec<Extend>,
     #[cfg(feature = "long-term")]
     long_term: Option<LongTerm>,
 }
@@ -107,6 +117,20 @@ impl CodingAgentBuilder {
         self
     }
 
+    /// Adds to the agent of each live session what `extend` adds, such as the tools of tool
+    /// servers. It gets the settings of the session and its directory. Requests to
+    /// `/api/agent-chat` are left out.
+    pub fn extend<F>(mut self, extend: F) -> Self
+    where
+        F: Fn(AgentBuilder, &AgentSetup, &Workspace) -> Result<AgentBuilder, AgentRejection>
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.extensions.push(Box::new(extend));
+        self
+    }
+
     /// Lets live sessions remember facts: they have the tools of this memory, its hook adds the
     /// facts that fit a request to it, and the request `/memory distil` stores those that the
     /// conversation has; so does the end of a session whose settings have
@@ -137,6 +161,7 @@ impl CodingAgentBuilder {
             roots,
             commands: self.commands,
             system: self.system,
+            extensions: self.extensions,
             #[cfg(feature = "long-term")]
             long_term: self.long_term,
         })
@@ -149,7 +174,7 @@ impl AgentFactory for CodingAgent {
         let settings = setup.settings();
         let workspace = self.workspace(settings).await?;
         let system = self.system_prompt(setup, &workspace).await;
-        let tools = self.tools(setup, workspace)?;
+        let tools = self.tools(setup, workspace.clone())?;
         let names: Vec<&str> = tools.names().collect();
         let pattern = loops::of(settings, &names)?;
         #[cfg(feature = "long-term")]
@@ -163,6 +188,11 @@ impl AgentFactory for CodingAgent {
         #[cfg(feature = "long-term")]
         if let Some(memory) = self.memory(setup) {
             builder = builder.hook(memory.hook());
+        }
+        if setup.has_user() {
+            for extend in &self.extensions {
+                builder = extend(builder, setup, &workspace)?;
+            }
         }
         Ok(setup.apply(builder.tools(tools))?.build()?)
     }

@@ -332,8 +332,8 @@ pub(crate) fn digest(
     hex_digest(&format!("{name}\0{arguments}\0{request}"))
 }
 
-/// Returns the digest that an approval of a call must name: also of the tool's definition, if others
-/// can change it.
+/// Returns the digest that an approval of a call must name: also of the tool's definition, if
+/// others can change it.
 pub(crate) fn digest_of_call(name: &str, arguments: &Value, definition: Option<&str>) -> Arc<str> {
     match definition {
         None => digest(name, arguments, None),

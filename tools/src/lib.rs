@@ -38,6 +38,8 @@ mod glob_files;
 mod list_directory;
 #[cfg(feature = "search")]
 mod path_pattern;
+#[cfg(all(feature = "commands", target_os = "linux"))]
+mod piped_command;
 mod preview;
 #[cfg(feature = "commands")]
 #[cfg_attr(not(unix), allow(dead_code, reason = "commands run on Unix only"))]
@@ -71,6 +73,8 @@ pub use execute_command::execute_command;
 #[cfg(feature = "search")]
 pub use glob_files::glob_files;
 pub use list_directory::list_directory;
+#[cfg(all(feature = "commands", target_os = "linux"))]
+pub use piped_command::{CommandGuard, PipedCommand, piped_command};
 pub use preview::preview;
 pub use protection::protected_file;
 pub use read_file::read_file;

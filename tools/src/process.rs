@@ -8,6 +8,7 @@ mod environment;
 mod exit;
 mod live_output;
 mod output;
+mod pipe_ends;
 #[cfg(target_os = "linux")]
 mod priority;
 mod private_dir;
@@ -43,4 +44,6 @@ mod watchdog;
 pub(crate) use confinement::Confinement;
 pub(crate) use exit::{Exit, Finished, size};
 pub(crate) use output::{CommandOutput, MAX_SHOWN_BYTES, OUTPUT_DIR};
+#[cfg(target_os = "linux")]
+pub(crate) use shell::RunningCommand;
 pub(crate) use shell::Shell;

@@ -19,6 +19,7 @@ use crate::error::StartError;
 use crate::exit_code::ABORTED;
 use crate::facts;
 use crate::interrupt::Interrupt;
+use crate::mcp::Servers;
 use crate::options::{Options, WorkspaceOptions};
 use crate::session::catalogue;
 use crate::{log, output};
@@ -96,8 +97,10 @@ fn server(args: &ServeArgs, config: &Config) -> Result<Server, StartError> {
         .run_budget(args.run_budget.budget())
         .grace(Duration::from_secs(args.grace.unwrap_or(DEFAULT_GRACE).into()));
     let system = config.program.system.as_ref();
+    let servers = Servers::of_server(config)?;
     for (name, kind) in &config.program.agents {
-        builder = builder.agent(name.clone(), kind.served(&args.root, memory.clone(), system)?);
+        let agent = kind.served(&args.root, memory.clone(), system, servers.clone())?;
+        builder = builder.agent(name.clone(), agent);
     }
     if let Some(system) = system {
         builder = builder.system(system.clone());

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use loopwright_mcp::ServerConfig;
 use serde::Deserialize;
 use serde_json::Value;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -66,6 +67,10 @@ impl File<'_> {
                 self.table(table, "serve.", layer)?;
                 continue;
             }
+            if name == "mcp" {
+                self.servers(value.into_inner(), at, layer)?;
+                continue;
+            }
             let Some(key) = self.program.keys().find(|key| key.name == name) else {
                 return Err(self.wrong(at, &unknown(&name, self.program)));
             };
@@ -102,6 +107,23 @@ impl File<'_> {
                 value,
                 Origin::File { path: Arc::from(self.path), line: self.line(at) },
             );
+        }
+        Ok(())
+    }
+
+    /// Reads the MCP servers, each a table `[mcp.NAME]`.
+    fn servers(&self, value: DeValue<'_>, at: usize, layer: &mut Layer) -> Result<(), StartError> {
+        let DeValue::Table(table) = value else {
+            let why = "`mcp` must be a table of servers: write [mcp.NAME] on a separate line, and \
+                       the settings of the server below.";
+            return Err(self.wrong(at, why));
+        };
+        for (name, value) in table {
+            let (at, name) = (name.span().start, name.into_inner());
+            let settings = Value::deserialize(ValueDeserializer::from(value));
+            let settings = settings.map_err(|why| self.wrong(at, &why.to_string()))?;
+            let server = ServerConfig::read(&name, &settings);
+            layer.servers.push(server.map_err(|why| self.wrong(at, &format!("{why}.")))?);
         }
         Ok(())
     }
@@ -213,6 +235,15 @@ mod tests {
             (
                 "[serve]\nadr = \"here\"",
                 ":2: there is no setting `serve.adr`; did you mean `serve.addr`?",
+            ),
+            ("mcp = 1", ":1: `mcp` must be a table of servers"),
+            (
+                "[mcp.a]\ncommand = \"x\"\n[mcp.b]\nargs = [\"x\"]",
+                ":3: the MCP server `b`: it needs `command` or `url`.",
+            ),
+            (
+                "[mcp.a]\ncommand = \"x\"\nenv = [\"KEY=sk-x\"]",
+                "lists the names of variables, and not their values",
             ),
             ("serve = 1", ":1: `serve` must be a table: write [serve]"),
             ("unconfined = true\nreadable = [\"/a\"]", ":2: `unconfined` commands can read"),

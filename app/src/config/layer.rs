@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use loopwright_mcp::ServerConfig;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -24,7 +25,11 @@ pub(crate) enum Origin {
 
 /// Holds the settings of one source.
 #[derive(Debug, Default)]
-pub(crate) struct Layer(BTreeMap<String, (Value, Origin)>);
+pub(crate) struct Layer {
+    settings: BTreeMap<String, (Value, Origin)>,
+    /// The MCP servers of a file.
+    pub(crate) servers: Vec<ServerConfig>,
+}
 
 impl Layer {
     /// Returns the settings among the options, whose origins `origin` returns.
@@ -42,33 +47,33 @@ impl Layer {
         let given = program
             .keys()
             .filter_map(|key| Some((key.name.to_string(), (value(&key)?, origin(&key)))));
-        Ok(Layer(given.collect()))
+        Ok(Layer { settings: given.collect(), servers: Vec::new() })
     }
 
     /// Adds a setting.
     pub(crate) fn set(&mut self, key: &Key<'_>, value: Value, origin: Origin) {
-        self.0.insert(key.name.to_string(), (value, origin));
+        self.settings.insert(key.name.to_string(), (value, origin));
     }
 
     /// Returns the value and the origin of a setting.
     pub(crate) fn get(&self, key: &str) -> Option<&(Value, Origin)> {
-        self.0.get(key)
+        self.settings.get(key)
     }
 
     /// Returns whether the setting is set.
     pub(super) fn has(&self, key: &str) -> bool {
-        self.0.contains_key(key)
+        self.settings.contains_key(key)
     }
 
     /// Returns the value of a setting, or `None` if it is not set or has another type.
     pub(super) fn value<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        T::deserialize(&self.0.get(key)?.0).ok()
+        T::deserialize(&self.settings.get(key)?.0).ok()
     }
 
     /// Returns the options of an agent among the settings.
     pub(super) fn options(&self) -> Result<Options, StartError> {
         let is_built_in = |name: &str| KEYS.iter().any(|key| key.name == name);
-        let all = self.0.iter().map(|(name, (value, _))| (name.clone(), value.clone()));
+        let all = self.settings.iter().map(|(name, (value, _))| (name.clone(), value.clone()));
         let (built_in, custom): (Vec<_>, Vec<_>) = all.partition(|(name, _)| is_built_in(name));
         let mut options = Options::deserialize(Value::Object(built_in.into_iter().collect()))
             .map_err(|why| StartError(format!("The settings cannot be read: {why}.")))?;

@@ -94,6 +94,7 @@ impl Options {
                 max_attempts: settings.max_attempts,
                 max_retry_delay: settings.max_retry_delay,
             },
+            mcp: Vec::new(), // not stored: what runs here is up to who continues the session
             approve: approve.iter().map(|word| Approve::of(word)).collect(),
             custom: settings.custom,
         })

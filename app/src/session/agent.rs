@@ -19,6 +19,7 @@ use super::model;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::facts;
+use crate::mcp::Servers;
 use crate::options::Options;
 use crate::output::{self, Verbosity};
 use crate::program::Kind;
@@ -79,8 +80,12 @@ pub(crate) async fn build(
         Kind::Coding => facts::open_if(options.memory, &config.program.names)?,
         Kind::Own(_) => None,
     };
+    let servers = match kind {
+        Kind::Coding => Servers::of_session(options, config, verbosity)?,
+        Kind::Own(_) => Servers::default(),
+    };
     let plan = Plan {
-        factory: kind.factory(memory, config.program.system.as_ref())?,
+        factory: kind.factory(memory, config.program.system.as_ref(), servers)?,
         system: config.program.system.as_ref(),
         custom: &config.program.settings,
         models: Arc::new(models(options, config)?),

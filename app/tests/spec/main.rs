@@ -18,6 +18,7 @@ mod http;
 mod init;
 mod json;
 mod mcp;
+mod mcp_servers;
 mod memory;
 mod model;
 mod models;

@@ -159,13 +159,47 @@ impl ServerConfig {
 
     /// Returns what runs or is connected to, in one line for the user.
     pub fn describe(&self) -> String {
-        match &self.transport {
+        let line = match &self.transport {
             Transport::Stdio(command) => {
                 let words = std::iter::once(&command.program).chain(&command.args);
                 words.map(String::as_str).collect::<Vec<_>>().join(" ")
             }
             Transport::Http(endpoint) => endpoint.url.clone(),
+        };
+        line.replace(char::is_control, " ")
+    }
+
+    /// Returns what the settings grant the server, each as a part of a sentence for the user who
+    /// accepts it.
+    pub fn grants(&self) -> Vec<String> {
+        let mut grants = Vec::new();
+        let mut list = |what: &str, of: &[String]| {
+            if !of.is_empty() {
+                grants.push(format!("{what} {}", of.join(", ")));
+            }
+        };
+        match &self.transport {
+            Transport::Stdio(command) => {
+                list("gets the variables", &command.env);
+                list("reads", &command.readable);
+                list("writes", &command.writable);
+                if command.network {
+                    grants.push("has the network".into());
+                }
+                if command.unconfined {
+                    grants.push("is not confined".into());
+                }
+            }
+            Transport::Http(endpoint) => {
+                let headers = endpoint.headers.iter();
+                let headers: Vec<_> = headers.map(|(name, v)| format!("{name}: {v}")).collect();
+                list("gets the headers", &headers);
+            }
         }
+        if self.trust_annotations {
+            grants.push("decides which of its tools run without approval".into());
+        }
+        grants
     }
 }
 
@@ -226,8 +260,16 @@ impl Settings {
                 Ok(Transport::Stdio(command))
             }
             (None, Some(url)) => {
-                if !url.starts_with("https://") && !url.starts_with("http://") {
+                let parsed = reqwest::Url::parse(&url).map_err(|why| format!("`url`: {why}"))?;
+                if !["https", "http"].contains(&parsed.scheme()) {
                     return Err("`url` must begin with `https://` or `http://`".into());
+                }
+                let host = parsed.host_str().unwrap_or_default();
+                let is_here = ["localhost", "127.0.0.1", "[::1]"].contains(&host);
+                if parsed.scheme() == "http" && !is_here && !self.headers.is_empty() {
+                    return Err("`url` must begin with `https://`, since its `headers` would be \
+                                sent without encryption"
+                        .into());
                 }
                 let of_command = !args.is_empty() || !env.is_empty() || unconfined || network;
                 if of_command || !readable.is_empty() || !writable.is_empty() {
@@ -328,6 +370,8 @@ mod tests {
             ("a", json!({"command": "x", "unconfined": true, "network": true}), "`unconfined`"),
             ("a", json!({"command": "x", "timeout": 0}), "at least 1 second"),
             ("a", json!({"url": "ftp://a"}), "must begin with"),
+            ("a", json!({"url": "https://"}), "`url`: "),
+            ("a", json!({"url": "http://a", "headers": {"X": "y"}}), "without encryption"),
             ("a", json!({"url": "https://a", "args": ["b"]}), "belong to a `command`"),
             ("a", json!({"url": "https://a", "headers": {"Cookie": "s=1"}}), "is a secret"),
             ("a", json!({"url": "https://a", "headers": {"X": "${"}}), "has no `}`"),
@@ -351,6 +395,24 @@ mod tests {
         ] {
             assert_ne!(first, digest(other));
         }
+    }
+
+    #[test]
+    fn what_is_granted_is_listed() {
+        let grants = |settings| ServerConfig::read("a", &settings).unwrap().grants().join("; ");
+        assert_eq!(grants(json!({"command": "x"})), "");
+        let command = json!({
+            "command": "x", "env": ["A", "B"], "readable": ["/r"], "writable": ["/w"],
+            "network": true, "trust_annotations": true,
+        });
+        assert_eq!(
+            grants(command),
+            "gets the variables A, B; reads /r; writes /w; has the network; decides which of its \
+             tools run without approval"
+        );
+        assert_eq!(grants(json!({"command": "x", "unconfined": true})), "is not confined");
+        let endpoint = json!({"url": "https://x", "headers": {"X-Key": "${KEY}"}});
+        assert_eq!(grants(endpoint), "gets the headers X-Key: ${KEY}");
     }
 
     #[test]

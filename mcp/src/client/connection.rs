@@ -19,8 +19,10 @@ use rmcp::{ClientLifecycleMode, ClientServiceExt as _, Peer, RoleClient};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::config::{Endpoint, ServerConfig, Transport, expand};
+use super::credentials::OfServer;
 use super::handler::{Handler, Routes};
 use super::launch::Launch;
+use super::oauth::authorized_client;
 
 /// How long the start of a server and its handshake may take.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -32,6 +34,20 @@ const MAX_MESSAGE_BYTES: usize = 16 << 20;
 const MAX_TOOLS: usize = 1000;
 const MAX_PAGES: usize = 100;
 
+/// Why a server cannot be used.
+pub(super) struct OpenError {
+    /// A sentence without a full stop.
+    pub(super) why: String,
+    /// Whether the user must authorize it first.
+    pub(super) needs_authorization: bool,
+}
+
+impl From<String> for OpenError {
+    fn from(why: String) -> Self {
+        OpenError { why, needs_authorization: false }
+    }
+}
+
 /// A running server. Dropping it ends the session and kills the server's command.
 pub(super) struct Connection {
     service: RunningService<RoleClient, Handler>,
@@ -42,17 +58,19 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Starts a server or connects to it. The error is a sentence without a full stop.
+    /// Starts a server or connects to it.
     pub(super) fn open(
         config: ServerConfig,
         launch: Arc<dyn Launch>,
+        tokens: Option<OfServer>,
         handler: Handler,
-    ) -> BoxFuture<'static, Result<Self, String>> {
+    ) -> BoxFuture<'static, Result<Self, OpenError>> {
         Box::pin(async move {
-            let started = start(config, launch, handler);
+            let started = start(config, launch, tokens, handler);
             let opened = tokio::time::timeout(START_TIMEOUT, started).await;
             opened.unwrap_or_else(|_| {
-                Err(format!("it has not answered within {} seconds", START_TIMEOUT.as_secs()))
+                let seconds = START_TIMEOUT.as_secs();
+                Err(format!("it has not answered within {seconds} seconds").into())
             })
         })
     }
@@ -105,8 +123,9 @@ impl Connection {
 async fn start(
     config: ServerConfig,
     launch: Arc<dyn Launch>,
+    tokens: Option<OfServer>,
     handler: Handler,
-) -> Result<Connection, String> {
+) -> Result<Connection, OpenError> {
     let routes = handler.routes.clone();
     routes.set_changed(); // nothing was listed on this connection
     let (service, guard) = match &config.transport {
@@ -120,14 +139,26 @@ async fn start(
             (service.map_err(|why| format!("it does not speak MCP: {why}"))?, Some(pipes.guard))
         }
         Transport::Http(endpoint) => {
-            let transport = http_transport(endpoint)?;
-            let service = handler.serve_with_lifecycle(transport, lifecycle()).await;
-            let failed =
-                |why: rmcp::service::ClientInitializeError| match why.is_authorization_required() {
-                    true => format!("{} requires authorization: set its `headers`", endpoint.url),
-                    false => format!("{} cannot be reached: {why}", endpoint.url),
-                };
-            (service.map_err(failed)?, None)
+            let (client, config) = http_client(endpoint)?;
+            let authorized = authorized_client(&endpoint.url, tokens, client.clone()).await;
+            let authorized = authorized.map_err(|why| unauthorized(&endpoint.url, &why))?;
+            let service = match authorized {
+                Some(client) => {
+                    let transport = StreamableHttpClientTransport::with_client(client, config);
+                    handler.serve_with_lifecycle(transport, lifecycle()).await
+                }
+                None => {
+                    let transport = StreamableHttpClientTransport::with_client(client, config);
+                    handler.serve_with_lifecycle(transport, lifecycle()).await
+                }
+            };
+            let service = service.map_err(|why| match why.is_authorization_required() {
+                true => {
+                    unauthorized(&endpoint.url, &"set its headers, or call its tool `authorize`")
+                }
+                false => format!("{} cannot be reached: {why}", endpoint.url).into(),
+            });
+            (service?, None)
         }
     };
     let listener = listen(service.peer().clone(), routes.clone());
@@ -161,9 +192,14 @@ fn listen(peer: Peer<RoleClient>, routes: Arc<Routes>) -> Option<AbortOnDropHand
     })))
 }
 
-fn http_transport(
+fn unauthorized(url: &str, why: &dyn std::fmt::Display) -> OpenError {
+    let why = format!("{url} requires authorization: {why}");
+    OpenError { why, needs_authorization: true }
+}
+
+fn http_client(
     endpoint: &Endpoint,
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+) -> Result<(reqwest::Client, StreamableHttpClientTransportConfig), String> {
     let mut headers: HashMap<HeaderName, HeaderValue> = HashMap::new();
     for (name, value) in &endpoint.headers {
         let value = expand(value, |name| std::env::var(name).ok())
@@ -185,7 +221,7 @@ fn http_transport(
         .custom_headers(headers)
         .max_sse_event_size(MAX_MESSAGE_BYTES)
         .max_json_response_size(MAX_MESSAGE_BYTES);
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok((client, config))
 }
 
 /// Installs a provider of cryptography for TLS, unless the program has installed one.

@@ -110,7 +110,7 @@ impl Exchange {
                 return Step::Asks(question);
             }
             if self.retry.is_some()
-                && let Err(why) = self.send_again().await
+                && let Err(why) = self.retry_call().await
             {
                 return Step::Finished(Err(failure(host.server, why)));
             }
@@ -171,7 +171,7 @@ impl Exchange {
         None
     }
 
-    async fn send_again(&mut self) -> Result<(), ServiceError> {
+    async fn retry_call(&mut self) -> Result<(), ServiceError> {
         let Some(retry) = self.retry.take() else { return Ok(()) };
         self.rounds += 1;
         if self.rounds > MAX_ROUNDS {

@@ -1,5 +1,5 @@
-//! Tools for the resources and prompts of a server (MCP, *Resources* and *Prompts*), which are named
-//! after the protocol's methods: `resources_list`, `resources_read`, `prompts_list`, `prompts_get`.
+//! Tools for the resources and prompts of a server (MCP, *Resources* and *Prompts*), which are
+//! named after the protocol's methods: `resources_list`, `resources_read`, `prompts_list`, `prompts_get`.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use rmcp::model::{
 use rmcp::{Peer, RoleClient, ServiceError};
 use serde_json::{Value, json};
 
-use super::McpServer;
 use super::connection::Connection;
 use super::decode::{contents, cut, resource_content};
 use super::exchange::failure;
+use super::server::Server;
 
 /// The longest description of a resource or prompt in a list.
 const MAX_LINE_BYTES: usize = 500;
@@ -32,13 +32,17 @@ enum Method {
 }
 
 struct Extra {
-    server: McpServer,
+    server: Arc<Server>,
     method: Method,
     spec: Arc<ToolSpec>,
 }
 
-/// Returns the tools for what a server has. A tool of its own has precedence.
-pub(super) fn tools(server: &McpServer, connection: &Connection) -> Vec<Arc<dyn Tool>> {
+/// Returns the tools for what a server has, whose names are free: a tool of its own has precedence.
+pub(super) fn tools(
+    server: &Arc<Server>,
+    connection: &Connection,
+    is_free: impl Fn(&str) -> bool,
+) -> Vec<Arc<dyn Tool>> {
     let Some(info) = connection.info() else { return Vec::new() };
     let mut methods = Vec::new();
     if info.capabilities.resources.is_some() {
@@ -47,13 +51,11 @@ pub(super) fn tools(server: &McpServer, connection: &Connection) -> Vec<Arc<dyn 
     if info.capabilities.prompts.is_some() {
         methods.extend([Method::ListPrompts, Method::GetPrompt]);
     }
-    let own = super::lock(&server.0.listed);
-    let is_free = |method: &Method| own.iter().all(|tool| *tool.spec().name != *method.name());
     let tool = |method| {
         let spec = Arc::new(spec(server.name(), method));
         Arc::new(Extra { server: server.clone(), method, spec }) as Arc<dyn Tool>
     };
-    methods.into_iter().filter(is_free).map(tool).collect()
+    methods.into_iter().filter(|method| is_free(method.name())).map(tool).collect()
 }
 
 impl Method {
@@ -114,7 +116,7 @@ impl Tool for Extra {
 
     async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
         let server = &self.server;
-        let connection = server.connection().await.map_err(|why| server.unavailable(&why))?;
+        let connection = server.connect().await?;
         tokio::select! {
             biased;
             () = cx.cancelled() => Err(ToolError::Cancelled),

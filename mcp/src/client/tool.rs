@@ -8,15 +8,15 @@ use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput};
 use rmcp::model::CallToolRequestParams;
 use serde_json::Value;
 
-use super::McpServer;
 use super::decode::{definition_of, spec_of};
+use super::server::Server;
 
 const CHANGED: &str = "The server has changed what it says about this tool since it was called \
     last: read the call with care.";
 
 /// A tool of a server, as it was listed.
 pub(super) struct RemoteTool {
-    server: McpServer,
+    server: Arc<Server>,
     /// Its name on the server.
     pub(super) name: Arc<str>,
     pub(super) definition: Arc<str>,
@@ -27,8 +27,8 @@ pub(super) struct RemoteTool {
 
 impl RemoteTool {
     /// Describes a listed tool. The error says what is wrong with it.
-    pub(super) fn new(server: &McpServer, tool: &rmcp::model::Tool) -> Result<Self, String> {
-        let config = server.config();
+    pub(super) fn new(server: &Arc<Server>, tool: &rmcp::model::Tool) -> Result<Self, String> {
+        let config = &server.options.config;
         let max_name = 64 - server.prefix().len();
         let definition: Arc<str> = definition_of(tool).into();
         let is_changed = server.is_changed(&tool.name, &definition);
@@ -41,6 +41,8 @@ impl RemoteTool {
             let options = ActionOptions::new().description(CHANGED);
             spec = spec.needs_approval(Approval::Always).action_options(options);
         }
+        // A title alone could be that of another tool.
+        spec.title = spec.title.map(|title| format!("{}: {title}", server.name()));
         let name = (*tool.name).into();
         let (server, spec) = (server.clone(), Arc::new(spec));
         Ok(RemoteTool { server, name, definition, is_changed, spec })
@@ -55,12 +57,12 @@ impl Tool for RemoteTool {
 
     async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
         if let Some(decision) = cx.decision() {
-            return self.server.resume(decision.data.clone(), &cx).await;
+            return self.server.resume_call(decision.data.clone(), &cx).await;
         }
         self.server.check_definition(&self.name, &self.definition).await?;
         self.server.accept(&self.name, &self.definition).await;
         let mut params = CallToolRequestParams::new(self.name.to_string());
         params.arguments = arguments.as_object().cloned();
-        self.server.call(params, &cx).await
+        self.server.call_tool(params, &cx).await
     }
 }

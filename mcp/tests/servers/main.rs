@@ -1,6 +1,4 @@
-//! The reference servers of the protocol, which `.ci/clients/install` installs, started with Node.js.
-
-// SEP-2577 has deprecated sampling and roots; these servers use them.
+//! The reference servers of the protocol, which `.ci/clients/install` installs.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -123,7 +121,10 @@ async fn everything(builder: loopwright_mcp::ServerBuilder) {
     .await;
     assert_eq!(text(&results[0]), "Echo: Hello");
     assert!(text(&results[1]).contains('5'));
-    let is_png = |item: &Content| matches!(item, Content::Image { media_type, .. } if media_type == "image/png");
+    let is_png = |item: &Content| match item {
+        Content::Image { media_type, .. } => media_type == "image/png",
+        _ => false,
+    };
     assert!(results[2].1.iter().any(is_png), "{results:?}");
     assert!(text(&results[3]).contains("temperature"));
     assert!(text(&results[4]).contains("[Resource "));

@@ -31,7 +31,7 @@ async fn every_call_needs_approval_by_default() {
 /// C933: An approval is for the definition of the tool that the call was listed with: if the server
 /// has changed it since, the approval is asked again, and the old digest is refused.
 #[tokio::test(start_paused = true)]
-async fn a_changed_tool_is_approved_again() {
+async fn a_changed_tool_needs_another_approval() {
     let fake = Fake::new(&[("pay", "Shows the balance.")]);
     let client = fake.client();
     let replies = calls(&["fake__pay"]);
@@ -43,8 +43,8 @@ async fn a_changed_tool_is_approved_again() {
     harness.resolve(0, Decision::Approve).await.unwrap();
     until_asked(&mut harness).await;
     assert!(fake.received("tools/call").is_empty());
-    let again = harness.pending().await.remove(0);
-    assert_ne!((&shown.digest, &shown.terms), (&again.digest, &again.terms));
+    let second = harness.pending().await.remove(0);
+    assert_ne!((&shown.digest, &shown.terms), (&second.digest, &second.terms));
     let stale = harness.handle.resolve(shown.call, shown.digest, Decision::Approve).await;
     assert!(stale.is_err());
     harness.resolve(0, Decision::Approve).await.unwrap();

@@ -65,15 +65,16 @@ async fn a_flood_does_not_break_the_connection() {
 /// others are offered.
 #[tokio::test(start_paused = true)]
 async fn false_tools_are_left_out() {
-    let schema = |schema| json!({ "name": "bad", "inputSchema": schema });
+    let mut names = (0..).map(|n| format!("bad{n}"));
+    let mut schema = |schema| json!({ "name": names.next(), "inputSchema": schema });
     let fake = Fake::default();
     let mut first = tool("good", "The first.");
     first["inputSchema"] = json!({ "type": "object", "properties": { "a": true } });
     fake.set_tools(vec![
         schema(json!({ "type": "array" })),
-        json!({ "name": "bad2", "inputSchema": { "properties": { "a": { "type": 7 } } } }),
-        json!({ "name": "bad3", "inputSchema": { "properties": { "a": { "$ref": "http://a/b" } } } }),
-        json!({ "name": "bad4", "inputSchema": { "pattern": "y".repeat(100_000) } }),
+        schema(json!({ "properties": { "a": { "type": 7 } } })),
+        schema(json!({ "properties": { "a": { "$ref": "http://a/b" } } })),
+        schema(json!({ "description": "y".repeat(100_000) })),
         first,
         tool("good", "The second."),
     ]);

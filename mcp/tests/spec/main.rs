@@ -1,10 +1,12 @@
-//! The specification of the client: one test per sentence, against a server that does what each test
-//! wants.
+//! The specification of the client: one test per sentence, against a server that does what each
+//! test wants.
 
 mod approvals;
+mod authorization;
 mod fake;
 mod hostile;
 mod questions;
+mod search;
 
 use loopwright_core::agent::AgentBuilder;
 use loopwright_core::event::AgentEvent;
@@ -143,7 +145,7 @@ async fn an_abort_cancels_the_call() {
 /// C932: A server that dies during a call is an error result, and is started again for the next
 /// call.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_dies_is_started_again() {
+async fn a_server_that_dies_is_restarted() {
     let fake = Fake::new(&[("die", "Dies."), ("live", "Lives.")]).on_call(|request, peer| {
         match request["params"]["name"].as_str() {
             Some("die") => peer.die(),

@@ -43,7 +43,8 @@ fn links_of_documents_lead_to_files_that_exist() {
 #[test]
 fn every_separate_test_and_benchmark_is_listed() {
     let page = read("docs/testing.md");
-    for folder in ["", "facade", "patterns", "memory", "providers", "tools", "server", "app"] {
+    for folder in ["", "facade", "patterns", "memory", "providers", "tools", "mcp", "server", "app"]
+    {
         let manifest = read(Path::new(folder).join("Cargo.toml"));
         for (kind, flag) in [("[[test]]", "--test"), ("[[bench]]", "--bench")] {
             let targets = manifest

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter};
 #[cfg(target_os = "linux")]
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{ChildStdin, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use super::landlock::Sandbox;
 #[cfg(target_os = "linux")]
 use super::limits::Limits;
 use super::output::CommandOutput;
+use super::pipe_ends::PipeEnds;
 #[cfg(all(unix, not(target_os = "linux")))]
 use super::portable;
 use super::private_dir::PrivateDir;
@@ -38,8 +39,13 @@ use crate::workspace::{Workspace, stable_path};
 /// The script with which the shell starts the command, its first argument.
 #[cfg(target_os = "linux")]
 const START_SCRIPT: &str = supervise::START_SCRIPT;
+#[cfg(target_os = "linux")]
+const PIPED_START_SCRIPT: &str = supervise::PIPED_START_SCRIPT;
 #[cfg(not(target_os = "linux"))]
 const START_SCRIPT: &str = r#"exec /bin/sh -c "$1" sh"#;
+/// Nothing is piped on these systems.
+#[cfg(not(target_os = "linux"))]
+const PIPED_START_SCRIPT: &str = START_SCRIPT;
 
 /// How many chunks of live output may wait for the receiver.
 const LIVE_OUTPUT_CAPACITY: usize = 8;
@@ -152,6 +158,32 @@ impl Shell {
         cwd: Option<&str>,
         timeout: Duration,
     ) -> Result<RunningCommand, ToolError> {
+        self.start_with(command, cwd, timeout, None)
+    }
+
+    /// Starts a command in the workspace that ends when it is dropped. Returns it with what it
+    /// prints, and what receives the end that writes its input.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn start_piped(
+        &self,
+        command: &str,
+    ) -> Result<(RunningCommand, PipeReader, oneshot::Receiver<ChildStdin>), ToolError> {
+        let fail =
+            |e: io::Error| ToolError::Failed(format!("the command could not be started: {e}"));
+        let (reader, stdout) = io::pipe().map_err(fail)?;
+        let (stdin, receiver) = oneshot::channel();
+        let ends = PipeEnds { stdout, stdin };
+        let running = self.start_with(command, None, Duration::MAX, Some(ends))?;
+        Ok((running, reader, receiver))
+    }
+
+    fn start_with(
+        &self,
+        command: &str,
+        cwd: Option<&str>,
+        timeout: Duration,
+        piped: Option<PipeEnds>,
+    ) -> Result<RunningCommand, ToolError> {
         if let Confinement::Unavailable(why) = &self.0.confinement {
             return Err(ToolError::failed(refusal(why)));
         }
@@ -165,7 +197,7 @@ impl Shell {
         let cwd = cwd.map(str::to_owned);
         // Each command needs its own thread: a thread that confined itself cannot be reused.
         let work = move || {
-            let result = shell.0.run(&command, cwd.as_deref(), timeout, stop, to_live);
+            let result = shell.0.run(&command, cwd.as_deref(), timeout, stop, to_live, piped);
             drop(shell);
             let _ = to_finished.send(result); // fails if the call was dropped
         };
@@ -202,6 +234,7 @@ impl Inner {
         timeout: Duration,
         stop: PipeReader,
         live: mpsc::Sender<String>,
+        piped: Option<PipeEnds>,
     ) -> Result<Finished, ToolError> {
         let fail = |e: io::Error| ToolError::Failed(format!("the command could not be run: {e}"));
         close_descriptors_on_exec();
@@ -215,6 +248,7 @@ impl Inner {
         let mut shell = self.shell(
             &setup,
             &tag,
+            if piped.is_some() { PIPED_START_SCRIPT } else { START_SCRIPT },
             #[cfg(target_os = "linux")]
             &mut protected,
         );
@@ -223,6 +257,7 @@ impl Inner {
         #[cfg(target_os = "linux")]
         return supervise::supervise(supervise::Job {
             command: shell,
+            piped,
             sandbox: setup.sandbox.as_ref(),
             cwd: (cwd, path),
             protected,
@@ -254,6 +289,7 @@ impl Inner {
         &self,
         setup: &Setup,
         tag: &str,
+        script: &str,
         #[cfg(target_os = "linux")] protected: &mut ProtectedFiles,
     ) -> Command {
         let temporary = setup.dir.path().join("tmp");
@@ -275,7 +311,7 @@ impl Inner {
             words.extend(bubblewrap::arguments(&view, self.commands.network));
             words.push("--".into());
         }
-        words.extend(["/bin/sh", "-c", START_SCRIPT].map(OsString::from));
+        words.extend(["/bin/sh", "-c", script].map(OsString::from));
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).env_clear();
         command.envs(environment::variables(&self.commands.env, home.as_deref(), &temporary));

@@ -19,6 +19,7 @@ use super::landlock::Sandbox;
 use super::limits::{Limits, Usage};
 use super::live_output::LiveOutput;
 use super::output::CommandOutput;
+use super::pipe_ends::PipeEnds;
 use super::priority;
 use super::process_set::{Membership, ProcessSet};
 use super::protect::{self, ProtectedFiles};
@@ -48,10 +49,16 @@ const MAX_BLOCKS_PER_READ: usize = 16;
 /// The script of a supervised shell: waits for a line on its input, then runs its first argument.
 pub(super) const START_SCRIPT: &str = r#"read -r _ || exit; exec /bin/sh -c "$1" sh </dev/null"#;
 
+/// The same for a command that reads what its caller writes after that line.
+pub(super) const PIPED_START_SCRIPT: &str = r#"read -r _ || exit; exec /bin/sh -c "$1" sh"#;
+
 /// A command to run.
 pub(super) struct Job<'a> {
-    /// A shell that runs [`START_SCRIPT`].
+    /// A shell that runs [`START_SCRIPT`], or [`PIPED_START_SCRIPT`] if it is piped.
     pub(super) command: Command,
+    /// The ends of the pipes of a command whose caller reads and writes. Its standard error alone
+    /// is its output then.
+    pub(super) piped: Option<PipeEnds>,
     pub(super) sandbox: Option<&'a Sandbox>,
     /// Its working directory, and a path to it.
     pub(super) cwd: (Dir, PathBuf),
@@ -105,7 +112,11 @@ fn run(mut job: Job<'_>, watchdog: Option<Pid>, cgroup: Option<Cgroup>) -> io::R
     let max_system_processes = system_process_count() + job.limits.processes;
     let (out, writer) = io::pipe()?;
     rustix::io::ioctl_fionbio(&out, true)?;
-    job.command.stdin(Stdio::piped()).stdout(writer.try_clone()?).stderr(writer).process_group(0);
+    let (stdout, to_caller) = match job.piped.take() {
+        Some(PipeEnds { stdout, stdin }) => (stdout, Some(stdin)),
+        None => (writer.try_clone()?, None),
+    };
+    job.command.stdin(Stdio::piped()).stdout(stdout).stderr(writer).process_group(0);
     let mut child = match job.sandbox {
         Some(sandbox) => sandbox.spawn(&mut job.command)?,
         None => job.command.spawn()?,
@@ -124,6 +135,9 @@ fn run(mut job: Job<'_>, watchdog: Option<Pid>, cgroup: Option<Cgroup>) -> io::R
     prefer_when_memory_runs_out(pid);
     if let Some(mut stdin) = child.stdin.take() {
         let _ = stdin.write_all(b"\n"); // starts the command; its exit shows if it is already dead
+        if let Some(to_caller) = to_caller {
+            let _ = to_caller.send(stdin); // fails if the call was dropped, which stops the command
+        }
     }
     let mut supervisor = Supervisor {
         out: Some(out),

@@ -119,7 +119,7 @@ fn errors_are_errors() {
     assert!(tool_output(&json!("x")).unwrap_err().to_string().contains("invalid"));
 }
 
-/// C931: An image of a server that is not what it claims to be never reaches a model.
+/// C937: An image of a server that is not what it claims to be never reaches a model.
 #[test]
 fn false_images_are_left_out() {
     let jpeg = STANDARD.encode(b"\xff\xd8\xff\xe0");

@@ -1,0 +1,104 @@
+//! [`Credentials`]: the tokens of servers that require authorization.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use rmcp::transport::auth::{AuthError, CredentialStore, StoredCredentials};
+
+/// Stores the OAuth tokens of servers, by server.
+#[derive(Default)]
+pub struct Credentials {
+    /// `None` if they are kept in memory only.
+    path: Option<PathBuf>,
+    servers: Mutex<BTreeMap<String, StoredCredentials>>,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Credentials {
+    /// Keeps the tokens in memory.
+    pub fn in_memory() -> Self {
+        Self::default()
+    }
+
+    /// Keeps the tokens in a file that only the user can read. It is read now, and replaced with
+    /// each change; it need not exist.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, or is not one that this type has written.
+    pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
+        let path = path.into();
+        let servers = match std::fs::read(&path) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            read => serde_json::from_slice(&read?)?,
+        };
+        Ok(Credentials { path: Some(path), servers: Mutex::new(servers) })
+    }
+
+    fn servers(&self) -> MutexGuard<'_, BTreeMap<String, StoredCredentials>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether there are tokens for a server.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.servers().contains_key(key)
+    }
+
+    fn set(&self, key: &str, credentials: Option<StoredCredentials>) -> io::Result<()> {
+        let mut servers = self.servers();
+        match credentials {
+            Some(credentials) => servers.insert(key.to_owned(), credentials),
+            None => servers.remove(key),
+        };
+        match &self.path {
+            Some(path) => write(path, &serde_json::to_vec(&*servers)?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Replaces the file, which only the user can read.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(&temporary)?.write_all(bytes)?;
+    std::fs::rename(&temporary, path)
+}
+
+/// The tokens of one server.
+#[derive(Clone)]
+pub(super) struct OfServer {
+    pub(super) credentials: Arc<Credentials>,
+    pub(super) key: String,
+}
+
+#[async_trait]
+impl CredentialStore for OfServer {
+    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        Ok(self.credentials.servers().get(&self.key).cloned())
+    }
+
+    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        let saved = self.credentials.set(&self.key, Some(credentials));
+        saved.map_err(|why| AuthError::CredentialStoreError(why.to_string()))
+    }
+
+    async fn clear(&self) -> Result<(), AuthError> {
+        let cleared = self.credentials.set(&self.key, None);
+        cleared.map_err(|why| AuthError::CredentialStoreError(why.to_string()))
+    }
+}

@@ -1,0 +1,284 @@
+//! [`Server`]: a server with its restarts, and the calls that wait for the user.
+
+// SEP-2577 has deprecated roots; servers of earlier versions use them.
+#![allow(deprecated)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use loopwright_core::message::CallId;
+use loopwright_core::{ChatModel, ToolContext, ToolError, ToolOutput};
+use rmcp::model::{CallToolRequestParams, Root, Tool};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::config::ServerConfig;
+use super::connection::{Connection, OpenError};
+use super::credentials::{Credentials, OfServer};
+use super::decode::definition_of;
+use super::definitions::Definitions;
+use super::exchange::{Exchange, Host, Step, failure};
+use super::handler::{Handler, Routes};
+use super::launch::Launch;
+use super::oauth::Flow;
+
+/// How many calls may wait for the user at the same time.
+const MAX_WAITING: usize = 64;
+/// How long a server that fails is not started again: at first, and at most.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(60);
+
+/// What a server is used with.
+pub(super) struct Options {
+    pub(super) config: ServerConfig,
+    pub(super) launch: Arc<dyn Launch>,
+    pub(super) roots: Vec<Root>,
+    pub(super) model: Option<Arc<dyn ChatModel>>,
+    /// Whether the user may be asked.
+    pub(super) asks: bool,
+    pub(super) definitions: Arc<Definitions>,
+    pub(super) credentials: Option<Arc<Credentials>>,
+}
+
+/// A server and the connection to it, if there is one.
+pub(super) struct Server {
+    pub(super) options: Options,
+    state: tokio::sync::Mutex<State>,
+    /// The definitions of the tools by name, as they were last listed.
+    current: Mutex<BTreeMap<String, String>>,
+    /// Why the server cannot be used, if it cannot.
+    failure: Mutex<Option<String>>,
+    waiting: Mutex<HashMap<CallKey, (Instant, Exchange)>>,
+    /// The authorization that the user was asked for.
+    pub(super) flow: Mutex<Option<Flow>>,
+}
+
+/// A session and a call of it.
+type CallKey = (Arc<str>, CallId);
+
+#[derive(Default)]
+struct State {
+    connection: Option<Arc<Connection>>,
+    delay: Duration,
+    retry_at: Option<Instant>,
+    needs_authorization: bool,
+}
+
+impl Server {
+    pub(super) fn new(options: Options) -> Self {
+        Server {
+            options,
+            state: tokio::sync::Mutex::default(),
+            current: Mutex::default(),
+            failure: Mutex::default(),
+            waiting: Mutex::default(),
+            flow: Mutex::default(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.options.config.name()
+    }
+
+    pub(super) fn prefix(&self) -> String {
+        format!("{}__", self.name())
+    }
+
+    pub(super) async fn is_connected(&self) -> bool {
+        let state = self.state.lock().await;
+        state.connection.as_ref().is_some_and(|connection| !connection.is_closed())
+    }
+
+    pub(super) fn last_failure(&self) -> Option<String> {
+        lock(&self.failure).clone()
+    }
+
+    /// Returns whether the user must authorize the server first, and can.
+    pub(super) async fn awaits_authorization(&self) -> bool {
+        self.options.asks && self.state.lock().await.needs_authorization
+    }
+
+    /// Lets the server be started at once.
+    pub(super) async fn forget_failure(&self) {
+        *self.state.lock().await = State::default();
+    }
+
+    /// Returns the tokens of the server, if they are stored.
+    pub(super) fn tokens(&self) -> Option<OfServer> {
+        let key = format!("{} {}", self.name(), self.options.config.describe());
+        Some(OfServer { credentials: self.options.credentials.clone()?, key })
+    }
+
+    /// Returns the connection, starting the server if it does not run. A server that has failed is
+    /// not started again at once. The error is a sentence without a full stop.
+    async fn connection(&self) -> Result<Arc<Connection>, String> {
+        let mut state = self.state.lock().await;
+        if let Some(connection) = state.connection.as_ref().filter(|known| !known.is_closed()) {
+            return Ok(connection.clone());
+        }
+        state.connection = None;
+        if state.retry_at.is_some_and(|at| Instant::now() < at) {
+            return Err(self.last_failure().unwrap_or_else(|| "it has failed".into()));
+        }
+        let Options { config, launch, roots, model, asks, .. } = &self.options;
+        let handler = Handler {
+            routes: Arc::new(Routes::default()),
+            roots: roots.clone(),
+            can_sample: model.is_some() && *asks,
+            can_ask: *asks,
+        };
+        let opened = Connection::open(config.clone(), launch.clone(), self.tokens(), handler).await;
+        // Also after a start that succeeds: a server may die at once.
+        state.delay = (state.delay * 2).clamp(FIRST_DELAY, MAX_DELAY);
+        state.retry_at = Some(Instant::now() + state.delay);
+        match opened {
+            Ok(connection) => {
+                *lock(&self.failure) = None;
+                state.needs_authorization = false;
+                Ok(state.connection.insert(Arc::new(connection)).clone())
+            }
+            Err(OpenError { why, needs_authorization }) => {
+                tracing::warn!(server = self.name(), why, "an MCP server cannot be used");
+                state.needs_authorization = needs_authorization;
+                *lock(&self.failure) = Some(why.clone());
+                Err(why)
+            }
+        }
+    }
+
+    /// Returns the connection for a request. The error is one of a call.
+    pub(super) async fn connect(&self) -> Result<Arc<Connection>, ToolError> {
+        self.connection().await.map_err(|why| self.unavailable(&why))
+    }
+
+    /// Lists the tools anew.
+    pub(super) async fn list_tools(&self) -> Result<(Arc<Connection>, Vec<Tool>), String> {
+        let connection = self.connection().await?;
+        connection.routes.take_change();
+        let listed = connection.list().await.inspect_err(|why| {
+            connection.routes.set_changed();
+            *lock(&self.failure) = Some(why.clone());
+        })?;
+        self.state.lock().await.delay = Duration::ZERO; // it works
+        let current = listed.iter().map(|tool| (tool.name.to_string(), definition_of(tool)));
+        *lock(&self.current) = current.collect();
+        *lock(&self.failure) = None;
+        Ok((connection, listed))
+    }
+
+    /// Fails if the server has changed or removed a tool since it was listed.
+    pub(super) async fn check_definition(
+        &self,
+        name: &str,
+        definition: &str,
+    ) -> Result<(), ToolError> {
+        let connection = self.connect().await?;
+        if connection.routes.take_change() {
+            connection.routes.set_changed(); // until they are listed
+            self.list_tools().await.map_err(|why| self.unavailable(&why))?;
+        }
+        match lock(&self.current).get(name).is_some_and(|current| current == definition) {
+            true => Ok(()),
+            false => Err(ToolError::failed(format!(
+                "The MCP server `{}` has changed or removed this tool. Nothing was called. What it \
+                 offers now can be called after the user's next message.",
+                self.name()
+            ))),
+        }
+    }
+
+    fn unavailable(&self, why: &str) -> ToolError {
+        ToolError::failed(format!("The MCP server `{}` cannot be used: {why}.", self.name()))
+    }
+
+    /// Returns whether a tool was called under another definition.
+    pub(super) fn is_changed(&self, tool: &str, definition: &str) -> bool {
+        let accepted = self.options.definitions.get(&self.key(tool));
+        accepted.is_some_and(|accepted| accepted != definition)
+    }
+
+    /// Records that a tool is called under this definition.
+    pub(super) async fn accept(&self, tool: &str, definition: &str) {
+        let definitions = self.options.definitions.clone();
+        let (key, definition) = (self.key(tool), definition.to_owned());
+        let accepted = tokio::task::spawn_blocking(move || definitions.accept(&key, &definition));
+        if let Ok(Err(why)) = accepted.await {
+            tracing::warn!(%why, "the definition of a tool cannot be recorded");
+        }
+    }
+
+    fn key(&self, tool: &str) -> String {
+        format!("{}/{}/{tool}", self.name(), self.options.config.digest())
+    }
+
+    fn host(&self) -> Host<'_> {
+        let Options { config, roots, model, .. } = &self.options;
+        Host { server: config.name(), roots, model: model.as_deref() }
+    }
+
+    /// Calls a tool.
+    pub(super) async fn call_tool(
+        &self,
+        params: CallToolRequestParams,
+        cx: &ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let connection = self.connect().await?;
+        let routes = connection.routes.clone();
+        let started = Exchange::start(connection.peer().clone(), routes, params).await;
+        let exchange = started.map_err(|why| failure(self.name(), why))?;
+        self.continue_call(exchange, cx).await
+    }
+
+    /// Continues a call that has asked the user.
+    pub(super) async fn resume_call(
+        &self,
+        answer: Value,
+        cx: &ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let waiting = lock(&self.waiting).remove(&key_of(cx));
+        let Some((_, mut exchange)) = waiting else {
+            return Err(ToolError::failed(format!(
+                "The call of the MCP server `{}` was lost while it waited for the user, and may \
+                 have had effects. Check before you call it again.",
+                self.name()
+            )));
+        };
+        let host = self.host();
+        tokio::select! {
+            biased;
+            () = cx.cancelled() => return Err(ToolError::Cancelled),
+            () = exchange.answer(&host, answer) => {}
+        }
+        self.continue_call(exchange, cx).await
+    }
+
+    async fn continue_call(
+        &self,
+        mut exchange: Exchange,
+        cx: &ToolContext,
+    ) -> Result<ToolOutput, ToolError> {
+        match exchange.run(cx, &self.host()).await {
+            Step::Finished(result) => result,
+            Step::Asks(question) => {
+                let mut waiting = lock(&self.waiting);
+                if waiting.len() >= MAX_WAITING {
+                    let oldest = waiting.iter().min_by_key(|(_, (since, _))| *since);
+                    if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+                        waiting.remove(&key);
+                    }
+                }
+                waiting.insert(key_of(cx), (Instant::now(), exchange));
+                Err(question.suspend())
+            }
+        }
+    }
+}
+
+fn key_of(cx: &ToolContext) -> CallKey {
+    (cx.session_id().into(), cx.call_id().clone())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
