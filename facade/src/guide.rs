@@ -27,6 +27,7 @@ pages! {
     Apps = "apps.md",
     Deploying = "deploying.md",
     Fleet = "fleet.md",
+    McpServer = "mcp-server.md",
     Security = "security.md",
     FromLangGraph = "from-langgraph.md",
     FromOpenAiAgents = "from-openai-agents.md",

@@ -247,7 +247,7 @@ fn a_call_reports_progress_and_can_be_cancelled() {
     // The session is free as soon as its run has ended.
     let next = client.start_call("coding", json!({ "message": "Again.", "session": "s" }));
     let request = server.request();
-    assert_eq!(request.last(), "\"Again.\"");
+    assert!(request.last().contains("Again."), "{}", request.last());
     request.say("Fine.");
     let result = client.result(next);
     assert_eq!((text(&result), &result["structuredContent"]["status"]), ("Fine.", &json!("done")));
@@ -303,8 +303,7 @@ fn the_user_of_the_client_decides() {
         })
     };
     // What was shown is not what would run.
-    let mut state: Value =
-        serde_json::from_str(asked["requestState"].as_str().unwrap()).unwrap();
+    let mut state: Value = serde_json::from_str(asked["requestState"].as_str().unwrap()).unwrap();
     state["digests"][name] = json!("0123");
     let refused = client.call("tools/call", params(&json!(state.to_string())));
     assert_eq!(refused["resultType"], "input_required", "{refused}");
@@ -378,14 +377,16 @@ fn a_session_survives_its_server() {
     request.say("Two.");
     assert_eq!(text(&client.result(call)), "Two.");
 
-    // One that closes its side aborts what has not ended after five seconds.
-    let call = client.start_call("coding", json!({ "message": "On.", "session": "s" }));
+    // What has not ended five seconds after the client has closed its side is aborted.
+    client.start_call("coding", json!({ "message": "On.", "session": "s" }));
     let mut request = server.request();
     request.begin();
     client.process.close_input();
     request.until_hung_up();
-    assert_eq!(client.response(call)["result"]["structuredContent"]["status"], "aborted");
     client.close();
+    let log = loopwright(&project, &["sessions", "export", "s"]);
+    let end = log.out.lines().rfind(|line| line.contains("run_ended")).unwrap();
+    assert!(end.contains("\"aborted\""), "{end}");
 }
 
 /// C944: With `--tools`, the tools of the agent are served with what their effects mean, and
