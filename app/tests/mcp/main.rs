@@ -4,8 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 mod inspector;
-#[path = "../spec/mcp.rs"]
-mod lines;
 mod own_client;
 #[path = "../spec/process.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]

@@ -64,26 +64,19 @@ pub(super) fn awaiting(
 
 /// Returns the JSON Schema of the structured content of a call of an agent.
 pub(super) fn schema() -> Value {
-    let text = |description: &str| json!({ "type": "string", "description": description });
+    let statuses = ["done", "awaiting_action", "aborted", "error", "limit", "incomplete"];
+    let about = |text: &str| json!({ "type": "string", "description": text });
     json!({
         "type": "object",
         "properties": {
-            "session": text("The session, which a later call continues."),
-            "status": {
-                "type": "string",
-                "enum": ["done", "awaiting_action", "aborted", "error", "limit", "incomplete"],
-                "description": "How the run has ended.",
-            },
-            "text": text("The reply."),
+            "session": about("The session, which a later call continues."),
+            "status": { "type": "string", "enum": statuses },
+            "text": about("The reply."),
             "value": { "description": "The reply as a value, if the agent has an output schema." },
-            "error": text("Why the reply is missing or incomplete."),
+            "error": about("Why the reply is missing or incomplete."),
             "usage": { "type": "object", "description": "The numbers of tokens." },
             "cost": { "type": "number", "description": "US dollars, as far as prices are known." },
-            "pending": {
-                "type": "array",
-                "items": { "type": "object" },
-                "description": "The actions that wait for a decision of the user.",
-            },
+            "pending": { "type": "array", "description": "What waits for a decision." },
         },
         "required": ["session", "status", "text"],
     })
