@@ -29,6 +29,7 @@ pages! {
     Apps = "apps.md",
     Deploying = "deploying.md",
     Fleet = "fleet.md",
+    McpServer = "mcp-server.md",
     Observability = "observability.md",
     Security = "security.md",
     FromLangGraph = "from-langgraph.md",

@@ -2,7 +2,7 @@
 //!
 //! With the feature `client`, an agent uses the tools, resources and prompts of MCP servers:
 //! [`McpServer`] is a connection and the source of its tools. With the feature `server`, agents or
-//! their tools are served to MCP clients: see [`server`].
+//! their tools are served to MCP clients: the module `server`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

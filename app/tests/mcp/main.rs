@@ -1,9 +1,16 @@
 //! `loopwright mcp` with clients of the protocol: the command line of the official inspector, and
-//! the client of the official SDK.
+//! the client of loopwright.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
-#[test]
-fn it_builds() {
-    assert!(std::path::Path::new(env!("CARGO_BIN_EXE_loopwright")).exists());
-}
+mod inspector;
+mod own_client;
+#[path = "../spec/process.rs"]
+#[allow(dead_code, reason = "shared with the specification, which uses all of it")]
+mod process;
+#[path = "../spec/server.rs"]
+#[allow(dead_code, reason = "shared with the specification, which uses all of it")]
+mod server;
+
+/// The binary that is tested.
+pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_loopwright");

@@ -64,26 +64,19 @@ pub(super) fn awaiting(
 
 /// Returns the JSON Schema of the structured content of a call of an agent.
 pub(super) fn schema() -> Value {
-    let text = |description: &str| json!({ "type": "string", "description": description });
+    let statuses = ["done", "awaiting_action", "aborted", "error", "limit", "incomplete"];
+    let about = |text: &str| json!({ "type": "string", "description": text });
     json!({
         "type": "object",
         "properties": {
-            "session": text("The session, which a later call continues."),
-            "status": {
-                "type": "string",
-                "enum": ["done", "awaiting_action", "aborted", "error", "limit", "incomplete"],
-                "description": "How the run has ended.",
-            },
-            "text": text("The reply."),
+            "session": about("The session, which a later call continues."),
+            "status": { "type": "string", "enum": statuses },
+            "text": about("The reply."),
             "value": { "description": "The reply as a value, if the agent has an output schema." },
-            "error": text("Why the reply is missing or incomplete."),
+            "error": about("Why the reply is missing or incomplete."),
             "usage": { "type": "object", "description": "The numbers of tokens." },
             "cost": { "type": "number", "description": "US dollars, as far as prices are known." },
-            "pending": {
-                "type": "array",
-                "items": { "type": "object" },
-                "description": "The actions that wait for a decision of the user.",
-            },
+            "pending": { "type": "array", "description": "What waits for a decision." },
         },
         "required": ["session", "status", "text"],
     })
@@ -125,4 +118,70 @@ fn with_structure(content: Vec<ContentBlock>, structured: Value, is_error: bool)
 fn status(status: RunStatus) -> String {
     let name = serde_json::to_value(status).ok();
     name.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(end: &str) -> RunOutcome {
+        let outcome = json!({
+            "end": end, "error": "no credit", "usage": { "input": 3 }, "cost": 0.5, "text": "Half",
+        });
+        serde_json::from_value(outcome).unwrap()
+    }
+
+    /// Whether the structured content has what its schema requires, and nothing else.
+    fn fits(result: &CallToolResult) -> bool {
+        let (schema, content) = (schema(), result.structured_content.clone().unwrap());
+        let has = |name: &Value| content.get(name.as_str().unwrap()).is_some();
+        let statuses = schema["properties"]["status"]["enum"].as_array().unwrap();
+        schema["required"].as_array().unwrap().iter().all(has)
+            && statuses.contains(&content["status"])
+            && content
+                .as_object()
+                .unwrap()
+                .keys()
+                .all(|name| schema["properties"].get(name).is_some())
+    }
+
+    #[test]
+    fn a_result_says_how_the_run_has_ended() {
+        for (end, is_error) in [
+            ("done", false),
+            ("incomplete", false),
+            ("aborted", true),
+            ("error", true),
+            ("limit", true),
+        ] {
+            let result = of_agent("s", &outcome(end));
+            assert_eq!(result.is_error, Some(is_error), "{end}");
+            assert!(fits(&result), "{result:?}");
+            let content = serde_json::to_value(&result.content).unwrap();
+            assert_eq!(content[0]["text"], "Half");
+            assert_eq!(content[1]["text"], format!("(session s, {end}: no credit)"));
+        }
+        let action = ExternalAction::new("c", "pay", json!({ "amount": 7 }), "d");
+        let result = awaiting("s", &[action], &["run X".into()], Some("Not JSON."));
+        assert!(fits(&result) && result.is_error == Some(false), "{result:?}");
+        let content = serde_json::to_value(&result.content).unwrap();
+        let text = content[0]["text"].as_str().unwrap();
+        assert!(text.starts_with("Not JSON.\n") && text.contains("- pay {\"amount\":7}: run X\n"));
+    }
+
+    #[test]
+    fn the_content_of_a_tool_keeps_its_type() {
+        let content = vec![
+            Content::text("x"),
+            Content::image("image/png", "AA=="),
+            Content::image("application/pdf", "BB=="),
+        ];
+        let result = of_tool(&ToolResult::new("c", "t", ResultStatus::Ok, content));
+        let blocks = serde_json::to_value(&result.content).unwrap();
+        assert_eq!(blocks[0]["text"], "x");
+        assert_eq!((&blocks[1]["type"], &blocks[1]["data"]), (&json!("image"), &json!("AA==")));
+        assert_eq!(blocks[2]["resource"]["mimeType"], "application/pdf");
+        let denied = ToolResult::new("c", "t", ResultStatus::Denied, vec![Content::text("no")]);
+        assert_eq!(of_tool(&denied).is_error, Some(true));
+    }
 }

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use loopwright_core::AgentEvent;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{
-    AbortRequest, ActionResult, ExternalAction, InputEvent, Prompt, RunOutcome,
+    AbortRequest, ActionResult, Envelope, ExternalAction, InputEvent, Prompt, RunOutcome,
 };
 use loopwright_core::message::Message;
 use rmcp::model::{
@@ -131,7 +131,12 @@ impl Call<'_> {
             problems += usize::from(problem.is_some());
             let action = pending.iter().find(|action| is_elicitable(action) && !is_dismissed);
             let Some(action) = action.filter(|_| self.has_forms()) else {
-                return Ok(self.awaiting(&pending, problem.as_deref()).into());
+                let result = self.awaiting(&pending, problem.as_deref());
+                if self.tool.spec.is_some() {
+                    self.abort().await; // nobody can decide later
+                    self.follow().await?;
+                }
+                return Ok(result.into());
             };
             if self.is_since(ProtocolVersion::V_2026_07_28) {
                 return Ok(self.input_required(&pending, problem.as_deref()).await);
@@ -169,12 +174,12 @@ impl Call<'_> {
         loop {
             tokio::select! { biased;
                 () = self.context.ct.cancelled(), if !self.is_aborted => self.abort().await,
-                event = self.session.next() => self.apply(event.as_ref().map(|event| &event.event)).await?,
+                event = self.session.next() => self.apply(event).await?,
                 () = &mut idle => break,
             }
         }
         while let Some(Some(event)) = self.session.next().now_or_never() {
-            self.apply(Some(&event.event)).await?;
+            self.apply(Some(event)).await?;
         }
         Ok(())
     }
@@ -185,7 +190,7 @@ impl Call<'_> {
     }
 
     /// Applies the next event of the session.
-    async fn apply(&mut self, event: Option<&AgentEvent>) -> Result<(), String> {
+    async fn apply(&mut self, event: Option<Arc<Envelope>>) -> Result<(), String> {
         let Some(event) = event else {
             return Err(format!(
                 "The session `{}` has ended here: its store has failed, or another process has \
@@ -193,12 +198,12 @@ impl Call<'_> {
                 self.session.id()
             ));
         };
-        match event {
+        match &event.event {
             AgentEvent::AgentEnd(outcome) => self.outcome = Some(outcome.clone()),
             AgentEvent::ToolExecutionEnd { result, .. } => self.result = Some(result.clone()),
             _ => {}
         }
-        self.progress.apply(event);
+        self.progress.apply(&event.event);
         while let Some(line) = self.progress.next_line() {
             self.notify(line).await;
         }
@@ -240,10 +245,9 @@ impl Call<'_> {
                     _ => Ok(Answered::Dismissed),
                 },
                 event = self.session.next() => {
-                    self.apply(event.as_ref().map(|event| &event.event)).await?;
-                    if let Some(AgentEvent::ExternalActionEnd { call, .. }) = event.as_ref().map(|event| &event.event)
-                        && *call == action.call
-                    {
+                    let is_decided = event.as_deref().is_some_and(|event| decides(event, action));
+                    self.apply(event).await?;
+                    if is_decided {
                         return Ok(Answered::Decided);
                     }
                 }
@@ -335,6 +339,11 @@ impl Call<'_> {
             }
         })
     }
+}
+
+/// Returns whether an event is the decision on an action.
+fn decides(event: &Envelope, action: &ExternalAction) -> bool {
+    matches!(&event.event, AgentEvent::ExternalActionEnd { call, .. } if *call == action.call)
 }
 
 /// Returns the sentence for the client about an input that the session has not accepted.

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use loopwright_core::SessionStore;
 use loopwright_core::event::ExternalAction;
 use loopwright_core::log::SessionInfo;
+use loopwright_core::{SessionStore, async_trait};
 use loopwright_mcp::server::{HostSession, ServedTool, SessionHost};
 use loopwright_server::SessionSettings;
 

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use loopwright_core::agent::InputError;
 use loopwright_core::event::{Envelope, ExternalAction, InputEvent, RunOutcome};
 use loopwright_core::log::Follower;
-use loopwright_core::{AgentEvent, AgentHandle, EventStream, SessionStore};
+use loopwright_core::{AgentEvent, AgentHandle, EventStream, SessionStore, async_trait};
 use loopwright_mcp::server::HostSession;
 
 use crate::session::Previews;

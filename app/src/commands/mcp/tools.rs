@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::ExternalAction;
 use loopwright_core::log::{InMemoryStore, MemoryError};
 use loopwright_core::pattern::Call;
 use loopwright_core::{
-    BehaviorPattern, GenericAgent, Message, RunContext, SessionStore, StepContext, StepEnd,
-    StepError,
+    BehaviorPattern, GenericAgent, RunContext, SessionStore, StepContext, StepEnd, StepError,
+    async_trait,
 };
 use loopwright_mcp::server::{HostSession, ServedTool, SessionHost};
 use serde_json::Value;
@@ -40,7 +39,9 @@ impl AgentTools {
         // The client's own model asks its user.
         let options = Options { no_questions: Some(true), ..args.options };
         let mut settings = config.resolve(options)?;
-        settings.active.model.get_or_insert_with(|| NO_MODEL.to_owned());
+        if settings.active.model.is_none() {
+            (settings.active.model, settings.active.base_url) = (Some(NO_MODEL.to_owned()), None);
+        }
         let built = build(&settings, &Allowed::default(), config, Verbosity::Quiet).await?;
         let (agent, previews) = (built.agent, built.previews);
         Ok(AgentTools { agent, previews, store: InMemoryStore::new() })
@@ -97,7 +98,7 @@ struct CallTool(Arc<str>);
 impl BehaviorPattern for CallTool {
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError> {
         step.take_input().await?;
-        let arguments = step.user_request().map(|request| Message::text(request));
+        let arguments = step.user_request().map(|request| request.text());
         let arguments: Value =
             serde_json::from_str(&arguments.unwrap_or_default()).map_err(StepError::pattern)?;
         let call = Call::new(self.0.clone(), arguments).key("call");

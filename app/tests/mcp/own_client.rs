@@ -1,0 +1,45 @@
+//! Loopwright's own client: an agent of this process calls the agent of another one.
+
+use std::path::PathBuf;
+
+use loopwright_core::event::{Decision, Provided, RunStatus};
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::{GenericAgent, RunContext};
+use loopwright_mcp::{McpServer, ServerConfig};
+use loopwright_patterns::PiPattern;
+use serde_json::json;
+
+use crate::BIN;
+use crate::process::{Process, STORE, project};
+
+/// C940, C942: An agent gives another one a task, whose approval is a question to the user of the
+/// first; both sessions end.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_works_for_another() {
+    let project = project();
+    let store = Process::file(&project, STORE);
+    let command = ["mcp", "--model", "offline", "--store"].map(PathBuf::from);
+    let args = [&command[..], &[store, "--root".into(), project.path().into()]].concat();
+    let settings = json!({ "command": BIN, "args": args });
+    let server = McpServer::builder(ServerConfig::read("lw", &settings).unwrap()).build();
+    let task = json!({ "message": "Create a.txt with \"hi\"" });
+    let replies = [Script::calls([("c1", "lw__coding", task)]), Script::text("It is written.")];
+    let agent = GenericAgent::builder(ScriptedModel::new(replies), PiPattern)
+        .tool_source(server.prefix(), server.clone())
+        .auto_all()
+        .build()
+        .unwrap();
+    let (handle, _events) = agent.run(RunContext::new()).await.unwrap();
+    let outcome = handle.prompt("Write it.").await.unwrap();
+    assert_eq!(outcome.end, RunStatus::AwaitingAction, "{outcome:?}");
+    let action = handle.pending().await.unwrap().remove(0);
+    let question = action.question().unwrap();
+    assert!(question.question.contains("write_file"), "{question:?}");
+    assert!(!Process::file(&project, "a.txt").exists());
+    let answer = Provided::Input(json!({ "decision": "approve" }));
+    handle.resolve(action.call, action.digest, Decision::Provide(answer)).await.unwrap();
+    handle.wait_for_idle().await;
+    assert_eq!(std::fs::read_to_string(Process::file(&project, "a.txt")).unwrap(), "hi");
+    let messages = handle.state().await.unwrap().messages;
+    assert_eq!(messages.iter().last().unwrap().text(), "It is written.");
+}
