@@ -33,6 +33,7 @@
 //! - `coding-agent` (on by default): `CodingAgent`, which works on files below the server's roots
 //!   with the coding tools, and `EnvModels`, the models of the known providers. Without it the
 //!   crate needs neither providers nor tools, patterns and memory.
+//! - `a2a-client` (on by default): `RemoteAgent`, a tool that sends messages to an agent elsewhere.
 //! - `jwt` (on by default): `JwtUsers`, callers whom an OpenID Connect provider knows.
 //! - `webhooks` (on by default): `Webhook`, reports of new and resolved actions.
 //! - `long-term` (on by default): facts that outlive sessions. `ServerBuilder::long_term` lets
