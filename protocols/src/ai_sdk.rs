@@ -1,8 +1,8 @@
 //! The UI message stream of the AI SDK 7, which its `useChat` and `Chat` read.
 //!
-//! [`ChatRequest::decode`] reads what `DefaultChatTransport` sends, [`Encoder`] writes the chunks of
-//! the reply, and [`ui_messages`] returns the messages of a chat that a page loads. The names are
-//! those of the [AI SDK](https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol).
+//! [`ChatRequest::decode`] reads what `DefaultChatTransport` sends, [`Encoder`] writes the chunks
+//! of the reply, and [`ui_messages`] returns the messages of a chat that a page loads. The names
+//! are those of the [AI SDK](https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol).
 //!
 //! A reply is one message of the assistant: the run of a request, and the runs that continue it
 //! after decisions on its calls. Its id is that of its first run.

@@ -19,6 +19,7 @@ mod iso_8601;
 mod json;
 mod media;
 pub mod openai;
+mod prompt;
 mod question;
 #[cfg(test)]
 mod recorded;

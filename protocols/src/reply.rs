@@ -22,7 +22,7 @@ pub(crate) enum PartKind {
 
 /// A change of a part, which has a number in its reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum Fragment {
     Start(PartKind, u32),
     Delta(PartKind, u32, String),
     End(PartKind, u32),
@@ -37,52 +37,52 @@ impl ReplyFold {
     }
 
     /// Takes a change of a reply. The fragments of calls are left out, as they have no id yet.
-    pub(crate) fn update(&mut self, message: MessageId, update: &Update) -> Vec<Piece> {
-        let mut pieces = self.turn_to(message);
+    pub(crate) fn update(&mut self, message: MessageId, update: &Update) -> Vec<Fragment> {
+        let mut fragments = self.turn_to(message);
         match update {
             Update::Text { block, delta } => {
-                self.delta(PartKind::Text, *block, delta, &mut pieces);
+                self.delta(PartKind::Text, *block, delta, &mut fragments);
             }
             Update::Thinking { block, delta } => {
-                self.delta(PartKind::Reasoning, *block, delta, &mut pieces);
+                self.delta(PartKind::Reasoning, *block, delta, &mut fragments);
             }
             Update::Withdrawn => {
-                pieces.extend(self.end());
-                pieces.push(Piece::Withdrawn(self.has_text));
+                fragments.extend(self.end());
+                fragments.push(Fragment::Withdrawn(self.has_text));
                 let withdrawn = self.withdrawn + 1;
                 *self = ReplyFold { message, withdrawn, ..ReplyFold::default() };
             }
             _ => {}
         }
-        pieces
+        fragments
     }
 
     /// Takes the whole reply: what has not streamed of it, and its end.
-    pub(crate) fn whole(&mut self, message: MessageId, reply: &AssistantMessage) -> Vec<Piece> {
-        let mut pieces = self.turn_to(message);
+    pub(crate) fn whole(&mut self, message: MessageId, reply: &AssistantMessage) -> Vec<Fragment> {
+        let mut fragments = self.turn_to(message);
         if !self.has_deltas {
             for (block, part) in (0..).zip(&reply.parts) {
                 match part {
                     ContentPart::Text { text, .. } => {
-                        self.delta(PartKind::Text, block, text, &mut pieces);
+                        self.delta(PartKind::Text, block, text, &mut fragments);
                     }
                     ContentPart::Thinking { text, .. } => {
-                        self.delta(PartKind::Reasoning, block, text, &mut pieces);
+                        self.delta(PartKind::Reasoning, block, text, &mut fragments);
                     }
                     _ => {}
                 }
             }
         }
-        pieces.extend(self.end());
-        pieces
+        fragments.extend(self.end());
+        fragments
     }
 
     /// Ends the part that is open.
-    pub(crate) fn end(&mut self) -> Option<Piece> {
-        self.open.take().map(|(kind, block)| Piece::End(kind, block))
+    pub(crate) fn end(&mut self) -> Option<Fragment> {
+        self.open.take().map(|(kind, block)| Fragment::End(kind, block))
     }
 
-    fn turn_to(&mut self, message: MessageId) -> Vec<Piece> {
+    fn turn_to(&mut self, message: MessageId) -> Vec<Fragment> {
         if self.message == message {
             return Vec::new();
         }
@@ -91,17 +91,17 @@ impl ReplyFold {
         end.into_iter().collect()
     }
 
-    fn delta(&mut self, kind: PartKind, block: u32, delta: &str, pieces: &mut Vec<Piece>) {
+    fn delta(&mut self, kind: PartKind, block: u32, delta: &str, fragments: &mut Vec<Fragment>) {
         if delta.is_empty() {
             return;
         }
         if self.open != Some((kind, block)) {
-            pieces.extend(self.end());
+            fragments.extend(self.end());
             self.open = Some((kind, block));
-            pieces.push(Piece::Start(kind, block));
+            fragments.push(Fragment::Start(kind, block));
         }
         self.has_deltas = true;
         self.has_text |= kind == PartKind::Text;
-        pieces.push(Piece::Delta(kind, block, delta.to_owned()));
+        fragments.push(Fragment::Delta(kind, block, delta.to_owned()));
     }
 }

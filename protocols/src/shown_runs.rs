@@ -26,7 +26,7 @@ pub struct ShownRuns {
 
 /// Says whether an event is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum Visibility {
     No,
     Yes,
     /// It is the end of the last run.
@@ -47,9 +47,9 @@ impl ShownRuns {
     }
 
     /// Takes the next event.
-    pub(crate) fn take(&mut self, envelope: &Envelope) -> Shown {
+    pub(crate) fn take(&mut self, envelope: &Envelope) -> Visibility {
         if is_of_sub_agent(envelope) {
-            return if self.is_shown { Shown::Yes } else { Shown::No };
+            return if self.is_shown { Visibility::Yes } else { Visibility::No };
         }
         match &envelope.event {
             AgentEvent::AgentStart { cause } => {
@@ -74,19 +74,19 @@ impl ShownRuns {
                     _ => false,
                 };
                 if self.happens(is_removed) && self.awaited.is_empty() {
-                    return Shown::Withdrawn;
+                    return Visibility::Withdrawn;
                 }
             }
             AgentEvent::AgentEnd(_) if self.is_shown && self.awaited.is_empty() => {
-                return Shown::Last;
+                return Visibility::Last;
             }
             AgentEvent::AgentEnd(_) => {
                 let was_shown = std::mem::replace(&mut self.is_shown, self.shows_all);
-                return if was_shown { Shown::Yes } else { Shown::No };
+                return if was_shown { Visibility::Yes } else { Visibility::No };
             }
             _ => {}
         }
-        if self.is_shown { Shown::Yes } else { Shown::No }
+        if self.is_shown { Visibility::Yes } else { Visibility::No }
     }
 
     /// Removes what has happened, and returns whether there was any of it.

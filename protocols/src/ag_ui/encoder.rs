@@ -13,7 +13,7 @@ use super::history::{messages, request_of};
 use super::interrupt::interrupt;
 use super::speaker::Speaker;
 use crate::encode::{Encode, Progress, failure};
-use crate::shown_runs::{Shown, ShownRuns, is_of_sub_agent};
+use crate::shown_runs::{ShownRuns, Visibility, is_of_sub_agent};
 
 /// The kind of custom event whose data is the state of the agent.
 const STATE: &str = "state";
@@ -216,23 +216,23 @@ impl Encode for Encoder {
         let shown = self.runs.take(envelope);
         let mut progress = Progress::Continue;
         match shown {
-            Shown::No => return progress,
-            Shown::Withdrawn => {
+            Visibility::No => return progress,
+            Visibility::Withdrawn => {
                 self.is_cancelled = true;
                 return Progress::Finish;
             }
-            Shown::Yes | Shown::Last if is_of_sub_agent(envelope) => {
+            Visibility::Yes | Visibility::Last if is_of_sub_agent(envelope) => {
                 self.sub_agent(envelope, to);
                 self.speak(envelope, to);
             }
-            Shown::Yes | Shown::Last => {
+            Visibility::Yes | Visibility::Last => {
                 if let AgentEvent::AgentStart { cause } = &envelope.event {
                     self.request = request_of(cause);
                 }
                 if self.speak(envelope, to) {
                     progress = Progress::Restate;
                 }
-                if shown == Shown::Last
+                if shown == Visibility::Last
                     && let AgentEvent::AgentEnd(outcome) = &envelope.event
                 {
                     self.outcome = Some(outcome.clone());

@@ -1,11 +1,12 @@
 //! [`RunRequest`], the `RunAgentInput` of a client.
 
-use loopwright_core::event::{InputEvent, Prompt};
-use loopwright_core::message::{Content, UserMessage};
+use loopwright_core::event::InputEvent;
+use loopwright_core::message::Content;
 
 use super::interrupt;
 use crate::error::DecodeError;
 use crate::json::{Node, parse};
+use crate::prompt::prompt;
 use crate::shown_runs::{Awaited, awaited};
 
 /// Holds what a client wants of its thread.
@@ -50,7 +51,8 @@ impl RunRequest {
         let new = messages.iter().rposition(is_reply).map_or(0, |last| last + 1);
         for message in &messages[new..] {
             if message.field("role")?.text()? == "user" {
-                inputs.push(InputEvent::UserRequest(prompt(message)?));
+                let prompt = prompt(message, content(message)?)?;
+                inputs.push(InputEvent::UserRequest(prompt));
             }
         }
         Ok(RunRequest { thread: thread.into(), run: run.into(), inputs })
@@ -63,22 +65,12 @@ impl RunRequest {
     }
 }
 
-fn prompt(message: &Node<'_>) -> Result<Prompt, DecodeError> {
-    let id = message.field("id")?.id()?;
+fn content(message: &Node<'_>) -> Result<Vec<Content>, DecodeError> {
     let content = message.field("content")?;
-    let content = match content.value().as_str() {
-        Some(text) => vec![Content::text(text)],
-        None => content.elements()?.iter().map(part).collect::<Result<_, _>>()?,
-    };
-    let is_empty = |content: &Content| match content {
-        Content::Text { text } => text.trim().is_empty(),
-        _ => false,
-    };
-    if content.iter().all(is_empty) {
-        let why = "The message is empty: write what is to be done.";
-        return Err(message.field("content")?.error(why));
+    match content.value().as_str() {
+        Some(text) => Ok(vec![Content::text(text)]),
+        None => content.elements()?.iter().map(part).collect(),
     }
-    Ok(Prompt::from(UserMessage::new(content)).id(id))
 }
 
 fn part(part: &Node<'_>) -> Result<Content, DecodeError> {

@@ -9,7 +9,7 @@ use loopwright_core::message::{AssistantMessage, MessageId};
 use serde_json::{Value, json};
 
 use super::event::Event;
-use crate::reply::{PartKind, Piece, ReplyFold};
+use crate::reply::{Fragment, PartKind, ReplyFold};
 
 /// What is open of the agent, or of a sub-agent.
 #[derive(Default)]
@@ -70,7 +70,7 @@ impl Speaker {
     /// Ends what is open.
     pub(super) fn close(&mut self, to: &mut VecDeque<Event>) {
         let end = self.reply.end();
-        self.pieces(end, to);
+        self.fragments(end, to);
         self.end_text(to);
         self.end_step(to);
     }
@@ -82,9 +82,9 @@ impl Speaker {
         update: &Update,
         to: &mut VecDeque<Event>,
     ) -> bool {
-        let pieces = self.reply.update(message, update);
-        let had_text = pieces.contains(&Piece::Withdrawn(true));
-        self.pieces(pieces, to);
+        let fragments = self.reply.update(message, update);
+        let had_text = fragments.contains(&Fragment::Withdrawn(true));
+        self.fragments(fragments, to);
         had_text
     }
 
@@ -95,8 +95,8 @@ impl Speaker {
         reply: &AssistantMessage,
         to: &mut VecDeque<Event>,
     ) {
-        let pieces = self.reply.whole(message.id, reply);
-        self.pieces(pieces, to);
+        let fragments = self.reply.whole(message.id, reply);
+        self.fragments(fragments, to);
         self.end_text(to);
         let parent = self.reply_id();
         for call in reply.calls() {
@@ -112,10 +112,14 @@ impl Speaker {
         }
     }
 
-    fn pieces(&mut self, pieces: impl IntoIterator<Item = Piece>, to: &mut VecDeque<Event>) {
-        for piece in pieces {
-            match piece {
-                Piece::Start(PartKind::Text, _) => {
+    fn fragments(
+        &mut self,
+        fragments: impl IntoIterator<Item = Fragment>,
+        to: &mut VecDeque<Event>,
+    ) {
+        for fragment in fragments {
+            match fragment {
+                Fragment::Start(PartKind::Text, _) => {
                     let id = self.reply_id();
                     if self.text.as_ref() != Some(&id) {
                         self.end_text(to);
@@ -123,28 +127,28 @@ impl Speaker {
                         self.text = Some(id);
                     }
                 }
-                Piece::Delta(PartKind::Text, _, delta) => {
+                Fragment::Delta(PartKind::Text, _, delta) => {
                     let id = self.text.clone().unwrap_or_default();
                     self.push_for("TEXT_MESSAGE_CONTENT", &id, ("delta", &delta), to);
                 }
                 // The text of a reply is one message, whatever is between its parts.
-                Piece::End(PartKind::Text, _) => {}
-                Piece::Start(PartKind::Reasoning, block) => {
+                Fragment::End(PartKind::Text, _) => {}
+                Fragment::Start(PartKind::Reasoning, block) => {
                     let id = format!("{}-reasoning-{block}", self.reply_id());
                     self.push(json!({ "type": "REASONING_START", "messageId": id }), to);
                     self.push_for("REASONING_MESSAGE_START", &id, ("role", "reasoning"), to);
                     self.reasoning = id;
                 }
-                Piece::Delta(PartKind::Reasoning, _, delta) => {
+                Fragment::Delta(PartKind::Reasoning, _, delta) => {
                     let id = self.reasoning.clone();
                     self.push_for("REASONING_MESSAGE_CONTENT", &id, ("delta", &delta), to);
                 }
-                Piece::End(PartKind::Reasoning, _) => {
+                Fragment::End(PartKind::Reasoning, _) => {
                     for kind in ["REASONING_MESSAGE_END", "REASONING_END"] {
                         self.push(json!({ "type": kind, "messageId": self.reasoning }), to);
                     }
                 }
-                Piece::Withdrawn(_) => self.end_text(to),
+                Fragment::Withdrawn(_) => self.end_text(to),
             }
         }
     }

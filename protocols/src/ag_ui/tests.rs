@@ -187,7 +187,7 @@ fn a_wrong_body_is_refused_with_its_position() {
         (decode(json!({ "threadId": "" })).unwrap_err().path, "/threadId"),
         (decode(json!({ "threadId": "t", "runId": "r" })).unwrap_err().path, "/messages"),
         (with(json!({}), Value::Null), "/messages"),
-        (with(user(json!(" ")), Value::Null), "/messages/0/content"),
+        (with(user(json!(" ")), Value::Null), "/messages/0"),
         (with(user(json!(1)), Value::Null), "/messages/0/content"),
         (part(json!({ "type": "audio" })), "/messages/0/content/0"),
         (part(url), "/messages/0/content/0/source"),

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::part::{approval_id, input, output, tool_metadata};
 use crate::encode::{Encode, Progress, failure};
-use crate::reply::{PartKind, Piece, ReplyFold};
-use crate::shown_runs::{Shown, ShownRuns, is_of_sub_agent};
+use crate::reply::{Fragment, PartKind, ReplyFold};
+use crate::shown_runs::{ShownRuns, Visibility, is_of_sub_agent};
 
 /// Represents a chunk of a UI message stream.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -89,28 +89,28 @@ impl Encoder {
 
     fn end_step(&mut self, to: &mut VecDeque<Chunk>) {
         let end = self.reply.end();
-        self.pieces(end, to);
+        self.fragments(end, to);
         if self.step.take().is_some() {
             push(to, json!({ "type": "finish-step" }));
         }
     }
 
-    fn pieces(&self, pieces: impl IntoIterator<Item = Piece>, to: &mut VecDeque<Chunk>) {
+    fn fragments(&self, fragments: impl IntoIterator<Item = Fragment>, to: &mut VecDeque<Chunk>) {
         let (message, _) = self.reply.id();
         let chunk = |kind: PartKind, event: &str, block: u32| {
             let kind = if kind == PartKind::Text { "text" } else { "reasoning" };
             json!({ "type": format!("{kind}-{event}"), "id": format!("{message}-{block}") })
         };
-        for piece in pieces {
-            let chunk = match piece {
-                Piece::Start(kind, block) => chunk(kind, "start", block),
-                Piece::End(kind, block) => chunk(kind, "end", block),
-                Piece::Delta(kind, block, delta) => {
+        for fragment in fragments {
+            let chunk = match fragment {
+                Fragment::Start(kind, block) => chunk(kind, "start", block),
+                Fragment::End(kind, block) => chunk(kind, "end", block),
+                Fragment::Delta(kind, block, delta) => {
                     let mut chunk = chunk(kind, "delta", block);
                     chunk["delta"] = delta.into();
                     chunk
                 }
-                Piece::Withdrawn(_) => json!({ "type": "reset-step" }),
+                Fragment::Withdrawn(_) => json!({ "type": "reset-step" }),
             };
             push(to, chunk);
         }
@@ -120,8 +120,8 @@ impl Encoder {
         match &message.body {
             MessageKind::Assistant(reply) => {
                 self.step(message.id, to);
-                let pieces = self.reply.whole(message.id, reply);
-                self.pieces(pieces, to);
+                let fragments = self.reply.whole(message.id, reply);
+                self.fragments(fragments, to);
                 for call in reply.calls() {
                     self.call(&call.id, &call.name, &input(call), to);
                 }
@@ -231,8 +231,8 @@ impl Encoder {
             }
             AgentEvent::MessageUpdate { message_id, update } => {
                 self.step(*message_id, to);
-                let pieces = self.reply.update(*message_id, update);
-                self.pieces(pieces, to);
+                let fragments = self.reply.update(*message_id, update);
+                self.fragments(fragments, to);
             }
             AgentEvent::MessageEnd { message } => self.message(message, to),
             AgentEvent::ToolExecutionStart { call, name, arguments }
@@ -280,12 +280,12 @@ impl Encode for Encoder {
             return Progress::Continue;
         }
         match shown {
-            Shown::No => return Progress::Continue,
-            Shown::Withdrawn => return Progress::Finish,
-            Shown::Yes | Shown::Last => self.show(envelope, to),
+            Visibility::No => return Progress::Continue,
+            Visibility::Withdrawn => return Progress::Finish,
+            Visibility::Yes | Visibility::Last => self.show(envelope, to),
         }
         match &envelope.event {
-            AgentEvent::AgentEnd(outcome) if shown == Shown::Last => {
+            AgentEvent::AgentEnd(outcome) if shown == Visibility::Last => {
                 self.outcome = Some(outcome.clone());
                 Progress::Finish
             }

@@ -1,11 +1,12 @@
 //! [`ChatRequest`], the body that a chat posts.
 
-use loopwright_core::event::{ActionResult, Decision, InputEvent, Prompt, Provided};
-use loopwright_core::message::{CallId, Content, UserMessage};
+use loopwright_core::event::{ActionResult, Decision, InputEvent, Provided};
+use loopwright_core::message::{CallId, Content};
 use serde_json::Value;
 
 use crate::error::DecodeError;
 use crate::json::{Node, parse};
+use crate::prompt::prompt;
 use crate::shown_runs::{Awaited, awaited};
 
 /// Holds what a client wants of its chat.
@@ -63,7 +64,8 @@ impl ChatRequest {
         }
         for message in new {
             if message.field("role")?.text()? == "user" {
-                request.inputs.push(InputEvent::UserRequest(prompt(message)?));
+                let prompt = prompt(message, content(message)?)?;
+                request.inputs.push(InputEvent::UserRequest(prompt));
             }
         }
         if request.inputs.is_empty() {
@@ -130,8 +132,7 @@ fn fnv_1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, add)
 }
 
-fn prompt(message: &Node<'_>) -> Result<Prompt, DecodeError> {
-    let id = message.field("id")?.id()?;
+fn content(message: &Node<'_>) -> Result<Vec<Content>, DecodeError> {
     let mut content = Vec::new();
     for part in message.field("parts")?.elements()? {
         match part.field("type")?.text()? {
@@ -140,14 +141,7 @@ fn prompt(message: &Node<'_>) -> Result<Prompt, DecodeError> {
             _ => {} // of the app
         }
     }
-    let is_empty = |content: &Content| match content {
-        Content::Text { text } => text.trim().is_empty(),
-        _ => false,
-    };
-    if content.iter().all(is_empty) {
-        return Err(message.error("The message is empty: write what is to be done."));
-    }
-    Ok(Prompt::from(UserMessage::new(content)).id(id))
+    Ok(content)
 }
 
 fn file(part: &Node<'_>) -> Result<Content, DecodeError> {

@@ -47,7 +47,7 @@ fn parts_start_and_end_in_order() {
     assert_eq!(sent.last().unwrap()["finishReason"], "stop");
 }
 
-/// C914: a reply that continues the client's message has no id, and no call that it has anew.
+/// C914: a reply that continues the client's message has no id, and repeats no call.
 #[test]
 fn a_continued_reply_continues_the_message() {
     let calls = ["c1", "c2", "c3"].map(Into::into);
@@ -135,7 +135,10 @@ fn a_body_is_the_inputs_of_a_session() {
     assert_eq!(decisions, [("p", "d", &Decision::Deny("No.".into())), ("a", "e", &provided)]);
     assert_eq!(request.known_calls.len(), 3);
 
-    let file = |url: &str| json!({ "id": "u2", "role": "user", "parts": [{ "type": "file", "url": url }] });
+    let file = |url: &str| {
+        let part = json!({ "type": "file", "url": url });
+        json!({ "id": "u2", "role": "user", "parts": [part] })
+    };
     let messages = json!([old, reply, file("data:image/png;base64,AAAA")]);
     let request = decode(json!({ "id": "c", "messages": messages })).unwrap();
     assert!(matches!(&request.inputs[..], [InputEvent::UserRequest(_)]));

@@ -1,5 +1,7 @@
 //! AG-UI with `HttpAgent` of `@ag-ui/client`.
 
+use std::collections::VecDeque;
+
 use loopwright_protocols::ShownRuns;
 use loopwright_protocols::ag_ui::Encoder;
 
@@ -8,21 +10,17 @@ use crate::run::{run, serve};
 use crate::shepherd;
 
 /// C910: the official client of AG-UI runs an agent with text, reasoning, tools, approvals,
-/// questions, sub-agents, stop and a reload in mid-run, and each event fits the schema.
+/// questions, sub-agents, stop and a reload in mid-run; and each event that any kind of event of a
+/// session is sent as fits the protocol's schema.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_client_of_ag_ui_runs_an_agent() {
-    let address = serve(shepherd::server()).await;
-    run("ag_ui.mjs", &[&address]).await;
-}
-
-/// C910: each event that any kind of event of a session is sent as fits the protocol's schema.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_schema_of_ag_ui_accepts_every_kind_of_event() {
     let file = recorded::sent(|run| {
         let encoder = Encoder::new("t", "r", ShownRuns::up_to(run)).show_request();
-        let mut ready = std::collections::VecDeque::new();
+        let mut ready = VecDeque::new();
         encoder.start(None, &mut ready);
         (encoder, ready)
     });
     run("ag_ui.mjs", &["", "check", file.path().to_str().unwrap()]).await;
+    let address = serve(shepherd::server()).await;
+    run("ag_ui.mjs", &[&address]).await;
 }

@@ -134,7 +134,7 @@ async fn a_bad_body_creates_nothing() {
     with_image["messages"][0]["content"] = image;
     for (path, body, expected) in [
         ("/ag-ui/agent", json!({}), (400, json!("/threadId"))),
-        ("/ag-ui/agent", run("t", " "), (400, json!("/messages/0/content"))),
+        ("/ag-ui/agent", run("t", " "), (400, json!("/messages/0"))),
         ("/ai-sdk/agent", json!({ "id": "c", "messages": [] }), (400, json!("/messages"))),
         ("/ag-ui/nobody", run("t", "hello"), (404, Value::Null)),
         ("/ai-sdk/nobody", chat("c", "hello"), (404, Value::Null)),

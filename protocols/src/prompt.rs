@@ -1,0 +1,20 @@
+//! Messages of the user.
+
+use loopwright_core::event::Prompt;
+use loopwright_core::message::{Content, UserMessage};
+
+use crate::error::DecodeError;
+use crate::json::Node;
+
+/// Returns the request with this content, whose input has the id of the client's message.
+pub(crate) fn prompt(message: &Node<'_>, content: Vec<Content>) -> Result<Prompt, DecodeError> {
+    let id = message.field("id")?.id()?;
+    let is_empty = |content: &Content| match content {
+        Content::Text { text } => text.trim().is_empty(),
+        _ => false,
+    };
+    if content.iter().all(is_empty) {
+        return Err(message.error("The message is empty: write what is to be done."));
+    }
+    Ok(Prompt::from(UserMessage::new(content)).id(id))
+}
