@@ -113,7 +113,8 @@ impl GenericAgent {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let model = ScriptedModel::new([Script::text("Hi.")]);
-    /// let agent = GenericAgent::builder(model.clone(), Once).system("You are a shepherd.").build()?;
+    /// let agent = GenericAgent::builder(model.clone(), Once).system("You are a shepherd.");
+    /// let agent = agent.build()?;
     /// agent.with_instructions("Be brief.").prompt("Hello").await?;
     /// assert!(model.requests()[0].system.ends_with("You are a shepherd.\n\nBe brief."));
     /// # Ok(()) }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::rpc_error::RpcError;
 use super::task::{Task, TaskId, TaskState, artifact, end, is_of_sub_agent, needed, status};
 use crate::encode::{Encode, Progress};
-use crate::shown_runs::{Shown, ShownRuns};
+use crate::shown_runs::{ShownRuns, Visibility};
 
 /// Converts the events of a session to the responses of a stream.
 ///
@@ -103,12 +103,12 @@ impl Encode for Encoder {
 
     fn encode(&mut self, envelope: &Envelope, to: &mut VecDeque<Value>) -> Progress {
         let shown = self.runs.take(envelope);
-        if matches!(shown, Shown::Yes | Shown::Last) && !is_of_sub_agent(envelope) {
+        if matches!(shown, Visibility::Yes | Visibility::Last) && !is_of_sub_agent(envelope) {
             self.event(envelope, to);
         }
         match shown {
-            Shown::Last | Shown::Withdrawn => Progress::Finish,
-            Shown::No | Shown::Yes => Progress::Continue,
+            Visibility::Last | Visibility::Withdrawn => Progress::Finish,
+            Visibility::No | Visibility::Yes => Progress::Continue,
         }
     }
 

@@ -200,8 +200,8 @@ impl Operation<'_> {
         self
     }
 
-    /// Adds a response with a stream of events, or adds the stream to a response with JSON. The data of each has this type, or one of the other
-    /// schemas.
+    /// Adds a response with a stream of events, or the stream to a response with JSON. The data of
+    /// each has this type, or one of the other schemas.
     pub(super) fn event_stream<T: JsonSchema>(
         mut self,
         description: &str,
