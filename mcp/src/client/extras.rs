@@ -1,5 +1,6 @@
 //! Tools for the resources and prompts of a server (MCP, *Resources* and *Prompts*), which are
-//! named after the protocol's methods: `resources_list`, `resources_read`, `prompts_list`, `prompts_get`.
+//! named after the protocol's methods: `resources_list`, `resources_read`, `prompts_list`,
+//! `prompts_get`.
 
 use std::sync::Arc;
 

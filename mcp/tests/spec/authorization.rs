@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use tokio::net::TcpListener;
 
-use super::{calls, offered, results, session, until_asked};
+use super::{offered, results, session};
 
 type Parameters = HashMap<String, String>;
 
@@ -110,11 +110,12 @@ async fn the_user_authorizes_a_server() {
     let path = directory.path().join("credentials.json");
     let open = || Arc::new(Credentials::open(&path).unwrap());
     let client = McpServer::builder(config.clone()).credentials(open()).build();
-    let replies = [calls(&["private__authorize"]), calls(&["private__secret"])].concat();
-    let mut harness = session(&client, replies, |agent| agent.auto_all()).await;
+    let call = |name: &str| vec![Script::calls([("a", name, json!({}))]), Script::text("Done.")];
+    let replies = [call("private__authorize"), call("private__secret")].concat();
+    let harness = session(&client, replies, |agent| agent.auto_all()).await;
     harness.handle.prompt("go").await.unwrap();
     assert_eq!(offered(&harness, 0), ["private__authorize"]);
-    until_asked(&mut harness).await;
+    assert!(!harness.pending().await.is_empty(), "{:?}", results(&harness).await);
     let question = harness.pending().await[0].question().unwrap().question;
     let page = question.lines().last().unwrap();
     let browser = reqwest::get(page).await.unwrap().text().await.unwrap();
