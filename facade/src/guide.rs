@@ -25,6 +25,7 @@ pages! {
     Models = "models.md",
     Mcp = "mcp.md",
     FrontEnds = "front-ends.md",
+    Protocols = "protocols.md",
     Editors = "editors.md",
     Apps = "apps.md",
     Deploying = "deploying.md",

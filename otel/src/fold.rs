@@ -67,8 +67,8 @@ impl SessionFold {
     /// the calls that have started.
     pub fn resume(mut self, state: &AgentState) -> Self {
         self.trace = state.trace.clone();
-        let replies = state.messages.iter().filter_map(|message| message.as_assistant());
-        let calls = replies.last().into_iter().flat_map(AssistantMessage::calls);
+        let mut replies = state.messages.iter().filter_map(|message| message.as_assistant());
+        let calls = replies.next_back().into_iter().flat_map(AssistantMessage::calls);
         let is_open = |call: &&ToolCall| state.pending_tool_calls.contains(&call.id);
         self.open_calls =
             calls.filter(is_open).map(|call| (call.id.clone(), call.name.clone())).collect();

@@ -52,7 +52,7 @@ impl ShownRuns {
             return if self.is_shown { Visibility::Yes } else { Visibility::No };
         }
         match &envelope.event {
-            AgentEvent::AgentStart { cause } => {
+            AgentEvent::AgentStart { cause, .. } => {
                 let starts = |awaited: &Awaited| match (awaited, cause) {
                     (Awaited::Request(id), RunCause::UserRequest(started)) => id == started,
                     (Awaited::Run(run), _) => *run == envelope.run_id,

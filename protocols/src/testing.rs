@@ -20,7 +20,8 @@ pub(crate) struct Run(pub(crate) Vec<Envelope>);
 
 impl Run {
     pub(crate) fn new() -> Self {
-        Run(Vec::new()).event(AgentEvent::AgentStart { cause: RunCause::UserRequest("i".into()) })
+        Run(Vec::new())
+            .event(AgentEvent::AgentStart { cause: RunCause::UserRequest("i".into()), trace: None })
     }
 
     fn event(mut self, event: AgentEvent) -> Self {

@@ -188,7 +188,9 @@ fn first_of_reply(known: &[Arc<Envelope>]) -> Option<RunId> {
     for event in known.iter().rev() {
         match &event.event {
             AgentEvent::AgentEnd(_) if !is_in_progress => return None,
-            AgentEvent::AgentStart { cause: RunCause::ActionResult(_) } => is_in_progress = true,
+            AgentEvent::AgentStart { cause: RunCause::ActionResult(_), .. } => {
+                is_in_progress = true
+            }
             AgentEvent::AgentStart { .. } => return Some(event.run_id),
             _ => {}
         }
@@ -267,7 +269,7 @@ impl Events {
             (RunStart::InProgress, AgentEvent::AgentStart { .. }) => Some(Some(event.run_id)),
             (
                 RunStart::OfRequest(id),
-                AgentEvent::AgentStart { cause: RunCause::UserRequest(started) },
+                AgentEvent::AgentStart { cause: RunCause::UserRequest(started), .. },
             ) => (id == started).then_some(Some(event.run_id)),
             (RunStart::OfDecision(wanted), AgentEvent::ExternalActionEnd { call, .. }) => {
                 (wanted == call).then_some(Some(event.run_id))

@@ -121,7 +121,7 @@ fn check(collector: &Collector, traces: &Traces) {
     assert_eq!(of_tool.traceparent(), format!("00-{TRACE}-{parent}-01"));
 }
 
-/// C957: The run of a request over HTTP is below the span that its headers name; so are its calls,
+/// C394: The run of a request over HTTP is below the span that its headers name; so are its calls,
 /// its sub-agents and their tools.
 #[tokio::test]
 async fn the_trace_of_a_request_goes_from_http_to_the_tool_of_a_sub_agent() {
@@ -136,7 +136,7 @@ async fn the_trace_of_a_request_goes_from_http_to_the_tool_of_a_sub_agent() {
     check(&collector, &traces);
 }
 
-/// C958: A run that waits for an approval and is continued by another process stays in its trace:
+/// C395: A run that waits for an approval and is continued by another process stays in its trace:
 /// the spans of both processes form one tree.
 #[tokio::test]
 async fn a_run_that_another_process_continues_stays_in_its_trace() {

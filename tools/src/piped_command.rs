@@ -103,7 +103,7 @@ mod tests {
         ["-c".into(), script.into()]
     }
 
-    /// C931: A piped command is confined as other commands are, and ends when it is dropped.
+    /// C348: A piped command is confined as other commands are, and ends when it is dropped.
     #[tokio::test]
     async fn a_piped_command_is_confined() {
         let (dir, workspace) = workspace();

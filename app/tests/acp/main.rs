@@ -68,7 +68,7 @@ fn edit(request: Exchange, old: &str, new: &str) {
     request.call(&[("edit_file", arguments)]);
 }
 
-/// C945: An editor sees text, reasoning and tool calls while they happen, and each turn ends with
+/// C382: An editor sees text, reasoning and tool calls while they happen, and each turn ends with
 /// its reason.
 #[test]
 fn a_turn_streams_text_reasoning_and_tool_calls() {
@@ -91,7 +91,7 @@ fn a_turn_streams_text_reasoning_and_tool_calls() {
     });
 }
 
-/// C946: A change of a file is shown as a diff before it is made. It is made if the user allows it,
+/// C383: A change of a file is shown as a diff before it is made. It is made if the user allows it,
 /// and not if the user rejects it.
 #[test]
 fn a_change_is_made_only_if_the_user_allows_it() {
@@ -106,7 +106,7 @@ fn a_change_is_made_only_if_the_user_allows_it() {
     assert_eq!(notes(&dir), "one\nzwei\nthree\n");
 }
 
-/// C946: In the mode that accepts edits files are changed without asking, and commands still ask.
+/// C383: In the mode that accepts edits files are changed without asking, and commands still ask.
 /// A tool that is always allowed asks no more.
 #[test]
 fn modes_and_permissions_for_good_stop_the_questions() {
@@ -125,7 +125,7 @@ fn modes_and_permissions_for_good_stop_the_questions() {
     assert_eq!(notes(&dir), "eins\nzwei\ndrei\n");
 }
 
-/// C948: A cancelled turn stops the tool that runs, and ends as cancelled; so does one that waits
+/// C385: A cancelled turn stops the tool that runs, and ends as cancelled; so does one that waits
 /// for a permission.
 #[test]
 fn a_cancelled_turn_stops_its_tool() {
@@ -138,7 +138,7 @@ fn a_cancelled_turn_stops_its_tool() {
     assert_eq!(notes(&dir), "one\ntwo\nthree\n");
 }
 
-/// C949: A new process lists, loads and resumes a session; loading sends its conversation. A killed
+/// C386: A new process lists, loads and resumes a session; loading sends its conversation. A killed
 /// process loses nothing.
 #[test]
 fn a_new_process_loads_what_a_killed_one_has_left() {

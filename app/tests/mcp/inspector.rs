@@ -54,7 +54,7 @@ fn call<'a>(tool: &'a str, arguments: &'a str, era: &'a str) -> [&'a str; 8] {
     [a, b, c, d, e, f, "--protocol-era", era]
 }
 
-/// C940: In both forms of the protocol, the inspector lists the agent, calls it, accepts the
+/// C357: In both forms of the protocol, the inspector lists the agent, calls it, accepts the
 /// structured content by its schema, and continues the session in a process of its own.
 #[test]
 fn the_inspector_calls_an_agent() {
@@ -81,7 +81,7 @@ fn the_inspector_calls_an_agent() {
     }
 }
 
-/// C942: The inspector's command line has no forms, so the result says how to decide.
+/// C359: The inspector's command line has no forms, so the result says how to decide.
 #[test]
 fn the_inspector_gets_the_pending_action() {
     let project = project();
@@ -94,7 +94,7 @@ fn the_inspector_gets_the_pending_action() {
     assert!(!Process::file(&project, "a.txt").exists());
 }
 
-/// C944: The inspector finds no fault in the schemas of the tools, and calls one.
+/// C361: The inspector finds no fault in the schemas of the tools, and calls one.
 #[test]
 fn the_inspector_calls_a_tool() {
     let project = project();

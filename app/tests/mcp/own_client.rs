@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::BIN;
 use crate::process::{Process, STORE, project};
 
-/// C940, C942: An agent gives another one a task, whose approval is a question to the user of the
+/// C357, C359: An agent gives another one a task, whose approval is a question to the user of the
 /// first; both sessions end.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_works_for_another() {

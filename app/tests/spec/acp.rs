@@ -81,7 +81,7 @@ fn write() -> [(&'static str, Value); 1] {
     [("write_file", json!({ "path": "new.txt", "content": "hello\n" }))]
 }
 
-/// C947: What cannot be handled is answered with an error, and the next request is handled. A
+/// C384: What cannot be handled is answered with an error, and the next request is handled. A
 /// client cannot decide otherwise than by what it was offered.
 #[test]
 fn what_is_no_request_is_refused_and_changes_nothing() {
@@ -125,7 +125,7 @@ fn what_is_no_request_is_refused_and_changes_nothing() {
     assert!(!dir.path().join("new.txt").exists());
 }
 
-/// C949: A killed process leaves its pending call: a new one says that it waits, asks once more,
+/// C386: A killed process leaves its pending call: a new one says that it waits, asks once more,
 /// and continues.
 #[test]
 fn a_call_that_a_killed_process_has_left_is_decided_in_the_next_one() {
@@ -168,7 +168,7 @@ fn a_call_that_a_killed_process_has_left_is_decided_in_the_next_one() {
     assert_eq!(editor.process.close().code, 0);
 }
 
-/// C946: A session begins in the mode that its options imply. One that was never used is not kept.
+/// C383: A session begins in the mode that its options imply. One that was never used is not kept.
 #[test]
 fn a_session_begins_in_the_mode_of_its_options() {
     let (server, dir) = (Server::start(), project());

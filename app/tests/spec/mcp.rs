@@ -153,7 +153,7 @@ fn messages(request: &Exchange) -> usize {
     request.body["messages"].as_array().unwrap().len()
 }
 
-/// C940: Each agent is a tool. A call starts a stored session, or continues one of the same agent
+/// C357: Each agent is a tool. A call starts a stored session, or continues one of the same agent
 /// and directory, and returns the reply with its session; standard output has only the protocol.
 #[test]
 fn an_agent_is_a_tool_whose_sessions_continue() {
@@ -211,7 +211,7 @@ fn an_agent_is_a_tool_whose_sessions_continue() {
     assert_eq!(exit.err, "");
 }
 
-/// C941: A call reports its session, its tools and its text as progress. Cancelled, it aborts its
+/// C358: A call reports its session, its tools and its text as progress. Cancelled, it aborts its
 /// run, and the session can be continued.
 #[test]
 fn a_call_reports_progress_and_can_be_cancelled() {
@@ -254,7 +254,7 @@ fn a_call_reports_progress_and_can_be_cancelled() {
     client.close();
 }
 
-/// C942: What needs a decision is asked through the client: by a request, or since version
+/// C359: What needs a decision is asked through the client: by a request, or since version
 /// 2026-07-28 by the result, whose digest the answer carries.
 #[test]
 fn the_user_of_the_client_decides() {
@@ -317,7 +317,7 @@ fn the_user_of_the_client_decides() {
     client.close();
 }
 
-/// C942: A question of the model is asked in the form of its answer.
+/// C359: A question of the model is asked in the form of its answer.
 #[test]
 fn a_question_is_asked_through_the_client() {
     let (server, project) = (Server::start(), project());
@@ -337,7 +337,7 @@ fn a_question_is_asked_through_the_client() {
     client.close();
 }
 
-/// C942: A client that cannot ask its user gets the pending action, and the user decides with the
+/// C359: A client that cannot ask its user gets the pending action, and the user decides with the
 /// commands; the session is not held meanwhile.
 #[test]
 fn without_elicitation_the_result_says_how_to_decide() {
@@ -358,7 +358,7 @@ fn without_elicitation_the_result_says_how_to_decide() {
     client.close();
 }
 
-/// C943: After the server was killed in the middle of a run, the next one continues the session.
+/// C360: After the server was killed in the middle of a run, the next one continues the session.
 #[test]
 fn a_session_survives_its_server() {
     let (server, project) = (Server::start(), project());
@@ -389,7 +389,7 @@ fn a_session_survives_its_server() {
     assert!(end.contains("\"aborted\""), "{end}");
 }
 
-/// C944: With `--tools`, the tools of the agent are served with what their effects mean, and
+/// C361: With `--tools`, the tools of the agent are served with what their effects mean, and
 /// without a model; those that need approval ask the client's user, or do not run.
 #[test]
 fn the_tools_of_an_agent_are_served_by_its_rules() {

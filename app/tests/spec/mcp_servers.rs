@@ -46,7 +46,7 @@ fn propose(project: &TempDir, arguments: &str) {
     fs::write(project.path().join("loopwright.toml"), text).unwrap();
 }
 
-/// C931: A project's file only proposes MCP servers: none is started before the user has accepted
+/// C348: A project's file only proposes MCP servers: none is started before the user has accepted
 /// it, once, and once more when its settings change; it runs confined.
 #[test]
 fn a_project_only_proposes_servers() {
@@ -72,7 +72,7 @@ fn a_project_only_proposes_servers() {
     assert!(!started.exists(), "{exit:?}");
 }
 
-/// C930: A call of a server that the command line describes waits for approval.
+/// C347: A call of a server that the command line describes waits for approval.
 #[test]
 fn a_call_waits_for_approval() {
     let (project, home) = (project(), tempfile::tempdir().unwrap());

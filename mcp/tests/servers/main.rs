@@ -1,5 +1,7 @@
 //! The reference servers of the protocol, which `.ci/clients/install` installs.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
+
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -64,14 +66,14 @@ fn text((status, content): &(ResultStatus, Vec<Content>)) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// C938: The reference server `everything` works over stdio: text, images, structured content,
+/// C355: The reference server `everything` works over stdio: text, images, structured content,
 /// links, annotations, resources, prompts and roots.
 #[tokio::test]
 async fn everything_over_stdio() {
     everything(McpServer::builder(config("server-everything", &["stdio"]))).await;
 }
 
-/// C938: The reference server `everything` works over streamable HTTP.
+/// C355: The reference server `everything` works over streamable HTTP.
 #[tokio::test]
 async fn everything_over_streamable_http() {
     let (url, _child) = serve_everything().await;
@@ -199,7 +201,7 @@ async fn elicitation_and_sampling() {
     }
 }
 
-/// C938: The reference server `filesystem` reads and writes the directory that it is given, and
+/// C355: The reference server `filesystem` reads and writes the directory that it is given, and
 /// refuses others.
 #[tokio::test]
 async fn filesystem() {
@@ -222,7 +224,7 @@ async fn filesystem() {
     assert_eq!(read[1].0, ResultStatus::Error);
 }
 
-/// C938: The reference server `memory` stores entities and finds them.
+/// C355: The reference server `memory` stores entities and finds them.
 #[tokio::test]
 async fn memory() {
     let directory = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::fake::{Fake, tool};
 use super::{calls, results, session, until_asked};
 
-/// C930: Calls of a server's tools need approval, whatever their annotations say.
+/// C347: Calls of a server's tools need approval, whatever their annotations say.
 #[tokio::test(start_paused = true)]
 async fn every_call_needs_approval_by_default() {
     let mut read = tool("read", "Reads.");
@@ -28,7 +28,7 @@ async fn every_call_needs_approval_by_default() {
     assert_eq!(results(&harness).await, [(ResultStatus::Ok, "done".into())]);
 }
 
-/// C933: An approval is for the definition of the tool that the call was listed with: if the server
+/// C350: An approval is for the definition of the tool that the call was listed with: if the server
 /// has changed it since, the approval is asked again, and the old digest is refused.
 #[tokio::test(start_paused = true)]
 async fn a_changed_tool_needs_another_approval() {
@@ -53,7 +53,7 @@ async fn a_changed_tool_needs_another_approval() {
     harness.check().await;
 }
 
-/// C934: A tool that was called and whose definition has changed since needs approval once more,
+/// C351: A tool that was called and whose definition has changed since needs approval once more,
 /// even if the agent's rules allow it.
 #[tokio::test(start_paused = true)]
 async fn rules_do_not_cover_a_changed_tool() {

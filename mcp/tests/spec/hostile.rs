@@ -9,7 +9,7 @@ use serde_json::json;
 use super::fake::{Fake, tool};
 use super::{calls, offered, results, session};
 
-/// C936: A server that never answers delays a run, but does not end it, and is not started again at
+/// C353: A server that never answers delays a run, but does not end it, and is not started again at
 /// once.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_answers_has_no_tools() {
@@ -24,7 +24,7 @@ async fn a_server_that_never_answers_has_no_tools() {
     assert_eq!(fake.starts(), 1);
 }
 
-/// C936: A call that hangs ends at its time limit, and is cancelled.
+/// C353: A call that hangs ends at its time limit, and is cancelled.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_hangs_ends_at_its_time_limit() {
     let fake = Fake::new(&[("hang", "Hangs.")]).on_call(|_, _| {});
@@ -38,7 +38,7 @@ async fn a_call_that_hangs_ends_at_its_time_limit() {
     }
 }
 
-/// C936: A flood of notifications, lines that are no messages and lines without end leave the
+/// C353: A flood of notifications, lines that are no messages and lines without end leave the
 /// connection usable.
 #[tokio::test]
 async fn a_flood_does_not_break_the_connection() {
@@ -61,7 +61,7 @@ async fn a_flood_does_not_break_the_connection() {
     assert!(results[0].1.len() < 70_000, "the engine cuts a long result");
 }
 
-/// C937: A tool whose schema is none, whose name is taken or which is too large is left out; the
+/// C354: A tool whose schema is none, whose name is taken or which is too large is left out; the
 /// others are offered.
 #[tokio::test(start_paused = true)]
 async fn false_tools_are_left_out() {

@@ -1,6 +1,8 @@
 //! The specification of the client: one test per sentence, against a server that does what each
 //! test wants.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
+
 mod approvals;
 mod authorization;
 mod fake;
@@ -111,11 +113,11 @@ async fn progress_is_reported() {
     let mut harness = session(&client, calls(&["fake__slow"]), |agent| agent.auto_all()).await;
     harness.handle.prompt("go").await.unwrap();
     let events = harness.drain_events();
-    let progress = events.iter().filter_map(|event| match &event.event {
+    let mut progress = events.iter().filter_map(|event| match &event.event {
         AgentEvent::ToolExecutionUpdate { update, .. } => serde_json::to_value(update).ok(),
         _ => None,
     });
-    let last: Option<Value> = progress.last();
+    let last: Option<Value> = progress.next_back();
     let last = last.unwrap();
     assert_eq!((&last["progress"]["done"], &last["progress"]["total"]), (&json!(3), &json!(3)));
 }
@@ -142,7 +144,7 @@ async fn an_abort_cancels_the_call() {
     assert_eq!(cancelled["params"]["requestId"], call["id"]);
 }
 
-/// C932: A server that dies during a call is an error result, and is started again for the next
+/// C349: A server that dies during a call is an error result, and is started again for the next
 /// call.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_dies_is_restarted() {

@@ -45,7 +45,7 @@ async fn only_result(harness: &Harness) -> (ResultStatus, String) {
     results(harness).await.remove(0)
 }
 
-/// C935: What a server asks during a call is a question to the user; the call continues with the
+/// C352: What a server asks during a call is a question to the user; the call continues with the
 /// answer.
 #[tokio::test(start_paused = true)]
 async fn an_elicitation_is_a_question() {
@@ -103,7 +103,7 @@ fn sampling() -> Fake {
     asking("sampling/createMessage", json!({ "messages": [message], "maxTokens": 9 }))
 }
 
-/// C935: A server's request to the model is sent if the user allows it, and shown before.
+/// C352: A server's request to the model is sent if the user allows it, and shown before.
 #[tokio::test(start_paused = true)]
 async fn sampling_needs_the_users_permission() {
     for (answer, expected) in [("Allow", "\"Four.\""), ("Refuse", "The user refused.")] {

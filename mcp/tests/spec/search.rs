@@ -16,7 +16,7 @@ fn fake(count: usize) -> Fake {
     fake
 }
 
-/// C939: Of hundreds of tools, a request contains those that the model has searched for, which it
+/// C356: Of hundreds of tools, a request contains those that the model has searched for, which it
 /// can call then.
 #[tokio::test(start_paused = true)]
 async fn many_tools_are_searched() {

@@ -20,7 +20,7 @@ fn points(collector: &Collector, name: &str) -> (String, Vec<HistogramDataPoint>
     }
 }
 
-/// C955: Metrics have the names, units, buckets and attributes of the conventions.
+/// C392: Metrics have the names, units, buckets and attributes of the conventions.
 #[tokio::test]
 async fn metrics_have_the_names_units_and_buckets_of_the_conventions() {
     let collector = Collector::start().await;

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use crate::kit::{agent, run};
 
-/// C956: A collector that is down or does not answer fails no run and does not hold up the end of
+/// C393: A collector that is down or does not answer fails no run and does not hold up the end of
 /// the process.
 #[tokio::test]
 async fn a_collector_that_is_down_fails_no_run() {

@@ -18,7 +18,7 @@ fn answer(text: &str) -> Script {
     Script::text(text).usage(usage())
 }
 
-/// C950: A run, its requests and its calls are spans of OpenTelemetry's conventions, below the span
+/// C387: A run, its requests and its calls are spans of OpenTelemetry's conventions, below the span
 /// of the request; tools and models are sent the contexts of their spans.
 #[tokio::test]
 async fn spans_have_the_names_and_parents_of_the_conventions() {
@@ -78,7 +78,7 @@ async fn spans_have_the_names_and_parents_of_the_conventions() {
     assert!(!collector.contains("secret"), "content was sent");
 }
 
-/// C951: The run of a sub-agent is a span below that of the call that it works for, with or without
+/// C388: The run of a sub-agent is a span below that of the call that it works for, with or without
 /// a trace of the host.
 #[tokio::test]
 async fn the_run_of_a_sub_agent_is_below_its_call() {
@@ -114,7 +114,7 @@ async fn the_run_of_a_sub_agent_is_below_its_call() {
     }
 }
 
-/// C952: `OTEL_SEMCONV_STABILITY_OPT_IN` selects the names: those of 1.36.0, or the latest.
+/// C389: `OTEL_SEMCONV_STABILITY_OPT_IN` selects the names: those of 1.36.0, or the latest.
 #[tokio::test]
 async fn the_names_are_those_of_the_selected_version() {
     for (conventions, has, has_not) in [
@@ -135,7 +135,7 @@ async fn the_names_are_those_of_the_selected_version() {
     }
 }
 
-/// C953: Messages, arguments and results are sent only on request.
+/// C390: Messages, arguments and results are sent only on request.
 #[tokio::test]
 async fn content_is_sent_on_request() {
     let collector = Collector::start().await;
@@ -173,7 +173,7 @@ async fn content_is_sent_on_request() {
     );
 }
 
-/// C954: What fails has the status and the type of the error.
+/// C391: What fails has the status and the type of the error.
 #[tokio::test]
 async fn what_fails_has_the_status_of_an_error() {
     let collector = Collector::start().await;

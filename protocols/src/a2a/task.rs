@@ -191,7 +191,8 @@ impl Task {
 pub fn tasks(context: &str, events: &[Envelope]) -> Vec<Task> {
     let mut tasks: Vec<Task> = Vec::new();
     for envelope in events.iter().filter(|envelope| !is_of_sub_agent(envelope)) {
-        if let AgentEvent::AgentStart { cause: RunCause::UserRequest(input) } = &envelope.event {
+        if let AgentEvent::AgentStart { cause: RunCause::UserRequest(input), .. } = &envelope.event
+        {
             let id = TaskId::new(input.to_string(), context);
             tasks.push(Task::submitted(id, envelope.time));
         }

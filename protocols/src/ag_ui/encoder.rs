@@ -226,7 +226,7 @@ impl Encode for Encoder {
                 self.speak(envelope, to);
             }
             Visibility::Yes | Visibility::Last => {
-                if let AgentEvent::AgentStart { cause } = &envelope.event {
+                if let AgentEvent::AgentStart { cause, .. } = &envelope.event {
                     self.request = request_of(cause);
                 }
                 if self.speak(envelope, to) {

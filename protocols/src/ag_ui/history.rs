@@ -15,7 +15,7 @@ pub(super) fn messages(events: &[Envelope]) -> Vec<Value> {
     let mut request = None;
     for envelope in events {
         match &envelope.event {
-            AgentEvent::AgentStart { cause } => request = request_of(cause),
+            AgentEvent::AgentStart { cause, .. } => request = request_of(cause),
             AgentEvent::MessageEnd { message } => {
                 messages.extend(converted(message, &mut request));
             }

@@ -224,7 +224,7 @@ impl Encoder {
 
     fn show(&mut self, envelope: &Envelope, to: &mut VecDeque<Chunk>) {
         match &envelope.event {
-            AgentEvent::AgentStart { cause } => {
+            AgentEvent::AgentStart { cause, .. } => {
                 self.awaits_request = matches!(cause, RunCause::UserRequest(_));
                 let continues = matches!(cause, RunCause::ActionResult(_));
                 self.start((!continues).then(|| envelope.run_id.to_string()), to);

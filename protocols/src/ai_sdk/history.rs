@@ -32,8 +32,8 @@ struct History {
 impl History {
     fn take(&mut self, envelope: &Envelope) {
         match &envelope.event {
-            AgentEvent::AgentStart { cause: RunCause::ActionResult(_) } => {}
-            AgentEvent::AgentStart { cause } => {
+            AgentEvent::AgentStart { cause: RunCause::ActionResult(_), .. } => {}
+            AgentEvent::AgentStart { cause, .. } => {
                 (self.reply, self.reply_at) = (envelope.run_id.to_string(), None);
                 self.request = match cause {
                     RunCause::UserRequest(id) => Some(id.clone()),

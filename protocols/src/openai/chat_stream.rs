@@ -154,10 +154,10 @@ impl ChatStream {
             }
             AgentEvent::MessageUpdate { update: Update::Withdrawn, .. } => self.has_text = false,
             // Not all replies stream.
-            AgentEvent::MessageEnd { message } if message.role() == Role::Assistant => {
-                if !self.has_text {
-                    self.text(&message.text(), to);
-                }
+            AgentEvent::MessageEnd { message }
+                if message.role() == Role::Assistant && !self.has_text =>
+            {
+                self.text(&message.text(), to);
             }
             AgentEvent::AgentEnd(outcome) => self.end(outcome, to),
             _ => {}

@@ -8,7 +8,7 @@ use loopwright_providers::OpenAiChat;
 use crate::kit::request;
 use crate::server::Server;
 
-/// C959: A request carries the headers of its trace; without a trace there are none.
+/// C396: A request carries the headers of its trace; without a trace there are none.
 #[tokio::test]
 async fn a_request_carries_the_headers_of_its_trace() {
     let server = Server::start().await;

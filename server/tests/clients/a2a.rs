@@ -51,19 +51,19 @@ async fn drive(script: &str) {
     assert_eq!(model.requests().len(), replies().len());
 }
 
-/// C925: the client of npm.
+/// C377: the client of npm.
 #[tokio::test]
 async fn the_client_of_npm_talks_to_an_agent() {
     drive("a2a.mjs").await;
 }
 
-/// C925: the client of PyPI.
+/// C377: the client of PyPI.
 #[tokio::test]
 async fn the_client_of_pypi_talks_to_an_agent() {
     drive("a2a_client.py").await;
 }
 
-/// C926: an agent sends messages to one that the official server of npm serves. It reads the
+/// C378: an agent sends messages to one that the official server of npm serves. It reads the
 /// answer, a failure, and what the other agent needs to know; a cancelled call cancels the task.
 #[tokio::test]
 async fn an_agent_asks_a_remote_agent() {

@@ -9,7 +9,7 @@ use crate::recorded;
 use crate::run::{run, serve};
 use crate::shepherd;
 
-/// C910: the official client of AG-UI runs an agent with text, reasoning, tools, approvals,
+/// C362: the official client of AG-UI runs an agent with text, reasoning, tools, approvals,
 /// questions, sub-agents, stop and a reload in mid-run; and each event that any kind of event of a
 /// session is sent as fits the protocol's schema.
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ use crate::recorded;
 use crate::run::{run, serve};
 use crate::shepherd;
 
-/// C911: `Chat` and `useChat` of the AI SDK run an agent with text, reasoning, tools, approvals,
+/// C363: `Chat` and `useChat` of the AI SDK run an agent with text, reasoning, tools, approvals,
 /// questions, stop and a reload in mid-run; and each chunk that any kind of event of a session is
 /// sent as fits the schema.
 #[tokio::test(flavor = "multi_thread")]

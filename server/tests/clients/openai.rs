@@ -107,13 +107,13 @@ async fn drive(script: &str) {
     assert_eq!(history, ["How many?", "I look.", "nine sheep", "Nine sheep.", "Sure?"]);
 }
 
-/// C920: the client of npm.
+/// C372: the client of npm.
 #[tokio::test]
 async fn the_client_of_npm_drives_an_agent() {
     drive("openai.mjs").await;
 }
 
-/// C920: the client of PyPI.
+/// C372: the client of PyPI.
 #[tokio::test]
 async fn the_client_of_pypi_drives_an_agent() {
     drive("openai_client.py").await;

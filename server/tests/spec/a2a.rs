@@ -33,7 +33,7 @@ fn message(id: &str, context: &str) -> Value {
     } })
 }
 
-/// C927: a task is that of its caller, also if another one names the same context; and it is there
+/// C379: a task is that of its caller, also if another one names the same context; and it is there
 /// after a restart.
 #[tokio::test]
 async fn a_task_is_its_callers() {
@@ -58,7 +58,7 @@ async fn a_task_is_its_callers() {
     assert_eq!(call(&restarted, "GetTask", id).await["result"]["status"], tasks[0]["status"]);
 }
 
-/// C927: a message that is sent again is not answered twice.
+/// C379: a message that is sent again is not answered twice.
 #[tokio::test]
 async fn a_message_is_answered_once() {
     let api = Api::new([Script::text("Once.")]);
@@ -69,7 +69,7 @@ async fn a_message_is_answered_once() {
     assert_eq!(second["result"], first["result"]);
 }
 
-/// C928: requests that are wrong, and those of other versions, are refused with the codes of the
+/// C380: requests that are wrong, and those of other versions, are refused with the codes of the
 /// protocol.
 #[tokio::test]
 async fn refusals_have_codes() {
@@ -98,7 +98,7 @@ async fn refusals_have_codes() {
     assert_eq!(api.call("GET", "/a2a/wolf/.well-known/agent-card.json", None).await.0, 404);
 }
 
-/// C928: the card has the address that the client has used.
+/// C380: the card has the address that the client has used.
 #[tokio::test]
 async fn a_card_has_the_address_of_the_request() {
     let api = Api::new([]);

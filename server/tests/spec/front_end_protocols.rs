@@ -59,7 +59,7 @@ async fn post(api: &Api, path: &str, body: Value) -> Vec<Value> {
     events(&body)
 }
 
-/// C916: a conversation belongs to its caller: the same key of another one is another conversation,
+/// C368: a conversation belongs to its caller: the same key of another one is another conversation,
 /// the id of a session is a key only for those who may read it, and nobody else decides.
 #[tokio::test(start_paused = true)]
 async fn a_conversation_belongs_to_its_caller() {
@@ -103,7 +103,7 @@ async fn a_conversation_belongs_to_its_caller() {
     assert_eq!((&record["by"], &record["source"]), (&json!("ann"), &json!("http from 10.0.0.1")));
 }
 
-/// C917: a body that is sent twice changes nothing: the second response shows the same run.
+/// C369: a body that is sent twice changes nothing: the second response shows the same run.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_sent_twice_changes_nothing() {
     let api = paying(&Gate::new());
@@ -123,7 +123,7 @@ async fn a_body_that_is_sent_twice_changes_nothing() {
     assert_eq!(post(&api, "/ai-sdk/agent", chat("c", "hello")).await, chunks);
 }
 
-/// C918: what is wrong with a body is said with its position, and no session is created for it.
+/// C370: what is wrong with a body is said with its position, and no session is created for it.
 #[tokio::test(start_paused = true)]
 async fn a_bad_body_creates_nothing() {
     let api = paying(&Gate::new());
@@ -151,7 +151,7 @@ async fn a_bad_body_creates_nothing() {
     assert_eq!((status, &refused["error"]["kind"]), (404, &json!("not_found")));
 }
 
-/// C919: a stream that is cut off by a shutdown ends with the error of its protocol, and no new run
+/// C371: a stream that is cut off by a shutdown ends with the error of its protocol, and no new run
 /// starts.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_a_stream_with_an_error() {

@@ -53,7 +53,7 @@ fn refused((status, body): (u16, Value), expected: (u16, &str, Value)) {
     assert!(error["message"].is_string() && error["type"].is_string(), "{body}");
 }
 
-/// C921: calls that change something run only if the operator has approved their tools, whatever
+/// C373: calls that change something run only if the operator has approved their tools, whatever
 /// the client sends.
 #[tokio::test]
 async fn only_what_the_operator_has_approved_runs() {
@@ -72,7 +72,7 @@ async fn only_what_the_operator_has_approved_runs() {
     }
 }
 
-/// C921: an agent that waits for an approval all the same ends with an error, and does not hang.
+/// C373: an agent that waits for an approval all the same ends with an error, and does not hang.
 #[tokio::test]
 async fn a_run_that_waits_for_an_approval_ends_with_an_error() {
     let sell = tool_fn("sell", "Sells.", async |(): (), _| Ok::<_, ToolError>("sold".to_owned()));
@@ -92,7 +92,7 @@ async fn a_run_that_waits_for_an_approval_ends_with_an_error() {
     assert!(frames.as_str().unwrap().contains("event: response.failed\n"), "{frames}");
 }
 
-/// C922: a client that disconnects ends its run, and its permit is released, streamed or not.
+/// C374: a client that disconnects ends its run, and its permit is released, streamed or not.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_disconnects_ends_its_run() {
     for body in [chat("Talk."), streamed("Talk.")] {
@@ -113,7 +113,7 @@ async fn a_client_that_disconnects_ends_its_run() {
     }
 }
 
-/// C922: a server that shuts down stops the run after the grace period and says so.
+/// C374: a server that shuts down stops the run after the grace period and says so.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_stops_the_run_with_an_error() {
     let api = api([Script::new().say("half").hang(), Script::new().hang()]);
@@ -125,7 +125,7 @@ async fn a_shutdown_stops_the_run_with_an_error() {
     refused(api.post(CHAT, chat("More.")).await, (503, "draining", Value::Null));
 }
 
-/// C923: the policy, the quota of runs and the daily budget hold here too.
+/// C375: the policy, the quota of runs and the daily budget hold here too.
 #[tokio::test(start_paused = true)]
 async fn the_rules_of_the_server_hold() {
     struct NotBob;
@@ -151,7 +151,7 @@ async fn the_rules_of_the_server_hold() {
     refused(api.post(CHAT, chat("Hello")).await, (429, "rate_limit_exceeded", Value::Null));
 }
 
-/// C924: all refusals have the form of the API, also those of the server itself.
+/// C376: all refusals have the form of the API, also those of the server itself.
 #[tokio::test]
 async fn refusals_have_the_form_of_the_api() {
     let api = configured(vec![], |builder| builder.max_body(20_000));

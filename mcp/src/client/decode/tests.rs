@@ -20,7 +20,7 @@ fn a_listed_tool_becomes_a_specification() {
     assert_eq!((spec.effect, spec.sequential), (Effect::AtMostOnce, true));
 }
 
-/// C930: The annotations of a tool never make it run without approval, unless the user trusts the
+/// C347: The annotations of a tool never make it run without approval, unless the user trusts the
 /// annotations of its server.
 #[test]
 fn annotations_do_not_decide_about_approval() {
@@ -119,7 +119,7 @@ fn errors_are_errors() {
     assert!(tool_output(&json!("x")).unwrap_err().to_string().contains("invalid"));
 }
 
-/// C937: An image of a server that is not what it claims to be never reaches a model.
+/// C354: An image of a server that is not what it claims to be never reaches a model.
 #[test]
 fn false_images_are_left_out() {
     let jpeg = STANDARD.encode(b"\xff\xd8\xff\xe0");
