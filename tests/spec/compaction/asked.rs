@@ -21,7 +21,7 @@ async fn a_compaction_can_be_requested_at_rest() {
     let cause = RunCause::Compact { instructions: Some("mind the names".into()) };
     assert_eq!(
         (&emitted[0].event, end_of(&emitted)),
-        (&AgentEvent::AgentStart { cause, .. }, RunStatus::Done)
+        (&AgentEvent::AgentStart { cause, trace: None }, RunStatus::Done)
     );
     let two = tokio::join!(harness.handle.compact(None), harness.handle.compact(Some("again")));
     assert_eq!(two, (Ok(vec![]), Ok(vec![])));
