@@ -1,5 +1,5 @@
 //! What the fuzz targets have in common: how bytes are delivered and mutated, and what must hold of
-//! any reply, any log and any file of a store.
+//! any reply, any log, any file of a store and any message of a client.
 //!
 //! The whole input is the body, so that recordings are seeds as they are; where it is split and cut
 //! is taken from a hash of it.
@@ -9,6 +9,7 @@ mod entries;
 mod fold;
 mod mutate;
 mod parser;
+mod protocols;
 mod random;
 mod reply;
 mod store;
@@ -17,4 +18,5 @@ pub use decoder::{Format, check_decoder};
 pub use fold::check_log_of;
 pub use mutate::{mutate, mutate_lines};
 pub use parser::check_parser;
+pub use protocols::{check_decoders, check_folds};
 pub use store::check_store;
