@@ -21,6 +21,8 @@
 //!
 //! The binary `loopwright` is built in the same way, with the agent that works on files.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 /// Runs the examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

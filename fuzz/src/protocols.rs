@@ -29,8 +29,7 @@ pub fn check_decoders(body: &[u8]) {
         let _ = (request.echo(), request.decode());
     }
     if let Ok(request) = a2a::Request::decode(body)
-        && let a2a::Call::SendMessage(message) | a2a::Call::SendStreamingMessage(message) =
-            request.call
+        && let a2a::Call::SendMessage { message, .. } = request.call
     {
         let _ = message.inputs(&[]);
     }
@@ -55,13 +54,11 @@ pub fn check_folds(bytes: &[u8]) {
     check_encoder(ag_ui::Encoder::new("t", "r", awaited(last)), &events);
     check_encoder(ag_ui::Encoder::new("t", "r", ShownRuns::up_to(last.run_id)), &events);
     check_encoder(ai_sdk::Encoder::new(ShownRuns::up_to(last.run_id), Value::Null), &events);
-    check_encoder(
-        a2a::Encoder::new(json!(1), a2a::TaskId::new("m", "c"), awaited(last)),
-        &events,
-    );
+    check_encoder(a2a::Encoder::new(json!(1), a2a::TaskId::new("m", "c"), awaited(last)), &events);
     ai_sdk::ui_messages(&events);
-    a2a::tasks(&events);
-    let (mut updates, mut replayed) = (acp::SessionUpdates::new("/w"), acp::SessionUpdates::new("/w"));
+    a2a::tasks("c", &events);
+    let (mut updates, mut replayed) =
+        (acp::SessionUpdates::new("/w"), acp::SessionUpdates::new("/w"));
     let head = || ResponseHead { id: "i".into(), model: "m".into(), created: 1 };
     let mut chat = ChatStream::new(head(), false, true);
     let (mut to, mut frames) = (VecDeque::new(), VecDeque::new());
@@ -79,9 +76,8 @@ pub fn check_folds(bytes: &[u8]) {
 /// Panics if a fold says twice that it has ended, or an event of it is no JSON.
 fn check_encoder<E: Encode<Event: serde::Serialize>>(mut encoder: E, events: &[Envelope]) {
     let mut to = VecDeque::new();
-    let ended = events.iter().any(|event| {
-        matches!(encoder.encode(event, &mut to), Progress::Finish)
-    });
+    let ended =
+        events.iter().any(|event| matches!(encoder.encode(event, &mut to), Progress::Finish));
     match ended {
         true => encoder.finish(&[], &mut to),
         false => encoder.cut_off("kind", "why", &mut to),

@@ -14,7 +14,7 @@ const RUNS: u64 = 6;
 /// Writes what is sent for responses that each end with another run, with the conversation so far
 /// at the start: a line of JSON for each event, and an empty line after each response.
 pub(crate) fn sent<E: Encode>(encoder: impl Fn(RunId) -> (E, VecDeque<E::Event>)) -> NamedTempFile {
-    let lines = include_str!("../../../protocols/src/every_event.jsonl").lines();
+    let lines = include_str!("../../../protocols/tests/every_event.jsonl").lines();
     let events: Vec<Envelope> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut file = NamedTempFile::new().unwrap();
     for run in 1..=RUNS {

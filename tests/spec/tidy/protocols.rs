@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use super::{read, rust_files, without_tests};
 
 /// What the adapters take from the core: events, what they contain, and inputs.
-const VALUES: [&str; 13] = [
+const VALUES: [&str; 15] = [
     "AgentEvent",
     "Message",
+    "agent::Limit",
+    "error::ModelErrorKind",
     "event",
     "log::LogEntry",
     "log::SessionInfo",
