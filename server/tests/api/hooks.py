@@ -23,6 +23,7 @@ PIXEL = {
     "media_type": "image/png",
     "data": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
 }
+QUESTION = "Read sheep.txt"
 # How long a stream that does not end may be silent until the rest of its frames is not waited for, in seconds.
 SILENCE = 0.25
 TOOLS = ("read_file", "write_file", "edit_file", "list_directory", "all")
@@ -102,8 +103,9 @@ def before_call(context, case, kwargs):
         names["id"] = a_session()
     if "stream" in names and CHOICE.random() < 0.5:
         names["stream"] = a_stream()
-    if "name" in names and CHOICE.random() < 0.8:
-        names["name"] = "coding"
+    for name in ("name", "agent"):
+        if name in names and CHOICE.random() < 0.8:
+            names[name] = "coding"
     if not isinstance(body, dict) or method not in ("POST", "PATCH"):
         return
     if valid(case) and isinstance(body.get("follow"), list):
@@ -125,6 +127,8 @@ def before_call(context, case, kwargs):
                 body[name] = CHOICE.choice(values)
     if valid(case) and isinstance(body.get("autoApprove"), list):
         body["autoApprove"] = [CHOICE.choice(TOOLS) for _ in body["autoApprove"]]
+    if path in CONVERSATIONS and valid(case):
+        CONVERSATIONS[path](body)
     if path == "/api/agent-chat":
         config, history = body.get("llmConfig"), body.get("history")
         if config is None and valid(case):
@@ -133,6 +137,45 @@ def before_call(context, case, kwargs):
             offline(config, valid(case))
         if isinstance(history, list) and valid(case):
             body["history"] = [sensible(entry) for entry in history]
+
+
+def ag_ui(body):
+    body.pop("resume", None)
+    if body["messages"]:
+        body["messages"] = [{"id": f"m{CHOICE.random()}", "role": "user", "content": QUESTION}]
+
+
+def ai_sdk(body):
+    body.pop("messageId", None)
+    body["messages"] = [{"id": f"m{CHOICE.random()}", "role": "user", "parts": [{"type": "text", "text": QUESTION}]}]
+
+
+def chat_completions(body):
+    body["messages"] = [{"role": "user", "content": QUESTION}]
+    openai(body, body.get("response_format") or {}, "json_schema")
+
+
+def responses(body):
+    body["input"] = QUESTION
+    text = body.get("text") or {}
+    openai(body, text, "format")
+
+
+def openai(body, around, name):
+    """An existing agent most of the time, and a form of the answer that is a JSON Schema."""
+    if CHOICE.random() < 0.8:
+        body["model"] = "coding"
+    if isinstance(around.get(name), dict) and "schema" in around[name]:
+        around[name].update(name="answer", schema={"type": "object"})
+
+
+# Requests of other protocols, whose conversation must end with a message of the user.
+CONVERSATIONS = {
+    "/ag-ui/{agent}": ag_ui,
+    "/ai-sdk/{agent}": ai_sdk,
+    "/v1/chat/completions": chat_completions,
+    "/v1/responses": responses,
+}
 
 
 def valid(case):

@@ -26,12 +26,12 @@ fn ag_ui(document: &mut Document) {
         .foreign_request(object(
             "A `RunAgentInput` of AG-UI 1.0.",
             json!({
-                "threadId": id, "runId": id, "messages": { "type": "array" },
-                "resume": { "type": "array" },
+                "threadId": id, "runId": id, "messages": list(&["id", "role"]),
+                "resume": list(&["interruptId", "status"]),
             }),
             &["threadId", "runId", "messages"],
         ))
-        .text_response("text/event-stream", "The events of the run, as AG-UI has them.")
+        .event_stream::<Value>("The events of the run, as AG-UI has them.", &[])
         .errors(&[BAD_BODY, NOT_ALLOWED, NO_AGENT, REFUSED, BUSY, DRAINING, UNANSWERED])
         .add();
     stop(document, "/ag-ui/{agent}/{thread}/stop");
@@ -44,18 +44,18 @@ fn ai_sdk(document: &mut Document) {
             "What `DefaultChatTransport` sends.",
             json!({
                 "id": { "type": "string", "minLength": 1, "maxLength": 200 },
-                "messages": { "type": "array" },
+                "messages": list(&["id", "role", "parts"]),
                 "trigger": { "const": "submit-message" },
                 "messageId": { "type": "string" },
             }),
             &["id", "messages"],
         ))
-        .text_response("text/event-stream", "A UI message stream of the AI SDK.")
+        .event_stream::<Value>("A UI message stream of the AI SDK.", &[])
         .errors(&[BAD_BODY, NOT_ALLOWED, NO_AGENT, REFUSED, BUSY, DRAINING, UNANSWERED])
         .add();
     document
         .operation("get", "/ai-sdk/{agent}/{chat}/stream", "Resumes the reply in progress.")
-        .text_response("text/event-stream", "A UI message stream, from the start of the reply.")
+        .event_stream::<Value>("A UI message stream, from the start of the reply.", &[])
         .empty_response(204, "No reply is in progress.")
         .errors(&[NO_AGENT, REFUSED, DRAINING])
         .add();
@@ -81,4 +81,9 @@ fn object(description: &str, properties: Value, required: &[&str]) -> Value {
         "type": "object", "description": description, "properties": properties,
         "required": required,
     })
+}
+
+/// Returns the schema of a list of objects that have these fields.
+fn list(required: &[&str]) -> Value {
+    json!({ "type": "array", "items": { "type": "object", "required": required } })
 }
