@@ -25,10 +25,13 @@ pub struct ChatCompletionRequest {
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     /// The sampling temperature, between 0 and 2.
+    #[schemars(range(min = 0, max = 2))]
     temperature: Option<f32>,
     /// The maximum number of output tokens of each of the agent's requests to its model.
+    #[schemars(range(min = 1))]
     max_completion_tokens: Option<u32>,
     /// The older name of `max_completion_tokens`.
+    #[schemars(range(min = 1))]
     max_tokens: Option<u32>,
     reasoning_effort: Option<ReasoningEffort>,
     response_format: Option<ResponseFormat>,

@@ -28,8 +28,10 @@ pub struct ResponsesRequest {
     /// Whether the answer is streamed.
     stream: Option<bool>,
     /// The sampling temperature, between 0 and 2.
+    #[schemars(range(min = 0, max = 2))]
     temperature: Option<f32>,
     /// The maximum number of output tokens of each of the agent's requests to its model.
+    #[schemars(range(min = 1))]
     max_output_tokens: Option<u32>,
     reasoning: Option<Reasoning>,
     text: Option<TextConfig>,

@@ -225,6 +225,14 @@ impl Operation<'_> {
         self
     }
 
+    /// Says that the data of the last event of the stream is this text.
+    pub(super) fn ended_by(mut self, last: &str) -> Self {
+        let stream = &mut self.value["responses"]["200"]["content"]["text/event-stream"];
+        let data = &mut stream["itemSchema"]["properties"]["data"];
+        *data = json!({ "anyOf": [{ "const": last }, data.take()] });
+        self
+    }
+
     /// Adds a response with text of this media type.
     pub(super) fn text_response(mut self, media_type: &str, description: &str) -> Self {
         let content = json!({ media_type: { "schema": { "type": "string" } } });

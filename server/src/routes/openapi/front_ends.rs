@@ -51,11 +51,13 @@ fn ai_sdk(document: &mut Document) {
             &["id", "messages"],
         ))
         .event_stream::<Value>("A UI message stream of the AI SDK.", &[])
+        .ended_by("[DONE]")
         .errors(&[BAD_BODY, NOT_ALLOWED, NO_AGENT, REFUSED, BUSY, DRAINING, UNANSWERED])
         .add();
     document
         .operation("get", "/ai-sdk/{agent}/{chat}/stream", "Resumes the reply in progress.")
         .event_stream::<Value>("A UI message stream, from the start of the reply.", &[])
+        .ended_by("[DONE]")
         .empty_response(204, "No reply is in progress.")
         .errors(&[NO_AGENT, REFUSED, DRAINING])
         .add();

@@ -27,6 +27,7 @@ pub(super) fn describe(document: &mut Document) {
         .request::<ChatCompletionRequest>()
         .response::<ChatCompletion>(200, "The answer; its chunks and `[DONE]` if `stream` is true.")
         .event_stream::<ChatFrame>("", &[])
+        .ended_by("[DONE]")
         .errors(&errors)
         .add();
     document
