@@ -111,6 +111,7 @@ impl From<ReasoningEffort> for ThinkingLevel {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(rename = "OpenAiJsonSchema")]
 pub(super) struct NamedSchema {
+    #[schemars(regex(pattern = r"^[A-Za-z0-9_-]{1,64}$"))]
     name: String,
     schema: Option<Value>,
 }

@@ -26,8 +26,8 @@ fn ag_ui(document: &mut Document) {
         .foreign_request(object(
             "A `RunAgentInput` of AG-UI 1.0.",
             json!({
-                "threadId": id, "runId": id, "messages": list(&["id", "role"]),
-                "resume": list(&["interruptId", "status"]),
+                "threadId": id, "runId": id, "messages": { "type": "array" },
+                "resume": { "type": ["array", "null"] },
             }),
             &["threadId", "runId", "messages"],
         ))
@@ -44,9 +44,9 @@ fn ai_sdk(document: &mut Document) {
             "What `DefaultChatTransport` sends.",
             json!({
                 "id": { "type": "string", "minLength": 1, "maxLength": 200 },
-                "messages": list(&["id", "role", "parts"]),
-                "trigger": { "const": "submit-message" },
-                "messageId": { "type": "string" },
+                "messages": { "type": "array" },
+                "trigger": { "enum": ["submit-message", null] },
+                "messageId": {},
             }),
             &["id", "messages"],
         ))
@@ -83,9 +83,4 @@ fn object(description: &str, properties: Value, required: &[&str]) -> Value {
         "type": "object", "description": description, "properties": properties,
         "required": required,
     })
-}
-
-/// Returns the schema of a list of objects that have these fields.
-fn list(required: &[&str]) -> Value {
-    json!({ "type": "array", "items": { "type": "object", "required": required } })
 }
