@@ -165,7 +165,7 @@ def openai(body, around, name):
     """An existing agent most of the time, and a form of the answer that is a JSON Schema."""
     if CHOICE.random() < 0.8:
         body["model"] = "coding"
-    if isinstance(around.get(name), dict) and "schema" in around[name]:
+    if isinstance(around.get(name), dict) and "name" in around[name]:
         around[name].update(name="answer", schema={"type": "object"})
 
 
