@@ -28,10 +28,10 @@ pub struct ChatCompletionRequest {
     #[schemars(range(min = 0, max = 2))]
     temperature: Option<f32>,
     /// The maximum number of output tokens of each of the agent's requests to its model.
-    #[schemars(range(min = 1, max = 4294967295u32))]
+    #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
     max_completion_tokens: Option<u32>,
     /// The older name of `max_completion_tokens`.
-    #[schemars(range(min = 1, max = 4294967295u32))]
+    #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
     max_tokens: Option<u32>,
     reasoning_effort: Option<ReasoningEffort>,
     response_format: Option<ResponseFormat>,

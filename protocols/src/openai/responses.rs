@@ -31,7 +31,7 @@ pub struct ResponsesRequest {
     #[schemars(range(min = 0, max = 2))]
     temperature: Option<f32>,
     /// The maximum number of output tokens of each of the agent's requests to its model.
-    #[schemars(range(min = 1, max = 4294967295u32))]
+    #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
     max_output_tokens: Option<u32>,
     reasoning: Option<Reasoning>,
     text: Option<TextConfig>,
