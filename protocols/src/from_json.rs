@@ -1,6 +1,7 @@
 //! [`from_json`]: deserialises a value, and says where in a body it is invalid.
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
 use serde_path_to_error::{Path, Segment};
 
 use crate::error::DecodeError;
@@ -66,5 +67,15 @@ fn without_value(why: &str) -> String {
         (None, Some((_, expected))) => format!("This is not what is expected here: {expected}."),
         (None, None) if why.starts_with("duplicate field") => "A field is given twice.".into(),
         (None, None) => "This value is not valid here.".into(),
+    }
+}
+
+/// Reads a whole number that may be written with a point, as `1.0`: JSON Schema has it as an
+/// integer, too.
+pub(crate) fn whole_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let Some(number) = Option::<f64>::deserialize(from)? else { return Ok(None) };
+    match number as u32 {
+        whole if f64::from(whole) == number => Ok(Some(whole)),
+        _ => Err(D::Error::custom("not whole, expected a whole number, at most 4294967295")),
     }
 }

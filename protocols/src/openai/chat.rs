@@ -11,7 +11,7 @@ use super::agent_request::AgentRequest;
 use super::content::{Conversation, Role, contents};
 use super::options::{self, NamedSchema, ReasoningEffort, any_object};
 use crate::error::DecodeError;
-use crate::from_json::from_json;
+use crate::from_json::{from_json, whole_number};
 
 /// Holds a request for a chat completion. Fields that an agent cannot honour are refused, and those
 /// that change nothing about the answer are ignored.
@@ -28,9 +28,11 @@ pub struct ChatCompletionRequest {
     #[schemars(range(min = 0, max = 2))]
     temperature: Option<f32>,
     /// The maximum number of output tokens of each of the agent's requests to its model.
+    #[serde(default, deserialize_with = "whole_number")]
     #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
     max_completion_tokens: Option<u32>,
     /// The older name of `max_completion_tokens`.
+    #[serde(default, deserialize_with = "whole_number")]
     #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
     max_tokens: Option<u32>,
     reasoning_effort: Option<ReasoningEffort>,

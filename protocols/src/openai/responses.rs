@@ -12,7 +12,7 @@ use super::content::{Conversation, Role, contents};
 use super::options::{self, NamedSchema, ReasoningEffort, any_object};
 use super::response::Echo;
 use crate::error::DecodeError;
-use crate::from_json::from_json;
+use crate::from_json::{from_json, whole_number};
 
 /// Holds a request for a response. Fields that an agent cannot honour are refused, and those that
 /// change nothing about the answer are ignored.
@@ -31,6 +31,7 @@ pub struct ResponsesRequest {
     #[schemars(range(min = 0, max = 2))]
     temperature: Option<f32>,
     /// The maximum number of output tokens of each of the agent's requests to its model.
+    #[serde(default, deserialize_with = "whole_number")]
     #[schemars(range(min = 1, max = 0xFFFF_FFFF_u32))]
     max_output_tokens: Option<u32>,
     reasoning: Option<Reasoning>,
