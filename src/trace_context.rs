@@ -20,9 +20,8 @@ const MAX_STATE_BYTES: usize = 512;
 /// that of a session with [`RunContext::with`](crate::RunContext::with). The run keeps it in its
 /// log, so another process that continues the run has it too. From it the session derives the
 /// contexts of its model requests ([`ChatRequest::trace`](crate::model::ChatRequest::trace)), of
-/// its calls ([`ToolContext::trace`](crate::ToolContext::trace)) and of its sub-agents. Span ids
-/// are derived, not random: whoever knows the context of a run and the number of a reply knows the
-/// id of its span. Without a context of the host there is none anywhere, and nothing is sent.
+/// its calls ([`ToolContext::trace`](crate::ToolContext::trace)) and of its sub-agents. The id
+/// of a span follows from the context of its run and the number of its reply or call. Without a context of the host there is none anywhere, and nothing is sent.
 ///
 /// ```
 /// use loopwright_core::agent::TraceContext;

@@ -225,7 +225,7 @@ fn credentials(config: &Config) -> Result<Credentials, StartError> {
     let path = directory.join(CREDENTIALS_FILE);
     Credentials::open(&path).map_err(|why| {
         let path = path.display();
-        StartError(format!("{path} cannot be read: {why}. Without the file, you authorize anew."))
+        StartError(format!("{path} cannot be read: {why}. Without the file, you log in again."))
     })
 }
 

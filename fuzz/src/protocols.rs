@@ -35,7 +35,7 @@ pub fn check_decoders(body: &[u8]) {
     }
     let _ = (a2a::RemoteCard::decode(body), a2a::RemoteAnswer::decode(body), acp::decode(body));
     let text = String::from_utf8_lossy(body);
-    acp::diffs(Path::new("/work"), &text);
+    acp::diffs(Path::new("/srv"), &text);
     if let Some(task) = a2a::TaskId::parse(&text) {
         assert_eq!(a2a::TaskId::parse(&task.to_string()), Some(task));
     }

@@ -17,7 +17,7 @@
 //! let Ok(ClientMessage::Request(_, request)) = decode(line) else { panic!() };
 //! assert_eq!(request, ClientRequest::CloseSession("s".into()));
 //!
-//! let mut updates = SessionUpdates::new("/work");
+//! let mut updates = SessionUpdates::new("/srv");
 //! let update = Update::Text { block: 0, delta: "Hello".into() };
 //! let sent = updates.fold(&AgentEvent::MessageUpdate { message_id: MessageId(2), update });
 //! assert_eq!(sent[0]["sessionUpdate"], "agent_message_chunk");

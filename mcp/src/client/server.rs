@@ -152,7 +152,7 @@ impl Server {
         self.connection().await.map_err(|why| self.unavailable(&why))
     }
 
-    /// Lists the tools anew.
+    /// Lists the tools again.
     pub(super) async fn list_tools(&self) -> Result<(Arc<Connection>, Vec<Tool>), String> {
         let connection = self.connection().await?;
         connection.routes.take_change();

@@ -105,7 +105,7 @@ async fn serve_everything() -> (String, Child) {
 }
 
 async fn everything(builder: loopwright_mcp::ServerBuilder) {
-    let server = builder.root(Path::new("/work/here")).build();
+    let server = builder.root(Path::new("/srv/here")).build();
     let results = call(
         &server,
         &[
@@ -130,7 +130,7 @@ async fn everything(builder: loopwright_mcp::ServerBuilder) {
     assert!(results[2].1.iter().any(is_png), "{results:?}");
     assert!(text(&results[3]).contains("temperature"));
     assert!(text(&results[4]).contains("[Resource "));
-    assert!(text(&results[5]).contains("file:///work/here"), "{}", text(&results[5]));
+    assert!(text(&results[5]).contains("file:///srv/here"), "{}", text(&results[5]));
     let resources = text(&results[6]);
     assert!(text(&results[7]).contains("args-prompt(city"), "{}", text(&results[7]));
     assert!(text(&results[8]).contains("Rome"));

@@ -128,11 +128,11 @@ async fn sampling_needs_the_users_permission() {
 #[tokio::test(start_paused = true)]
 async fn the_roots_are_the_directories() {
     let fake = asking("roots/list", json!({}));
-    let client = fake.builder().root(Path::new("/work/my app")).build();
+    let client = fake.builder().root(Path::new("/srv/my app")).build();
     let harness = session(&client, calls(&["fake__ask"]), |agent| agent.auto_all()).await;
     harness.handle.prompt("go").await.unwrap();
     let (_, text) = only_result(&harness).await;
     let roots: Value = serde_json::from_str(&text).unwrap();
-    let expected = json!([{ "uri": "file:///work/my%20app", "name": "my app" }]);
+    let expected = json!([{ "uri": "file:///srv/my%20app", "name": "my app" }]);
     assert_eq!(roots["roots"], expected);
 }

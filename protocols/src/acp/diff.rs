@@ -97,10 +97,10 @@ mod tests {
         let unified = "--- src/a\n+++ src/a\n@@ -1,3 +1,3 @@\n one\n-two\n+zwei\n three\n\
                        @@ -9 +9,2 @@\n-nine\n+++ x\n+neun\n";
         let expected = [
-            diff("/work/src/a", Some("one\ntwo\nthree\n"), "one\nzwei\nthree\n"),
-            diff("/work/src/a", Some("nine\n"), "++ x\nneun\n"),
+            diff("/srv/src/a", Some("one\ntwo\nthree\n"), "one\nzwei\nthree\n"),
+            diff("/srv/src/a", Some("nine\n"), "++ x\nneun\n"),
         ];
-        assert_eq!(diffs(Path::new("/work"), unified), expected);
+        assert_eq!(diffs(Path::new("/srv"), unified), expected);
     }
 
     #[test]

@@ -91,13 +91,13 @@ mod tests {
     fn text_links_and_embedded_texts_are_one_text() {
         let message = read(json!([
             { "type": "text", "text": "Explain " },
-            { "type": "resource_link", "name": "a.rs", "uri": "file:///work/a.rs" },
+            { "type": "resource_link", "name": "a.rs", "uri": "file:///srv/a.rs" },
             { "type": "resource", "resource": { "uri": "https://a.example/b", "text": "b" } },
             { "type": "image", "data": "aGk=", "mimeType": "image/png" },
             { "type": "resource", "resource":
                 { "uri": "file:///c.pdf", "blob": "aGk=", "mimeType": "application/pdf" } },
         ]));
-        let text = "Explain [a.rs](/work/a.rs)\n<context uri=\"https://a.example/b\">\nb\n\
+        let text = "Explain [a.rs](/srv/a.rs)\n<context uri=\"https://a.example/b\">\nb\n\
                     </context>\n";
         let expected = vec![
             Content::text(text),
