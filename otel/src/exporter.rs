@@ -38,26 +38,18 @@ impl Exporter {
         let client = Arc::new(client);
         let resource = resource(settings);
         let spans = settings.traces.as_ref().map(|endpoint| {
-            let exporter = SpanExporter::builder()
-                .with_http()
-                .with_shared_http_client(client.clone())
-                .with_protocol(Protocol::HttpBinary)
-                .with_endpoint(endpoint)
-                .with_timeout(timeout)
-                .build()?;
+            let exporter =
+                over_http(SpanExporter::builder().with_http(), endpoint, &client, timeout)
+                    .build()?;
             let mut spans =
                 BatchSpanProcessor::new(exporter, BatchConfigBuilder::default().build());
             spans.set_resource(&resource);
             Ok(spans)
         });
         let metrics = settings.metrics.as_ref().map(|endpoint| {
-            let exporter = MetricExporter::builder()
-                .with_http()
-                .with_shared_http_client(client.clone())
-                .with_protocol(Protocol::HttpBinary)
-                .with_endpoint(endpoint)
-                .with_timeout(timeout)
-                .build()?;
+            let exporter =
+                over_http(MetricExporter::builder().with_http(), endpoint, &client, timeout)
+                    .build()?;
             let mut reader = PeriodicReader::builder(exporter);
             if let Some(interval) = settings.metric_interval {
                 reader = reader.with_interval(interval);
@@ -110,6 +102,19 @@ impl Exporter {
             let _ = metrics.shutdown_with_timeout(FLUSH_TIMEOUT);
         }
     }
+}
+
+fn over_http<B: WithExportConfig + WithHttpConfig>(
+    builder: B,
+    endpoint: &str,
+    client: &Arc<Client>,
+    timeout: Duration,
+) -> B {
+    builder
+        .with_shared_http_client(client.clone())
+        .with_protocol(Protocol::HttpBinary)
+        .with_endpoint(endpoint)
+        .with_timeout(timeout)
 }
 
 impl fmt::Debug for Exporter {

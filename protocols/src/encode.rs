@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use loopwright_core::event::{Envelope, ExternalAction, RunOutcome, RunStatus};
-use serde_json::Value;
+use loopwright_core::event::{Envelope, ExternalAction};
 
 /// Says how a response continues after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,40 +40,4 @@ pub trait Encode {
     /// Appends the end of a response that is cut off before its run ends: an error of this kind,
     /// with a sentence that says why.
     fn cut_off(&mut self, kind: &str, why: &str, to: &mut VecDeque<Self::Event>);
-}
-
-/// Returns the kind of the error of a run that has not ended well, and a sentence that says why.
-pub(crate) fn failure(outcome: &RunOutcome) -> (String, String) {
-    fn name(kind: &impl serde::Serialize) -> String {
-        match serde_json::to_value(kind) {
-            Ok(Value::String(name)) => name,
-            _ => "internal".into(),
-        }
-    }
-    if let Some(incomplete) = &outcome.incomplete {
-        return (name(incomplete), sentence(&incomplete.to_string()));
-    }
-    let kind = match (outcome.end, outcome.model_error) {
-        (RunStatus::Error, Some(kind)) => name(&kind),
-        (RunStatus::Error, None) => "internal".into(),
-        (end, _) => name(&end),
-    };
-    let message = match (&outcome.error, outcome.end) {
-        (Some(error), _) => sentence(error),
-        (None, RunStatus::Limit) => "A limit is reached; what was done so far remains.".into(),
-        (None, RunStatus::Aborted) => "The run was aborted.".into(),
-        (None, _) => "The run failed.".into(),
-    };
-    (kind, message)
-}
-
-/// Returns a text with a capital letter and a full stop.
-fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().into_iter().flat_map(char::to_uppercase);
-    let mut text: String = first.chain(letters).collect();
-    if !text.ends_with(['.', '!', '?']) {
-        text.push('.');
-    }
-    text
 }

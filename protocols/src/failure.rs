@@ -46,6 +46,17 @@ impl RunFailure {
         };
         Some(RunFailure { kind, message })
     }
+
+    /// Returns the message with a capital letter and a full stop.
+    pub(crate) fn sentence(&self) -> String {
+        let mut letters = self.message.chars();
+        let first = letters.next().into_iter().flat_map(char::to_uppercase);
+        let mut text: String = first.chain(letters).collect();
+        if !text.ends_with(['.', '!', '?']) {
+            text.push('.');
+        }
+        text
+    }
 }
 
 /// Returns the name of a variant, as it is serialised.

@@ -70,9 +70,11 @@ fn without_value(why: &str) -> String {
     }
 }
 
-/// Reads a whole number that may be written with a point, as `1.0`: JSON Schema has it as an
-/// integer, too.
-pub(crate) fn whole_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+/// Reads a whole number, also if it is written `8.0`, which is the same number in JSON.
+///
+/// # Errors
+/// Fails if the number is not whole, negative, or larger than [`u32::MAX`].
+pub fn whole_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     let Some(number) = Option::<f64>::deserialize(from)? else { return Ok(None) };
     match number as u32 {
         whole if f64::from(whole) == number => Ok(Some(whole)),

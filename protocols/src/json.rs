@@ -14,12 +14,6 @@ pub(crate) struct Node<'a> {
     path: String,
 }
 
-/// Parses a body.
-pub(crate) fn parse(body: &[u8]) -> Result<Value, DecodeError> {
-    serde_json::from_slice(body)
-        .map_err(|_| DecodeError::at("", "The body is not valid JSON, or nested too deep."))
-}
-
 impl<'a> Node<'a> {
     /// Returns the whole body.
     pub(crate) fn root(value: &'a Value) -> Self {

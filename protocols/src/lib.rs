@@ -16,7 +16,6 @@ mod error;
 mod failure;
 mod from_json;
 mod history;
-mod iso_8601;
 mod json;
 mod media;
 pub mod openai;
@@ -28,11 +27,12 @@ mod reply;
 mod shown_runs;
 #[cfg(test)]
 mod testing;
+mod time;
 
 pub use encode::{Encode, Progress};
 pub use error::DecodeError;
 pub use failure::RunFailure;
-pub use from_json::{from_json, pointer_to};
+pub use from_json::{from_json, pointer_to, whole_number};
 pub use history::{History, is_json_object, is_tool_name};
-pub use media::{data_url, media};
+pub use media::{data_url, media, media_type_of};
 pub use shown_runs::{Awaited, ShownRuns};

@@ -42,7 +42,7 @@ pub fn media(media_type: &str, data: &str) -> Result<Content, &'static str> {
     let bytes = BASE64_STANDARD
         .decode(data)
         .map_err(|_| "The file is not base64, in its standard alphabet with padding.")?;
-    match type_of(&bytes) {
+    match media_type_of(&bytes) {
         _ if bytes.len() > MAX_BYTES => Err(too_large),
         Some(kind) if kind == media_type => Ok(Content::image(media_type, data)),
         Some(_) => Err("The file is of another type than its media type says."),
@@ -50,8 +50,8 @@ pub fn media(media_type: &str, data: &str) -> Result<Content, &'static str> {
     }
 }
 
-/// Returns the media type that the first bytes of a file say.
-fn type_of(bytes: &[u8]) -> Option<&'static str> {
+/// Returns the media type of an image or a PDF, by its first bytes.
+pub fn media_type_of(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),

@@ -3,10 +3,11 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use loopwright_core::message::Content;
+use loopwright_protocols::media_type_of;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::error::{ApiError, ErrorKind};
+use crate::error::ApiError;
 
 /// The maximum number of images of a message.
 const MAX_IMAGES: usize = 10;
@@ -23,7 +24,7 @@ pub(crate) struct ImageBody {
 }
 
 /// The types of images that models take.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
 enum ImageType {
     #[serde(rename = "image/png")]
     Png,
@@ -44,19 +45,6 @@ impl ImageType {
             ImageType::Webp => "image/webp",
         }
     }
-
-    /// Returns the type that the first bytes of an image say.
-    fn of(bytes: &[u8]) -> Option<Self> {
-        match bytes {
-            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(ImageType::Png),
-            [0xff, 0xd8, 0xff, ..] => Some(ImageType::Jpeg),
-            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(ImageType::Gif),
-            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => {
-                Some(ImageType::Webp)
-            }
-            _ => None,
-        }
-    }
 }
 
 /// Checks the images of a message, and returns them as its content.
@@ -67,19 +55,10 @@ pub(crate) fn contents(images: Vec<ImageBody>) -> Result<Vec<Content>, ApiError>
     images.into_iter().enumerate().map(|(index, image)| image.content(index)).collect()
 }
 
-/// Checks the images of a message that does not have the form of [`ImageBody`].
-pub(crate) fn check(content: &[Content]) -> Result<(), ApiError> {
-    let mut images = 0;
-    for content in content {
-        let Content::Image { media_type, data } = content else { continue };
-        images += 1;
-        let name = serde_json::Value::from(media_type.as_str());
-        let media_type = ImageType::deserialize(name).map_err(|_| {
-            ApiError::new(ErrorKind::BadRequest, "Models take PNG, JPEG, GIF and WebP images only.")
-        })?;
-        ImageBody { media_type, data: data.clone() }.content(images - 1)?;
-    }
-    match images > MAX_IMAGES {
+/// Checks the number of images of a message; each of them was checked when it was read.
+pub(crate) fn check_number(content: &[Content]) -> Result<(), ApiError> {
+    let images = content.iter().filter(|content| matches!(content, Content::Image { .. }));
+    match images.count() > MAX_IMAGES {
         true => Err(too_many()),
         false => Ok(()),
     }
@@ -99,12 +78,12 @@ impl ImageBody {
         if bytes.len() > MAX_IMAGE_BYTES {
             return Err(at("data", "The image is larger than 5 MiB: make it smaller."));
         }
-        match ImageType::of(&bytes) {
-            Some(kind) if kind == self.media_type => {
-                Ok(Content::image(self.media_type.name(), self.data))
+        match media_type_of(&bytes) {
+            Some(kind) if kind == self.media_type.name() => Ok(Content::image(kind, self.data)),
+            Some(kind) if kind.starts_with("image/") => {
+                Err(at("media_type", "The image is of another type than this."))
             }
-            Some(_) => Err(at("media_type", "The image is of another type than this.")),
-            None => Err(at("data", "This is no image of the types that models take.")),
+            _ => Err(at("data", "This is no image of the types that models take.")),
         }
     }
 }

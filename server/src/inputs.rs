@@ -33,7 +33,7 @@ pub(crate) async fn check_content(
 ) -> Result<Prompt, ApiError> {
     let is_image = |content: &Content| matches!(content, Content::Image { .. });
     if prompt.message.content.iter().any(is_image) {
-        images::check(&prompt.message.content)?;
+        images::check_number(&prompt.message.content)?;
         server.shared().live.check_takes_images(id).await?;
     }
     Ok(prompt)

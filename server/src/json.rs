@@ -5,7 +5,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
 use loopwright_protocols::from_json;
-pub(crate) use loopwright_protocols::pointer_to;
+pub(crate) use loopwright_protocols::{pointer_to, whole_number};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 
@@ -75,17 +75,6 @@ pub(crate) fn or_default<'de, T: Deserialize<'de> + Default, D: Deserializer<'de
     from: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
-}
-
-/// Reads a whole number, also if it is written `8.0`, which is the same number in JSON.
-pub(crate) fn whole_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    let Some(number) = Option::<f64>::deserialize(from)? else {
-        return Ok(None);
-    };
-    match number as u32 {
-        whole if f64::from(whole) == number => Ok(Some(whole)),
-        _ => Err(D::Error::custom("not whole, expected a whole number, at most 4294967295")),
-    }
 }
 
 /// Reads a whole number that is at least 1.

@@ -47,8 +47,16 @@ where
         let shared = conversation.server().shared();
         let end = Box::pin(shared.drain.finished());
         let _open = shared.metrics.open_stream();
-        let (is_complete, last) = (false, None);
-        ProtocolStream { conversation, feed, encoder, ready, is_complete, last, end, _open }
+        ProtocolStream {
+            conversation,
+            feed,
+            encoder,
+            ready,
+            is_complete: false,
+            last: None,
+            end,
+            _open,
+        }
     }
 
     /// Adds a frame after the last event.

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+#[path = "../../../server/tests/clients/installed.rs"]
+mod installed;
 #[path = "../spec/process.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod process;
@@ -12,12 +14,13 @@ mod process;
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]
 mod server;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use self::installed::clients;
 use self::process::{STORE, project};
 use self::server::{Exchange, Server};
 
@@ -40,16 +43,6 @@ fn run(test: &str, dir: &TempDir, reply: impl FnOnce(&Server)) {
     reply(&model);
     let status = client.wait().unwrap();
     assert!(status.success(), "{test} failed with {status}");
-}
-
-/// Returns the directory that `.ci/clients/install` has filled.
-fn clients() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
-    let clients = target.join("clients");
-    let is_installed = clients.join("package.json.installed").is_file();
-    assert!(is_installed, "no clients in {}: run .ci/clients/install", clients.display());
-    clients.canonicalize().unwrap()
 }
 
 /// Returns a project with a file that the model edits.

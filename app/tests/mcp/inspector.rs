@@ -1,27 +1,17 @@
 //! The command line of the official inspector.
 
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::BIN;
+use crate::installed::clients;
 use crate::process::{Process, STORE, project};
 use crate::server::Server;
 
 /// The parts of the inspector's command line before the command of the server.
 const INSPECTOR: [&str; 3] = ["--format", "json", "--quiet"];
-
-/// Returns the directory that `.ci/clients/install` has filled.
-fn clients() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
-    let clients = target.join("clients");
-    let is_installed = clients.join("package.json.installed").is_file();
-    assert!(is_installed, "no clients in {}: run .ci/clients/install", clients.display());
-    clients.canonicalize().unwrap()
-}
 
 /// Starts the inspector with `loopwright mcp` as its server.
 fn start(project: &TempDir, method: &[&str], server: &[&str]) -> Child {

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 mod inspector;
+#[path = "../../../server/tests/clients/installed.rs"]
+mod installed;
 mod own_client;
 #[path = "../spec/process.rs"]
 #[allow(dead_code, reason = "shared with the specification, which uses all of it")]

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
 
+#[path = "../../../server/tests/clients/installed.rs"]
+mod installed;
+
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -16,14 +19,11 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
+use self::installed::clients;
+
 /// Returns the program of a server that `.ci/clients/install` has installed.
 fn program(package: &str) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
-    let path = target.join("clients/node_modules/@modelcontextprotocol").join(package);
-    let path = path.join("dist/index.js");
-    assert!(path.is_file(), "{} is missing: run .ci/clients/install", path.display());
-    path.canonicalize().unwrap()
+    clients().join("node_modules/@modelcontextprotocol").join(package).join("dist/index.js")
 }
 
 fn config(package: &str, arguments: &[&str]) -> ServerConfig {

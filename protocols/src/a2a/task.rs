@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::failure::RunFailure;
-use crate::iso_8601::iso_8601;
+use crate::time::rfc_3339;
 
 /// Names a task: by the message that has started it, and the context.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -209,7 +209,7 @@ pub(super) fn is_of_sub_agent(envelope: &Envelope) -> bool {
 
 /// Returns the status of a task.
 pub(super) fn status(state: TaskState, time: u64, message: Option<Value>) -> Value {
-    let mut status = json!({ "state": state, "timestamp": iso_8601(time) });
+    let mut status = json!({ "state": state, "timestamp": rfc_3339(time) });
     if let Some(message) = message {
         status["message"] = message;
     }

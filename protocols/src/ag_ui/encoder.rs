@@ -12,7 +12,8 @@ use super::event::{Event, PROTOCOL_VERSION, content, token_usage};
 use super::history::{messages, request_of};
 use super::interrupt::interrupt;
 use super::speaker::Speaker;
-use crate::encode::{Encode, Progress, failure};
+use crate::encode::{Encode, Progress};
+use crate::failure::RunFailure;
 use crate::shown_runs::{ShownRuns, Visibility, is_of_sub_agent};
 
 /// The kind of custom event whose data is the state of the agent.
@@ -261,7 +262,8 @@ impl Encode for Encoder {
             }
             Some(RunStatus::Done | RunStatus::AwaitingAction) | None => outcome("success"),
             Some(_) => {
-                let (code, why) = self.outcome.as_deref().map(failure).unwrap_or_default();
+                let failure = self.outcome.as_deref().and_then(RunFailure::of);
+                let (why, code) = failure.map(|why| (why.sentence(), why.kind)).unwrap_or_default();
                 return self.error(&code, &why, to);
             }
         };
@@ -309,7 +311,9 @@ fn sub_agent_end(ended: &RunOutcome) -> Value {
     let kind = match ended.end {
         RunStatus::Done => "success",
         RunStatus::AwaitingAction => "suspended",
-        _ => return json!({ "type": "SUBAGENT_ERROR", "message": failure(ended).1 }),
+        _ => {
+            return json!({ "type": "SUBAGENT_ERROR", "message": RunFailure::of(ended).map(|why| why.sentence()) });
+        }
     };
     json!({ "type": "SUBAGENT_FINISHED", "outcome": outcome(kind) })
 }

@@ -5,9 +5,9 @@ use loopwright_core::pattern::Question;
 use serde_json::{Value, json};
 
 use crate::error::DecodeError;
-use crate::iso_8601::iso_8601;
 use crate::json::Node;
 use crate::question::answer_schema;
+use crate::time::rfc_3339;
 
 /// How the ids of interrupts begin that ask for an approval, and for anything else. After that they
 /// have the digest of the action, and the call.
@@ -35,7 +35,7 @@ pub(super) fn interrupt(action: &ExternalAction) -> Value {
         "metadata": { "action": action },
     });
     if let Some(deadline) = action.terms.deadline {
-        interrupt["expiresAt"] = iso_8601(deadline).into();
+        interrupt["expiresAt"] = rfc_3339(deadline).into();
     }
     interrupt
 }

@@ -5,7 +5,9 @@ use loopwright_core::message::Content;
 
 use super::interrupt;
 use crate::error::DecodeError;
-use crate::json::{Node, parse};
+use crate::from_json::from_json;
+use crate::json::Node;
+use crate::media::media;
 use crate::prompt::prompt;
 use crate::shown_runs::{Awaited, awaited};
 
@@ -33,7 +35,7 @@ impl RunRequest {
     /// Fails if it is not a `RunAgentInput`, if a new message contains what no model takes, and if
     /// an answer is not that of an interrupt.
     pub fn decode(body: &[u8]) -> Result<Self, DecodeError> {
-        let body = parse(body)?;
+        let body = from_json(body, "")?;
         let body = Node::root(&body);
         let thread = body.field("threadId")?.id()?;
         let run = body.field("runId")?.id()?;
@@ -83,8 +85,9 @@ fn part(part: &Node<'_>) -> Result<Content, DecodeError> {
                 return Err(source.error(why));
             }
             let media_type = source.field("mimeType")?.text()?;
-            Ok(Content::image(media_type, source.field("value")?.text()?))
+            let value = source.field("value")?;
+            media(media_type, value.text()?).map_err(|why| value.error(why))
         }
-        _ => Err(part.error("Models take texts and images only: leave this part out.")),
+        _ => Err(part.error("Models take texts, images and PDFs: leave this part out.")),
     }
 }

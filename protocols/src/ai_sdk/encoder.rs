@@ -13,7 +13,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::part::{approval_id, input, output, tool_metadata};
-use crate::encode::{Encode, Progress, failure};
+use crate::encode::{Encode, Progress};
+use crate::failure::RunFailure;
 use crate::reply::{Fragment, PartKind, ReplyFold};
 use crate::shown_runs::{ShownRuns, Visibility, is_of_sub_agent};
 
@@ -307,7 +308,7 @@ impl Encode for Encoder {
             Some((_, Some(IncompleteReply::Length))) => "length",
             Some((_, Some(IncompleteReply::ContentFilter))) => "content-filter",
             Some(_) => {
-                let why = ended.map(failure).unwrap_or_default().1;
+                let why = ended.and_then(RunFailure::of).map(|why| why.sentence());
                 return push(to, json!({ "type": "error", "errorText": why }));
             }
         };

@@ -5,7 +5,9 @@ use loopwright_core::message::{CallId, Content};
 use serde_json::Value;
 
 use crate::error::DecodeError;
-use crate::json::{Node, parse};
+use crate::from_json::from_json;
+use crate::json::Node;
+use crate::media::data_url;
 use crate::prompt::prompt;
 use crate::shown_runs::{Awaited, awaited};
 
@@ -33,7 +35,7 @@ impl ChatRequest {
     /// Fails if it is not one, if it has neither a new message nor an answer, if a message contains
     /// what no model takes, and if it would change the past: a log is only appended to.
     pub fn decode(body: &[u8]) -> Result<Self, DecodeError> {
-        let body = parse(body)?;
+        let body = from_json(body, "")?;
         let body = Node::root(&body);
         let chat = body.field("id")?.id()?;
         if let Some(trigger) = body.get("trigger")
@@ -146,12 +148,5 @@ fn content(message: &Node<'_>) -> Result<Vec<Content>, DecodeError> {
 
 fn file(part: &Node<'_>) -> Result<Content, DecodeError> {
     let url = part.field("url")?;
-    let data = url.text()?.strip_prefix("data:").and_then(|url| url.split_once(";base64,"));
-    match data {
-        Some((media_type, data)) => Ok(Content::image(media_type, data)),
-        None => {
-            let why = "Nothing is fetched here: send the bytes, as a `data:` URL in base64.";
-            Err(url.error(why))
-        }
-    }
+    data_url(url.text()?).map_err(|why| url.error(why))
 }

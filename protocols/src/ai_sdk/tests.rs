@@ -139,7 +139,7 @@ fn a_body_is_the_inputs_of_a_session() {
         let part = json!({ "type": "file", "url": url });
         json!({ "id": "u2", "role": "user", "parts": [part] })
     };
-    let messages = json!([old, reply, file("data:image/png;base64,AAAA")]);
+    let messages = json!([old, reply, file("data:image/gif;base64,R0lGODlhAQABAAAAACw=")]);
     let request = decode(json!({ "id": "c", "messages": messages })).unwrap();
     assert!(matches!(&request.inputs[..], [InputEvent::UserRequest(_)]));
     assert_eq!(request.awaited(), [Awaited::Request("u2".into())]);
@@ -155,6 +155,10 @@ fn a_body_is_the_inputs_of_a_session() {
         (json!({ "id": "c", "messages": 1 }), "/messages"),
         (json!({ "id": 1, "messages": [old] }), "/id"),
         (json!({ "id": "c", "messages": [file("http://a/b.png")] }), "/messages/0/parts/0/url"),
+        (
+            json!({ "id": "c", "messages": [file("data:image/png;base64,AAAA")] }),
+            "/messages/0/parts/0/url",
+        ),
         (json!({ "id": "c", "messages": [wrong_approval] }), "/messages/0/parts/0/approval/id"),
     ] {
         assert_eq!(decode(body).unwrap_err().path, path);

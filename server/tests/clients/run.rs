@@ -1,12 +1,14 @@
 //! [`serve`] starts a server, [`run`] a script against it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
 use loopwright_server::Server;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader, Lines};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
+
+use crate::installed::clients;
 
 /// Starts a server on this machine and returns its address. It ends with the test's runtime.
 pub(crate) async fn serve(server: Server) -> String {
@@ -49,14 +51,4 @@ pub(crate) async fn start(script: &str, arguments: &[&str]) -> (Lines<impl Async
     let mut server = command.spawn().unwrap_or_else(|why| panic!("{script}: {why}"));
     let output = BufReader::new(server.stdout.take().unwrap());
     (output.lines(), server)
-}
-
-/// Returns the directory that `.ci/clients/install` has filled.
-fn clients() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
-    let clients = target.join("clients");
-    let is_installed = clients.join("package.json.installed").is_file();
-    assert!(is_installed, "no clients in {}: run .ci/clients/install", clients.display());
-    clients.canonicalize().unwrap()
 }
