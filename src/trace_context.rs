@@ -21,7 +21,8 @@ const MAX_STATE_BYTES: usize = 512;
 /// log, so another process that continues the run has it too. From it the session derives the
 /// contexts of its model requests ([`ChatRequest::trace`](crate::model::ChatRequest::trace)), of
 /// its calls ([`ToolContext::trace`](crate::ToolContext::trace)) and of its sub-agents. The id
-/// of a span follows from the context of its run and the number of its reply or call. Without a context of the host there is none anywhere, and nothing is sent.
+/// of a span follows from the context of its run and the number of its reply or call. Without a
+/// context of the host there is none anywhere, and nothing is sent.
 ///
 /// ```
 /// use loopwright_core::agent::TraceContext;

@@ -312,7 +312,8 @@ fn sub_agent_end(ended: &RunOutcome) -> Value {
         RunStatus::Done => "success",
         RunStatus::AwaitingAction => "suspended",
         _ => {
-            return json!({ "type": "SUBAGENT_ERROR", "message": RunFailure::of(ended).map(|why| why.sentence()) });
+            let message = RunFailure::of(ended).map(|why| why.sentence());
+            return json!({ "type": "SUBAGENT_ERROR", "message": message });
         }
     };
     json!({ "type": "SUBAGENT_FINISHED", "outcome": outcome(kind) })

@@ -288,25 +288,30 @@ async fn list_tasks(participant: Participant, list: ListTasks) -> Result<Value, 
 /// Aborts the run of a task, or denies what it waits for, and returns the task at its end.
 async fn cancel(participant: Participant, task: TaskId) -> Result<Task, Refusal> {
     let conversation = find(participant, &task).await?;
-    let current = task_of(&conversation, &task).await?;
+    // The state and the run are those of one moment, so that no other run is aborted.
+    let events = conversation.history().await?;
+    let Some(current) = tasks(&task.context, &events).into_iter().find(|known| known.id == task)
+    else {
+        task_of(&conversation, &task).await?; // it waits in the queue, or there is none
+        let why = "The task waits until an earlier one of its context has ended: cancel that one.";
+        return Err(RpcError::new(-32002, why).into());
+    };
     if current.state.is_terminal() {
         return Err(RpcError::not_cancelable().into());
     }
-    if current.state == TaskState::Submitted {
-        let why = "The task waits until an earlier one of its context has ended: cancel that one.";
-        return Err(RpcError::new(-32002, why).into());
-    }
-    let events = conversation.history().await?;
-    let last = events.last().map_or(0, |event| event.seq);
+    let (last, run) = events.last().map(|event| (event.seq, event.run_id)).unwrap_or_default();
     let mut abort = AbortRequest::new().id(format!("cancel:{task}"));
-    if let (TaskState::Working, Some(event)) = (current.state, events.last()) {
-        abort = abort.run(event.run_id);
+    if current.state == TaskState::Working {
+        abort = abort.run(run);
     }
     conversation.send(InputEvent::Abort(abort)).await?;
     let mut feed = conversation.events(Start::After(last), false).await?;
     while let Some((_, event)) = feed.next_event().await {
         if matches!(event.event, AgentEvent::AgentEnd(_)) {
-            break;
+            let task = task_of(&conversation, &task).await?;
+            if task.state.is_terminal() {
+                return Ok(task);
+            }
         }
     }
     task_of(&conversation, &task).await
