@@ -2,11 +2,16 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::Arc;
 
-use loopwright_core::event::Envelope;
+use loopwright_core::agent::TraceContext;
+use loopwright_core::event::{Envelope, ExternalAction};
 use loopwright_core::log::SessionLog;
 use loopwright_core::pattern::Question;
+use loopwright_core::tool::ActionRequest;
+use loopwright_mcp::server::{AgentCall, RequestState, decode_elicit_result};
 use loopwright_mcp::{ServerConfig, tool_output, tool_spec};
+use loopwright_protocols::a2a_client::{RemoteAnswer, RemoteCard};
 use loopwright_protocols::openai::{
     ChatCompletionRequest, ChatStream, ResponseHead, ResponseStream, ResponsesRequest,
 };
@@ -33,15 +38,34 @@ pub fn check_decoders(body: &[u8]) {
     {
         let _ = message.inputs(&[]);
     }
-    let _ = (a2a::RemoteCard::decode(body), a2a::RemoteAnswer::decode(body), acp::decode(body));
+    let _ = (RemoteCard::decode(body), RemoteAnswer::decode(body), acp::decode(body));
     let text = String::from_utf8_lossy(body);
     acp::diffs(Path::new("/srv"), &text);
     if let Some(task) = a2a::TaskId::parse(&text) {
         assert_eq!(a2a::TaskId::parse(&task.to_string()), Some(task));
     }
     let _ = loopwright_protocols::data_url(&text);
+    if let Some(context) = TraceContext::parse(&text, Some(&text)) {
+        assert!(TraceContext::parse(&context.traceparent(), None).is_some());
+    }
+    if let Ok(state) = RequestState::decode(&text) {
+        let written = serde_json::to_string(&state).unwrap_or_default();
+        assert_eq!(RequestState::decode(&written), Ok(state));
+    }
     let Ok(value) = serde_json::from_slice::<Value>(body) else { return };
-    let _ = acp::read_form(&Question::text("?"), &value);
+    let question = Question::text("?");
+    let _ = acp::read_form(&question, &value);
+    let request = serde_json::to_value(question).map(|asked| ActionRequest::new("question", asked));
+    let call = ExternalAction::new("c", "pay", value.clone(), "d");
+    let question = call.clone().request(request.ok().map(Arc::new));
+    for action in [call, question] {
+        let _ = decode_elicit_result(&action, &value);
+        let permission = acp::Permission::new(&action, Path::new("/srv"), Vec::new(), true);
+        let _ = permission.map(|permission| permission.answer(&value));
+    }
+    if let Some(arguments) = value.as_object() {
+        let _ = AgentCall::decode(arguments);
+    }
     let _ = (tool_spec("s", &value, false), tool_spec("s", &value, true));
     let _ = (tool_output(&value), ServerConfig::read("s", &value));
 }

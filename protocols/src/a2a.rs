@@ -5,11 +5,10 @@
 //! the context's, so nothing else is stored.
 
 mod card;
+pub mod code;
 mod encoder;
 mod message;
-mod remote;
 mod request;
-mod rpc_error;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -17,7 +16,5 @@ mod tests;
 pub use card::{AgentCard, agent_card};
 pub use encoder::Encoder;
 pub use message::SendMessage;
-pub use remote::{RemoteAnswer, RemoteCard, cancel_task, get_task, send_message};
 pub use request::{Call, ListTasks, Request};
-pub use rpc_error::RpcError;
 pub use task::{Task, TaskId, TaskState, tasks};

@@ -33,6 +33,6 @@ mod update;
 
 pub use decision::{Answer, Permission, form, read_form};
 pub use diff::{Diff, diffs};
-pub use message::{ClientMessage, ClientRequest, RpcError, decode};
+pub use message::{ClientMessage, ClientRequest, decode};
 pub use outcome::stop_reason;
 pub use update::{SessionUpdates, notice, text_content};

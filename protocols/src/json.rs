@@ -7,6 +7,16 @@ use crate::error::DecodeError;
 /// The maximum length of a client's id, in characters.
 const MAX_ID_CHARS: usize = 200;
 
+/// Checks an id of the client, which is at this path.
+pub(crate) fn check_id<T: AsRef<str>>(id: T, path: &str) -> Result<T, DecodeError> {
+    let chars = id.as_ref().chars().take(MAX_ID_CHARS + 1).count();
+    if (1..=MAX_ID_CHARS).contains(&chars) {
+        return Ok(id);
+    }
+    let why = format!("An id has between 1 and {MAX_ID_CHARS} characters.");
+    Err(DecodeError::at(path, why))
+}
+
 /// A value in a body, and its position.
 #[derive(Clone)]
 pub(crate) struct Node<'a> {
@@ -45,14 +55,14 @@ impl<'a> Node<'a> {
         self.value.as_str().ok_or_else(|| self.error("This must be a string."))
     }
 
+    /// Returns a boolean.
+    pub(crate) fn bool(&self) -> Result<bool, DecodeError> {
+        self.value.as_bool().ok_or_else(|| self.error("This must be `true` or `false`."))
+    }
+
     /// Returns an id of the client.
     pub(crate) fn id(&self) -> Result<&'a str, DecodeError> {
-        let id = self.text()?;
-        if id.is_empty() || id.chars().count() > MAX_ID_CHARS {
-            let why = format!("An id has between 1 and {MAX_ID_CHARS} characters.");
-            return Err(self.error(why));
-        }
-        Ok(id)
+        check_id(self.text()?, &self.path)
     }
 
     /// Returns the string of a field, or `None` if there is none.

@@ -8,6 +8,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod a2a;
+pub mod a2a_client;
 pub mod acp;
 pub mod ag_ui;
 pub mod ai_sdk;
@@ -24,6 +25,7 @@ mod question;
 #[cfg(test)]
 mod recorded;
 mod reply;
+mod rpc;
 mod shown_runs;
 #[cfg(test)]
 mod testing;
@@ -35,4 +37,5 @@ pub use failure::RunFailure;
 pub use from_json::{from_json, pointer_to, whole_number};
 pub use history::{History, is_json_object, is_tool_name};
 pub use media::{data_url, media, media_type_of};
+pub use rpc::RpcError;
 pub use shown_runs::{Awaited, ShownRuns};

@@ -22,6 +22,6 @@ pub use chat::ChatCompletionRequest;
 pub use chat_stream::{ChatCompletion, ChatCompletionChunk, ChatFrame, ChatStream};
 pub use error_body::{ErrorBody, ErrorObject};
 pub use head::ResponseHead;
-pub use response::{Echo, Response, ResponseEvent};
+pub use response::{Echo, Response, ResponseError, ResponseEvent};
 pub use response_stream::ResponseStream;
 pub use responses::ResponsesRequest;

@@ -9,12 +9,16 @@ use crate::json::Node;
 /// Returns the request with this content, whose input has the id of the client's message.
 pub(crate) fn prompt(message: &Node<'_>, content: Vec<Content>) -> Result<Prompt, DecodeError> {
     let id = message.field("id")?.id()?;
-    let is_empty = |content: &Content| match content {
-        Content::Text { text } => text.trim().is_empty(),
-        _ => false,
-    };
-    if content.iter().all(is_empty) {
+    if is_blank(&content) {
         return Err(message.error("The message is empty: write what is to be done."));
     }
     Ok(Prompt::from(UserMessage::new(content)).id(id))
+}
+
+/// Returns whether a message has nothing but white space.
+pub(crate) fn is_blank(content: &[Content]) -> bool {
+    content.iter().all(|content| match content {
+        Content::Text { text } => text.trim().is_empty(),
+        _ => false,
+    })
 }

@@ -1,7 +1,17 @@
-//! Questions to the user, for protocols that describe an answer with JSON Schema.
+//! Pending actions: what the user is asked, and the JSON Schema of an answer.
 
+use loopwright_core::event::ExternalAction;
 use loopwright_core::pattern::{AnswerForm, Question};
 use serde_json::{Value, json};
+
+/// Returns a sentence that says what an action waits for.
+pub(crate) fn action_text(action: &ExternalAction) -> String {
+    match (action.question(), action.terms.description.as_deref()) {
+        (Some(question), _) => question.question,
+        (None, Some(description)) => description.to_owned(),
+        (None, None) => format!("`{}` needs a decision.", action.name),
+    }
+}
 
 /// Returns the schema of the answers that fit a question.
 pub(crate) fn answer_schema(question: &Question) -> Value {

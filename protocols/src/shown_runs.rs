@@ -1,7 +1,11 @@
 //! [`ShownRuns`]: which runs of a session a response shows.
 
-use loopwright_core::event::{AgentEvent, Envelope, InputEvent, RunCause};
+use std::sync::Arc;
+
+use loopwright_core::event::{AgentEvent, Envelope, InputEvent, RunCause, RunOutcome};
 use loopwright_core::message::{CallId, InputId, RunId};
+
+use crate::encode::Progress;
 
 /// Names what a response waits for. It shows the run in which that happens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,11 +21,13 @@ pub enum Awaited {
 /// Selects the runs that a response shows, from all events of a session.
 ///
 /// The response ends with the run in which the last of what it awaits has happened.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ShownRuns {
     awaited: Vec<Awaited>,
     shows_all: bool,
     is_shown: bool,
+    is_withdrawn: bool,
+    outcome: Option<Arc<RunOutcome>>,
 }
 
 /// Says whether an event is shown.
@@ -35,15 +41,36 @@ pub(crate) enum Visibility {
     Withdrawn,
 }
 
+impl Visibility {
+    /// Returns how the response continues.
+    pub(crate) fn progress(self) -> Progress {
+        match self {
+            Visibility::Last | Visibility::Withdrawn => Progress::Finish,
+            Visibility::No | Visibility::Yes => Progress::Continue,
+        }
+    }
+}
+
 impl ShownRuns {
     /// Shows the runs in which all of these happen, and nothing else.
     pub fn of(awaited: Vec<Awaited>) -> Self {
-        ShownRuns { awaited, shows_all: false, is_shown: false }
+        ShownRuns { awaited, ..Self::default() }
     }
 
     /// Shows all runs up to this one.
     pub fn up_to(run: RunId) -> Self {
-        ShownRuns { awaited: vec![Awaited::Run(run)], shows_all: true, is_shown: true }
+        let awaited = vec![Awaited::Run(run)];
+        ShownRuns { awaited, shows_all: true, is_shown: true, ..Self::default() }
+    }
+
+    /// Returns whether the last input was withdrawn before its run.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn
+    }
+
+    /// Returns the outcome of the last run, once it has ended.
+    pub(crate) fn outcome(&self) -> Option<&RunOutcome> {
+        self.outcome.as_deref()
     }
 
     /// Takes the next event.
@@ -74,10 +101,12 @@ impl ShownRuns {
                     _ => false,
                 };
                 if self.happens(is_removed) && self.awaited.is_empty() {
+                    self.is_withdrawn = true;
                     return Visibility::Withdrawn;
                 }
             }
-            AgentEvent::AgentEnd(_) if self.is_shown && self.awaited.is_empty() => {
+            AgentEvent::AgentEnd(outcome) if self.is_shown && self.awaited.is_empty() => {
+                self.outcome = Some(outcome.clone());
                 return Visibility::Last;
             }
             AgentEvent::AgentEnd(_) => {

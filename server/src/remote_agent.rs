@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use loopwright_core::tool::ToolSpec;
 use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput};
-use loopwright_protocols::a2a::{RemoteAnswer, RemoteCard, cancel_task, get_task, send_message};
+use loopwright_protocols::a2a_client::{
+    RemoteAnswer, RemoteCard, cancel_task, get_task, send_message,
+};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Url};
 use schemars::JsonSchema;

@@ -14,7 +14,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright_protocols::acp::{ClientMessage, ClientRequest, RpcError, decode};
+use loopwright_protocols::RpcError;
+use loopwright_protocols::acp::{ClientMessage, ClientRequest, decode};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;

@@ -2,9 +2,12 @@
 
 use std::fs;
 
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::process::{Exit, Process, project};
+use crate::serve::sessions::{Live, Screen};
+use crate::server::Server;
 
 /// A server in the language of a shell: its tool says whether it can read a file outside of the
 /// directory.
@@ -81,4 +84,42 @@ fn a_call_waits_for_approval() {
     assert!(exit.code == 3 && exit.err.contains("mine__greet"), "{exit:?}");
     let exit = run(&project, &home, &["--mcp", "other"]);
     assert!(exit.code == 2 && exit.err.contains("--mcp other=COMMAND"), "{exit:?}");
+}
+
+/// The agents of a server have the user's servers, and none that a directory proposes.
+#[test]
+fn a_server_has_the_users_servers_alone() {
+    let (project, model) = (project(), Server::start());
+    fs::write(project.path().join("server.sh"), SERVER).unwrap();
+    let other = "[mcp.other]\ncommand = \"sh\"\nargs = [\"other.sh\"]\n";
+    fs::write(project.path().join("loopwright.toml"), other).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let (settings, secret) = (home.path().join("own.toml"), home.path().join("secret"));
+    let mine = "[mcp.mine]\ncommand = \"sh\"\nargs = [\"server.sh\"]\nenv = [\"OUTSIDE\"]\n";
+    fs::write(&settings, mine).unwrap();
+    fs::write(&secret, "secret").unwrap();
+    let vars = [
+        ("LOOPWRIGHT_CONFIG", settings.to_str().unwrap()),
+        ("OUTSIDE", secret.to_str().unwrap()),
+        ("PATH", "/usr/bin:/bin"),
+    ];
+    let model_args = ["--model", "custom/test", "--base-url", &model.url];
+    let args = [&["serve", "--addr", "127.0.0.1:0"], &model_args[..]].concat();
+    let mut process = Process::start_with(&project, &args, &vars);
+    let address = process.err.word_after("http://");
+    let served = Live { process, address };
+    let id = served.post("/api/sessions", &json!({}))["id"].as_str().unwrap().to_owned();
+    let path = format!("/api/sessions/{id}");
+    served.post(&format!("{path}/prompt"), &json!({ "message": "Greet." }));
+    let request = model.request();
+    let tools = request.body["tools"].as_array().unwrap();
+    let names: Vec<&Value> = tools.iter().map(|tool| &tool["function"]["name"]).collect();
+    assert!(names.contains(&&json!("mine__greet")), "{names:?}");
+    assert!(!names.iter().any(|name| name.as_str().unwrap().starts_with("other")), "{names:?}");
+    request.call(&[("mine__greet", json!({}))]);
+    let mut events = served.events(&id, 0);
+    let pending = Screen::default().until(&mut events, "external_action", "mine__greet");
+    let action = format!("{path}/actions/{}", pending["call"].as_str().unwrap());
+    served.post(&action, &json!({ "digest": pending["digest"], "decision": "approve" }));
+    assert!(model.request().last().contains("I see nothing."));
 }

@@ -16,18 +16,14 @@ pub struct AgentCard(Value);
 pub fn agent_card(name: &str, url: &str, version: &str, has_users: bool) -> AgentCard {
     let description = format!("The agent `{name}`. It can use tools to answer.");
     let mut card = json!({
-        "name": name,
-        "description": description,
-        "version": version,
+        "name": name, "description": description, "version": version,
         "supportedInterfaces": [
             { "url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0" },
         ],
         "capabilities": { "streaming": true, "pushNotifications": false },
         "defaultInputModes": INPUT_MODES,
         "defaultOutputModes": ["text/plain"],
-        "skills": [{
-            "id": name, "name": name, "description": description, "tags": ["agent"],
-        }],
+        "skills": [{ "id": name, "name": name, "description": description, "tags": ["agent"] }],
     });
     if has_users {
         let scheme = json!({ "httpAuthSecurityScheme": { "scheme": "Bearer" } });

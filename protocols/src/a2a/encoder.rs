@@ -6,10 +6,10 @@ use loopwright_core::event::{AgentEvent, Envelope, ExternalAction, Role, Update}
 use loopwright_core::message::MessageId;
 use serde_json::{Value, json};
 
-use super::rpc_error::RpcError;
-use super::task::{Task, TaskId, TaskState, artifact, end, is_of_sub_agent, needed, status};
+use super::task::{Task, TaskId, TaskState, agent_message, artifact, failure, needed, status};
 use crate::encode::{Encode, Progress};
-use crate::shown_runs::{ShownRuns, Visibility};
+use crate::rpc::RpcError;
+use crate::shown_runs::{ShownRuns, Visibility, is_of_sub_agent};
 
 /// Converts the events of a session to the responses of a stream.
 ///
@@ -51,11 +51,8 @@ impl Encoder {
         let append = self.reply == Some(id);
         self.reply = Some(id);
         self.response(json!({ "artifactUpdate": {
-            "taskId": self.task.to_string(),
-            "contextId": self.task.context,
-            "artifact": artifact(id, text),
-            "append": append,
-            "lastChunk": is_last,
+            "taskId": self.task.to_string(), "contextId": self.task.context,
+            "artifact": artifact(id, text), "append": append, "lastChunk": is_last,
         } }))
     }
 
@@ -65,33 +62,26 @@ impl Encoder {
                 to.push_back(self.status(status(TaskState::Working, envelope.time, None)));
             }
             AgentEvent::MessageUpdate { message_id, update: Update::Text { delta, .. } } => {
-                let update = self.text(*message_id, delta, false);
-                to.push_back(update);
+                to.push_back(self.text(*message_id, delta, false));
             }
             AgentEvent::MessageUpdate { update: Update::Withdrawn, .. } => self.reply = None,
             AgentEvent::MessageEnd { message } if message.role() == Role::Assistant => {
                 let text = message.text();
                 if self.reply != Some(message.id) && !text.is_empty() {
-                    let update = self.text(message.id, &text, true);
-                    to.push_back(update);
+                    to.push_back(self.text(message.id, &text, true));
                 }
                 self.reply = None;
             }
             AgentEvent::ToolExecutionStart { call, name, arguments } => {
                 let data = json!({ "call": call, "name": name, "arguments": arguments });
-                let message = json!({
-                    "messageId": format!("call-{call}"),
-                    "contextId": self.task.context,
-                    "taskId": self.task.to_string(),
-                    "role": "ROLE_AGENT",
-                    "parts": [{ "data": data, "mediaType": "application/json" }],
-                });
+                let parts = json!([{ "data": data, "mediaType": "application/json" }]);
+                let message = agent_message(&self.task, &format!("call-{call}"), parts);
                 let status = status(TaskState::Working, envelope.time, Some(message));
                 to.push_back(self.status(status));
             }
             AgentEvent::AgentEnd(outcome) => {
-                let (state, message) = end(&self.task, outcome);
-                self.last = Some((state, envelope.time, message));
+                let state = TaskState::of(outcome);
+                self.last = Some((state, envelope.time, failure(&self.task, outcome)));
             }
             _ => {}
         }
@@ -106,10 +96,7 @@ impl Encode for Encoder {
         if matches!(shown, Visibility::Yes | Visibility::Last) && !is_of_sub_agent(envelope) {
             self.event(envelope, to);
         }
-        match shown {
-            Visibility::Last | Visibility::Withdrawn => Progress::Finish,
-            Visibility::No | Visibility::Yes => Progress::Continue,
-        }
+        shown.progress()
     }
 
     fn finish(&mut self, pending: &[ExternalAction], to: &mut VecDeque<Value>) {
@@ -122,6 +109,6 @@ impl Encode for Encoder {
     }
 
     fn cut_off(&mut self, _kind: &str, why: &str, to: &mut VecDeque<Value>) {
-        to.push_back(RpcError::new(-32603, why).response(&self.request));
+        to.push_back(RpcError::internal(why).response(&self.request));
     }
 }

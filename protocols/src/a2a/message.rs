@@ -7,14 +7,14 @@ use loopwright_core::message::{Content, UserMessage};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::rpc_error::RpcError;
+use super::code;
 use super::task::TaskId;
-use crate::error::DecodeError;
 use crate::from_json::from_json;
+use crate::json::check_id;
 use crate::media::media;
+use crate::prompt::is_blank;
+use crate::rpc::RpcError;
 
-/// The maximum length of an id of the client, in bytes.
-const MAX_ID_BYTES: usize = 200;
 /// The maximum number of parts of a message.
 const MAX_PARTS: usize = 1_000;
 
@@ -40,6 +40,12 @@ struct Params {
     configuration: Option<Configuration>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Configuration {
+    return_immediately: Option<bool>,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Message {
@@ -48,12 +54,6 @@ struct Message {
     task_id: Option<String>,
     role: Option<String>,
     parts: Vec<Part>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Configuration {
-    return_immediately: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -67,7 +67,7 @@ struct Part {
 }
 
 /// The data of a part that decides an action of a task.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct DecisionPart {
     call: String,
     digest: String,
@@ -82,31 +82,25 @@ impl SendMessage {
     pub(super) fn decode(params: &Value) -> Result<Self, RpcError> {
         let params: Params = from_json(params.to_string().as_bytes(), "")?;
         let message = params.message;
-        let id = |id: String, field: &str| match (1..=MAX_ID_BYTES).contains(&id.len()) {
-            true => Ok(id),
-            false => Err(DecodeError::at(
-                format!("/message/{field}"),
-                format!("An id has between 1 and {MAX_ID_BYTES} bytes."),
-            )),
-        };
         let given = |id: Option<String>| id.filter(|id| !id.is_empty());
         if message.role.is_some_and(|role| role != "ROLE_USER") {
-            return Err(RpcError::invalid("/message/role: Send messages of `ROLE_USER`."));
+            return Err(RpcError::invalid_params("/message/role: Send messages of `ROLE_USER`."));
         }
-        let task = match given(message.task_id) {
-            None => None,
-            Some(task) => Some(TaskId::parse(&task).ok_or_else(RpcError::no_task)?),
-        };
-        let context = given(message.context_id).map(|it| id(it, "contextId")).transpose()?;
+        let task = |id: String| TaskId::parse(&id).ok_or_else(TaskId::unknown);
+        let task = given(message.task_id).map(task).transpose()?;
+        let context = |id: String| check_id(id, "/message/contextId");
+        let context = given(message.context_id).map(context).transpose()?;
         if let (Some(task), Some(context)) = (&task, &context)
             && task.context != *context
         {
-            return Err(RpcError::invalid("/message/taskId: The task is of another context."));
+            return Err(RpcError::invalid_params(
+                "/message/taskId: The task is of another context.",
+            ));
         }
         let context = context.or_else(|| task.as_ref().map(|task| task.context.clone()));
         if message.parts.len() > MAX_PARTS {
             let why = format!("/message/parts: There are more than {MAX_PARTS} parts.");
-            return Err(RpcError::invalid(why));
+            return Err(RpcError::invalid_params(why));
         }
         let (mut content, mut decisions) = (Vec::new(), Vec::new());
         for (index, part) in message.parts.into_iter().enumerate() {
@@ -121,7 +115,7 @@ impl SendMessage {
         }
         let configuration = params.configuration.unwrap_or_default();
         Ok(SendMessage {
-            id: id(message.message_id, "messageId")?,
+            id: check_id(message.message_id, "/message/messageId")?,
             context,
             task,
             return_immediately: configuration.return_immediately == Some(true),
@@ -138,40 +132,32 @@ impl SendMessage {
     /// # Errors
     /// Says why the message decides nothing, or that it is empty.
     pub fn inputs(self, pending: &[ExternalAction]) -> Result<Vec<InputEvent>, RpcError> {
-        let has_text = self.content.iter().any(|content| match content {
-            Content::Text { text } => !text.trim().is_empty(),
-            _ => true,
-        });
         if self.task.is_none() {
-            if !has_text {
-                return Err(RpcError::invalid("/message/parts: The message is empty."));
+            if is_blank(&self.content) {
+                return Err(RpcError::invalid_params("/message/parts: The message is empty."));
             }
             let prompt = Prompt::from(UserMessage::new(self.content)).id(self.id);
             return Ok(vec![InputEvent::UserRequest(prompt)]);
         }
         if pending.is_empty() {
-            return Err(RpcError::unsupported(
-                "The task does not wait for input: send a message without `taskId`.",
-            ));
+            let why = "The task does not wait for input: send a message without `taskId`.";
+            return Err(RpcError::new(code::UNSUPPORTED_OPERATION, why));
         }
         if !self.decisions.is_empty() {
-            let decide = |(index, part): (usize, DecisionPart)| {
-                part.result().map(|result| result.id(format!("{}:{index}", self.id)))
-            };
-            let results = self.decisions.iter().cloned().enumerate().map(decide);
-            return results.map(|result| result.map(InputEvent::ExternalActionResult)).collect();
+            let decided = self.decisions.into_iter().enumerate().map(|(index, part)| {
+                let id = format!("{}:{index}", self.id);
+                Ok(InputEvent::ExternalActionResult(part.result()?.id(id)))
+            });
+            return decided.collect();
         }
         let text = UserMessage::new(self.content).text();
-        let [action] = pending else {
-            return Err(needs_data());
+        let asked = match pending {
+            [action] => action.question().filter(|question| !question.is_secret()),
+            _ => None,
         };
-        let question = action.question().filter(|question| !question.is_secret());
-        let Some(question) = question else {
-            return Err(needs_data());
-        };
-        let answer = question.read(&text).map_err(|why| {
-            RpcError::invalid(format!("This does not answer the question: {why}"))
-        })?;
+        let (Some(question), [action]) = (asked, pending) else { return Err(needs_data()) };
+        let why = |why| format!("This does not answer the question: {why}");
+        let answer = question.read(&text).map_err(|it| RpcError::invalid_params(why(it)))?;
         let decision = Decision::Provide(Provided::Input(answer));
         let result = ActionResult::new(action.call.clone(), action.digest.clone(), decision);
         Ok(vec![InputEvent::ExternalActionResult(result.id(self.id))])
@@ -180,7 +166,7 @@ impl SendMessage {
 
 /// Returns that a text cannot decide.
 fn needs_data() -> RpcError {
-    RpcError::invalid(
+    RpcError::invalid_params(
         "/message/parts: Decide each action with a part that has `data`: `call` and `digest` of \
          the action, and `decision`, which is `approve`, `deny` or `provide`.",
     )
@@ -204,15 +190,16 @@ impl Part {
         match self {
             Part { text: Some(text), .. } => Ok(Content::Text { text }),
             Part { raw: Some(raw), media_type, .. } => {
-                media(media_type.as_deref().unwrap_or_default(), &raw)
-                    .map_err(|why| RpcError::new(-32005, format!("{path}/raw: {why}")))
+                media(media_type.as_deref().unwrap_or_default(), &raw).map_err(|why| {
+                    RpcError::new(code::CONTENT_TYPE_NOT_SUPPORTED, format!("{path}/raw: {why}"))
+                })
             }
             Part { data: Some(data), .. } => Ok(Content::Text { text: data.to_string() }),
-            Part { url: Some(_), .. } => Err(RpcError::new(
-                -32005,
-                format!("{path}/url: The server opens no URLs: send the file as `raw`."),
-            )),
-            _ => Err(RpcError::invalid(format!("{path}: The part is empty."))),
+            Part { url: Some(_), .. } => {
+                let why = format!("{path}/url: The server opens no URLs: send the file as `raw`.");
+                Err(RpcError::new(code::CONTENT_TYPE_NOT_SUPPORTED, why))
+            }
+            _ => Err(RpcError::invalid_params(format!("{path}: The part is empty."))),
         }
     }
 }

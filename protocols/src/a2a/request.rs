@@ -3,10 +3,11 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::code;
 use super::message::SendMessage;
-use super::rpc_error::RpcError;
 use super::task::{TaskId, TaskState};
 use crate::from_json::from_json;
+use crate::rpc::{RpcError, RpcMessage};
 
 /// Holds a request.
 #[derive(Debug)]
@@ -59,14 +60,6 @@ pub struct ListTasks {
 const PAGE_SIZE: (usize, usize) = (50, 100);
 
 #[derive(Deserialize)]
-struct Envelope {
-    jsonrpc: Option<String>,
-    id: Option<Value>,
-    method: Option<String>,
-    params: Option<Value>,
-}
-
-#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ListParams {
     context_id: Option<String>,
@@ -82,21 +75,12 @@ impl Request {
     /// # Errors
     /// Returns the error with the id of the request, or with `null` if it has none.
     pub fn decode(body: &[u8]) -> Result<Self, (Value, RpcError)> {
-        let json: Value = match from_json(body, "") {
-            Ok(json) => json,
-            Err(error) => return Err((Value::Null, RpcError::new(-32700, error.message))),
+        let message = RpcMessage::decode(body)?;
+        let (Some(id), Some(method)) = (message.id, message.method) else {
+            let why = "The body is not a request: send an `id` and a `method`.";
+            return Err((Value::Null, RpcError::invalid_request(why)));
         };
-        let invalid = |why: &str| RpcError::new(-32600, why);
-        let Ok(envelope) = Envelope::deserialize(&json) else {
-            return Err((Value::Null, invalid("The body is not a JSON-RPC request.")));
-        };
-        let id = envelope.id.unwrap_or_default();
-        if envelope.jsonrpc.as_deref() != Some("2.0") || !(id.is_string() || id.is_number()) {
-            let why = "Send `jsonrpc` with the value 2.0, and an `id`: a string or a number.";
-            return Err((Value::Null, invalid(why)));
-        }
-        let method = envelope.method.unwrap_or_default();
-        match call(&method, envelope.params.unwrap_or_default()) {
+        match call(&method, message.params) {
             Ok(call) => Ok(Request { id, call }),
             Err(error) => Err((id, error)),
         }
@@ -105,8 +89,9 @@ impl Request {
 
 fn call(method: &str, params: Value) -> Result<Call, RpcError> {
     let task = || {
-        let id = params["id"].as_str().ok_or_else(|| RpcError::invalid("/id: Name the task."))?;
-        TaskId::parse(id).ok_or_else(RpcError::no_task)
+        let id =
+            params["id"].as_str().ok_or_else(|| RpcError::invalid_params("/id: Name the task."))?;
+        TaskId::parse(id).ok_or_else(TaskId::unknown)
     };
     match method {
         "SendMessage" | "SendStreamingMessage" => {
@@ -117,29 +102,35 @@ fn call(method: &str, params: Value) -> Result<Call, RpcError> {
         "CancelTask" => Ok(Call::CancelTask(task()?)),
         "SubscribeToTask" => Ok(Call::SubscribeToTask(task()?)),
         "ListTasks" => Ok(Call::ListTasks(list(&params)?)),
-        "GetExtendedAgentCard" => {
-            Err(RpcError::new(-32007, "The agent has no extended card: read its agent card."))
-        }
+        "GetExtendedAgentCard" => Err(RpcError::new(
+            code::EXTENDED_CARD_NOT_CONFIGURED,
+            "The agent has no extended card: read its agent card.",
+        )),
         _ if method.ends_with("PushNotificationConfig")
             || method.ends_with("PushNotificationConfigs") =>
         {
-            Err(RpcError::new(-32003, "There are no push notifications: use a stream."))
+            Err(RpcError::new(
+                code::PUSH_NOTIFICATION_NOT_SUPPORTED,
+                "There are no push notifications: use a stream.",
+            ))
         }
-        _ => Err(RpcError::new(-32601, "There is no such method in A2A 1.0.")),
+        _ => Err(RpcError::unknown_method("There is no such method in A2A 1.0.")),
     }
 }
 
 fn list(params: &Value) -> Result<ListTasks, RpcError> {
     let params: ListParams = from_json(params.to_string().as_bytes(), "")?;
     let Some(context) = params.context_id.filter(|id| !id.is_empty()) else {
-        return Err(RpcError::invalid("/contextId: Name the context whose tasks are listed."));
+        return Err(RpcError::invalid_params(
+            "/contextId: Name the context whose tasks are listed.",
+        ));
     };
     let page_size = params.page_size.filter(|size| *size > 0).unwrap_or(PAGE_SIZE.0);
     let token = params.page_token.filter(|token| !token.is_empty());
     let skip = match token.map(|token| token.parse()) {
         None => 0,
         Some(Ok(skip)) => skip,
-        Some(Err(_)) => return Err(RpcError::invalid("/pageToken: This is not of a page.")),
+        Some(Err(_)) => return Err(RpcError::invalid_params("/pageToken: This is not of a page.")),
     };
     Ok(ListTasks {
         context,

@@ -5,12 +5,20 @@ use std::fmt;
 use loopwright_core::event::{
     AgentEvent, Envelope, ExternalAction, Role, RunCause, RunOutcome, RunStatus,
 };
-use loopwright_core::message::{Message, MessageId};
+use loopwright_core::message::MessageId;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::code;
 use crate::failure::RunFailure;
+use crate::question::action_text;
+use crate::rpc::RpcError;
+use crate::shown_runs::is_of_sub_agent;
 use crate::time::rfc_3339;
+
+/// What is escaped in the id of a message, so that its first point ends it.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b':');
 
 /// Names a task: by the message that has started it, and the context.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,38 +39,21 @@ impl TaskId {
     /// Reads an id as it is displayed.
     pub fn parse(text: &str) -> Option<Self> {
         let (message, context) = text.split_once('.')?;
-        let mut bytes = Vec::new();
-        let mut rest = message.as_bytes();
-        while let [first, tail @ ..] = rest {
-            rest = tail;
-            match (first, tail) {
-                (b'%', [high, low, after @ ..])
-                    if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
-                {
-                    let digits = [*high, *low];
-                    let digits = std::str::from_utf8(&digits).ok()?;
-                    bytes.push(u8::from_str_radix(digits, 16).ok()?);
-                    rest = after;
-                }
-                (b'%', _) => return None,
-                (byte, _) => bytes.push(*byte),
-            }
-        }
-        let message = String::from_utf8(bytes).ok()?;
-        let is_empty = message.is_empty() || context.is_empty();
-        (!is_empty).then(|| TaskId::new(message, context))
+        let message = percent_decode_str(message).decode_utf8().ok()?;
+        let id = TaskId::new(message, context);
+        let is_empty = id.message.is_empty() || context.is_empty();
+        Some(id).filter(|id| !is_empty && id.to_string() == text)
+    }
+
+    /// Returns the error for an id that no task of the agent has.
+    pub fn unknown() -> RpcError {
+        RpcError::new(code::TASK_NOT_FOUND, "There is no such task of this agent.")
     }
 }
 
 impl fmt::Display for TaskId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for byte in self.message.bytes() {
-            match byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b':') {
-                true => write!(f, "{}", char::from(byte))?,
-                false => write!(f, "%{byte:02X}")?,
-            }
-        }
-        write!(f, ".{}", self.context)
+        write!(f, "{}.{}", utf8_percent_encode(&self.message, ESCAPED), self.context)
     }
 }
 
@@ -106,7 +97,7 @@ impl TaskState {
         matches!(self, TaskState::Completed | TaskState::Failed | TaskState::Canceled)
     }
 
-    fn of(outcome: &RunOutcome) -> Self {
+    pub(super) fn of(outcome: &RunOutcome) -> Self {
         match outcome.end {
             RunStatus::Done => TaskState::Completed,
             RunStatus::AwaitingAction => TaskState::InputRequired,
@@ -171,15 +162,17 @@ impl Task {
         match &envelope.event {
             AgentEvent::AgentStart { .. } => self.state = TaskState::Working,
             AgentEvent::MessageEnd { message } => match message.role() {
-                Role::User => self.history.push(user_message(&self.id, message)),
+                Role::User => {
+                    let parts = json!([{ "text": message.text() }]);
+                    self.history.push(of_task(&self.id, &self.id.message, "ROLE_USER", parts));
+                }
                 Role::Assistant if !message.text().is_empty() => {
                     self.artifacts.push(artifact(message.id, &message.text()));
                 }
                 _ => {}
             },
             AgentEvent::AgentEnd(outcome) => {
-                self.state = TaskState::of(outcome);
-                self.message = failure(&self.id, outcome);
+                (self.state, self.message) = (TaskState::of(outcome), failure(&self.id, outcome));
             }
             _ => return,
         }
@@ -203,10 +196,6 @@ pub fn tasks(context: &str, events: &[Envelope]) -> Vec<Task> {
     tasks
 }
 
-pub(super) fn is_of_sub_agent(envelope: &Envelope) -> bool {
-    envelope.parent.as_ref().is_some_and(|parent| parent.root.is_some())
-}
-
 /// Returns the status of a task.
 pub(super) fn status(state: TaskState, time: u64, message: Option<Value>) -> Value {
     let mut status = json!({ "state": state, "timestamp": rfc_3339(time) });
@@ -216,15 +205,12 @@ pub(super) fn status(state: TaskState, time: u64, message: Option<Value>) -> Val
     status
 }
 
-/// Returns the state at the end of a run, and the message of a failure.
-pub(super) fn end(id: &TaskId, outcome: &RunOutcome) -> (TaskState, Option<Value>) {
-    (TaskState::of(outcome), failure(id, outcome))
-}
-
-fn failure(id: &TaskId, outcome: &RunOutcome) -> Option<Value> {
+/// Returns the message of a run that has failed.
+pub(super) fn failure(id: &TaskId, outcome: &RunOutcome) -> Option<Value> {
     let failure =
         RunFailure::of(outcome).filter(|_| TaskState::of(outcome) == TaskState::Failed)?;
-    Some(agent_message(id, "failure", json!([{ "text": failure.message }])))
+    let parts = json!([{ "text": failure.message }]);
+    Some(agent_message(id, &format!("failure-{id}"), parts))
 }
 
 /// Returns the message that says what a task waits for: each action as text, and as data with what
@@ -232,34 +218,21 @@ fn failure(id: &TaskId, outcome: &RunOutcome) -> Option<Value> {
 pub(super) fn needed(id: &TaskId, actions: &[ExternalAction]) -> Value {
     let mut parts = Vec::new();
     for action in actions {
-        let text = match (action.question(), action.terms.description.as_deref()) {
-            (Some(question), _) => question.question,
-            (None, Some(description)) => description.to_owned(),
-            (None, None) => format!("`{}` needs an approval.", action.name),
-        };
-        parts.push(json!({ "text": text }));
+        parts.push(json!({ "text": action_text(action) }));
         parts.push(json!({ "data": action, "mediaType": "application/json" }));
     }
-    agent_message(id, "needed", parts.into())
+    agent_message(id, &format!("needed-{id}"), parts.into())
 }
 
-fn agent_message(id: &TaskId, kind: &str, parts: Value) -> Value {
-    json!({
-        "messageId": format!("{kind}-{id}"),
-        "contextId": id.context,
-        "taskId": id.to_string(),
-        "role": "ROLE_AGENT",
-        "parts": parts,
-    })
+/// Returns a message of the agent about a task. `message` is its id.
+pub(super) fn agent_message(id: &TaskId, message: &str, parts: Value) -> Value {
+    of_task(id, message, "ROLE_AGENT", parts)
 }
 
-fn user_message(id: &TaskId, message: &Message) -> Value {
+fn of_task(id: &TaskId, message: &str, role: &str, parts: Value) -> Value {
     json!({
-        "messageId": id.message,
-        "contextId": id.context,
-        "taskId": id.to_string(),
-        "role": "ROLE_USER",
-        "parts": [{ "text": message.text() }],
+        "messageId": message, "contextId": id.context, "taskId": id.to_string(),
+        "role": role, "parts": parts,
     })
 }
 

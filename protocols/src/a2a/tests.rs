@@ -12,7 +12,7 @@ use crate::encode::{Encode, Progress};
 use crate::shown_runs::{Awaited, ShownRuns};
 use crate::testing::Run;
 
-fn decode(body: Value) -> Result<Call, i64> {
+fn decode(body: Value) -> Result<Call, i32> {
     let request = Request::decode(body.to_string().as_bytes());
     request.map(|request| request.call).map_err(|(_, error)| error.code)
 }

@@ -4,54 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use loopwright_core::message::UserMessage;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::prompt::{ContentBlock, user_message};
-use crate::DecodeError;
-
-/// Holds an error of JSON-RPC 2.0.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
-#[non_exhaustive]
-pub struct RpcError {
-    /// The code that the protocol gives to its kind.
-    pub code: i32,
-    /// A sentence that says what is wrong and what to do.
-    pub message: String,
-}
-
-impl RpcError {
-    fn new(code: i32, message: impl Into<String>) -> Self {
-        RpcError { code, message: message.into() }
-    }
-
-    /// Builds the error of a message that is no request (-32600).
-    pub fn invalid_request(message: impl Into<String>) -> Self {
-        RpcError::new(-32600, message)
-    }
-
-    /// Builds the error of parameters that do not fit (-32602).
-    pub fn invalid_params(message: impl Into<String>) -> Self {
-        RpcError::new(-32602, message)
-    }
-
-    /// Builds the error of work that failed (-32603).
-    pub fn internal(message: impl Into<String>) -> Self {
-        RpcError::new(-32603, message)
-    }
-
-    /// Builds the error of a session that does not exist (-32002).
-    pub fn not_found(message: impl Into<String>) -> Self {
-        RpcError::new(-32002, message)
-    }
-}
-
-impl From<DecodeError> for RpcError {
-    fn from(error: DecodeError) -> Self {
-        RpcError::invalid_params(error.to_string())
-    }
-}
+use crate::error::DecodeError;
+use crate::rpc::{RpcError, RpcMessage};
 
 /// Represents a message of the client. Ids are those of JSON-RPC 2.0: numbers, strings or `null`.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,18 +55,6 @@ pub enum ClientRequest {
     Prompt(Arc<str>, UserMessage),
 }
 
-#[derive(Deserialize)]
-struct Frame {
-    jsonrpc: String,
-    id: Option<Value>,
-    method: Option<String>,
-    #[serde(default)]
-    params: Value,
-    #[serde(default)]
-    result: Value,
-    error: Option<RpcError>,
-}
-
 /// The parameters of all methods.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -129,39 +75,25 @@ struct Params {
 /// Returns the error to answer with, and the id of the request, if the line is no message of
 /// JSON-RPC 2.0, its method is unknown, or its parameters do not fit.
 pub fn decode(line: &[u8]) -> Result<ClientMessage, (Value, RpcError)> {
-    let value: Value = serde_json::from_slice(line).map_err(|why| {
-        (Value::Null, RpcError::new(-32700, format!("The line is not JSON: {why}.")))
-    })?;
-    let is_id = |id: &&Value| id.is_number() || id.is_string();
-    let id = value.get("id").filter(is_id).cloned().unwrap_or_default();
-    let invalid = |why: &str| {
-        let why = format!("The line is no message of JSON-RPC 2.0: {why}.");
-        (id.clone(), RpcError::invalid_request(why))
-    };
-    if !value.is_object() {
-        return Err(invalid("it is no object"));
-    }
-    if id.is_null() && value.get("id").is_some_and(|id| !id.is_null()) {
-        return Err(invalid("`id` is neither a number nor a string"));
-    }
-    let frame = Frame::deserialize(value).map_err(|why| invalid(&why.to_string()))?;
-    if frame.jsonrpc != "2.0" {
-        return Err(invalid("`jsonrpc` is not \"2.0\""));
-    }
-    match (frame.method, frame.id) {
-        (Some(method), Some(_)) => match request(&method, frame.params) {
+    let message = RpcMessage::decode(line)?;
+    let method = message.method.as_deref();
+    match (method, message.id) {
+        (Some(method), Some(id)) => match request(method, message.params) {
             Ok(request) => Ok(ClientMessage::Request(id, request)),
             Err(error) => Err((id, error)),
         },
-        (Some(method), None) if method == "session/cancel" => {
-            let params = Params::read(frame.params).and_then(|mut params| params.session());
-            params.map(ClientMessage::Cancel).map_err(|error| (id, error.into()))
+        (Some("session/cancel"), None) => {
+            let params = Params::read(message.params).and_then(|mut params| params.session());
+            params.map(ClientMessage::Cancel).map_err(|error| (Value::Null, error.into()))
         }
         (Some(_), None) => Ok(ClientMessage::Other),
-        (None, Some(_)) => {
-            Ok(ClientMessage::Response(id, frame.error.map_or(Ok(frame.result), Err)))
+        (None, Some(id)) => {
+            Ok(ClientMessage::Response(id, message.error.map_or(Ok(message.result), Err)))
         }
-        (None, None) => Err(invalid("it has neither `method` nor `id`")),
+        (None, None) => {
+            let why = "The message has neither `method` nor `id`.";
+            Err((Value::Null, RpcError::invalid_request(why)))
+        }
     }
 }
 
@@ -184,7 +116,10 @@ fn request(method: &str, params: Value) -> Result<ClientRequest, RpcError> {
             let message = user_message(required(params.prompt.take(), "prompt")?)?;
             ClientRequest::Prompt(params.session()?, message)
         }
-        _ => return Err(RpcError::new(-32601, format!("The method `{method}` is not known."))),
+        _ => {
+            let why = format!("The method `{method}` is not known.");
+            return Err(RpcError::unknown_method(why));
+        }
     })
 }
 

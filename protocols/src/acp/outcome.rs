@@ -3,7 +3,7 @@
 use loopwright_core::agent::Limit;
 use loopwright_core::event::{IncompleteReply, RunOutcome, RunStatus};
 
-use super::message::RpcError;
+use crate::rpc::RpcError;
 
 /// Returns the protocol's reason why a turn ended with this run.
 ///

@@ -1,6 +1,6 @@
 //! [`Encoder`], the fold of a session's events to those of a run.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use loopwright_core::event::{AgentEvent, Envelope, ExternalAction, RunOutcome, RunStatus};
@@ -8,7 +8,7 @@ use loopwright_core::message::{InputId, MessageKind, Usage};
 use loopwright_core::tool::ToolUpdate;
 use serde_json::{Value, json};
 
-use super::event::{Event, PROTOCOL_VERSION, content, token_usage};
+use super::event::{Event, Events, PROTOCOL_VERSION, content, token_usage};
 use super::history::{messages, request_of};
 use super::interrupt::interrupt;
 use super::speaker::Speaker;
@@ -23,6 +23,7 @@ const STATE: &str = "state";
 ///
 /// A custom event of the kind `state` is sent as `STATE_SNAPSHOT` with its data, other ones as
 /// `CUSTOM`. The arguments of a call are sent when the reply is complete.
+#[derive(Default)]
 pub struct Encoder {
     thread: Arc<str>,
     run: Arc<str>,
@@ -38,29 +39,15 @@ pub struct Encoder {
     sub_agent_runs: u64,
     /// The names of the tools whose calls are running.
     tools: HashMap<String, Arc<str>>,
-    usage: Vec<(Arc<str>, Usage)>,
-    outcome: Option<Arc<RunOutcome>>,
-    is_cancelled: bool,
+    /// The tokens of each model.
+    usage: BTreeMap<Arc<str>, Usage>,
 }
 
 impl Encoder {
     /// Starts a run with the client's ids of its thread and of itself, which shows these runs of
     /// the session.
     pub fn new(thread: impl Into<Arc<str>>, run: impl Into<Arc<str>>, runs: ShownRuns) -> Self {
-        Encoder {
-            thread: thread.into(),
-            run: run.into(),
-            runs,
-            shows_request: false,
-            request: None,
-            agent: Speaker::default(),
-            sub_agents: HashMap::new(),
-            sub_agent_runs: 0,
-            tools: HashMap::new(),
-            usage: Vec::new(),
-            outcome: None,
-            is_cancelled: false,
-        }
+        Encoder { thread: thread.into(), run: run.into(), runs, ..Encoder::default() }
     }
 
     /// Shows the user's request, too, for a client that has not sent it.
@@ -70,7 +57,7 @@ impl Encoder {
     }
 
     /// Appends the start of the run. `metadata` is the host's, such as the id of the session.
-    pub fn start(&self, metadata: impl Into<Option<Value>>, to: &mut VecDeque<Event>) {
+    pub fn start(&self, metadata: impl Into<Option<Value>>, to: &mut Events) {
         let mut started = json!({
             "type": "RUN_STARTED", "threadId": self.thread, "runId": self.run,
             "protocolVersion": PROTOCOL_VERSION,
@@ -83,7 +70,7 @@ impl Encoder {
 
     /// Appends what an event of the agent, or of the sub-agent of this session, is sent as. Returns
     /// whether text is void that was shown.
-    fn speak(&mut self, envelope: &Envelope, to: &mut VecDeque<Event>) -> bool {
+    fn speak(&mut self, envelope: &Envelope, to: &mut Events) -> bool {
         let speaker = match is_of_sub_agent(envelope) {
             false => &mut self.agent,
             true => match self.sub_agents.get_mut(&envelope.session_id) {
@@ -101,21 +88,14 @@ impl Encoder {
                 MessageKind::Assistant(reply) => {
                     speaker.reply(message, reply, to);
                     if reply.usage != Usage::default() {
-                        self.charge(reply.model.clone(), reply.usage);
+                        *self.usage.entry(reply.model.clone()).or_default() += reply.usage;
                     }
                 }
                 MessageKind::User(user) if !is_of_sub_agent(envelope) => {
                     let request = self.request.take();
                     if request.is_none() || self.shows_request {
                         let id = request.unwrap_or_else(|| message.id.to_string().into());
-                        let event = |kind| json!({ "type": kind, "messageId": id });
-                        let mut start = event("TEXT_MESSAGE_START");
-                        let mut text = event("TEXT_MESSAGE_CONTENT");
-                        start["role"] = "user".into();
-                        text["delta"] = user.text().into();
-                        for event in [start, text, event("TEXT_MESSAGE_END")] {
-                            speaker.push(event, to);
-                        }
+                        speaker.user_message(&id, &user.text(), to);
                     }
                 }
                 _ => {}
@@ -132,21 +112,16 @@ impl Encoder {
                 self.tools.remove(&tool_call_id);
                 let parts = result.as_tool_result().map(|result| content(&result.content));
                 let result = json!({
-                    "type": "TOOL_CALL_RESULT",
-                    "messageId": speaker.message_id(result.id),
-                    "toolCallId": tool_call_id,
-                    "content": parts.unwrap_or_else(|| json!("")),
-                    "role": "tool",
-                    "metadata": { "status": status },
+                    "type": "TOOL_CALL_RESULT", "messageId": speaker.message_id(result.id),
+                    "toolCallId": tool_call_id, "role": "tool",
+                    "content": parts.unwrap_or_else(|| json!("")), "metadata": { "status": status },
                 });
                 speaker.push(result, to);
             }
             AgentEvent::Custom { kind, data } if **kind == *STATE => {
                 speaker.push(json!({ "type": "STATE_SNAPSHOT", "snapshot": data }), to);
             }
-            AgentEvent::Custom { kind, data } => {
-                speaker.push(custom(kind, json!(data)), to);
-            }
+            AgentEvent::Custom { kind, data } => speaker.push(custom(kind, json!(data)), to),
             AgentEvent::Retry(notice) => speaker.push(custom("retry", json!(notice)), to),
             AgentEvent::Compaction(done) => speaker.push(custom("compaction", json!(done)), to),
             _ => {}
@@ -155,7 +130,7 @@ impl Encoder {
     }
 
     /// Starts a sub-agent at the first of its events, and ends it at the end of its run.
-    fn sub_agent(&mut self, envelope: &Envelope, to: &mut VecDeque<Event>) {
+    fn sub_agent(&mut self, envelope: &Envelope, to: &mut Events) {
         let Some(parent) = &envelope.parent else { return };
         let session = &envelope.session_id;
         if !self.sub_agents.contains_key(session) {
@@ -181,19 +156,12 @@ impl Encoder {
         }
     }
 
-    fn charge(&mut self, model: Arc<str>, usage: Usage) {
-        match self.usage.iter_mut().find(|(known, _)| *known == model) {
-            Some((_, sum)) => *sum += usage,
-            None => self.usage.push((model, usage)),
-        }
-    }
-
     /// Ends what is open.
-    fn close(&mut self, to: &mut VecDeque<Event>) {
+    fn close(&mut self, to: &mut Events) {
+        let suspended = json!({ "type": "SUBAGENT_FINISHED", "outcome": outcome("suspended") });
         for (_, mut speaker) in self.sub_agents.drain() {
             speaker.close(to);
-            speaker
-                .push(json!({ "type": "SUBAGENT_FINISHED", "outcome": outcome("suspended") }), to);
+            speaker.push(suspended.clone(), to);
         }
         self.agent.close(to);
     }
@@ -202,7 +170,7 @@ impl Encoder {
         self.usage.iter().map(token_usage).collect()
     }
 
-    fn error(&self, code: &str, why: &str, to: &mut VecDeque<Event>) {
+    fn error(&self, code: &str, why: &str, to: &mut Events) {
         let error =
             json!({ "type": "RUN_ERROR", "message": why, "code": code, "usage": self.usage() });
         self.agent.push(error, to);
@@ -212,57 +180,42 @@ impl Encoder {
 impl Encode for Encoder {
     type Event = Event;
 
-    fn encode(&mut self, envelope: &Envelope, to: &mut VecDeque<Event>) -> Progress {
+    fn encode(&mut self, envelope: &Envelope, to: &mut Events) -> Progress {
         let first = to.len();
         let shown = self.runs.take(envelope);
-        let mut progress = Progress::Continue;
-        match shown {
-            Visibility::No => return progress,
-            Visibility::Withdrawn => {
-                self.is_cancelled = true;
-                return Progress::Finish;
-            }
-            Visibility::Yes | Visibility::Last if is_of_sub_agent(envelope) => {
-                self.sub_agent(envelope, to);
-                self.speak(envelope, to);
-            }
-            Visibility::Yes | Visibility::Last => {
-                if let AgentEvent::AgentStart { cause, .. } = &envelope.event {
-                    self.request = request_of(cause);
-                }
-                if self.speak(envelope, to) {
-                    progress = Progress::Restate;
-                }
-                if shown == Visibility::Last
-                    && let AgentEvent::AgentEnd(outcome) = &envelope.event
-                {
-                    self.outcome = Some(outcome.clone());
-                    progress = Progress::Finish;
-                }
-            }
+        match (shown, &envelope.event) {
+            (Visibility::No, _) => return Progress::Continue,
+            (Visibility::Withdrawn, _) => return Progress::Finish,
+            _ if is_of_sub_agent(envelope) => self.sub_agent(envelope, to),
+            (_, AgentEvent::AgentStart { cause, .. }) => self.request = request_of(cause),
+            _ => {}
         }
+        let is_void = self.speak(envelope, to);
         to.range_mut(first..).for_each(|event| event.0["timestamp"] = envelope.time.into());
-        progress
+        match shown.progress() {
+            Progress::Continue if is_void && !is_of_sub_agent(envelope) => Progress::Restate,
+            progress => progress,
+        }
     }
 
-    fn restate(&mut self, events: &[Envelope], to: &mut VecDeque<Event>) {
+    fn restate(&mut self, events: &[Envelope], to: &mut Events) {
         let messages = messages(events);
         self.agent.push(json!({ "type": "MESSAGES_SNAPSHOT", "messages": messages }), to);
     }
 
-    fn finish(&mut self, pending: &[ExternalAction], to: &mut VecDeque<Event>) {
+    fn finish(&mut self, pending: &[ExternalAction], to: &mut Events) {
         self.close(to);
-        let status = self.outcome.as_ref().map(|outcome| outcome.end);
-        let outcome = match status {
+        let ended = self.runs.outcome();
+        let outcome = match ended.map(|outcome| outcome.end) {
             Some(RunStatus::Aborted) => outcome("cancelled"),
-            None if self.is_cancelled => outcome("cancelled"),
+            None if self.runs.is_withdrawn() => outcome("cancelled"),
             Some(RunStatus::AwaitingAction) | None if !pending.is_empty() => {
                 let interrupts: Vec<Value> = pending.iter().map(interrupt).collect();
                 json!({ "type": "interrupt", "interrupts": interrupts })
             }
             Some(RunStatus::Done | RunStatus::AwaitingAction) | None => outcome("success"),
             Some(_) => {
-                let failure = self.outcome.as_deref().and_then(RunFailure::of);
+                let failure = ended.and_then(RunFailure::of);
                 let (why, code) = failure.map(|why| (why.sentence(), why.kind)).unwrap_or_default();
                 return self.error(&code, &why, to);
             }
@@ -271,7 +224,7 @@ impl Encode for Encoder {
             "type": "RUN_FINISHED", "threadId": self.thread, "runId": self.run,
             "outcome": outcome, "usage": self.usage(),
         });
-        if let Some(ended) = &self.outcome {
+        if let Some(ended) = ended {
             finished["metadata"] = json!({ "cost": ended.cost });
             if let Some(value) = &ended.value {
                 finished["result"] = json!(value);
@@ -280,7 +233,7 @@ impl Encode for Encoder {
         self.agent.push(finished, to);
     }
 
-    fn cut_off(&mut self, kind: &str, why: &str, to: &mut VecDeque<Event>) {
+    fn cut_off(&mut self, kind: &str, why: &str, to: &mut Events) {
         self.close(to);
         self.error(kind, why, to);
     }

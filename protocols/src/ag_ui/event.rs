@@ -1,5 +1,8 @@
 //! [`Event`], what a run sends.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use loopwright_core::message::{Content, Usage};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,16 +15,16 @@ pub(super) const PROTOCOL_VERSION: &str = "1.0";
 #[serde(transparent)]
 pub struct Event(pub(super) Value);
 
+/// The events that are ready.
+pub(super) type Events = VecDeque<Event>;
+
 /// Returns a `TokenUsage`, whose totals contain its parts. A model is named `PROVIDER/NAME`.
-pub(super) fn token_usage((model, usage): &(std::sync::Arc<str>, Usage)) -> Value {
+pub(super) fn token_usage((model, usage): (&Arc<str>, &Usage)) -> Value {
     let (provider, name) = model.split_once('/').unwrap_or(("", model));
     let mut value = json!({
-        "model": name,
-        "inputTokens": usage.total().saturating_sub(usage.output),
-        "outputTokens": usage.output,
-        "totalTokens": usage.total(),
-        "reasoningTokens": usage.reasoning,
-        "cachedInputTokens": usage.cache_read,
+        "model": name, "inputTokens": usage.total().saturating_sub(usage.output),
+        "outputTokens": usage.output, "totalTokens": usage.total(),
+        "reasoningTokens": usage.reasoning, "cachedInputTokens": usage.cache_read,
         "cacheWriteInputTokens": usage.cache_write,
     });
     if !provider.is_empty() {

@@ -1,12 +1,11 @@
 //! Interrupts: pending actions, and the decisions that resolve them.
 
 use loopwright_core::event::{ActionResult, Decision, ExternalAction, Provided};
-use loopwright_core::pattern::Question;
 use serde_json::{Value, json};
 
 use crate::error::DecodeError;
 use crate::json::Node;
-use crate::question::answer_schema;
+use crate::question::{action_text, answer_schema};
 use crate::time::rfc_3339;
 
 /// How the ids of interrupts begin that ask for an approval, and for anything else. After that they
@@ -20,19 +19,10 @@ pub(super) fn interrupt(action: &ExternalAction) -> Value {
         None => (APPROVAL, "tool_call"),
         Some(_) => (INPUT, "input_required"),
     };
-    let question = action.question();
-    let message = match (&question, action.terms.description.as_deref()) {
-        (Some(question), _) => question.question.clone(),
-        (None, Some(description)) => description.to_owned(),
-        (None, None) => format!("`{}` needs a decision.", action.name),
-    };
     let mut interrupt = json!({
         "id": format!("{kind}{}:{}", action.digest, action.call),
-        "reason": reason,
-        "message": message,
-        "toolCallId": action.call,
-        "responseSchema": schema(action, question.as_ref()),
-        "metadata": { "action": action },
+        "reason": reason, "message": action_text(action), "toolCallId": action.call,
+        "responseSchema": schema(action), "metadata": { "action": action },
     });
     if let Some(deadline) = action.terms.deadline {
         interrupt["expiresAt"] = rfc_3339(deadline).into();
@@ -41,9 +31,9 @@ pub(super) fn interrupt(action: &ExternalAction) -> Value {
 }
 
 /// Returns the schema of the payload that resolves an action.
-fn schema(action: &ExternalAction, question: Option<&Question>) -> Value {
-    match (&action.request, question) {
-        (_, Some(question)) => answer_schema(question),
+fn schema(action: &ExternalAction) -> Value {
+    match (&action.request, action.question()) {
+        (_, Some(question)) => answer_schema(&question),
         (Some(_), None) => json!({}),
         (None, None) => json!({
             "type": "object",
@@ -86,10 +76,9 @@ fn payload(entry: &Node<'_>) -> Value {
 fn approval(payload: &Node<'_>) -> Result<Decision, DecodeError> {
     let approved = payload.field("approved")?;
     let reason = || payload.str("reason").unwrap_or_default().to_owned();
-    match (approved.value().as_bool(), payload.get("editedArgs")) {
-        (Some(true), Some(edited)) => Ok(Decision::ApproveWith(edited.value().clone())),
-        (Some(true), None) => Ok(Decision::Approve),
-        (Some(false), _) => Ok(Decision::Deny(reason())),
-        (None, _) => Err(approved.error("This must be `true` or `false`.")),
-    }
+    Ok(match (approved.bool()?, payload.get("editedArgs")) {
+        (true, Some(edited)) => Decision::ApproveWith(edited.value().clone()),
+        (true, None) => Decision::Approve,
+        (false, _) => Decision::Deny(reason()),
+    })
 }

@@ -1,6 +1,5 @@
 //! [`Speaker`]: the messages of the agent, or of one sub-agent.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loopwright_core::Message;
@@ -8,7 +7,7 @@ use loopwright_core::event::Update;
 use loopwright_core::message::{AssistantMessage, MessageId};
 use serde_json::{Value, json};
 
-use super::event::Event;
+use super::event::{Event, Events};
 use crate::reply::{Fragment, PartKind, ReplyFold};
 
 /// What is open of the agent, or of a sub-agent.
@@ -33,7 +32,7 @@ impl Speaker {
     }
 
     /// Appends an event.
-    pub(super) fn push(&self, mut event: Value, to: &mut VecDeque<Event>) {
+    pub(super) fn push(&self, mut event: Value, to: &mut Events) {
         if let Some(subagent) = &self.subagent {
             event["subagentRunId"] = json!(subagent);
         }
@@ -54,21 +53,28 @@ impl Speaker {
     }
 
     /// Starts a step, after the end of the one before.
-    pub(super) fn start_step(&mut self, turn: u32, to: &mut VecDeque<Event>) {
+    pub(super) fn start_step(&mut self, turn: u32, to: &mut Events) {
         self.end_step(to);
         let name = format!("turn {turn}");
         self.push(json!({ "type": "STEP_STARTED", "stepName": name }), to);
         self.step = Some(name);
     }
 
-    pub(super) fn end_step(&mut self, to: &mut VecDeque<Event>) {
+    pub(super) fn end_step(&mut self, to: &mut Events) {
         if let Some(name) = self.step.take() {
             self.push(json!({ "type": "STEP_FINISHED", "stepName": name }), to);
         }
     }
 
+    /// Appends a message of the user.
+    pub(super) fn user_message(&self, id: &str, text: &str, to: &mut Events) {
+        self.push_for("TEXT_MESSAGE_START", id, ("role", "user"), to);
+        self.push_for("TEXT_MESSAGE_CONTENT", id, ("delta", text), to);
+        self.push(json!({ "type": "TEXT_MESSAGE_END", "messageId": id }), to);
+    }
+
     /// Ends what is open.
-    pub(super) fn close(&mut self, to: &mut VecDeque<Event>) {
+    pub(super) fn close(&mut self, to: &mut Events) {
         let end = self.reply.end();
         self.fragments(end, to);
         self.end_text(to);
@@ -76,12 +82,7 @@ impl Speaker {
     }
 
     /// Takes a change of the reply that streams. Returns whether text is void that was shown.
-    pub(super) fn update(
-        &mut self,
-        message: MessageId,
-        update: &Update,
-        to: &mut VecDeque<Event>,
-    ) -> bool {
+    pub(super) fn update(&mut self, message: MessageId, update: &Update, to: &mut Events) -> bool {
         let fragments = self.reply.update(message, update);
         let had_text = fragments.contains(&Fragment::Withdrawn(true));
         self.fragments(fragments, to);
@@ -89,12 +90,7 @@ impl Speaker {
     }
 
     /// Takes a whole reply: what has not streamed of it, and its calls.
-    pub(super) fn reply(
-        &mut self,
-        message: &Message,
-        reply: &AssistantMessage,
-        to: &mut VecDeque<Event>,
-    ) {
+    pub(super) fn reply(&mut self, message: &Message, reply: &AssistantMessage, to: &mut Events) {
         let fragments = self.reply.whole(message.id, reply);
         self.fragments(fragments, to);
         self.end_text(to);
@@ -112,11 +108,7 @@ impl Speaker {
         }
     }
 
-    fn fragments(
-        &mut self,
-        fragments: impl IntoIterator<Item = Fragment>,
-        to: &mut VecDeque<Event>,
-    ) {
+    fn fragments(&mut self, fragments: impl IntoIterator<Item = Fragment>, to: &mut Events) {
         for fragment in fragments {
             match fragment {
                 Fragment::Start(PartKind::Text, _) => {
@@ -153,17 +145,11 @@ impl Speaker {
         }
     }
 
-    fn push_for(
-        &self,
-        kind: &str,
-        id: &str,
-        (field, value): (&str, &str),
-        to: &mut VecDeque<Event>,
-    ) {
+    fn push_for(&self, kind: &str, id: &str, (field, value): (&str, &str), to: &mut Events) {
         self.push(json!({ "type": kind, "messageId": id, field: value }), to);
     }
 
-    fn end_text(&mut self, to: &mut VecDeque<Event>) {
+    fn end_text(&mut self, to: &mut Events) {
         if let Some(id) = self.text.take() {
             self.push(json!({ "type": "TEXT_MESSAGE_END", "messageId": id }), to);
         }

@@ -1,11 +1,9 @@
 //! [`Encoder`], the fold of a session's events to the chunks of a reply.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
 
 use loopwright_core::event::{
-    AgentEvent, Decision, Envelope, ExternalAction, IncompleteReply, RunCause, RunOutcome,
-    RunStatus,
+    AgentEvent, Decision, Envelope, ExternalAction, IncompleteReply, RunCause, RunStatus,
 };
 use loopwright_core::message::{CallId, Message, MessageId, MessageKind, ResultStatus};
 use loopwright_core::tool::ToolUpdate;
@@ -28,6 +26,7 @@ pub struct Chunk(Value);
 /// A custom event of kind `K` is sent as the data part `data-K`. What sub-agents do is shown as the
 /// call that they work for, with the actions that need decisions. The input of a call is sent when
 /// the model's reply is complete.
+#[derive(Default)]
 pub struct Encoder {
     runs: ShownRuns,
     metadata: Value,
@@ -41,25 +40,13 @@ pub struct Encoder {
     /// The approvals that were asked for, by their calls.
     approvals: HashMap<CallId, String>,
     denied: HashSet<CallId>,
-    outcome: Option<Arc<RunOutcome>>,
 }
 
 impl Encoder {
     /// Starts a reply which shows these runs of the session. `metadata` is an object of the host
     /// that the message gets, such as the id of the session.
     pub fn new(runs: ShownRuns, metadata: Value) -> Self {
-        Encoder {
-            runs,
-            metadata,
-            is_started: false,
-            awaits_request: false,
-            step: None,
-            reply: ReplyFold::default(),
-            known_calls: HashSet::new(),
-            approvals: HashMap::new(),
-            denied: HashSet::new(),
-            outcome: None,
-        }
+        Encoder { runs, metadata, ..Encoder::default() }
     }
 
     /// Sets the calls that the client's message already has, if the reply continues one.
@@ -277,27 +264,16 @@ impl Encode for Encoder {
 
     fn encode(&mut self, envelope: &Envelope, to: &mut VecDeque<Chunk>) -> Progress {
         let shown = self.runs.take(envelope);
-        if is_of_sub_agent(envelope) {
-            return Progress::Continue;
+        if matches!(shown, Visibility::Yes | Visibility::Last) && !is_of_sub_agent(envelope) {
+            self.show(envelope, to);
         }
-        match shown {
-            Visibility::No => return Progress::Continue,
-            Visibility::Withdrawn => return Progress::Finish,
-            Visibility::Yes | Visibility::Last => self.show(envelope, to),
-        }
-        match &envelope.event {
-            AgentEvent::AgentEnd(outcome) if shown == Visibility::Last => {
-                self.outcome = Some(outcome.clone());
-                Progress::Finish
-            }
-            _ => Progress::Continue,
-        }
+        shown.progress()
     }
 
     fn finish(&mut self, _: &[ExternalAction], to: &mut VecDeque<Chunk>) {
         self.start(None, to);
         self.end_step(to);
-        let ended = self.outcome.as_deref();
+        let ended = self.runs.outcome();
         let reason = match ended.map(|outcome| (outcome.end, outcome.incomplete)) {
             Some((RunStatus::Done, _)) => "stop",
             Some((RunStatus::AwaitingAction, _)) => "tool-calls",

@@ -2,7 +2,6 @@
 
 use loopwright_core::event::{ActionResult, Decision, InputEvent, Provided};
 use loopwright_core::message::{CallId, Content};
-use serde_json::Value;
 
 use crate::error::DecodeError;
 use crate::from_json::from_json;
@@ -103,11 +102,9 @@ fn answer(part: &Node<'_>, call: &str) -> Result<Option<ActionResult>, DecodeErr
             let Some((digest, _)) = id.text()?.split_once(':').filter(|(_, of)| *of == call) else {
                 return Err(id.error("This is not the id of an approval of this call."));
             };
-            let approved = approval.field("approved")?;
-            let decision = match approved.value() {
-                Value::Bool(true) => Decision::Approve,
-                Value::Bool(false) => Decision::Deny(approval.str("reason").unwrap_or("").into()),
-                _ => return Err(approved.error("This must be `true` or `false`.")),
+            let decision = match approval.field("approved")?.bool()? {
+                true => Decision::Approve,
+                false => Decision::Deny(approval.str("reason").unwrap_or("").into()),
             };
             (digest, decision)
         }

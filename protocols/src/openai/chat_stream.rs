@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::error_body::ErrorBody;
 use super::head::ResponseHead;
-use super::outcome::{incomplete, input_tokens, typed_answer};
+use super::outcome::{InputTokens, OutputTokens, incomplete, input_tokens, typed_answer};
 use crate::failure::RunFailure;
 
 /// Holds a part of a chat completion.
@@ -77,18 +77,8 @@ struct CompletionUsage {
     prompt_tokens: u64,
     completion_tokens: u64,
     total_tokens: u64,
-    prompt_tokens_details: PromptTokens,
-    completion_tokens_details: CompletionTokens,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
-struct PromptTokens {
-    cached_tokens: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
-struct CompletionTokens {
-    reasoning_tokens: u64,
+    prompt_tokens_details: InputTokens,
+    completion_tokens_details: OutputTokens,
 }
 
 impl From<&Usage> for CompletionUsage {
@@ -97,8 +87,8 @@ impl From<&Usage> for CompletionUsage {
             prompt_tokens: input_tokens(usage),
             completion_tokens: usage.output,
             total_tokens: usage.total(),
-            prompt_tokens_details: PromptTokens { cached_tokens: usage.cache_read },
-            completion_tokens_details: CompletionTokens { reasoning_tokens: usage.reasoning },
+            prompt_tokens_details: usage.into(),
+            completion_tokens_details: usage.into(),
         }
     }
 }

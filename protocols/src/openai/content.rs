@@ -10,6 +10,7 @@ use crate::error::DecodeError;
 use crate::from_json::from_json;
 use crate::history::{History, is_json_object, is_tool_name};
 use crate::media::data_url;
+use crate::prompt::is_blank;
 
 /// The maximum number of messages or items of a request.
 const MAX_MESSAGES: usize = 10_000;
@@ -233,11 +234,7 @@ impl Conversation {
             let why = "The last message must be one of the user.";
             return Err(DecodeError::at(path, why));
         };
-        let is_blank = |content: &Content| match content {
-            Content::Text { text } => text.trim().is_empty(),
-            _ => false,
-        };
-        if content.iter().all(is_blank) {
+        if is_blank(&content) {
             return Err(DecodeError::at(path, "The last message is empty: write what to do."));
         }
         let instructions: Vec<String> =

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// Names a response: what its frames have in common.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ResponseHead {
     /// A unique text of letters and digits.
     pub id: Arc<str>,

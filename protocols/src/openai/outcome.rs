@@ -2,6 +2,34 @@
 
 use loopwright_core::event::{IncompleteReply, RunOutcome};
 use loopwright_core::message::Usage;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What a part of the input tokens is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "OpenAiInputTokens")]
+pub(super) struct InputTokens {
+    cached_tokens: u64,
+}
+
+/// What a part of the output tokens is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "OpenAiOutputTokens")]
+pub(super) struct OutputTokens {
+    reasoning_tokens: u64,
+}
+
+impl From<&Usage> for InputTokens {
+    fn from(usage: &Usage) -> Self {
+        InputTokens { cached_tokens: usage.cache_read }
+    }
+}
+
+impl From<&Usage> for OutputTokens {
+    fn from(usage: &Usage) -> Self {
+        OutputTokens { reasoning_tokens: usage.reasoning }
+    }
+}
 
 /// Returns why an answer is cut off, if that is why its run failed.
 pub(super) fn incomplete(outcome: &RunOutcome) -> Option<&'static str> {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::outcome::input_tokens;
+use super::outcome::{InputTokens, OutputTokens, input_tokens};
 
 /// Holds what a response repeats of its request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
@@ -20,14 +20,15 @@ pub struct Echo {
 }
 
 /// Holds a response as far as it has come.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "OpenAiResponse")]
 pub struct Response {
     pub(super) id: String,
     pub(super) object: &'static str,
     pub(super) created_at: u64,
     pub(super) status: Status,
-    pub(super) error: Option<ResponseError>,
+    /// Why the run failed; `None` if it did not.
+    pub error: Option<ResponseError>,
     pub(super) incomplete_details: Option<IncompleteDetails>,
     pub(super) model: Arc<str>,
     pub(super) output: Vec<OutputItem>,
@@ -47,21 +48,24 @@ pub struct Response {
 }
 
 /// How far a response, an item or a call is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "OpenAiStatus")]
 pub(super) enum Status {
+    #[default]
     InProgress,
     Completed,
     Incomplete,
     Failed,
 }
 
+/// Says why a run failed.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub(super) struct ResponseError {
+pub struct ResponseError {
     /// `rate_limit_exceeded` or `server_error`.
-    pub(super) code: &'static str,
-    pub(super) message: String,
+    pub code: &'static str,
+    /// A text for the user.
+    pub message: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -80,14 +84,14 @@ pub(super) enum OutputItem {
         id: String,
         role: &'static str,
         status: Status,
-        content: Vec<OutputText>,
+        content: Vec<Part>,
         /// `commentary` if the agent calls tools after it, else `final_answer`; missing if that is
         /// not known.
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<&'static str>,
     },
     /// What the model thought.
-    Reasoning { id: String, summary: Vec<SummaryText>, status: Status },
+    Reasoning { id: String, summary: Vec<Part>, status: Status },
     /// A call that the agent runs itself.
     McpCall {
         id: String,
@@ -102,22 +106,20 @@ pub(super) enum OutputItem {
     },
 }
 
-/// Text of a message.
+/// Text of a message, or of the summary of reasoning.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[serde(tag = "type", rename = "output_text")]
-pub(super) struct OutputText {
-    pub(super) text: String,
-    /// There are none.
-    pub(super) annotations: [(); 0],
-    /// There are none.
-    pub(super) logprobs: [(); 0],
-}
-
-/// Text of a summary.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[serde(tag = "type", rename = "summary_text")]
-pub(super) struct SummaryText {
-    pub(super) text: String,
+#[serde(tag = "type", rename_all = "snake_case")]
+#[schemars(rename = "OpenAiPart")]
+pub(super) enum Part {
+    /// There are no annotations and no log probabilities.
+    OutputText {
+        text: String,
+        annotations: [(); 0],
+        logprobs: [(); 0],
+    },
+    SummaryText {
+        text: String,
+    },
 }
 
 /// Why a call failed.
@@ -137,183 +139,45 @@ pub(super) struct ResponseUsage {
     total_tokens: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
-struct InputTokens {
-    cached_tokens: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
-struct OutputTokens {
-    reasoning_tokens: u64,
-}
-
 impl From<&Usage> for ResponseUsage {
     fn from(usage: &Usage) -> Self {
         ResponseUsage {
             input_tokens: input_tokens(usage),
-            input_tokens_details: InputTokens { cached_tokens: usage.cache_read },
+            input_tokens_details: usage.into(),
             output_tokens: usage.output,
-            output_tokens_details: OutputTokens { reasoning_tokens: usage.reasoning },
+            output_tokens_details: usage.into(),
             total_tokens: usage.total(),
         }
     }
 }
 
-/// Represents an event of a stream.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+/// Represents an event of a stream. Its type decides which fields it has.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ResponseEvent {
+    /// The type, which is also the name of the frame: such as `response.output_text.delta`.
+    pub r#type: &'static str,
     pub(super) sequence_number: u64,
-    #[serde(flatten)]
-    pub(super) kind: EventKind,
-}
-
-impl ResponseEvent {
-    /// Returns the `type` of the event, which is the name of its frame.
-    pub fn name(&self) -> &'static str {
-        match &self.kind {
-            EventKind::Created { .. } => "response.created",
-            EventKind::InProgress { .. } => "response.in_progress",
-            EventKind::Completed { .. } => "response.completed",
-            EventKind::Incomplete { .. } => "response.incomplete",
-            EventKind::Failed { .. } => "response.failed",
-            EventKind::ItemAdded { .. } => "response.output_item.added",
-            EventKind::ItemDone { .. } => "response.output_item.done",
-            EventKind::PartAdded { .. } => "response.content_part.added",
-            EventKind::PartDone { .. } => "response.content_part.done",
-            EventKind::TextDelta { .. } => "response.output_text.delta",
-            EventKind::TextDone { .. } => "response.output_text.done",
-            EventKind::SummaryAdded { .. } => "response.reasoning_summary_part.added",
-            EventKind::SummaryDone { .. } => "response.reasoning_summary_part.done",
-            EventKind::SummaryDelta { .. } => "response.reasoning_summary_text.delta",
-            EventKind::SummaryTextDone { .. } => "response.reasoning_summary_text.done",
-            EventKind::CallInProgress { .. } => "response.mcp_call.in_progress",
-            EventKind::CallArguments { .. } => "response.mcp_call_arguments.done",
-            EventKind::CallCompleted { .. } => "response.mcp_call.completed",
-            EventKind::CallFailed { .. } => "response.mcp_call.failed",
-        }
-    }
-
-    /// Returns the response, if the event is the last of a stream.
-    pub fn into_response(self) -> Option<Response> {
-        match self.kind {
-            EventKind::Completed { response }
-            | EventKind::Incomplete { response }
-            | EventKind::Failed { response } => Some(response),
-            _ => None,
-        }
-    }
-}
-
-impl Response {
-    /// Returns the code and the message of the error, if the run failed.
-    pub fn failure(&self) -> Option<(&str, &str)> {
-        self.error.as_ref().map(|error| (error.code, &*error.message))
-    }
-}
-
-/// Where in the output an event belongs.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub(super) struct At {
-    pub(super) item_id: String,
-    pub(super) output_index: usize,
-}
-
-/// The kinds of events.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-#[serde(tag = "type")]
-#[schemars(rename = "ResponseEventKind")]
-pub(super) enum EventKind {
-    #[serde(rename = "response.created")]
-    Created { response: Response },
-    #[serde(rename = "response.in_progress")]
-    InProgress { response: Response },
-    #[serde(rename = "response.completed")]
-    Completed { response: Response },
-    #[serde(rename = "response.incomplete")]
-    Incomplete { response: Response },
-    #[serde(rename = "response.failed")]
-    Failed { response: Response },
-    #[serde(rename = "response.output_item.added")]
-    ItemAdded { output_index: usize, item: OutputItem },
-    #[serde(rename = "response.output_item.done")]
-    ItemDone { output_index: usize, item: OutputItem },
-    #[serde(rename = "response.content_part.added")]
-    PartAdded {
-        #[serde(flatten)]
-        at: At,
-        content_index: u32,
-        part: OutputText,
-    },
-    #[serde(rename = "response.content_part.done")]
-    PartDone {
-        #[serde(flatten)]
-        at: At,
-        content_index: u32,
-        part: OutputText,
-    },
-    #[serde(rename = "response.output_text.delta")]
-    TextDelta {
-        #[serde(flatten)]
-        at: At,
-        content_index: u32,
-        delta: String,
-        logprobs: [(); 0],
-    },
-    #[serde(rename = "response.output_text.done")]
-    TextDone {
-        #[serde(flatten)]
-        at: At,
-        content_index: u32,
-        text: String,
-        logprobs: [(); 0],
-    },
-    #[serde(rename = "response.reasoning_summary_part.added")]
-    SummaryAdded {
-        #[serde(flatten)]
-        at: At,
-        summary_index: u32,
-        part: SummaryText,
-    },
-    #[serde(rename = "response.reasoning_summary_part.done")]
-    SummaryDone {
-        #[serde(flatten)]
-        at: At,
-        summary_index: u32,
-        part: SummaryText,
-    },
-    #[serde(rename = "response.reasoning_summary_text.delta")]
-    SummaryDelta {
-        #[serde(flatten)]
-        at: At,
-        summary_index: u32,
-        delta: String,
-    },
-    #[serde(rename = "response.reasoning_summary_text.done")]
-    SummaryTextDone {
-        #[serde(flatten)]
-        at: At,
-        summary_index: u32,
-        text: String,
-    },
-    #[serde(rename = "response.mcp_call.in_progress")]
-    CallInProgress {
-        #[serde(flatten)]
-        at: At,
-    },
-    #[serde(rename = "response.mcp_call_arguments.done")]
-    CallArguments {
-        #[serde(flatten)]
-        at: At,
-        arguments: String,
-    },
-    #[serde(rename = "response.mcp_call.completed")]
-    CallCompleted {
-        #[serde(flatten)]
-        at: At,
-    },
-    #[serde(rename = "response.mcp_call.failed")]
-    CallFailed {
-        #[serde(flatten)]
-        at: At,
-    },
+    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The response as far as it has come, which the first events and the last one have.
+    pub response: Option<Response>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) output_index: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) item: Option<OutputItem>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) item_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) content_index: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) summary_index: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) part: Option<Part>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) delta: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) logprobs: Option<[(); 0]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) arguments: Option<String>,
 }

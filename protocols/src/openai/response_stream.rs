@@ -12,13 +12,28 @@ use serde_json::Value;
 use super::head::ResponseHead;
 use super::outcome::{incomplete, typed_answer};
 use super::response::{
-    At, CallError, Echo, EventKind, IncompleteDetails, OutputItem, OutputText, Response,
-    ResponseError, ResponseEvent, ResponseUsage, Status, SummaryText,
+    CallError, Echo, IncompleteDetails, OutputItem, Part, Response, ResponseError, ResponseEvent,
+    ResponseUsage, Status,
 };
 use crate::failure::RunFailure;
 
 const COMMENTARY: &str = "commentary";
 const FINAL_ANSWER: &str = "final_answer";
+
+/// The types of the events of a text and of a summary: the start of the part, its deltas, its whole
+/// text, and its end.
+const TEXT: [&str; 4] = [
+    "response.content_part.added",
+    "response.output_text.delta",
+    "response.output_text.done",
+    "response.content_part.done",
+];
+const SUMMARY: [&str; 4] = [
+    "response.reasoning_summary_part.added",
+    "response.reasoning_summary_text.delta",
+    "response.reasoning_summary_text.done",
+    "response.reasoning_summary_part.done",
+];
 
 /// Converts the events of a run to those of a response. Each reply of the agent is a message, and
 /// each call that the agent runs an item of the type `mcp_call`. If the answer has a schema, the
@@ -26,7 +41,7 @@ const FINAL_ANSWER: &str = "final_answer";
 ///
 /// If the model's server fails in the middle of a reply, the message so far ends as `incomplete`,
 /// and the repeated reply is another message.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ResponseStream {
     head: ResponseHead,
     echo: Echo,
@@ -42,6 +57,8 @@ pub struct ResponseStream {
     has_reasoning: bool,
     /// The items of the calls in progress.
     calls: HashMap<CallId, usize>,
+    /// What was not sent yet.
+    ready: VecDeque<ResponseEvent>,
 }
 
 /// An item that streams.
@@ -57,25 +74,15 @@ impl ResponseStream {
     /// Starts a response. `echo` is what it repeats of its request, `has_schema` says whether the
     /// answer has a schema, and `wants_reasoning` whether the output has the model's reasoning.
     pub fn new(head: ResponseHead, echo: Echo, has_schema: bool, wants_reasoning: bool) -> Self {
-        ResponseStream {
-            head,
-            echo,
-            has_schema,
-            wants_reasoning,
-            sequence_number: 0,
-            output: Vec::new(),
-            open: None,
-            has_text: false,
-            has_reasoning: false,
-            calls: HashMap::new(),
-        }
+        ResponseStream { head, echo, has_schema, wants_reasoning, ..ResponseStream::default() }
     }
 
     /// Appends the first events.
     pub fn start(&mut self, to: &mut VecDeque<ResponseEvent>) {
         let response = self.response(Status::InProgress);
-        self.send(EventKind::Created { response: response.clone() }, to);
-        self.send(EventKind::InProgress { response }, to);
+        self.send_response("response.created", response.clone());
+        self.send_response("response.in_progress", response);
+        to.append(&mut self.ready);
     }
 
     /// Appends the events of an event of the run. Those of sub-agents have none.
@@ -87,145 +94,115 @@ impl ResponseStream {
             AgentEvent::MessageStart { role: Role::Assistant, .. } => {
                 (self.has_text, self.has_reasoning) = (false, false);
             }
-            AgentEvent::MessageUpdate { update, .. } => self.update(update, to),
+            AgentEvent::MessageUpdate { update, .. } => self.update(update),
             AgentEvent::MessageEnd { message } => {
                 if let Some(reply) = message.as_assistant() {
-                    self.reply(reply, to);
+                    self.reply(reply);
                 }
             }
             AgentEvent::ToolExecutionStart { call, name, arguments } => {
-                self.call(call, name, arguments, to);
+                self.call(call, name, arguments);
             }
             AgentEvent::ToolExecutionEnd { call, is_error, result, .. } => {
-                self.result(call, *is_error, result, to);
+                self.result(call, *is_error, result);
             }
-            AgentEvent::AgentEnd(outcome) => self.end(outcome, to),
+            AgentEvent::AgentEnd(outcome) => self.end(outcome),
             _ => {}
         }
+        to.append(&mut self.ready);
     }
 
     /// Appends the last event of a response that failed.
     pub fn fail(&mut self, failure: RunFailure, to: &mut VecDeque<ResponseEvent>) {
-        self.fail_with("server_error", failure, None, to);
+        self.fail_with("server_error", failure, None);
+        to.append(&mut self.ready);
     }
 
-    fn update(&mut self, update: &Update, to: &mut VecDeque<ResponseEvent>) {
+    fn update(&mut self, update: &Update) {
         match update {
-            Update::Text { block, delta } if !self.has_schema => {
-                self.delta(*block, true, delta, to);
-            }
+            Update::Text { block, delta } if !self.has_schema => self.delta(*block, true, delta),
             Update::Thinking { block, delta } if self.wants_reasoning => {
-                self.delta(*block, false, delta, to);
+                self.delta(*block, false, delta);
             }
-            Update::ToolCallStart { .. } => {
-                self.close(Status::Completed, Some(COMMENTARY), to);
-            }
+            Update::ToolCallStart { .. } => self.close(Status::Completed, Some(COMMENTARY)),
             Update::Withdrawn => {
-                self.close(Status::Incomplete, None, to);
+                self.close(Status::Incomplete, None);
                 (self.has_text, self.has_reasoning) = (false, false);
             }
             _ => {}
         }
     }
 
-    fn delta(&mut self, block: u32, is_text: bool, delta: &str, to: &mut VecDeque<ResponseEvent>) {
+    fn delta(&mut self, block: u32, is_text: bool, delta: &str) {
         if delta.is_empty() {
             return;
         }
-        match is_text {
-            true => self.has_text = true,
-            false => self.has_reasoning = true,
-        }
+        self.has_text |= is_text;
+        self.has_reasoning |= !is_text;
         let is_same = |open: &Open| open.block == block && open.is_text == is_text;
         if !self.open.as_ref().is_some_and(is_same) {
-            self.close(Status::Completed, None, to);
-            self.open(block, is_text, to);
+            self.close(Status::Completed, None);
+            self.open(block, is_text);
         }
         let Some(open) = &mut self.open else { return };
         open.text.push_str(delta);
-        let (at, delta) = (self.at(), delta.to_owned());
-        self.send(
-            match is_text {
-                true => EventKind::TextDelta { at, content_index: 0, delta, logprobs: [] },
-                false => EventKind::SummaryDelta { at, summary_index: 0, delta },
-            },
-            to,
-        );
+        let (index, delta) = (open.index, Some(delta.to_owned()));
+        let logprobs = is_text.then_some([]);
+        let [_, kind, ..] = types(is_text);
+        self.send(kind, ResponseEvent { delta, logprobs, ..self.at(index, is_text) });
     }
 
     /// Adds a message or reasoning to the output.
-    fn open(&mut self, block: u32, is_text: bool, to: &mut VecDeque<ResponseEvent>) {
-        let output_index = self.output.len();
-        self.open = Some(Open { index: output_index, block, is_text, text: String::new() });
-        let item = self.item(output_index, is_text, None, Status::InProgress, None);
+    fn open(&mut self, block: u32, is_text: bool) {
+        let index = self.output.len();
+        self.open = Some(Open { index, block, is_text, text: String::new() });
+        let item = self.item(index, is_text, None, Status::InProgress, None);
         self.output.push(item.clone());
-        self.send(EventKind::ItemAdded { output_index, item }, to);
-        let at = self.at();
-        self.send(
-            match is_text {
-                true => EventKind::PartAdded { at, content_index: 0, part: text_part("") },
-                false => EventKind::SummaryAdded { at, summary_index: 0, part: summary("") },
-            },
-            to,
-        );
+        self.send_item("response.output_item.added", index, item);
+        let part = Some(part(is_text, String::new()));
+        let [added, ..] = types(is_text);
+        self.send(added, ResponseEvent { part, ..self.at(index, is_text) });
     }
 
     /// Ends the message or reasoning that streams, if there is one.
-    fn close(
-        &mut self,
-        status: Status,
-        phase: Option<&'static str>,
-        to: &mut VecDeque<ResponseEvent>,
-    ) {
-        let (at, Some(open)) = (self.at(), self.open.take()) else { return };
-        let Open { index: output_index, is_text, text, .. } = open;
-        let item = self.item(output_index, is_text, Some(&text), status, phase);
-        self.output[output_index] = item.clone();
-        let (part_at, index) = (at.clone(), 0);
-        if is_text {
-            let part = text_part(&text);
-            let done = EventKind::TextDone { at, content_index: index, text, logprobs: [] };
-            self.send(done, to);
-            self.send(EventKind::PartDone { at: part_at, content_index: index, part }, to);
-        } else {
-            let part = summary(&text);
-            self.send(EventKind::SummaryTextDone { at, summary_index: index, text }, to);
-            self.send(EventKind::SummaryDone { at: part_at, summary_index: index, part }, to);
-        }
-        self.send(EventKind::ItemDone { output_index, item }, to);
+    fn close(&mut self, status: Status, phase: Option<&'static str>) {
+        let Some(Open { index, is_text, text, .. }) = self.open.take() else { return };
+        let whole = part(is_text, text.clone());
+        let item = self.item(index, is_text, Some(whole.clone()), status, phase);
+        self.output[index] = item.clone();
+        let [.., text_done, part_done] = types(is_text);
+        let (text, logprobs) = (Some(text), is_text.then_some([]));
+        self.send(text_done, ResponseEvent { text, logprobs, ..self.at(index, is_text) });
+        let part = Some(whole);
+        self.send(part_done, ResponseEvent { part, ..self.at(index, is_text) });
+        self.send_item("response.output_item.done", index, item);
     }
 
     /// Ends a reply, and adds its parts if it did not stream.
-    fn reply(&mut self, reply: &AssistantMessage, to: &mut VecDeque<ResponseEvent>) {
+    fn reply(&mut self, reply: &AssistantMessage) {
         let has_calls = reply.calls().next().is_some();
         let phase = if has_calls { COMMENTARY } else { FINAL_ANSWER };
-        self.close(Status::Completed, Some(phase), to);
+        self.close(Status::Completed, Some(phase));
         // An answer that has a schema is sent at the end of the run.
         let sends_text = !self.has_text && (!self.has_schema || has_calls);
         let sends_reasoning = !self.has_reasoning && self.wants_reasoning;
         for (block, part) in (0..).zip(&reply.parts) {
             match part {
-                ContentPart::Text { text, .. } if sends_text => self.delta(block, true, text, to),
+                ContentPart::Text { text, .. } if sends_text => self.delta(block, true, text),
                 ContentPart::Thinking { text, .. } if sends_reasoning => {
-                    self.delta(block, false, text, to);
+                    self.delta(block, false, text);
                 }
                 _ => {}
             }
-            self.close(Status::Completed, Some(phase), to);
+            self.close(Status::Completed, Some(phase));
         }
     }
 
-    fn call(
-        &mut self,
-        call: &CallId,
-        name: &Arc<str>,
-        arguments: &Value,
-        to: &mut VecDeque<ResponseEvent>,
-    ) {
-        self.close(Status::Completed, Some(COMMENTARY), to);
-        let output_index = self.output.len();
+    fn call(&mut self, call: &CallId, name: &Arc<str>, arguments: &Value) {
+        self.close(Status::Completed, Some(COMMENTARY));
+        let index = self.output.len();
         let item = |arguments| OutputItem::McpCall {
-            id: self.item_id("mcp", output_index),
+            id: self.item_id("mcp", index),
             server_label: self.head.model.clone(),
             name: name.clone(),
             arguments,
@@ -234,113 +211,98 @@ impl ResponseStream {
             error: None,
         };
         let (arguments, added) = (arguments.to_string(), item(String::new()));
-        let at = At { item_id: self.item_id("mcp", output_index), output_index };
         self.output.push(item(arguments.clone()));
-        self.calls.insert(call.clone(), output_index);
-        self.send(EventKind::ItemAdded { output_index, item: added }, to);
-        self.send(EventKind::CallInProgress { at: at.clone() }, to);
-        self.send(EventKind::CallArguments { at, arguments }, to);
+        self.calls.insert(call.clone(), index);
+        self.send_item("response.output_item.added", index, added);
+        self.send("response.mcp_call.in_progress", self.at_item("mcp", index));
+        let done = ResponseEvent { arguments: Some(arguments), ..self.at_item("mcp", index) };
+        self.send("response.mcp_call_arguments.done", done);
     }
 
-    fn result(
-        &mut self,
-        call: &CallId,
-        is_error: bool,
-        result: &Message,
-        to: &mut VecDeque<ResponseEvent>,
-    ) {
-        let Some(output_index) = self.calls.remove(call) else { return };
-        let Some(OutputItem::McpCall { id, status, output, error, .. }) =
-            self.output.get_mut(output_index)
-        else {
-            return;
-        };
-        let at = At { item_id: id.clone(), output_index };
+    fn result(&mut self, call: &CallId, is_error: bool, result: &Message) {
+        let Some(index) = self.calls.remove(call) else { return };
+        let Some(item) = self.output.get_mut(index) else { return };
+        let OutputItem::McpCall { status, output, error, .. } = item else { return };
         let kind = match is_error {
             true => {
                 (*status, *error) = (Status::Failed, Some(CallError { content: result.text() }));
-                EventKind::CallFailed { at }
+                "response.mcp_call.failed"
             }
             false => {
                 (*status, *output) = (Status::Completed, Some(result.text()));
-                EventKind::CallCompleted { at }
+                "response.mcp_call.completed"
             }
         };
-        let item = self.output[output_index].clone();
-        self.send(kind, to);
-        self.send(EventKind::ItemDone { output_index, item }, to);
+        let item = item.clone();
+        self.send(kind, self.at_item("mcp", index));
+        self.send_item("response.output_item.done", index, item);
     }
 
-    fn end(&mut self, outcome: &RunOutcome, to: &mut VecDeque<ResponseEvent>) {
+    fn end(&mut self, outcome: &RunOutcome) {
         let usage = Some(ResponseUsage::from(&outcome.usage));
         let failure = RunFailure::of(outcome);
         let reason = incomplete(outcome);
         if let (Some(failure), None) = (&failure, reason) {
             let is_limit = outcome.model_error == Some(ModelErrorKind::RateLimited);
             let code = if is_limit { "rate_limit_exceeded" } else { "server_error" };
-            return self.fail_with(code, failure.clone(), usage, to);
+            return self.fail_with(code, failure.clone(), usage);
         }
         if self.has_schema {
-            self.delta(0, true, &typed_answer(outcome), to);
+            self.delta(0, true, &typed_answer(outcome));
         }
-        self.close(Status::Completed, Some(FINAL_ANSWER), to);
+        self.close(Status::Completed, Some(FINAL_ANSWER));
         let mut response = self.response(Status::Completed);
         response.usage = usage;
         let Some(reason) = reason else {
-            return self.send(EventKind::Completed { response }, to);
+            return self.send_response("response.completed", response);
         };
         response.status = Status::Incomplete;
         response.incomplete_details = Some(IncompleteDetails { reason });
-        self.send(EventKind::Incomplete { response }, to);
+        self.send_response("response.incomplete", response);
     }
 
-    fn fail_with(
-        &mut self,
-        code: &'static str,
-        failure: RunFailure,
-        usage: Option<ResponseUsage>,
-        to: &mut VecDeque<ResponseEvent>,
-    ) {
-        self.close(Status::Incomplete, None, to);
+    fn fail_with(&mut self, code: &'static str, failure: RunFailure, usage: Option<ResponseUsage>) {
+        self.close(Status::Incomplete, None);
         let mut response = self.response(Status::Failed);
         response.error = Some(ResponseError { code, message: failure.message });
         response.usage = usage;
-        self.send(EventKind::Failed { response }, to);
-    }
-
-    /// Returns the position of the item that streams.
-    fn at(&self) -> At {
-        let (index, is_text) =
-            self.open.as_ref().map_or((0, true), |open| (open.index, open.is_text));
-        let kind = if is_text { "msg" } else { "rs" };
-        At { item_id: self.item_id(kind, index), output_index: index }
+        self.send_response("response.failed", response);
     }
 
     fn item_id(&self, kind: &str, index: usize) -> String {
         format!("{kind}_{}_{index}", self.head.id)
     }
 
+    /// Returns an event about the part of a message, or of reasoning.
+    fn at(&self, index: usize, is_text: bool) -> ResponseEvent {
+        let (content_index, summary_index) = (is_text.then_some(0), (!is_text).then_some(0));
+        let item = self.at_item(if is_text { "msg" } else { "rs" }, index);
+        ResponseEvent { content_index, summary_index, ..item }
+    }
+
+    fn at_item(&self, kind: &str, index: usize) -> ResponseEvent {
+        let (item_id, output_index) = (Some(self.item_id(kind, index)), Some(index));
+        ResponseEvent { item_id, output_index, ..ResponseEvent::default() }
+    }
+
     fn item(
         &self,
         index: usize,
         is_text: bool,
-        text: Option<&str>,
+        part: Option<Part>,
         status: Status,
         phase: Option<&'static str>,
     ) -> OutputItem {
+        let part = part.into_iter().collect();
         match is_text {
             true => OutputItem::Message {
                 id: self.item_id("msg", index),
                 role: "assistant",
                 status,
-                content: text.map(text_part).into_iter().collect(),
+                content: part,
                 phase,
             },
-            false => OutputItem::Reasoning {
-                id: self.item_id("rs", index),
-                summary: text.map(summary).into_iter().collect(),
-                status,
-            },
+            false => OutputItem::Reasoning { id: self.item_id("rs", index), summary: part, status },
         }
     }
 
@@ -350,33 +312,40 @@ impl ResponseStream {
             object: "response",
             created_at: self.head.created,
             status,
-            error: None,
-            incomplete_details: None,
             model: self.head.model.clone(),
             output: self.output.clone(),
-            usage: None,
             echo: self.echo.clone(),
-            tools: [],
             tool_choice: "auto",
             parallel_tool_calls: true,
-            store: false,
-            top_p: (),
-            previous_response_id: (),
+            ..Response::default()
         }
     }
 
-    fn send(&mut self, kind: EventKind, to: &mut VecDeque<ResponseEvent>) {
-        to.push_back(ResponseEvent { sequence_number: self.sequence_number, kind });
+    fn send_response(&mut self, kind: &'static str, response: Response) {
+        self.send(kind, ResponseEvent { response: Some(response), ..ResponseEvent::default() });
+    }
+
+    fn send_item(&mut self, kind: &'static str, index: usize, item: OutputItem) {
+        let (output_index, item) = (Some(index), Some(item));
+        self.send(kind, ResponseEvent { output_index, item, ..ResponseEvent::default() });
+    }
+
+    fn send(&mut self, r#type: &'static str, event: ResponseEvent) {
+        let sequence_number = self.sequence_number;
+        self.ready.push_back(ResponseEvent { r#type, sequence_number, ..event });
         self.sequence_number += 1;
     }
 }
 
-fn text_part(text: &str) -> OutputText {
-    OutputText { text: text.to_owned(), annotations: [], logprobs: [] }
+fn types(is_text: bool) -> [&'static str; 4] {
+    if is_text { TEXT } else { SUMMARY }
 }
 
-fn summary(text: &str) -> SummaryText {
-    SummaryText { text: text.to_owned() }
+fn part(is_text: bool, text: String) -> Part {
+    match is_text {
+        true => Part::OutputText { text, annotations: [], logprobs: [] },
+        false => Part::SummaryText { text },
+    }
 }
 
 #[cfg(test)]
@@ -401,9 +370,9 @@ mod tests {
             let value = serde_json::to_value(event).unwrap();
             assert_eq!(
                 (&value["sequence_number"], &value["type"]),
-                (&json!(number), &json!(event.name()))
+                (&json!(number), &json!(event.r#type))
             );
-            if event.name() == "response.output_item.added" {
+            if event.r#type == "response.output_item.added" {
                 assert_eq!(value["output_index"], items);
                 items += 1;
             }

@@ -12,10 +12,10 @@ use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::event::{AbortRequest, AgentEvent, InputEvent};
 use loopwright_core::log::SessionLog;
 use loopwright_protocols::a2a::{
-    AgentCard, Call, Encoder, ListTasks, Request, RpcError, SendMessage, Task, TaskId, TaskState,
-    agent_card, tasks,
+    AgentCard, Call, Encoder, ListTasks, Request, SendMessage, Task, TaskId, TaskState, agent_card,
+    code, tasks,
 };
-use loopwright_protocols::{Awaited, Encode, Progress, ShownRuns};
+use loopwright_protocols::{Awaited, Encode, Progress, RpcError, ShownRuns};
 use serde_json::{Value, json};
 
 use crate::access::Caller;
@@ -93,7 +93,10 @@ async fn call(
     let id = request.id.clone();
     let answered = match version.unwrap_or_default().starts_with(VERSION.1) {
         true => answer(participant, request).await,
-        false => Err(RpcError::new(-32009, "Send the header `A2A-Version: 1.0`.").into()),
+        false => {
+            Err(RpcError::new(code::VERSION_NOT_SUPPORTED, "Send the header `A2A-Version: 1.0`.")
+                .into())
+        }
     };
     match answered {
         Ok(response) => Ok(response),
@@ -119,9 +122,9 @@ impl From<ApiError> for Refusal {
     /// What is wrong with the request itself has a code of the protocol.
     fn from(error: ApiError) -> Self {
         match error.kind() {
-            ErrorKind::BadRequest => Refusal::Rpc(RpcError::invalid(error.to_string())),
+            ErrorKind::BadRequest => Refusal::Rpc(RpcError::invalid_params(error.to_string())),
             ErrorKind::Conflict | ErrorKind::RunInProgress => {
-                Refusal::Rpc(RpcError::unsupported(error.message()))
+                Refusal::Rpc(RpcError::new(code::UNSUPPORTED_OPERATION, error.message()))
             }
             _ => Refusal::Api(error),
         }
@@ -141,7 +144,7 @@ async fn answer(participant: Participant, request: Request) -> Result<Response, 
         }
         Call::ListTasks(list) => list_tasks(participant, list).await?,
         Call::CancelTask(task) => cancel(participant, task).await?.to_json(),
-        _ => return Err(RpcError::new(-32601, "There is no such method here.").into()),
+        _ => return Err(RpcError::unknown_method("There is no such method here.").into()),
     };
     Ok(Json(response(&id, result)).into_response())
 }
@@ -164,7 +167,9 @@ async fn send(
             let conversation = find(participant, task).await?;
             let current = task_of(&conversation, task).await?;
             if current.state.is_terminal() {
-                return Err(RpcError::unsupported("The task has ended.").into());
+                return Err(
+                    RpcError::new(code::UNSUPPORTED_OPERATION, "The task has ended.").into()
+                );
             }
             let pending = match current.state {
                 TaskState::InputRequired => conversation.pending().await?,
@@ -241,7 +246,11 @@ async fn subscribe(participant: Participant, id: Value, task: TaskId) -> Result<
     let conversation = find(participant, &task).await?;
     let current = task_of(&conversation, &task).await?;
     if current.state.is_terminal() {
-        return Err(RpcError::unsupported("The task has ended: get it with `GetTask`.").into());
+        return Err(RpcError::new(
+            code::UNSUPPORTED_OPERATION,
+            "The task has ended: get it with `GetTask`.",
+        )
+        .into());
     }
     let (runs, start) = match (current.state, conversation.run_in_progress().await?) {
         (TaskState::Working, Some(run)) => {
@@ -294,10 +303,10 @@ async fn cancel(participant: Participant, task: TaskId) -> Result<Task, Refusal>
     else {
         task_of(&conversation, &task).await?; // it waits in the queue, or there is none
         let why = "The task waits until an earlier one of its context has ended: cancel that one.";
-        return Err(RpcError::new(-32002, why).into());
+        return Err(RpcError::new(code::TASK_NOT_CANCELABLE, why).into());
     };
     if current.state.is_terminal() {
-        return Err(RpcError::not_cancelable().into());
+        return Err(RpcError::new(code::TASK_NOT_CANCELABLE, "The task has ended.").into());
     }
     let (last, run) = events.last().map(|event| (event.seq, event.run_id)).unwrap_or_default();
     let mut abort = AbortRequest::new().id(format!("cancel:{task}"));
@@ -318,7 +327,7 @@ async fn cancel(participant: Participant, task: TaskId) -> Result<Task, Refusal>
 }
 
 async fn find(participant: Participant, task: &TaskId) -> Result<Conversation, Refusal> {
-    Ok(participant.find(&task.context).await?.ok_or_else(RpcError::no_task)?)
+    Ok(participant.find(&task.context).await?.ok_or_else(TaskId::unknown)?)
 }
 
 /// Returns a task as far as the session's log has come.
@@ -338,7 +347,7 @@ async fn task_of(conversation: &Conversation, id: &TaskId) -> Result<Task, Refus
                 .find(|entry| entry.input().is_some_and(|input| **input == *id.message));
             match input {
                 Some(_) => Ok(Task::submitted(id.clone(), SystemEnvironment.now())),
-                None => Err(RpcError::no_task().into()),
+                None => Err(TaskId::unknown().into()),
             }
         }
     }

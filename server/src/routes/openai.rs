@@ -88,14 +88,14 @@ async fn responses(
     if let Err(why) = read(run, |event| stream.encode(event, &mut events)).await {
         return Ok(cut_off(why));
     }
-    let Some(response) = events.pop_back().and_then(|event| event.into_response()) else {
+    let Some(response) = events.pop_back().and_then(|event| event.response) else {
         return Ok(cut_off(CutOff::Gone));
     };
-    Ok(match response.failure() {
+    Ok(match &response.error {
         None => Json(response).into_response(),
-        Some((code, message)) => {
+        Some(error) => {
             let status = StatusCode::INTERNAL_SERVER_ERROR;
-            failed(status, ErrorBody::new(status.as_u16(), message, code, ""))
+            failed(status, ErrorBody::new(status.as_u16(), &error.message, error.code, ""))
         }
     })
 }
@@ -192,18 +192,18 @@ impl Encoder for ResponseStream {
     fn start(&mut self, to: &mut VecDeque<SseFrame>) {
         let mut events = VecDeque::new();
         ResponseStream::start(self, &mut events);
-        to.extend(events.iter().map(|event| SseFrame::new(Some(event.name()), event)));
+        to.extend(events.iter().map(|event| SseFrame::new(Some(event.r#type), event)));
     }
 
     fn event(&mut self, event: &Envelope, to: &mut VecDeque<SseFrame>) {
         let mut events = VecDeque::new();
         self.encode(event, &mut events);
-        to.extend(events.iter().map(|event| SseFrame::new(Some(event.name()), event)));
+        to.extend(events.iter().map(|event| SseFrame::new(Some(event.r#type), event)));
     }
 
     fn cut_off(&mut self, why: CutOff, to: &mut VecDeque<SseFrame>) {
         let mut events = VecDeque::new();
         self.fail(why.failure(), &mut events);
-        to.extend(events.iter().map(|event| SseFrame::new(Some(event.name()), event)));
+        to.extend(events.iter().map(|event| SseFrame::new(Some(event.r#type), event)));
     }
 }

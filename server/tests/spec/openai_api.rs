@@ -205,7 +205,11 @@ async fn answers_fit_their_schemas() {
         let operation = &document["paths"][path][method]["responses"]["200"]["content"][content];
         let schema = match content {
             "application/json" => &operation["schema"],
-            _ => &operation["itemSchema"]["properties"]["data"]["contentSchema"],
+            // The stream of chunks ends with a text that is no JSON.
+            _ => match &operation["itemSchema"]["properties"]["data"] {
+                data if data.get("anyOf").is_some() => &data["anyOf"][1]["contentSchema"],
+                data => &data["contentSchema"],
+            },
         };
         assert!(schema.is_object(), "{path}: {operation}");
         let schema = json!({ "allOf": [schema], "components": document["components"] });

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use loopwright_core::log::{SessionInfo, SessionLog, SessionQuery};
 use loopwright_core::{AgentHandle, EventStream, SessionStore};
-use loopwright_protocols::acp::{RpcError, SessionUpdates, notice};
+use loopwright_protocols::RpcError;
+use loopwright_protocols::acp::{SessionUpdates, notice};
 use serde_json::{Value, json};
 
 use super::client::Client;
@@ -148,9 +149,15 @@ impl Opener {
     }
 }
 
+/// The protocol's code for a session that does not exist.
+const NOT_FOUND: i32 = -32002;
+
 /// Returns the error of a session that does not exist, or is not open.
 pub(super) fn not_found(session: &str) -> RpcError {
-    RpcError::not_found(format!("There is no session `{session}`, or it is not open: load it."))
+    RpcError::new(
+        NOT_FOUND,
+        format!("There is no session `{session}`, or it is not open: load it."),
+    )
 }
 
 /// Describes a session for a list, if it works in this directory.

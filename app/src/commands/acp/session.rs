@@ -12,7 +12,8 @@ use loopwright_core::event::{
 };
 use loopwright_core::log::SessionLog;
 use loopwright_core::message::{CallId, Content, UserMessage};
-use loopwright_protocols::acp::{Answer, RpcError, notice, stop_reason};
+use loopwright_protocols::RpcError;
+use loopwright_protocols::acp::{Answer, notice, stop_reason};
 use loopwright_tools::protected_file;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};

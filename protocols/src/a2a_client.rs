@@ -1,4 +1,4 @@
-//! The other side: requests to a remote agent, and what it answers.
+//! A2A 1.0 as a client: requests to a remote agent, and what it answers.
 
 use serde_json::{Value, json};
 

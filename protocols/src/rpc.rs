@@ -1,0 +1,96 @@
+//! JSON-RPC 2.0, in which the messages of A2A and ACP are written.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::error::DecodeError;
+use crate::from_json::from_json;
+
+/// Describes why a request was refused, as JSON-RPC 2.0 does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+#[non_exhaustive]
+pub struct RpcError {
+    /// The code of JSON-RPC or of the protocol.
+    pub code: i32,
+    /// A sentence that says what is wrong and what to do.
+    pub message: String,
+}
+
+impl RpcError {
+    /// Builds an error with a code of the protocol.
+    pub fn new(code: i32, message: impl Into<String>) -> Self {
+        RpcError { code, message: message.into() }
+    }
+
+    /// Builds the error of a message that is no request (-32600).
+    pub fn invalid_request(message: impl Into<String>) -> Self {
+        RpcError::new(-32600, message)
+    }
+
+    /// Builds the error of a method that does not exist (-32601).
+    pub fn unknown_method(message: impl Into<String>) -> Self {
+        RpcError::new(-32601, message)
+    }
+
+    /// Builds the error of parameters that do not fit (-32602).
+    pub fn invalid_params(message: impl Into<String>) -> Self {
+        RpcError::new(-32602, message)
+    }
+
+    /// Builds the error of work that failed (-32603).
+    pub fn internal(message: impl Into<String>) -> Self {
+        RpcError::new(-32603, message)
+    }
+
+    /// Returns the response to the request with this id.
+    pub fn response(&self, id: &Value) -> Value {
+        json!({ "jsonrpc": "2.0", "id": id, "error": self })
+    }
+}
+
+impl From<DecodeError> for RpcError {
+    fn from(error: DecodeError) -> Self {
+        RpcError::invalid_params(error.to_string())
+    }
+}
+
+/// A message: a request, a notification or a response.
+#[derive(Deserialize)]
+pub(crate) struct RpcMessage {
+    jsonrpc: String,
+    /// A number or a string. A notification has none.
+    pub(crate) id: Option<Value>,
+    /// The method; `None` in a response.
+    pub(crate) method: Option<String>,
+    #[serde(default)]
+    pub(crate) params: Value,
+    #[serde(default)]
+    pub(crate) result: Value,
+    pub(crate) error: Option<RpcError>,
+}
+
+impl RpcMessage {
+    /// Reads a message. An error has the id to answer it with, which is `null` if there is none.
+    pub(crate) fn decode(json: &[u8]) -> Result<Self, (Value, RpcError)> {
+        let value: Value = from_json(json, "")
+            .map_err(|error| (Value::Null, RpcError::new(-32700, error.message)))?;
+        let is_id = |id: &&Value| id.is_number() || id.is_string();
+        let id = value.get("id").filter(is_id).cloned().unwrap_or_default();
+        let invalid = |why: &str| {
+            let why = format!("This is no message of JSON-RPC 2.0: {why}.");
+            Err((id.clone(), RpcError::invalid_request(why)))
+        };
+        if !value.is_object() {
+            return invalid("it is no object");
+        }
+        if id.is_null() && value.get("id").is_some_and(|id| !id.is_null()) {
+            return invalid("`id` is neither a number nor a string");
+        }
+        match RpcMessage::deserialize(value) {
+            Ok(message) if message.jsonrpc == "2.0" => Ok(message),
+            Ok(_) => invalid("`jsonrpc` is not \"2.0\""),
+            Err(why) => invalid(&why.to_string()),
+        }
+    }
+}
