@@ -13,8 +13,9 @@ use crate::telemetry::Telemetry;
 ///
 /// What is not set here is what the environment says, by the names of OpenTelemetry: the headers
 /// of exports (`OTEL_EXPORTER_OTLP_HEADERS`), the attributes of the resource
-/// (`OTEL_RESOURCE_ATTRIBUTES`), the sizes and intervals of batches (`OTEL_BSP_*`,
-/// `OTEL_METRIC_EXPORT_INTERVAL`) and so on.
+/// (`OTEL_RESOURCE_ATTRIBUTES`), the sizes and intervals of exports (`OTEL_BSP_SCHEDULE_DELAY`,
+/// `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`, `OTEL_BSP_MAX_QUEUE_SIZE`, `OTEL_METRIC_EXPORT_INTERVAL`) and
+/// so on.
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct TelemetryBuilder(Settings);

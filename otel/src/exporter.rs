@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_otlp::{
-    ExporterBuildError, MetricExporter, Protocol, SpanExporter, WithExportConfig, WithHttpConfig,
+    ExporterBuildError, MetricExporter, Protocol, WithExportConfig, WithHttpConfig,
 };
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
-use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SpanProcessor};
 use tokio::runtime::Handle;
 
 use crate::http_client::Client;
 use crate::instruments::Instruments;
-use crate::settings::{Settings, TelemetryError};
+use crate::settings::{Delivery, Settings, TelemetryError};
 use crate::signal::Signal;
+use crate::span_batches::SpanBatches;
 
 /// The default of `OTEL_EXPORTER_OTLP_TIMEOUT`.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a flush or a shutdown waits for the collector.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Exports signals in batches, on threads of its own.
+/// Exports signals in batches: spans in a task of the runtime, metrics on a thread.
 pub(crate) struct Exporter {
-    spans: Option<BatchSpanProcessor>,
+    spans: Option<SpanBatches>,
     metrics: Option<(SdkMeterProvider, Instruments)>,
 }
 
@@ -33,23 +33,23 @@ impl Exporter {
     pub(crate) fn new(settings: &Settings, runtime: Handle) -> Result<Self, TelemetryError> {
         let failed = |why: ExporterBuildError| TelemetryError(format!("{why}."));
         let timeout = settings.timeout.unwrap_or(DEFAULT_TIMEOUT);
-        let client = Client::new(runtime, timeout)
+        let client = Client::new(runtime.clone(), timeout)
             .map_err(|why| TelemetryError(format!("there is no HTTP client: {why}.")))?;
         let client = Arc::new(client);
         let resource = resource(settings);
+        let variable = |name: &str| std::env::var(name).ok();
         let spans = settings.traces.as_ref().map(|endpoint| {
-            let exporter =
-                over_http(SpanExporter::builder().with_http(), endpoint, &client, timeout)
-                    .build()?;
-            let mut spans =
-                BatchSpanProcessor::new(exporter, BatchConfigBuilder::default().build());
-            spans.set_resource(&resource);
-            Ok(spans)
+            let delivery = Delivery::new(endpoint, variable)?;
+            Ok(SpanBatches::new(delivery, client.clone(), &resource, &runtime))
         });
         let metrics = settings.metrics.as_ref().map(|endpoint| {
-            let exporter =
-                over_http(MetricExporter::builder().with_http(), endpoint, &client, timeout)
-                    .build()?;
+            let exporter = MetricExporter::builder()
+                .with_http()
+                .with_shared_http_client(client.clone())
+                .with_protocol(Protocol::HttpBinary)
+                .with_endpoint(endpoint)
+                .with_timeout(timeout)
+                .build()?;
             let mut reader = PeriodicReader::builder(exporter);
             if let Some(interval) = settings.metric_interval {
                 reader = reader.with_interval(interval);
@@ -61,10 +61,7 @@ impl Exporter {
             let instruments = Instruments::new(&provider.meter("loopwright"));
             Ok((provider, instruments))
         });
-        Ok(Exporter {
-            spans: spans.transpose().map_err(failed)?,
-            metrics: metrics.transpose().map_err(failed)?,
-        })
+        Ok(Exporter { spans: spans.transpose()?, metrics: metrics.transpose().map_err(failed)? })
     }
 
     /// Queues a span, which is dropped if the queue is full, or records a measurement.
@@ -72,7 +69,7 @@ impl Exporter {
         match signal {
             Signal::Span(span) => {
                 if let Some(spans) = &self.spans {
-                    spans.on_end(*span);
+                    spans.push(*span);
                 }
             }
             Signal::Measurement(measurement) => {
@@ -83,38 +80,24 @@ impl Exporter {
         }
     }
 
-    /// Exports what is queued. Blocks its thread until then, or until it has failed.
-    pub(crate) fn flush(&self) {
-        if let Some(spans) = &self.spans {
-            let _ = spans.force_flush(); // the client logs why
+    /// Sends the spans that are queued, and with `closes` takes no more.
+    pub(crate) async fn send_spans(&self, closes: bool) {
+        let Some(spans) = &self.spans else { return };
+        if closes {
+            spans.close();
         }
-        if let Some((metrics, _)) = &self.metrics {
-            let _ = metrics.force_flush();
-        }
+        spans.flush().await;
     }
 
-    /// Exports what is queued, and stops. Blocks its thread.
-    pub(crate) fn shut_down(&self) {
-        if let Some(spans) = &self.spans {
-            let _ = spans.shutdown_with_timeout(FLUSH_TIMEOUT);
-        }
-        if let Some((metrics, _)) = &self.metrics {
-            let _ = metrics.shutdown_with_timeout(FLUSH_TIMEOUT);
-        }
+    /// Sends the metrics, and with `closes` stops sending them. Blocks its thread until they are
+    /// sent, or that has failed.
+    pub(crate) fn send_metrics(&self, closes: bool) {
+        let Some((metrics, _)) = &self.metrics else { return };
+        let _ = match closes {
+            true => metrics.shutdown_with_timeout(FLUSH_TIMEOUT),
+            false => metrics.force_flush(), // the client logs why it has failed
+        };
     }
-}
-
-fn over_http<B: WithExportConfig + WithHttpConfig>(
-    builder: B,
-    endpoint: &str,
-    client: &Arc<Client>,
-    timeout: Duration,
-) -> B {
-    builder
-        .with_shared_http_client(client.clone())
-        .with_protocol(Protocol::HttpBinary)
-        .with_endpoint(endpoint)
-        .with_timeout(timeout)
 }
 
 impl fmt::Debug for Exporter {

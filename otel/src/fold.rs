@@ -29,6 +29,8 @@ pub struct SessionFold {
     trace: Option<Arc<TraceContext>>,
     open_calls: HashMap<CallId, Arc<str>>,
     sessions: HashMap<Arc<str>, Session>,
+    /// The session of the last event, if that was a part of a reply but not its end.
+    streaming: Option<Arc<str>>,
     /// The number of sessions in which a run is in progress.
     running: usize,
     /// The cost of the work for the current request that has been recorded.
@@ -42,16 +44,16 @@ impl SessionFold {
         agent: impl Into<Arc<str>>,
         model: impl Into<Arc<str>>,
     ) -> Self {
-        let version = env!("CARGO_PKG_VERSION");
         SessionFold {
             conventions,
             captures_content: false,
-            scope: InstrumentationScope::builder("loopwright").with_version(version).build(),
+            scope: scope(),
             agent: agent.into(),
             model: Model::new(conventions, &model.into()),
             trace: None,
             open_calls: HashMap::new(),
             sessions: HashMap::new(),
+            streaming: None,
             running: 0,
             recorded_cost: 0.0,
         }
@@ -82,12 +84,11 @@ impl SessionFold {
 
     /// Applies the next event and emits what has ended with it.
     pub fn apply(&mut self, event: &Envelope, emit: &mut dyn FnMut(Signal)) {
+        if let AgentEvent::MessageUpdate { update, .. } = &event.event {
+            return self.receive_part(event, matches!(update, Update::Withdrawn));
+        }
+        self.streaming = None;
         match &event.event {
-            AgentEvent::MessageUpdate { update, .. } => {
-                if let Some(session) = self.sessions.get_mut(&event.session_id) {
-                    session.receive_part(matches!(update, Update::Withdrawn), event.time);
-                }
-            }
             AgentEvent::AgentStart { cause, trace } => {
                 if event.parent.is_none() && !is_continuation(cause) {
                     self.recorded_cost = 0.0;
@@ -137,6 +138,18 @@ impl SessionFold {
             }
             _ => {}
         }
+    }
+
+    /// Notes a part of a reply. Of the parts that follow each other only the first one counts.
+    fn receive_part(&mut self, event: &Envelope, is_withdrawn: bool) {
+        let is_same = |id: &Arc<str>| Arc::ptr_eq(id, &event.session_id);
+        if self.streaming.as_ref().is_some_and(is_same) && !is_withdrawn {
+            return;
+        }
+        if let Some(session) = self.sessions.get_mut(&event.session_id) {
+            session.receive_part(is_withdrawn, event.time);
+        }
+        self.streaming = (!is_withdrawn).then(|| event.session_id.clone());
     }
 
     /// Records what the run has cost. An outcome has the cost since the request of the user, of
@@ -195,6 +208,12 @@ impl SessionFold {
     fn call_of(&self, parent: &Parent) -> Option<(Arc<str>, TraceContext)> {
         self.sessions.get(&parent.session_id)?.call(&parent.call)
     }
+}
+
+/// Returns the scope of all spans.
+pub(crate) fn scope() -> InstrumentationScope {
+    let version = env!("CARGO_PKG_VERSION");
+    InstrumentationScope::builder("loopwright").with_version(version).build()
 }
 
 /// Returns whether a run continues the work for an earlier request.

@@ -59,6 +59,7 @@ mod session;
 mod settings;
 mod signal;
 mod span;
+mod span_batches;
 mod telemetry;
 
 pub use builder::TelemetryBuilder;

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use http::header::{HeaderMap, HeaderName};
+use http::{HeaderValue, Uri};
+use percent_encoding::percent_decode_str;
+
 use crate::conventions::Conventions;
 
 /// Describes why telemetry cannot be exported.
@@ -81,6 +85,60 @@ impl Settings {
     }
 }
 
+/// Says where spans are sent, and when.
+#[derive(Debug, Clone)]
+pub(crate) struct Delivery {
+    pub(crate) url: Uri,
+    pub(crate) headers: HeaderMap,
+    /// The maximum number of spans that wait; further ones are dropped.
+    pub(crate) max_queue: usize,
+    /// The maximum number of spans of a request.
+    pub(crate) max_batch: usize,
+    /// How long a span waits for others.
+    pub(crate) delay: Duration,
+}
+
+impl Delivery {
+    /// Reads what the environment, in which `variable` looks up a name, says of the spans that are
+    /// sent to this address.
+    pub(crate) fn new(
+        url: &str,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, TelemetryError> {
+        let invalid = |why| TelemetryError(format!("`{url}` is no address of a collector: {why}."));
+        let number = |name: &str, default: u64| match variable(name) {
+            None => Ok(default),
+            Some(text) => text.trim().parse().ok().filter(|number| *number > 0).ok_or_else(|| {
+                TelemetryError(format!("{name} is `{text}`. It must be a number above 0."))
+            }),
+        };
+        Ok(Delivery {
+            url: url.parse().map_err(|why: http::uri::InvalidUri| invalid(why.to_string()))?,
+            headers: headers(&variable)?,
+            max_queue: number("OTEL_BSP_MAX_QUEUE_SIZE", 2048)? as usize,
+            max_batch: number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512)? as usize,
+            delay: Duration::from_millis(number("OTEL_BSP_SCHEDULE_DELAY", 5000)?),
+        })
+    }
+}
+
+/// Reads the headers of requests with spans: `NAME=VALUE` with commas between, in which `%` starts
+/// the two hexadecimal digits of a byte.
+fn headers(variable: impl Fn(&str) -> Option<String>) -> Result<HeaderMap, TelemetryError> {
+    let names = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
+    let set = names.iter().find_map(|name| Some((name, variable(name)?)));
+    let Some((variable, text)) = set else { return Ok(HeaderMap::new()) };
+    let header = |pair: &str| {
+        let (name, value) = pair.split_once('=')?;
+        let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
+        Some((name.trim().parse::<HeaderName>().ok()?, value.parse::<HeaderValue>().ok()?))
+    };
+    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    pairs.map(header).collect::<Option<HeaderMap>>().ok_or_else(|| {
+        TelemetryError(format!("{variable} must be headers: NAME=VALUE, with commas between."))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +181,37 @@ mod tests {
         assert_eq!(settings.timeout, Some(Duration::from_millis(250)));
         assert_eq!(settings.conventions, Conventions::Latest);
         assert!(settings.captures_content);
+    }
+
+    #[test]
+    fn batches_and_headers_are_those_of_the_environment() {
+        let read = |variables: &[(&str, &str)]| {
+            Delivery::new("http://c:4318/v1/traces", |name| {
+                let value = variables.iter().find(|(other, _)| *other == name);
+                value.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let delivery = read(&[]).unwrap();
+        let limits = (delivery.max_queue, delivery.max_batch, delivery.delay.as_millis());
+        assert_eq!((limits, delivery.headers.len()), ((2048, 512, 5000), 0));
+        let delivery = read(&[
+            ("OTEL_BSP_SCHEDULE_DELAY", "250"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "api-key = a%20b=,x=1,"),
+        ]);
+        let delivery = delivery.unwrap();
+        assert_eq!(delivery.delay.as_millis(), 250);
+        assert_eq!(delivery.headers["api-key"], "a b=");
+        assert_eq!(delivery.headers["x"], "1");
+        for variable in [
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+            ("OTEL_BSP_SCHEDULE_DELAY", "1s"),
+            ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "a b=c"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "secret"),
+        ] {
+            let error = read(&[variable]).unwrap_err().to_string();
+            assert!(error.contains(variable.0) && !error.contains("secret"), "{error}");
+        }
+        assert!(Delivery::new("http://a b", |_| None).is_err());
     }
 
     #[test]

@@ -90,18 +90,19 @@ impl Telemetry {
     /// Exports what is queued. Returns when it has been sent, when that has failed, or after 5 s.
     /// Waits up to a second for the ends of runs in progress.
     pub async fn flush(&self) {
-        self.finish(Exporter::flush).await;
+        self.finish(false).await;
     }
 
     /// Exports what is queued, and stops the exporters of all clones, as
     /// [`flush`](Telemetry::flush) does. What has not been sent then is lost.
     pub async fn shutdown(&self) {
-        self.finish(Exporter::shut_down).await;
+        self.finish(true).await;
     }
 
-    /// Runs `work`, which blocks, on a thread of its own: the requests are sent in the runtime,
-    /// which may have one thread, and which must be able to end.
-    async fn finish(&self, work: fn(&Exporter)) {
+    /// Exports what is queued, and with `closes` stops. Metrics are sent from a thread of their
+    /// own, which blocks: the requests are sent in the runtime, which may have one thread, and which
+    /// must be able to end.
+    async fn finish(&self, closes: bool) {
         let mut running = self.running.subscribe();
         let idle = running.wait_for(|running| *running == 0);
         let _ = tokio::time::timeout(EVENTS_TIMEOUT, idle).await;
@@ -109,12 +110,16 @@ impl Telemetry {
         let exporter = self.exporter.clone();
         let thread = std::thread::Builder::new().name("telemetry-flush".into());
         let started = thread.spawn(move || {
-            work(&exporter);
+            exporter.send_metrics(closes);
             let _ = done.send(());
         });
-        if started.is_ok() {
-            let _ = tokio::time::timeout(TIMEOUT, is_done).await;
-        }
+        let metrics = async {
+            if started.is_ok() {
+                let _ = is_done.await;
+            }
+        };
+        let sent = async { tokio::join!(self.exporter.send_spans(closes), metrics) };
+        let _ = tokio::time::timeout(TIMEOUT, sent).await;
     }
 }
 

@@ -1,10 +1,13 @@
-//! What telemetry adds to a turn: `cargo bench -p loopwright-otel`, or with `-- --quick`.
+//! What telemetry adds to a turn: `cargo bench -p loopwright-otel`, with `-- --quick` or with
+//! `-- --instructions`, which needs valgrind.
 //!
-//! The turns are those of `benches/turns`: ten with 50 deltas and a call, and one without a call,
-//! from a model server in a process of its own. Clients with and without telemetry run in turns,
-//! each in a process of its own; the collector is another one. The CPU time of a client is that of
-//! all its threads, those of the exporters too. The exit code is 1 if the median of the ratios is
-//! more than 1.03 (1.10 with `--quick`, for busy machines).
+//! The turns are those of `benches/turns`, with replies of 500 deltas: ten with a call, and one
+//! without, from a model server in a process of its own. Nearly all of the work is for the spans and
+//! the measurements at the end of a turn, so it is more for shorter replies. Clients with and without telemetry run in turns,
+//! each in a process of its own; the collector is another one. What is measured is the CPU time of
+//! all threads of a client, those of the exporters too, or the instructions that they execute. The
+//! exit code is 1 if telemetry adds more than 3 % of the instructions, or if the median of the ratios
+//! of times is more than 1.10: times vary by several percent from run to run, instructions do not.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -40,48 +43,96 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The turns of a conversation, besides the last one.
 const TURNS: u64 = 10;
+/// The deltas of a reply.
+const DELTAS: u64 = 500;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| args.get(at).and_then(|n| n.parse().ok()).unwrap_or(0);
     match args.first().map(String::as_str) {
-        Some("serve") => mock::serve(Script { turns: TURNS, deltas: 50, pause: Duration::ZERO }),
+        Some("serve") => {
+            mock::serve(Script { turns: TURNS, deltas: DELTAS, pause: Duration::ZERO })
+        }
         Some("collect") => collector::collect(),
         Some("run") => {
             let work = Work { agents: 1, rounds: number(1), warm: number(1) / 10 + 2 };
             let done = run(&args[2], args.get(3).cloned(), work);
             println!("{}", serde_json::to_string(&done).unwrap());
         }
+        _ if args.iter().any(|arg| arg == "--instructions") => return count(),
         _ => return compare(args.iter().any(|arg| arg == "--quick")),
     }
     ExitCode::SUCCESS
 }
 
 fn compare(quick: bool) -> ExitCode {
-    let (rounds, pairs, max) = if quick { (60, 5, 1.10) } else { (250, 15, 1.03) };
-    let mut server = Process::start(&["serve"]);
-    let base = format!("http://127.0.0.1:{}/v1", server.line());
-    let mut collector = Process::start(&["collect"]);
-    let endpoint = format!("http://127.0.0.1:{}", collector.line());
+    let (rounds, pairs, max) = if quick { (20, 5, 1.10) } else { (60, 25, 1.10) };
+    let mut servers = Servers::start();
     let mut ratios = Vec::new();
     for _ in 0..pairs {
         let cost = |endpoint: &[&str]| {
             let rounds_text = rounds.to_string();
-            let mut client = Process::start(&[&["run", &rounds_text, &base], endpoint].concat());
+            let mut client =
+                Process::start(&[&["run", &rounds_text, &servers.base], endpoint].concat());
             let done: Done = serde_json::from_str(&client.line()).unwrap();
             done.measured_cpu_ns as f64 / 1e3 / (rounds * (TURNS + 1)) as f64
         };
-        let (without, with) = (cost(&[]), cost(&[&endpoint]));
+        let (without, with) = (cost(&[]), cost(&[&servers.endpoint]));
         println!("CPU µs per turn: {without:.1} without telemetry, {with:.1} with it");
         ratios.push(with / without);
     }
-    let received: u64 = collector.end().trim().parse().unwrap();
+    let received: u64 = servers.collector.end().trim().parse().unwrap();
     let spans = pairs * rounds * (2 * TURNS + 2);
     assert!(received > 100 * spans, "the collector received {received} bytes");
     ratios.sort_by(f64::total_cmp);
     let median = ratios[ratios.len() / 2];
     println!("telemetry: {median:.3} times the CPU time of a turn, at most {max}");
     if median <= max { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Counts the instructions of a turn with callgrind. Those of the start are left out: they are in
+/// runs of all lengths.
+fn count() -> ExitCode {
+    let servers = Servers::start();
+    let per_turn = |endpoint: Option<&String>| {
+        let run = |rounds: u64| {
+            let rounds = rounds.to_string();
+            let mut command = Command::new("valgrind");
+            command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+            command.arg(std::env::current_exe().unwrap()).args(["run", &rounds, &servers.base]);
+            command.args(endpoint).env("LOOPWRIGHT_NO_CPU_TIME", "1");
+            let output = command.output().expect("valgrind is installed");
+            assert!(output.status.success(), "{output:?}");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let count = said.lines().find_map(|line| line.split_once("Collected : "));
+            count.unwrap_or_else(|| panic!("no count: {said}")).1.trim().parse::<u64>().unwrap()
+        };
+        // A tenth of the rounds more is for warming up.
+        (run(110) - run(10)) as f64 / (110 * (TURNS + 1)) as f64
+    };
+    let (without, with) = (per_turn(None), per_turn(Some(&servers.endpoint)));
+    let ratio = with / without;
+    println!("instructions per turn: {without:.0} without telemetry, {with:.0} with it");
+    println!("telemetry: {ratio:.3} times the instructions of a turn, at most 1.03");
+    if ratio <= 1.03 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The model server and the collector.
+struct Servers {
+    base: String,
+    endpoint: String,
+    collector: Process,
+    _model: Process,
+}
+
+impl Servers {
+    fn start() -> Servers {
+        let mut model = Process::start(&["serve"]);
+        let base = format!("http://127.0.0.1:{}/v1", model.line());
+        let mut collector = Process::start(&["collect"]);
+        let endpoint = format!("http://127.0.0.1:{}", collector.line());
+        Servers { base, endpoint, collector, _model: model }
+    }
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
