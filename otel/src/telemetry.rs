@@ -100,7 +100,7 @@ impl Telemetry {
     }
 
     /// Exports what is queued, and with `closes` stops. Metrics are sent from a thread of their
-    /// own, which blocks: the requests are sent in the runtime, which may have one thread, and which
+    /// own, which blocks: requests are sent in the runtime, which may have one thread, and which
     /// must be able to end.
     async fn finish(&self, closes: bool) {
         let mut running = self.running.subscribe();

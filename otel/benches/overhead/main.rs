@@ -2,12 +2,13 @@
 //! `-- --instructions`, which needs valgrind.
 //!
 //! The turns are those of `benches/turns`, with replies of 500 deltas: ten with a call, and one
-//! without, from a model server in a process of its own. Nearly all of the work is for the spans and
-//! the measurements at the end of a turn, so it is more for shorter replies. Clients with and without telemetry run in turns,
-//! each in a process of its own; the collector is another one. What is measured is the CPU time of
-//! all threads of a client, those of the exporters too, or the instructions that they execute. The
-//! exit code is 1 if telemetry adds more than 3 % of the instructions, or if the median of the ratios
-//! of times is more than 1.10: times vary by several percent from run to run, instructions do not.
+//! without, from a model server in a process of its own. Nearly all of the work is for the spans
+//! and the measurements at the end of a turn, so its share is larger in turns with shorter replies.
+//! Clients with and without telemetry run in turns, each in a process of its own; the collector is
+//! another one. What is measured is the CPU time of all threads of a client, those of the exporters
+//! too, or the instructions that they execute. The exit code is 1 if telemetry adds more than 3 %
+//! of the instructions, or if the median of the ratios of times is more than 1.10: times vary by
+//! several percent from run to run, instructions do not.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -103,9 +104,9 @@ fn count() -> ExitCode {
             command.args(endpoint).env("LOOPWRIGHT_NO_CPU_TIME", "1");
             let output = command.output().expect("valgrind is installed");
             assert!(output.status.success(), "{output:?}");
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            let count = said.lines().find_map(|line| line.split_once("Collected : "));
-            count.unwrap_or_else(|| panic!("no count: {said}")).1.trim().parse::<u64>().unwrap()
+            let report = String::from_utf8_lossy(&output.stderr).into_owned();
+            let count = report.lines().find_map(|line| line.split_once("Collected : "));
+            count.unwrap_or_else(|| panic!("no count: {report}")).1.trim().parse::<u64>().unwrap()
         };
         // A tenth of the rounds more is for warming up.
         (run(110) - run(10)) as f64 / (110 * (TURNS + 1)) as f64
