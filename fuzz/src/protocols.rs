@@ -10,7 +10,7 @@ use loopwright_core::log::SessionLog;
 use loopwright_core::pattern::Question;
 use loopwright_core::tool::ActionRequest;
 use loopwright_mcp::server::{AgentCall, RequestState, decode_elicit_result};
-use loopwright_mcp::{ServerConfig, tool_output, tool_spec};
+use loopwright_mcp::{ServerConfig, elicited_question, sampling_request, tool_output, tool_spec};
 use loopwright_protocols::a2a_client::{RemoteAnswer, RemoteCard};
 use loopwright_protocols::openai::{
     ChatCompletionRequest, ChatStream, ResponseHead, ResponseStream, ResponsesRequest,
@@ -68,6 +68,7 @@ pub fn check_decoders(body: &[u8]) {
     }
     let _ = (tool_spec("s", &value, false), tool_spec("s", &value, true));
     let _ = (tool_output(&value), ServerConfig::read("s", &value));
+    let _ = (elicited_question("s", &value), sampling_request(&value));
 }
 
 /// Panics if the events of the log that these bytes describe cannot be shown in a protocol.

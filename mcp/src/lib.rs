@@ -26,7 +26,11 @@ pub use client::decode::{tool_output, tool_spec};
 #[cfg(feature = "client")]
 pub use client::definitions::Definitions;
 #[cfg(feature = "client")]
+pub use client::elicitation::elicited_question;
+#[cfg(feature = "client")]
 pub use client::launch::{Launch, Pipes, Unconfined};
+#[cfg(feature = "client")]
+pub use client::sampling::sampling_request;
 #[cfg(feature = "client")]
 pub use client::search::ToolSearch;
 #[cfg(feature = "client")]

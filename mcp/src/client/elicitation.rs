@@ -2,6 +2,7 @@
 
 use loopwright_core::pattern::{AnswerForm, Question};
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::decode::cut;
@@ -25,6 +26,18 @@ pub(super) enum AnswerShape {
     Switch(String),
     /// It says whether the user has done what the server asked for.
     Consent,
+}
+
+/// Reads the parameters of `elicitation/create`, and returns the question that the user is asked
+/// for this server.
+///
+/// # Errors
+///
+/// Returns a sentence if they are not those of the protocol.
+pub fn elicited_question(server: &str, params: &Value) -> Result<Question, String> {
+    let params = ElicitRequestParams::deserialize(params)
+        .map_err(|why| format!("These are no parameters of `elicitation/create`: {why}."))?;
+    Ok(question(server, &params).0)
 }
 
 /// Returns the question that a server asks, and what becomes of its answer.

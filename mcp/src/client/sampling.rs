@@ -14,6 +14,8 @@ use rmcp::model::{
     CreateMessageRequestParams, CreateMessageResult, ErrorData, Role, SamplingMessage,
     SamplingMessageContentBlock,
 };
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::decode::cut;
 
@@ -27,6 +29,17 @@ const MAX_SHOWN_BYTES: usize = 4 << 10;
 const MAX_REQUEST_BYTES: usize = 256 << 10;
 /// The longest reply, in tokens.
 const MAX_TOKENS: u32 = 8192;
+
+/// Reads the parameters of `sampling/createMessage`, and returns the request to the model.
+///
+/// # Errors
+///
+/// Returns a sentence if they are not those of the protocol, or if the model is not asked this.
+pub fn sampling_request(params: &Value) -> Result<ChatRequest, String> {
+    let params = CreateMessageRequestParams::deserialize(params)
+        .map_err(|why| format!("These are no parameters of `sampling/createMessage`: {why}."))?;
+    request(&params).map_err(|why| why.message.into_owned())
+}
 
 /// Returns the question whether a server may send this request.
 pub(super) fn question(server: &str, params: &CreateMessageRequestParams) -> Question {
