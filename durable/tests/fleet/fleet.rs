@@ -26,6 +26,8 @@ use crate::{TIMEOUT, balancer, check, figures};
 
 /// The number of workers.
 const WORKERS: usize = 3;
+/// The number of upgrades after which the runs of 12 sessions have been in progress at one or more.
+const MIN_UPGRADES: usize = 12;
 /// The library that changes the clock of a program.
 const FAKE_CLOCK: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 /// The lease of a worker.
@@ -209,7 +211,10 @@ impl Fleet {
 
     /// Lets clients work while these faults happen, and checks what was recorded.
     pub(crate) async fn work(self: Arc<Self>, faults: &[Fault]) {
-        let count = from_env("LOOPWRIGHT_KILLS", 10) as usize;
+        let mut count = from_env("LOOPWRIGHT_KILLS", 10) as usize;
+        if faults.contains(&Fault::Upgrade) {
+            count = count.max(MIN_UPGRADES);
+        }
         let wrong = self.work_and_check(faults, count).await;
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
