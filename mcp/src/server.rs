@@ -14,6 +14,7 @@ mod call;
 mod elicitation;
 mod handler;
 mod host;
+mod in_progress;
 mod progress;
 mod reply;
 mod run;

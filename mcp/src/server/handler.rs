@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 
 use super::call::AgentCall;
 use super::host::{ServedTool, SessionHost};
+use super::in_progress::CallsInProgress;
 use super::{reply, run};
 
 /// The maximum number of calls that are in progress at a time; further ones wait.
@@ -39,6 +40,7 @@ pub struct AgentServer {
     instructions: Option<String>,
     host: Arc<dyn SessionHost>,
     calls: Arc<Semaphore>,
+    in_progress: CallsInProgress,
 }
 
 impl AgentServer {
@@ -53,6 +55,7 @@ impl AgentServer {
             instructions: None,
             host,
             calls: Arc::new(Semaphore::new(MAX_CALLS as usize)),
+            in_progress: CallsInProgress::default(),
         }
     }
 
@@ -120,7 +123,7 @@ impl ServerHandler for AgentServer {
             return Err(ErrorData::invalid_params(why, None));
         };
         let _permit = self.calls.acquire().await; // never closed
-        run::carry_out(&*self.host, tool, request, context).await
+        run::carry_out(&*self.host, tool, request, context, &self.in_progress).await
     }
 }
 

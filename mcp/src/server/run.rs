@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::call::{AgentCall, RequestState};
 use super::elicitation::{decode_elicit_result, form, is_elicitable};
 use super::host::{HostSession, ServedTool, SessionHost};
+use super::in_progress::CallsInProgress;
 use super::progress::Progress;
 use super::reply;
 
@@ -33,6 +34,7 @@ pub(super) async fn carry_out(
     tool: &ServedTool,
     request: CallToolRequestParams,
     context: RequestContext<RoleServer>,
+    in_progress: &CallsInProgress,
 ) -> Result<CallToolResponse, ErrorData> {
     let state = request.request_state.as_deref().map(RequestState::decode).transpose();
     let state = state.map_err(|why| ErrorData::invalid_params(why, None))?;
@@ -48,10 +50,16 @@ pub(super) async fn carry_out(
             Err(why) => return Ok(reply::failed(why).into()),
         },
     };
+    let mut guard = None;
+    if let Some(session) = &session {
+        in_progress.until_cancelled_have_ended(session).await;
+        guard = Some(in_progress.add(session, context.ct.clone()));
+    }
     let session = match host.open(&tool.name, session.as_deref()).await {
         Ok(session) => session,
         Err(why) => return Ok(reply::failed(why).into()),
     };
+    let _guard = guard.unwrap_or_else(|| in_progress.add(session.id(), context.ct.clone()));
     let mut call = Call {
         host,
         tool,

@@ -1,0 +1,65 @@
+//! [`CallsInProgress`]: which calls use which session.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// The calls in progress whose session is known.
+///
+/// A client that cancels a call gets no response (MCP, "Cancellation"), so it cannot know when the
+/// run has ended. Its next call in the session waits for that.
+#[derive(Clone, Default)]
+pub(super) struct CallsInProgress(Arc<Mutex<Vec<Call>>>);
+
+struct Call {
+    session: String,
+    cancelled: CancellationToken,
+    ended: CancellationToken,
+}
+
+impl CallsInProgress {
+    /// Adds a call in this session, until the guard is dropped. `cancelled` is cancelled by the
+    /// client.
+    pub(super) fn add(&self, session: &str, cancelled: CancellationToken) -> DropGuard {
+        let (session, ended) = (session.to_owned(), CancellationToken::new());
+        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.retain(|call| !call.ended.is_cancelled());
+        calls.push(Call { session, cancelled, ended: ended.clone() });
+        ended.drop_guard()
+    }
+
+    /// Resolves when the calls of this session that the client has cancelled so far have ended.
+    pub(super) async fn until_cancelled_have_ended(&self, session: &str) {
+        let ending: Vec<CancellationToken> = {
+            let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_it = calls.iter().filter(|call| call.session == session);
+            of_it.filter(|call| call.cancelled.is_cancelled()).map(|c| c.ended.clone()).collect()
+        };
+        for ended in ending {
+            ended.cancelled().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_cancelled_call_is_waited_for() {
+        let calls = CallsInProgress::default();
+        let (first, second) = (CancellationToken::new(), CancellationToken::new());
+        let is_free = |session| calls.until_cancelled_have_ended(session).now_or_never().is_some();
+        let guards = [calls.add("s", first.clone()), calls.add("s", second.clone())];
+        assert!(is_free("s"), "calls share a session");
+        first.cancel();
+        assert!(!is_free("s") && is_free("t"));
+        let [one, other] = guards;
+        drop(other);
+        assert!(!is_free("s"));
+        drop(one);
+        assert!(is_free("s"));
+    }
+}
