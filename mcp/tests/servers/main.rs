@@ -4,6 +4,7 @@
 
 #[path = "../../../server/tests/clients/installed.rs"]
 mod installed;
+mod modern;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -49,6 +50,11 @@ async fn call(server: &McpServer, calls: &[(&str, Value)]) -> Vec<(ResultStatus,
     let harness = session(server, vec![Script::calls(batch), Script::text("Done.")]).await;
     harness.handle.prompt("go").await.unwrap();
     harness.check().await;
+    results(&harness).await
+}
+
+/// Returns the results of a session's calls.
+async fn results(harness: &Harness) -> Vec<(ResultStatus, Vec<Content>)> {
     let state = harness.handle.state().await.unwrap();
     let results = state.messages.iter().filter_map(|message| match &message.body {
         MessageKind::ToolResult(result) => Some((result.status, result.content.clone())),
