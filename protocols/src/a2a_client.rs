@@ -1,7 +1,12 @@
 //! A2A 1.0 as a client: requests to a remote agent, and what it answers.
 
+mod action;
+
+use loopwright_core::event::ExternalAction;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub use self::action::RemoteAction;
 use crate::from_json::from_json;
 use crate::history::is_tool_name;
 
@@ -50,9 +55,11 @@ impl RemoteCard {
 
 /// Returns the request that sends a message, which starts a task, or continues one.
 pub fn send_message(message: &str, text: &str, task: Option<&str>) -> Value {
-    let mut body = json!({
-        "messageId": message, "role": "ROLE_USER", "parts": [{ "text": text }],
-    });
+    send(message, task, json!([{ "text": text }]))
+}
+
+fn send(message: &str, task: Option<&str>, parts: Value) -> Value {
+    let mut body = json!({ "messageId": message, "role": "ROLE_USER", "parts": parts });
     if let Some(task) = task {
         body["taskId"] = task.into();
     }
@@ -74,7 +81,7 @@ fn call(method: &str, params: Value) -> Value {
 }
 
 /// Represents what a remote agent answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum RemoteAnswer {
     /// Its answer.
@@ -90,6 +97,8 @@ pub enum RemoteAnswer {
         task: String,
         /// What it needs.
         text: String,
+        /// The actions that it says to wait for, in the form in which loopwright's server has them.
+        actions: Vec<ExternalAction>,
     },
     /// It has failed, or refuses the request.
     Failed(String),
@@ -128,7 +137,8 @@ impl RemoteAnswer {
                 RemoteAnswer::Done(texts.join("\n\n"))
             }
             "TASK_STATE_INPUT_REQUIRED" | "TASK_STATE_AUTH_REQUIRED" => {
-                RemoteAnswer::InputRequired { task: id, text: message }
+                let actions = actions_of(&task["status"]["message"]);
+                RemoteAnswer::InputRequired { task: id, text: message, actions }
             }
             "TASK_STATE_FAILED" | "TASK_STATE_CANCELED" | "TASK_STATE_REJECTED" => {
                 let text = if message.is_empty() {
@@ -141,6 +151,12 @@ impl RemoteAnswer {
             _ => RemoteAnswer::Working { task: id },
         })
     }
+}
+
+/// Returns the actions among the parts of a message.
+fn actions_of(message: &Value) -> Vec<ExternalAction> {
+    let parts = message["parts"].as_array().into_iter().flatten();
+    parts.filter_map(|part| ExternalAction::deserialize(part.get("data")?).ok()).collect()
 }
 
 /// Returns the text of the parts of a message or an artifact; data is written as JSON.
@@ -156,6 +172,12 @@ fn text_of(parts: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use loopwright_core::ToolError;
+    use loopwright_core::pattern::Question;
+    use loopwright_core::tool::ActionRequest;
+
     use super::*;
 
     #[test]
@@ -194,7 +216,8 @@ mod tests {
         assert_eq!(decode(task("TASK_STATE_COMPLETED")), Ok(done));
         let working = RemoteAnswer::Working { task: "t".into() };
         assert_eq!(decode(task("TASK_STATE_SUBMITTED")), Ok(working));
-        let needs = RemoteAnswer::InputRequired { task: "t".into(), text: "Well.".into() };
+        let (id, text, actions) = ("t".into(), "Well.".into(), Vec::new());
+        let needs = RemoteAnswer::InputRequired { task: id, text, actions };
         assert_eq!(decode(task("TASK_STATE_INPUT_REQUIRED")), Ok(needs));
         assert_eq!(decode(task("TASK_STATE_FAILED")), Ok(RemoteAnswer::Failed("Well.".into())));
         let message = json!({ "message": { "parts": [{ "data": { "n": 9 } }] } });
@@ -202,5 +225,35 @@ mod tests {
         assert!(decode(json!({})).is_err() && RemoteAnswer::decode(b"").is_err());
         let error = RemoteAnswer::decode(br#"{"error": {"code": 1, "message": "No."}}"#);
         assert_eq!(error, Ok(RemoteAnswer::Failed("No.".into())));
+    }
+    #[test]
+    fn an_action_is_a_question_to_the_user() {
+        let action = ExternalAction::new("c", "sell", Arc::new(json!({ "n": 1 })), "d");
+        let (remote, question) = RemoteAction::ask("shop", "t", &action).unwrap();
+        assert_eq!(question.question, "shop: sell {\"n\":1}");
+        assert_eq!(question.read("deny"), Ok(json!("deny")));
+        let data = |remote: &RemoteAction, answer: Value| {
+            let request = remote.decide("m", &answer);
+            let message = &request["params"]["message"];
+            assert_eq!((&message["taskId"], &message["messageId"]), (&json!("t"), &json!("m:d")));
+            message["parts"][0]["data"].clone()
+        };
+        for (answer, decision) in
+            [(json!("approve"), "approve"), (json!("deny"), "deny"), (json!(null), "deny")]
+        {
+            let decided = json!({ "call": "c", "digest": "d", "decision": decision });
+            assert_eq!(data(&remote, answer), decided);
+        }
+        let ToolError::Suspend(request) = Question::text("Which?").suspend() else { panic!() };
+        let mut action = action;
+        action.request = Some(Arc::new(request));
+        action.path = vec!["clerk".into()];
+        let (remote, question) = RemoteAction::ask("shop", "t", &action).unwrap();
+        assert_eq!(question.question, "shop/clerk: Which?");
+        let provided =
+            json!({ "call": "c", "digest": "d", "decision": "provide", "data": "That." });
+        assert_eq!(data(&remote, json!("That.")), provided);
+        action.request = Some(Arc::new(ActionRequest::new("login", json!({}))));
+        assert!(RemoteAction::ask("shop", "t", &action).is_none());
     }
 }

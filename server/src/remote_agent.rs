@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
+use loopwright_core::event::ExternalAction;
 use loopwright_core::tool::ToolSpec;
 use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput};
 use loopwright_protocols::a2a_client::{
-    RemoteAnswer, RemoteCard, cancel_task, get_task, send_message,
+    RemoteAction, RemoteAnswer, RemoteCard, cancel_task, get_task, send_message,
 };
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Url};
@@ -27,12 +28,19 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The first and the longest time between two looks at a task.
 const POLL_INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
+/// The property of the data of a question that names the action of the remote task.
+const ACTION: &str = "remote";
+
 /// Lets an agent send messages to another one, which is reached with A2A 1.0 and JSON-RPC.
 ///
 /// The tool has the name of the remote agent and its description. A call waits until the remote
-/// task has ended; if the call is cancelled, so is the task. If the task needs input, the model
-/// reads what, and can answer with another call that names the task. By default each call needs
-/// an approval, as the remote agent may do anything.
+/// task has ended; if the call is cancelled, so is the task. By default each call needs an
+/// approval, as the remote agent may do anything.
+///
+/// If the remote agent is one of loopwright, its approvals and questions are
+/// [questions](loopwright_core::pattern::Question) to the user of this agent; the call goes on with
+/// the answer, also in another process. What other agents need is read by the model, which can
+/// answer with another call that names the task.
 ///
 /// ```no_run
 /// use loopwright_core::GenericAgent;
@@ -119,12 +127,11 @@ impl RemoteAgent {
         }
     }
 
-    async fn ask(&self, message: &Message, cx: &ToolContext) -> Result<RemoteAnswer, ToolError> {
+    /// Sends a message, and waits until the task needs input or has ended.
+    async fn ask(&self, request: &Value, cx: &ToolContext) -> Result<RemoteAnswer, ToolError> {
         let failed = |why: String| ToolError::failed(why);
-        let request =
-            send_message(&cx.idempotency_key(), &message.message, message.task.as_deref());
         // A cancelled call needs the id of the task.
-        let answer = self.send(&request).await.map_err(failed)?;
+        let answer = self.send(request).await.map_err(failed)?;
         let RemoteAnswer::Working { task } = answer else { return Ok(answer) };
         tokio::select! {
             answer = self.wait(&task) => answer.map_err(failed),
@@ -132,6 +139,35 @@ impl RemoteAgent {
                 let _ = self.send(&cancel_task(&task)).await; // it may have ended meanwhile
                 Err(ToolError::Cancelled)
             }
+        }
+    }
+
+    /// Returns the question that asks for the decision on the first action that a question can
+    /// ask for.
+    fn question(&self, task: &str, actions: &[ExternalAction]) -> Option<ToolError> {
+        let ask = |action| RemoteAction::ask(&self.spec.name, task, action);
+        let (action, question) = actions.iter().find_map(ask)?;
+        let mut suspends = question.suspend();
+        if let ToolError::Suspend(request) = &mut suspends {
+            request.data[ACTION] = serde_json::to_value(action).unwrap_or_default();
+        }
+        Some(suspends)
+    }
+}
+
+/// Returns the message for the remote agent: that of the model, or the user's decision.
+fn request(arguments: &Value, cx: &ToolContext) -> Result<Value, String> {
+    let key = cx.idempotency_key();
+    match cx.decision() {
+        None => {
+            let message = Message::deserialize(arguments);
+            let message = message.map_err(|why| format!("The arguments are invalid: {why}"))?;
+            Ok(send_message(&key, &message.message, message.task.as_deref()))
+        }
+        Some(decision) => {
+            let action = RemoteAction::deserialize(&decision.request.data[ACTION]);
+            let action = action.map_err(|why| format!("The question is unknown: {why}"))?;
+            Ok(action.decide(&key, &decision.data))
         }
     }
 }
@@ -143,13 +179,16 @@ impl Tool for RemoteAgent {
     }
 
     async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
-        let message = Message::deserialize(arguments)
-            .map_err(|why| ToolError::failed(format!("The arguments are invalid: {why}")))?;
-        match self.ask(&message, &cx).await? {
+        let request = request(arguments, &cx).map_err(ToolError::failed)?;
+        match self.ask(&request, &cx).await? {
             RemoteAnswer::Done(text) => Ok(ToolOutput::text(text)),
-            RemoteAnswer::InputRequired { task, text } => Ok(ToolOutput::text(format!(
-                "The agent needs input: {text}\nAnswer with another call, with `task`: {task}"
-            ))),
+            RemoteAnswer::InputRequired { task, text, actions } => {
+                if let Some(suspends) = self.question(&task, &actions) {
+                    return Err(suspends);
+                }
+                let how = format!("Answer with another call, with `task`: {task}");
+                Ok(ToolOutput::text(format!("The agent needs input: {text}\n{how}")))
+            }
             RemoteAnswer::Failed(why) => Err(ToolError::failed(why)),
             _ => Err(ToolError::failed("The agent's task is still in progress.")),
         }

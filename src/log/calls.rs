@@ -186,6 +186,7 @@ impl Resolution {
             Decision::Provide(Provided::Input(data)) => data.clone(),
             _ => return None,
         };
-        action.request.is_some().then(|| Resolution { data, by: by.map(str::to_owned), time })
+        let request = action.request.clone()?;
+        Some(Resolution { request, data, by: by.map(str::to_owned), time })
     }
 }

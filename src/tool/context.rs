@@ -22,6 +22,8 @@ use crate::trace_context::TraceContext;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Resolution {
+    /// What the call asked for when it suspended.
+    pub request: Arc<ActionRequest>,
     /// The data of the decision; `null` for an approval without data.
     pub data: Value,
     /// Who decided, if known.
@@ -197,8 +199,8 @@ impl ToolContext {
     }
 
     /// Returns the decision on the action that this call suspended for, when the tool is called
-    /// again: its data, who decided, and when. [`approval`](ToolContext::approval) says the same of
-    /// the approval of the call.
+    /// again: what it asked for, the answer, who decided, and when.
+    /// [`approval`](ToolContext::approval) says the same of the approval of the call.
     pub fn decision(&self) -> Option<&Resolution> {
         self.resolution.as_ref()
     }

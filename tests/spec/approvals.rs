@@ -247,7 +247,7 @@ impl Tool for Witness {
 
     async fn call(&self, _: &serde_json::Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
         let Some(decision) = cx.decision() else {
-            return Err(ToolError::Suspend(ActionRequest::new("code", json!(null))));
+            return Err(ToolError::Suspend(ActionRequest::new("code", json!("of the safe"))));
         };
         let text = |approval: &ApprovalRecord| {
             let (by, source) = (approval.by.as_deref(), approval.source.as_deref());
@@ -255,13 +255,15 @@ impl Tool for Witness {
         };
         let mut seen: Vec<String> = cx.approvals().iter().map(text).collect();
         let (by, time) = (decision.by.as_deref().unwrap(), decision.time);
-        seen.push(format!("{} from {by} at {time}", decision.data));
+        let what = &decision.request.data;
+        seen.push(format!("{what}: {} from {by} at {time}", decision.data));
         self.seen.lock().unwrap().extend(seen);
         Ok(ToolOutput::text("done"))
     }
 }
 
-/// C239: a tool sees who approved its call, from where and when, and who gave it what it asked for.
+/// C239: a tool sees who approved its call, from where and when, what it asked for, and who gave
+/// it.
 #[tokio::test(start_paused = true)]
 async fn a_tool_sees_who_decided_and_when() {
     let seen = Arc::default();
@@ -284,6 +286,6 @@ async fn a_tool_sees_who_decided_and_when() {
     let code = ActionResult::new(action.call, action.digest, code).by("eve");
     harness.handle.send(InputEvent::ExternalActionResult(code)).await.unwrap();
     harness.handle.wait_for_idle().await;
-    let expected = ["ann at 5 by test", "bob at 7 by test", "123 from eve at 10"];
+    let expected = ["ann at 5 by test", "bob at 7 by test", "\"of the safe\": 123 from eve at 10"];
     assert_eq!(*seen.lock().unwrap(), expected);
 }

@@ -134,10 +134,13 @@ impl Task {
         self
     }
 
-    /// Adds what the task waits for: the session's pending actions.
+    /// Adds what the task waits for: the session's pending actions. If there are none, all are
+    /// decided, and the run continues.
     pub fn pending(mut self, actions: &[ExternalAction]) -> Self {
-        if self.state == TaskState::InputRequired {
-            self.message = Some(needed(&self.id, actions));
+        match self.state {
+            TaskState::InputRequired if actions.is_empty() => self.state = TaskState::Working,
+            TaskState::InputRequired => self.message = Some(needed(&self.id, actions)),
+            _ => {}
         }
         self
     }
@@ -180,12 +183,17 @@ impl Task {
     }
 }
 
-/// Returns the tasks of a context, the last one last, from all events of its session.
+/// Returns the tasks of a context, the last one last, from all events of its session. A request
+/// ends the task that waits.
 pub fn tasks(context: &str, events: &[Envelope]) -> Vec<Task> {
     let mut tasks: Vec<Task> = Vec::new();
     for envelope in events.iter().filter(|envelope| !is_of_sub_agent(envelope)) {
         if let AgentEvent::AgentStart { cause: RunCause::UserRequest(input), .. } = &envelope.event
         {
+            // The request has denied what the last task waits for.
+            if let Some(last) = tasks.last_mut().filter(|t| t.state == TaskState::InputRequired) {
+                (last.state, last.time) = (TaskState::Canceled, envelope.time);
+            }
             let id = TaskId::new(input.to_string(), context);
             tasks.push(Task::submitted(id, envelope.time));
         }
@@ -216,11 +224,9 @@ pub(super) fn failure(id: &TaskId, outcome: &RunOutcome) -> Option<Value> {
 /// Returns the message that says what a task waits for: each action as text, and as data with what
 /// a decision has to name.
 pub(super) fn needed(id: &TaskId, actions: &[ExternalAction]) -> Value {
-    let mut parts = Vec::new();
-    for action in actions {
-        parts.push(json!({ "text": action_text(action) }));
-        parts.push(json!({ "data": action, "mediaType": "application/json" }));
-    }
+    let text = |action: &ExternalAction| json!({ "text": action_text(action) });
+    let data = |action| json!({ "data": action, "mediaType": "application/json" });
+    let parts: Vec<Value> = actions.iter().flat_map(|it| [text(it), data(it)]).collect();
     agent_message(id, &format!("needed-{id}"), parts.into())
 }
 

@@ -69,6 +69,32 @@ async fn a_message_is_answered_once() {
     assert_eq!(second["result"], first["result"]);
 }
 
+/// C379: a task whose actions wait when the next message comes has ended, and decides nothing of
+/// that message's task.
+#[tokio::test]
+async fn a_later_message_ends_a_task_that_waits() {
+    let write = || Script::calls([("w", "write_file", json!({ "path": "a", "content": "" }))]);
+    let api = Api::new([write(), write()]);
+    let mut tasks = Vec::new();
+    for id in ["m", "n"] {
+        let response = call(&api, "SendMessage", message(id, "c")).await;
+        tasks.push(response["result"]["task"].clone());
+    }
+    let get = async |task: &Value| {
+        let response = call(&api, "GetTask", json!({ "id": task["id"] })).await;
+        response["result"]["status"].clone()
+    };
+    assert_eq!(get(&tasks[0]).await["state"], "TASK_STATE_CANCELED");
+    let action = &get(&tasks[1]).await["message"]["parts"][1]["data"];
+    let data = json!({ "call": action["call"], "digest": action["digest"], "decision": "approve" });
+    let mut decision = message("d", "c");
+    decision["message"]["taskId"] = tasks[0]["id"].clone();
+    decision["message"]["parts"] = json!([{ "data": data }]);
+    let refused = call(&api, "SendMessage", decision).await;
+    assert_eq!(refused["error"]["message"], "The task has ended.", "{refused}");
+    assert_eq!(get(&tasks[1]).await["state"], "TASK_STATE_INPUT_REQUIRED");
+}
+
 /// C380: requests that are wrong, and those of other versions, are refused with the codes of the
 /// protocol.
 #[tokio::test]

@@ -27,6 +27,7 @@ mod proxies;
 mod questions;
 mod refusals;
 mod releases;
+mod remote_agents;
 mod responses;
 mod resume;
 mod rules;
