@@ -4,71 +4,111 @@ use serde_json::{Map, Value};
 
 /// The depth at which a schema that refers to itself is no longer followed.
 const MAX_DEPTH: usize = 64;
+/// How many parts of the schema are applied to parts of the value. Schemas of servers may refer to
+/// themselves several times on each level.
+const MAX_STEPS: usize = 200_000;
 
 /// Converts what certainly means another value: a string where a number, boolean, array or object
 /// is expected and the string contains one; `400.0` where an integer is expected; `null` for an
 /// optional property. A single value is not wrapped in an array.
+///
+/// What a hostile schema would take too long for is not converted.
 pub(crate) fn coerce(schema: &Value, value: &mut Value) {
-    coerce_at(schema, schema, value, 0);
+    Coercion { root: schema, steps: 0 }.apply(schema, value, 0);
 }
 
-fn coerce_at(root: &Value, schema: &Value, value: &mut Value, depth: usize) {
-    let Some(rules) = resolve(root, schema).as_object() else {
-        return;
-    };
-    if depth > MAX_DEPTH {
-        return;
+struct Coercion<'s> {
+    root: &'s Value,
+    steps: usize,
+}
+
+impl<'s> Coercion<'s> {
+    /// Returns the rules of a schema, or `None` if it has none or there were too many steps.
+    fn rules(&mut self, schema: &'s Value) -> Option<&'s Map<String, Value>> {
+        self.steps += 1;
+        if self.steps > MAX_STEPS {
+            return None;
+        }
+        resolve(self.root, schema).as_object()
     }
-    for part in list(rules, "allOf") {
-        coerce_at(root, part, value, depth + 1);
-    }
-    let wanted = Types::of(root, rules, 0);
-    if let Some(better) = convert(wanted, value) {
-        *value = better;
-    }
-    match value {
-        Value::Object(fields) => {
-            for branch in list(rules, "anyOf")
-                .chain(list(rules, "oneOf"))
-                .filter(|b| Types::of_schema(root, b, 0).has(Types::OBJECT))
-            {
-                if let Some(rules) = resolve(root, branch).as_object() {
-                    coerce_fields(root, rules, fields, depth);
+
+    fn apply(&mut self, schema: &'s Value, value: &mut Value, depth: usize) {
+        let Some(rules) = self.rules(schema).filter(|_| depth <= MAX_DEPTH) else {
+            return;
+        };
+        for part in list(rules, "allOf") {
+            self.apply(part, value, depth + 1);
+        }
+        let wanted = self.types(rules, 0);
+        if let Some(better) = convert(wanted, value) {
+            *value = better;
+        }
+        let branches = list(rules, "anyOf").chain(list(rules, "oneOf"));
+        match value {
+            Value::Object(fields) => {
+                for branch in branches {
+                    if let Some(rules) = self.rules(branch)
+                        && self.types(rules, 0).has(Types::OBJECT)
+                    {
+                        self.apply_to_fields(rules, fields, depth);
+                    }
+                }
+                self.apply_to_fields(rules, fields, depth);
+            }
+            Value::Array(items) => {
+                let of_branches = branches.filter_map(|b| resolve(self.root, b).get("items"));
+                let schemas: Vec<_> = rules.get("items").into_iter().chain(of_branches).collect();
+                for schema in schemas {
+                    items.iter_mut().for_each(|item| self.apply(schema, item, depth + 1));
                 }
             }
-            coerce_fields(root, rules, fields, depth);
+            _ => {}
         }
-        Value::Array(items) => {
-            let branches = list(rules, "anyOf")
-                .chain(list(rules, "oneOf"))
-                .filter_map(|b| resolve(root, b).get("items"));
-            for schema in rules.get("items").into_iter().chain(branches) {
-                items.iter_mut().for_each(|item| coerce_at(root, schema, item, depth + 1));
+    }
+
+    fn apply_to_fields(
+        &mut self,
+        rules: &'s Map<String, Value>,
+        fields: &mut Map<String, Value>,
+        depth: usize,
+    ) {
+        let properties = rules.get("properties").and_then(Value::as_object);
+        let required = |name: &str| list(rules, "required").any(|r| r == name);
+        fields.retain(|name, value| {
+            let Some(schema) = properties.and_then(|p| p.get(name)) else {
+                return true;
+            };
+            !(value.is_null() && !required(name) && !self.types_of(schema, 0).allows_null())
+        });
+        for (name, value) in fields.iter_mut() {
+            let named = properties.and_then(|p| p.get(name));
+            if let Some(schema) = named.or_else(|| rules.get("additionalProperties")) {
+                self.apply(schema, value, depth + 1);
             }
         }
-        _ => {}
     }
-}
 
-fn coerce_fields(
-    root: &Value,
-    rules: &Map<String, Value>,
-    fields: &mut Map<String, Value>,
-    depth: usize,
-) {
-    let properties = rules.get("properties").and_then(Value::as_object);
-    let required = |name: &str| list(rules, "required").any(|r| r == name);
-    fields.retain(|name, value| {
-        let Some(schema) = properties.and_then(|p| p.get(name)) else {
-            return true;
+    fn types_of(&mut self, schema: &'s Value, depth: usize) -> Types {
+        self.rules(schema).map_or(Types(0), |rules| self.types(rules, depth))
+    }
+
+    fn types(&mut self, rules: &'s Map<String, Value>, depth: usize) -> Types {
+        let mut bits = match rules.get("type") {
+            Some(Value::String(name)) => Types::bit(name),
+            Some(Value::Array(names)) => {
+                names.iter().filter_map(Value::as_str).map(Types::bit).fold(0, |a, b| a | b)
+            }
+            _ => 0,
         };
-        !(value.is_null() && !required(name) && !Types::of_schema(root, schema, 0).allows_null())
-    });
-    for (name, value) in fields.iter_mut() {
-        let named = properties.and_then(|p| p.get(name));
-        if let Some(schema) = named.or_else(|| rules.get("additionalProperties")) {
-            coerce_at(root, schema, value, depth + 1);
+        let values = rules.get("const").into_iter().chain(list(rules, "enum"));
+        if bits == 0 {
+            bits = values.map(Types::of_value).fold(0, |a, b| a | b);
         }
+        if bits == 0 && depth < 8 {
+            let branches = list(rules, "anyOf").chain(list(rules, "oneOf"));
+            bits = branches.map(|branch| self.types_of(branch, depth + 1).0).fold(0, |a, b| a | b);
+        }
+        Types(bits)
     }
 }
 
@@ -147,31 +187,6 @@ impl Types {
 
     fn allows_null(self) -> bool {
         self.is_empty() || self.has(Self::NULL)
-    }
-
-    fn of_schema(root: &Value, schema: &Value, depth: usize) -> Types {
-        resolve(root, schema).as_object().map_or(Types(0), |rules| Self::of(root, rules, depth))
-    }
-
-    fn of(root: &Value, rules: &Map<String, Value>, depth: usize) -> Types {
-        let mut bits = match rules.get("type") {
-            Some(Value::String(name)) => Self::bit(name),
-            Some(Value::Array(names)) => {
-                names.iter().filter_map(Value::as_str).map(Self::bit).fold(0, |a, b| a | b)
-            }
-            _ => 0,
-        };
-        let values = rules.get("const").into_iter().chain(list(rules, "enum"));
-        if bits == 0 {
-            bits = values.map(Self::of_value).fold(0, |a, b| a | b);
-        }
-        if bits == 0 && depth < 8 {
-            let branches = list(rules, "anyOf").chain(list(rules, "oneOf"));
-            bits = branches
-                .map(|branch| Self::of_schema(root, branch, depth + 1).0)
-                .fold(0, |a, b| a | b);
-        }
-        Types(bits)
     }
 
     fn bit(name: &str) -> u8 {

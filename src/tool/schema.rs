@@ -193,6 +193,18 @@ mod tests {
         assert!(read(schema, r#"{"c": null}"#).unwrap_err().contains("/c"));
     }
 
+    /// Schemas of servers and of remote agents may be hostile.
+    #[test]
+    fn a_schema_that_refers_to_itself_many_times_ends() {
+        let itself = json!([{ "$ref": "#" }, { "$ref": "#" }]);
+        for keyword in ["allOf", "anyOf", "oneOf"] {
+            let _ = read(json!({ keyword: itself }), "{\"a\": [{}]}");
+        }
+        let deep = (0..40).fold(json!({}), |value, _| json!({ "a": value })).to_string();
+        let properties = json!({ "a": { "anyOf": itself } });
+        let _ = read(json!({ "anyOf": itself, "properties": properties }), &deep);
+    }
+
     /// Strict function calls give null for all that is optional, at any depth.
     #[test]
     fn null_is_absent_at_any_depth() {
