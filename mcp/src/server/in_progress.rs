@@ -28,15 +28,17 @@ impl CallsInProgress {
         ended.drop_guard()
     }
 
-    /// Resolves when the calls of this session that the client has cancelled so far have ended.
-    pub(super) async fn until_cancelled_have_ended(&self, session: &str) {
-        let ending: Vec<CancellationToken> = {
-            let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let of_it = calls.iter().filter(|call| call.session == session);
-            of_it.filter(|call| call.cancelled.is_cancelled()).map(|c| c.ended.clone()).collect()
-        };
-        for ended in ending {
-            ended.cancelled().await;
+    /// Returns a future that resolves when the calls of this session have ended that the client
+    /// has cancelled so far.
+    pub(super) fn cancelled(&self, session: &str) -> impl Future<Output = ()> + use<> {
+        let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_it = calls.iter().filter(|call| call.session == session);
+        let ending = of_it.filter(|call| call.cancelled.is_cancelled());
+        let ending: Vec<CancellationToken> = ending.map(|call| call.ended.clone()).collect();
+        async move {
+            for ended in ending {
+                ended.cancelled().await;
+            }
         }
     }
 }
@@ -51,7 +53,7 @@ mod tests {
     fn a_cancelled_call_is_waited_for() {
         let calls = CallsInProgress::default();
         let (first, second) = (CancellationToken::new(), CancellationToken::new());
-        let is_free = |session| calls.until_cancelled_have_ended(session).now_or_never().is_some();
+        let is_free = |session| calls.cancelled(session).now_or_never().is_some();
         let guards = [calls.add("s", first.clone()), calls.add("s", second.clone())];
         assert!(is_free("s"), "calls share a session");
         first.cancel();

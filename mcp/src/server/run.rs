@@ -52,8 +52,12 @@ pub(super) async fn carry_out(
     };
     let mut guard = None;
     if let Some(session) = &session {
-        in_progress.until_cancelled_have_ended(session).await;
+        let earlier = in_progress.cancelled(session);
         guard = Some(in_progress.add(session, context.ct.clone()));
+        tokio::select! { biased;
+            () = context.ct.cancelled() => return Ok(reply::failed("It was cancelled.").into()),
+            () = earlier => {}
+        }
     }
     let session = match host.open(&tool.name, session.as_deref()).await {
         Ok(session) => session,

@@ -5,6 +5,7 @@
 
 mod approvals;
 mod authorization;
+mod cancelled_calls;
 mod fake;
 mod hostile;
 mod questions;
