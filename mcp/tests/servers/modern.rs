@@ -17,8 +17,8 @@ use crate::installed::clients;
 use crate::{call, results, session, text};
 
 /// Returns a copy of the script beside the packages, where Node.js looks for them.
-fn script() -> PathBuf {
-    let copy = clients().join("modern.mjs");
+fn script(name: &str) -> PathBuf {
+    let copy = clients().join(format!("modern_{name}.mjs"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/modern.mjs");
     std::fs::copy(source, &copy).unwrap();
     copy
@@ -34,14 +34,14 @@ fn server(settings: &Value) -> McpServer {
 /// C355: A server of the current version works over stdio.
 #[tokio::test]
 async fn over_stdio() {
-    works(server(&json!({ "command": "node", "args": [script()] }))).await;
+    works(server(&json!({ "command": "node", "args": [script("stdio")] }))).await;
 }
 
 /// C355: A server of the current version works over streamable HTTP.
 #[tokio::test]
 async fn over_streamable_http() {
     let mut command = Command::new("node");
-    command.arg(script()).arg("http").stdin(Stdio::null()).stdout(Stdio::piped());
+    command.arg(script("http")).arg("http").stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let url = lines.next_line().await.unwrap().unwrap();
