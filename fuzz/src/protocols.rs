@@ -11,7 +11,7 @@ use loopwright_core::pattern::Question;
 use loopwright_core::tool::ActionRequest;
 use loopwright_mcp::server::{AgentCall, RequestState, decode_elicit_result};
 use loopwright_mcp::{ServerConfig, elicited_question, sampling_request, tool_output, tool_spec};
-use loopwright_protocols::a2a_client::{RemoteAnswer, RemoteCard};
+use loopwright_protocols::a2a_client::{RemoteAction, RemoteAnswer, RemoteCard};
 use loopwright_protocols::openai::{
     ChatCompletionRequest, ChatStream, ResponseHead, ResponseStream, ResponsesRequest,
 };
@@ -38,7 +38,14 @@ pub fn check_decoders(body: &[u8]) {
     {
         let _ = message.inputs(&[]);
     }
-    let _ = (RemoteCard::decode(body), RemoteAnswer::decode(body), acp::decode(body));
+    let _ = (RemoteCard::decode(body), acp::decode(body));
+    if let Ok(RemoteAnswer::InputRequired { task, actions, .. }) = RemoteAnswer::decode(body) {
+        for (action, question) in actions.iter().filter_map(|it| RemoteAction::ask("a", &task, it))
+        {
+            let answer = question.read("1").unwrap_or(Value::Null);
+            assert!(action.decide("m", &answer)["params"]["message"]["parts"].is_array());
+        }
+    }
     let text = String::from_utf8_lossy(body);
     acp::diffs(Path::new("/srv"), &text);
     if let Some(task) = a2a::TaskId::parse(&text) {

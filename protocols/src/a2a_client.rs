@@ -226,6 +226,7 @@ mod tests {
         let error = RemoteAnswer::decode(br#"{"error": {"code": 1, "message": "No."}}"#);
         assert_eq!(error, Ok(RemoteAnswer::Failed("No.".into())));
     }
+
     #[test]
     fn an_action_is_a_question_to_the_user() {
         let action = ExternalAction::new("c", "sell", Arc::new(json!({ "n": 1 })), "d");
@@ -235,7 +236,7 @@ mod tests {
         let data = |remote: &RemoteAction, answer: Value| {
             let request = remote.decide("m", &answer);
             let message = &request["params"]["message"];
-            assert_eq!((&message["taskId"], &message["messageId"]), (&json!("t"), &json!("m:d")));
+            assert_eq!((&message["taskId"], &message["messageId"]), (&json!("t"), &json!("m")));
             message["parts"][0]["data"].clone()
         };
         for (answer, decision) in
@@ -254,6 +255,24 @@ mod tests {
             json!({ "call": "c", "digest": "d", "decision": "provide", "data": "That." });
         assert_eq!(data(&remote, json!("That.")), provided);
         action.request = Some(Arc::new(ActionRequest::new("login", json!({}))));
+        assert!(RemoteAction::ask("shop", "t", &action).is_none());
+    }
+
+    #[test]
+    fn an_action_that_a_question_cannot_decide_is_not_asked_for() {
+        let asked = |question: Question, arguments: Value| {
+            let ToolError::Suspend(request) = question.suspend() else { panic!() };
+            let mut action = ExternalAction::new("c", "ask", Arc::new(arguments), "d");
+            action.request = Some(Arc::new(request));
+            RemoteAction::ask("shop", "t", &action).is_some()
+        };
+        assert!(asked(Question::text("Which?"), json!({})));
+        assert!(!asked(Question::secret("Password?"), json!({})));
+        assert!(!asked(Question::choice("Which?", ["a", "a"]), json!({})));
+        assert!(!asked(Question::text("Which?"), json!("a".repeat(70_000))));
+        let mut action = ExternalAction::new("c", "sell", Arc::new(json!({})), "d");
+        let terms = json!({ "quorum": 2 });
+        action.terms = Arc::new(serde_json::from_value(terms).unwrap());
         assert!(RemoteAction::ask("shop", "t", &action).is_none());
     }
 }

@@ -27,19 +27,21 @@ const MAX_RESPONSE_BYTES: usize = 8 * 1024 * 1024;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The first and the longest time between two looks at a task.
 const POLL_INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-
+/// How many requests for the state of a task may fail one after the other.
+const MAX_FAILURES: u32 = 5;
 /// The property of the data of a question that names the action of the remote task.
 const ACTION: &str = "remote";
 
 /// Lets an agent send messages to another one, which is reached with A2A 1.0 and JSON-RPC.
 ///
 /// The tool has the name of the remote agent and its description. A call waits until the remote
-/// task has ended; if the call is cancelled, so is the task. By default each call needs an
+/// task has ended; if it is cancelled meanwhile, so is the task. By default each call needs an
 /// approval, as the remote agent may do anything.
 ///
-/// If the remote agent is one of loopwright, its approvals and questions are
-/// [questions](loopwright_core::pattern::Question) to the user of this agent; the call goes on with
-/// the answer, also in another process. What other agents need is read by the model, which can
+/// Approvals and questions of a remote agent of loopwright are
+/// [questions](loopwright_core::pattern::Question) to the user of this agent. The call continues
+/// with the answer, also in another process. If the user declines, or the run is aborted meanwhile,
+/// the remote task still waits. The model reads what agents of other frameworks need, and can
 /// answer with another call that names the task.
 ///
 /// ```no_run
@@ -59,6 +61,7 @@ pub struct RemoteAgent {
     spec: Arc<ToolSpec>,
     url: Url,
     http: Client,
+    asks: bool,
 }
 
 /// What the model sends.
@@ -106,7 +109,14 @@ impl RemoteAgent {
             return Err(failed("The card names an interface of another origin."));
         }
         let spec = ToolSpec::new::<Message>(card.name, card.description);
-        Ok(RemoteAgent { spec: Arc::new(spec), url, http })
+        Ok(RemoteAgent { spec: Arc::new(spec), url, http, asks: true })
+    }
+
+    /// Puts nothing to the user, for sessions without one: the model answers questions of the
+    /// remote agent, and a call fails whose task needs an approval.
+    pub fn no_questions(mut self) -> Self {
+        self.asks = false;
+        self
     }
 
     async fn send(&self, request: &Value) -> Result<RemoteAnswer, String> {
@@ -114,25 +124,38 @@ impl RemoteAgent {
         RemoteAnswer::decode(&body)
     }
 
-    /// Waits for the end of a task.
+    /// Waits until a task needs input or has ended.
     async fn wait(&self, task: &str) -> Result<RemoteAnswer, String> {
         let (mut interval, max_interval) = POLL_INTERVAL;
+        let mut failures = 0;
         loop {
             tokio::time::sleep(interval).await;
             interval = (interval * 2).min(max_interval);
-            match self.send(&get_task(task)).await? {
-                RemoteAnswer::Working { .. } => {}
-                answer => return Ok(answer),
+            match self.send(&get_task(task)).await {
+                Ok(RemoteAnswer::Working { .. }) => failures = 0,
+                // It may be restarted.
+                Err(_) if failures < MAX_FAILURES => failures += 1,
+                answer => return answer,
             }
         }
     }
 
-    /// Sends a message, and waits until the task needs input or has ended.
-    async fn ask(&self, request: &Value, cx: &ToolContext) -> Result<RemoteAnswer, ToolError> {
+    /// Sends a message or a decision, and waits until the task needs input or has ended.
+    async fn ask(&self, request: &Request, cx: &ToolContext) -> Result<RemoteAnswer, ToolError> {
         let failed = |why: String| ToolError::failed(why);
         // A cancelled call needs the id of the task.
-        let answer = self.send(request).await.map_err(failed)?;
-        let RemoteAnswer::Working { task } = answer else { return Ok(answer) };
+        let mut answer = self.send(&request.body).await;
+        // Another one may have decided, or the response was lost: the task says what has happened.
+        if let (Err(_) | Ok(RemoteAnswer::Failed(_)), Some(action)) = (&answer, &request.decides) {
+            let current = self.send(&get_task(&action.task)).await;
+            if !current.as_ref().is_ok_and(|current| action.is_needed_by(current)) {
+                answer = current;
+            }
+        }
+        let task = match answer.map_err(failed)? {
+            RemoteAnswer::Working { task } => task,
+            answer => return Ok(answer),
+        };
         tokio::select! {
             answer = self.wait(&task) => answer.map_err(failed),
             () = cx.cancelled() => {
@@ -142,33 +165,59 @@ impl RemoteAgent {
         }
     }
 
-    /// Returns the question that asks for the decision on the first action that a question can
-    /// ask for.
-    fn question(&self, task: &str, actions: &[ExternalAction]) -> Option<ToolError> {
+    /// Returns how the call ends while the task waits for this.
+    fn needs(
+        &self,
+        task: &str,
+        text: &str,
+        actions: &[ExternalAction],
+    ) -> Result<ToolOutput, ToolError> {
         let ask = |action| RemoteAction::ask(&self.spec.name, task, action);
-        let (action, question) = actions.iter().find_map(ask)?;
-        let mut suspends = question.suspend();
-        if let ToolError::Suspend(request) = &mut suspends {
-            request.data[ACTION] = serde_json::to_value(action).unwrap_or_default();
+        // A text answers one question.
+        let takes_text = match actions {
+            [action] => action.question().is_some_and(|question| !question.is_secret()),
+            actions => actions.is_empty(),
+        };
+        match actions.iter().filter(|_| self.asks).find_map(ask) {
+            Some((action, question)) => {
+                let mut suspends = question.suspend();
+                if let ToolError::Suspend(request) = &mut suspends {
+                    request.data[ACTION] = serde_json::to_value(action).unwrap_or_default();
+                }
+                Err(suspends)
+            }
+            None if takes_text => Ok(ToolOutput::text(format!(
+                "The agent needs input: {text}\nAnswer with another call, with `task`: {task}"
+            ))),
+            None => Err(ToolError::failed(format!(
+                "The agent needs a decision that only its own users can take: {text}"
+            ))),
         }
-        Some(suspends)
     }
 }
 
-/// Returns the message for the remote agent: that of the model, or the user's decision.
-fn request(arguments: &Value, cx: &ToolContext) -> Result<Value, String> {
-    let key = cx.idempotency_key();
-    match cx.decision() {
-        None => {
+/// What is sent to the remote agent.
+struct Request {
+    body: Value,
+    /// The action that it decides.
+    decides: Option<RemoteAction>,
+}
+
+impl Request {
+    /// Returns the message of the model, or the decision of the user.
+    fn of(arguments: &Value, cx: &ToolContext) -> Result<Self, String> {
+        let key = cx.idempotency_key();
+        let Some(decision) = cx.decision() else {
             let message = Message::deserialize(arguments);
             let message = message.map_err(|why| format!("The arguments are invalid: {why}"))?;
-            Ok(send_message(&key, &message.message, message.task.as_deref()))
-        }
-        Some(decision) => {
-            let action = RemoteAction::deserialize(&decision.request.data[ACTION]);
-            let action = action.map_err(|why| format!("The question is unknown: {why}"))?;
-            Ok(action.decide(&key, &decision.data))
-        }
+            let body = send_message(&key, &message.message, message.task.as_deref());
+            return Ok(Request { body, decides: None });
+        };
+        let action = RemoteAction::deserialize(&decision.request.data[ACTION]);
+        let action = action.map_err(|why| format!("The question is unknown: {why}"))?;
+        // A call may need several decisions, also on the same action.
+        let body = action.decide(&format!("{key}:{}", decision.time), &decision.data);
+        Ok(Request { body, decides: Some(action) })
     }
 }
 
@@ -179,15 +228,11 @@ impl Tool for RemoteAgent {
     }
 
     async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
-        let request = request(arguments, &cx).map_err(ToolError::failed)?;
+        let request = Request::of(arguments, &cx).map_err(ToolError::failed)?;
         match self.ask(&request, &cx).await? {
             RemoteAnswer::Done(text) => Ok(ToolOutput::text(text)),
             RemoteAnswer::InputRequired { task, text, actions } => {
-                if let Some(suspends) = self.question(&task, &actions) {
-                    return Err(suspends);
-                }
-                let how = format!("Answer with another call, with `task`: {task}");
-                Ok(ToolOutput::text(format!("The agent needs input: {text}\n{how}")))
+                self.needs(&task, &text, &actions)
             }
             RemoteAnswer::Failed(why) => Err(ToolError::failed(why)),
             _ => Err(ToolError::failed("The agent's task is still in progress.")),

@@ -224,8 +224,13 @@ impl Question {
         Ok(answer)
     }
 
-    /// Checks that the question can be asked.
-    pub(crate) fn check_form(&self) -> Result<(), String> {
+    /// Checks that an answer can fit, as for a question that comes from elsewhere: a choice has
+    /// options, each of them once, and a schema is valid.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with the form.
+    pub fn check_form(&self) -> Result<(), String> {
         match &self.form {
             AnswerForm::Choice { options } | AnswerForm::Several { options } => {
                 if options.is_empty() {

@@ -262,8 +262,8 @@ impl Tool for Witness {
     }
 }
 
-/// C239: a tool sees who approved its call, from where and when, what it asked for, and who gave
-/// it.
+/// C239: a tool sees who approved its call, from where and when, what it asked for, and who
+/// answered.
 #[tokio::test(start_paused = true)]
 async fn a_tool_sees_who_decided_and_when() {
     let seen = Arc::default();

@@ -172,4 +172,10 @@ fn a_task_is_what_follows_from_a_message() {
         assert_eq!(message.is_object(), state == TaskState::Failed, "{message}");
     }
     assert_eq!(tasks("ctx", &Run::new().0)[0].state, TaskState::Working);
+    let waits = Run::new().end_with(|outcome| outcome.end = RunStatus::AwaitingAction);
+    let waits = tasks("ctx", &waits.0).remove(0);
+    assert_eq!(waits.clone().pending(&[]).state, TaskState::Working, "all is decided");
+    let action = ExternalAction::new("c", "sell", Arc::new(json!({})), "d");
+    let waits = waits.pending(&[action]).to_json();
+    assert_eq!(waits["status"]["message"]["parts"][1]["data"]["digest"], "d");
 }

@@ -5,63 +5,82 @@ use loopwright_core::pattern::Question;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::send;
+use super::{RemoteAnswer, send};
 
 /// The options of the question whether a call may run.
 const OPTIONS: [&str; 2] = ["approve", "deny"];
+/// The maximum size of an action as JSON. What is asked for is not cut: nobody is to approve what
+/// they have not seen.
+const MAX_ACTION_BYTES: usize = 64 * 1024;
 
-/// Names an action of a remote task whose decision is asked for with a question.
+/// Identifies a pending action of a remote task, so that the answer of the user can be sent to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RemoteAction {
-    task: String,
+    /// The id of the task.
+    pub task: String,
     call: String,
     digest: String,
     is_question: bool,
 }
 
 impl RemoteAction {
-    /// Returns an action of a task and the question that asks for its decision; `None` if no
-    /// question can, as for a secret, or a call that is suspended for something else. `agent` is
-    /// the name of the remote agent.
+    /// Returns an action of a task and the question that asks for its decision. `agent` is the name
+    /// of the remote agent.
+    ///
+    /// Some actions cannot be decided in this way, and the result is `None`: secrets, since what a
+    /// user types for one is not to be sent to other machines; calls that several people must
+    /// approve, or that are suspended for something else than a question; questions that no answer
+    /// fits; and actions of more than 64 KiB.
     pub fn ask(agent: &str, task: &str, action: &ExternalAction) -> Option<(Self, Question)> {
         let by: String = action.path.iter().map(|name| format!("/{name}")).collect();
         let question = match (action.question(), &action.request) {
-            // What the user types for a secret is not to be sent to other machines.
-            (Some(question), _) if question.is_secret() => return None,
             (Some(mut question), _) => {
                 question.question = format!("{agent}{by}: {}", question.question);
                 question
             }
             (None, Some(_)) => return None,
-            (None, None) if !action.terms.allows(DecisionKind::Approve) => return None,
             (None, None) => {
                 let mut text = format!("{agent}{by}: {} {}", action.name, action.arguments);
                 if let Some(description) = &action.terms.description {
-                    text.push_str(&format!("\n\n{description}"));
+                    text = format!("{text}\n\n{description}");
                 }
                 Question::choice(text, OPTIONS)
             }
         };
-        let remote = RemoteAction {
-            task: task.to_owned(),
-            call: action.call.to_string(),
-            digest: action.digest.to_string(),
-            is_question: action.request.is_some(),
-        };
-        Some((remote, question))
+        let is_question = action.request.is_some();
+        let has_one_approver =
+            action.terms.quorum <= 1 && action.terms.allows(DecisionKind::Approve);
+        let is_too_large = json!(action).to_string().len() > MAX_ACTION_BYTES;
+        if question.is_secret() || question.check_form().is_err() || is_too_large {
+            return None;
+        }
+        if !is_question && !has_one_approver {
+            return None;
+        }
+        let (call, digest) = (action.call.to_string(), action.digest.to_string());
+        Some((RemoteAction { task: task.to_owned(), call, digest, is_question }, question))
     }
 
-    /// Returns the request that decides the action by the user's answer. `message` is the id of the
-    /// message. An action that has changed meanwhile is not decided.
+    /// Returns whether the task waits for this action.
+    pub fn is_needed_by(&self, answer: &RemoteAnswer) -> bool {
+        let RemoteAnswer::InputRequired { actions, .. } = answer else { return false };
+        let mut actions = actions.iter();
+        actions.any(|action| *action.call == *self.call && *action.digest == *self.digest)
+    }
+
+    /// Returns the request that decides the action by the answer of the user. `message` is the id
+    /// of the message: another one for each answer, and the same if an answer is sent again. An
+    /// action that has changed meanwhile is not decided.
     pub fn decide(&self, message: &str, answer: &Value) -> Value {
         let mut data = json!({ "call": self.call, "digest": self.digest });
-        match self.is_question {
-            true => (data["decision"], data["data"]) = ("provide".into(), answer.clone()),
-            false if answer == OPTIONS[0] => data["decision"] = OPTIONS[0].into(),
-            false => data["decision"] = OPTIONS[1].into(),
+        if self.is_question {
+            data["decision"] = "provide".into();
+            data["data"] = answer.clone();
+        } else {
+            let is_approved = answer == OPTIONS[0];
+            data["decision"] = OPTIONS[usize::from(!is_approved)].into();
         }
-        let id = format!("{message}:{}", self.digest);
-        send(&id, Some(&self.task), json!([{ "data": data }]))
+        send(message, Some(&self.task), json!([{ "data": data }]))
     }
 }

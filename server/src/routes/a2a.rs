@@ -9,8 +9,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use loopwright_core::agent::{Environment, SystemEnvironment};
-use loopwright_core::event::{AbortRequest, AgentEvent, InputEvent};
-use loopwright_core::log::SessionLog;
+use loopwright_core::event::{AbortRequest, AgentEvent, ExternalAction, InputEvent};
+use loopwright_core::log::{LogEntry, SessionInfo, SessionLog};
+use loopwright_core::message::InputId;
 use loopwright_protocols::a2a::{
     AgentCard, Call, Encoder, ListTasks, Request, SendMessage, Task, TaskId, TaskState, agent_card,
     code, tasks,
@@ -165,14 +166,13 @@ async fn send(
     let (conversation, task, pending) = match &message.task {
         Some(task) => {
             let conversation = find(participant, task).await?;
-            let current = task_of(&conversation, task).await?;
-            if current.state.is_terminal() {
-                return Err(
-                    RpcError::new(code::UNSUPPORTED_OPERATION, "The task has ended.").into()
-                );
-            }
-            let pending = match current.state {
-                TaskState::InputRequired => conversation.pending().await?,
+            let log = Log::read(&conversation, &task.context).await?;
+            let pending = match log.task(task)?.state {
+                state if state.is_terminal() => {
+                    let why = "The task has ended.";
+                    return Err(RpcError::new(code::UNSUPPORTED_OPERATION, why).into());
+                }
+                TaskState::InputRequired => log.pending,
                 _ => Vec::new(),
             };
             (conversation, task.clone(), pending)
@@ -276,7 +276,7 @@ async fn subscribe(participant: Participant, id: Value, task: TaskId) -> Result<
 async fn list_tasks(participant: Participant, list: ListTasks) -> Result<Value, Refusal> {
     let mut found = match participant.find(&list.context).await? {
         None => Vec::new(),
-        Some(conversation) => tasks(&list.context, &conversation.history().await?),
+        Some(conversation) => Log::read(&conversation, &list.context).await?.tasks,
     };
     found.reverse();
     found.retain(|task| list.status.is_none_or(|status| status == task.state));
@@ -332,23 +332,37 @@ async fn find(participant: Participant, task: &TaskId) -> Result<Conversation, R
 
 /// Returns a task as far as the session's log has come.
 async fn task_of(conversation: &Conversation, id: &TaskId) -> Result<Task, Refusal> {
-    let store = &conversation.server().shared().store;
-    let entries = store.read(conversation.session(), 0).await.map_err(ApiError::from)?;
-    let events = SessionLog::events(conversation.session().clone(), &entries);
-    let found = tasks(&id.context, &events).into_iter().find(|task| task.id == *id);
-    match found {
-        Some(task) if task.state == TaskState::InputRequired => {
-            Ok(task.pending(&conversation.pending().await?))
+    Log::read(conversation, &id.context).await?.task(id)
+}
+
+/// The log of a session as of one moment.
+struct Log {
+    entries: Vec<LogEntry>,
+    /// The tasks, with what they wait for.
+    tasks: Vec<Task>,
+    pending: Vec<ExternalAction>,
+}
+
+impl Log {
+    async fn read(conversation: &Conversation, context: &str) -> Result<Self, Refusal> {
+        let session = conversation.session();
+        let store = &conversation.server().shared().store;
+        let entries = store.read(session, 0).await.map_err(ApiError::from)?;
+        let info = SessionInfo::of(session.clone(), &entries);
+        let pending: Vec<_> = info.pending.into_iter().map(|pending| pending.action).collect();
+        let tasks = tasks(context, &SessionLog::events(session.clone(), &entries));
+        let tasks = tasks.into_iter().map(|task| task.pending(&pending)).collect();
+        Ok(Log { entries, tasks, pending })
+    }
+
+    fn task(&self, id: &TaskId) -> Result<Task, Refusal> {
+        if let Some(task) = self.tasks.iter().find(|task| task.id == *id) {
+            return Ok(task.clone());
         }
-        Some(task) => Ok(task),
-        None => {
-            let input = entries
-                .iter()
-                .find(|entry| entry.input().is_some_and(|input| **input == *id.message));
-            match input {
-                Some(_) => Ok(Task::submitted(id.clone(), SystemEnvironment.now())),
-                None => Err(TaskId::unknown().into()),
-            }
+        let is_message = |input: &InputId| **input == *id.message;
+        match self.entries.iter().any(|entry| entry.input().is_some_and(is_message)) {
+            true => Ok(Task::submitted(id.clone(), SystemEnvironment.now())),
+            false => Err(TaskId::unknown().into()),
         }
     }
 }

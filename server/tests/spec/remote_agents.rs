@@ -102,3 +102,90 @@ async fn a_new_process_answers_a_remote_agent() {
     let customer = shop.customer(&memory, None).await;
     assert_eq!((shop.sell.ran(), &*result(&customer).await), (1, "Sold."));
 }
+
+/// C378: the same call needs a decision each time.
+#[tokio::test]
+async fn equal_actions_are_decided_one_by_one() {
+    let shop = Shop::open([sells(), sells(), Script::text("Sold at last.")]).await;
+    let customer = shop.customer(&InMemory::new(), Some("A sheep!")).await;
+    let action = ask(&customer).await;
+    answer(&customer, action, json!("deny")).await;
+    assert_eq!(shop.sell.ran(), 0);
+    let action = customer.pending().await.unwrap().remove(0);
+    answer(&customer, action, json!("approve")).await;
+    assert_eq!((shop.sell.ran(), &*result(&customer).await), (1, "Sold at last."));
+}
+
+/// C378: actions of one task are decided one after the other.
+#[tokio::test]
+async fn two_pending_actions_are_two_questions() {
+    let call = |id, what| (id, "sell", json!({ "what": what }));
+    let both = Script::calls([call("a", "sheep"), call("b", "dog")]);
+    let shop = Shop::open([both, Script::text("Sold one.")]).await;
+    let customer = shop.customer(&InMemory::new(), Some("A sheep, and the dog!")).await;
+    let action = ask(&customer).await;
+    answer(&customer, action, json!("approve")).await;
+    let action = customer.pending().await.unwrap().remove(0);
+    assert_eq!(action.question().unwrap().question, "shop: sell {\"what\":\"dog\"}");
+    answer(&customer, action, json!("deny")).await;
+    assert_eq!((shop.sell.ran(), &*result(&customer).await), (1, "Sold one."));
+}
+
+/// C378: if another one has decided meanwhile, the call continues with what came of it.
+#[tokio::test]
+async fn a_decision_that_comes_too_late_changes_nothing() {
+    let shop = Shop::open([sells(), Script::text("Not sold.")]).await;
+    let customer = shop.customer(&InMemory::new(), Some("A sheep!")).await;
+    let action = ask(&customer).await;
+    let remote = &action.request.as_ref().unwrap().data["remote"];
+    let data = json!({ "call": remote["call"], "digest": remote["digest"], "decision": "deny" });
+    let message = json!({
+        "messageId": "other", "taskId": remote["task"], "role": "ROLE_USER",
+        "parts": [{ "data": data }],
+    });
+    let body = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": { "message": message },
+    });
+    let request = reqwest::Client::new().post(format!("{}/a2a/shop", shop.address));
+    let request = request.header("a2a-version", "1.0").json(&body);
+    let response: Value = request.send().await.unwrap().json().await.unwrap();
+    assert_eq!(response["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    answer(&customer, action, json!("approve")).await;
+    assert_eq!((shop.sell.ran(), &*result(&customer).await), (0, "Not sold."));
+}
+
+/// C378: what only the users of the remote agent can decide fails the call, and without a user so
+/// does an approval, while the model answers questions.
+#[tokio::test]
+async fn what_no_question_can_decide_is_left_to_the_remote_agent() {
+    let shop = Shop::open([sells()]).await;
+    let remote = RemoteAgent::connect(&shop.address, None).await.unwrap().no_questions();
+    let call = Script::calls([("c", "shop", json!({ "message": "A sheep!" }))]);
+    let model = ScriptedModel::new([call, Script::text("Well.")]);
+    let agent = GenericAgent::builder(model, PiPattern).tool(remote).auto_all();
+    let (customer, _) = agent.build().unwrap().run(RunContext::new()).await.unwrap();
+    customer.prompt("Ask the shop.").await.unwrap();
+    assert!(result(&customer).await.contains("only its own users"));
+
+    let question = json!({ "question": "Which field?" });
+    let shop =
+        Shop::open([Script::calls([("q", "ask_user", question)]), Script::text("The north.")]);
+    let shop = shop.await;
+    let remote = RemoteAgent::connect(&shop.address, None).await.unwrap().no_questions();
+    let model = ScriptedModel::new([]).reply_with(|request| {
+        let last = request.messages.last().unwrap().text();
+        let task = last.split("`task`: ").nth(1);
+        match (request.messages.len(), task) {
+            (1, _) => Script::calls([("c", "shop", json!({ "message": "A sheep!" }))]),
+            (_, Some(task)) => {
+                Script::calls([("d", "shop", json!({ "message": "North.", "task": task }))])
+            }
+            _ => Script::text(&last),
+        }
+    });
+    let agent = GenericAgent::builder(model, PiPattern).tool(remote).auto_all();
+    let (customer, _) = agent.build().unwrap().run(RunContext::new()).await.unwrap();
+    customer.prompt("Ask the shop.").await.unwrap();
+    let state = customer.state().await.unwrap();
+    assert_eq!(state.messages.last().unwrap().text(), "The north.");
+}
