@@ -189,16 +189,19 @@ impl Tab {
         answer["result"]["value"].take()
     }
 
-    /// Waits until an expression is true: checks it now, and after every change of the page.
+    /// Waits until an expression is true: checks it now, after every change of the document, and
+    /// ten times per second, since a change of the focus is none of the document.
     pub(crate) fn until(&self, condition: &str) {
         let limit = TEST_TIMEOUT.as_millis() - 5_000;
         let met = self.eval(&format!(
             "new Promise((done) => {{
-                const check = () => {{ if ({condition}) {{ observer.disconnect(); done(true); }} }};
+                const end = (met) => {{ observer.disconnect(); clearInterval(timer); done(met); }};
+                const check = () => {{ if ({condition}) end(true); }};
                 const observer = new MutationObserver(check);
+                const timer = setInterval(check, 100);
                 const changes = {{ subtree: true, childList: true, characterData: true }};
                 observer.observe(document, {{ ...changes, attributes: true }});
-                setTimeout(() => done(false), {limit});
+                setTimeout(() => end(false), {limit});
                 check();
             }})"
         ));
