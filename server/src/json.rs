@@ -11,6 +11,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::{ApiError, ErrorKind};
 
+/// The pattern of a text that is not blank. For JSON Schema, U+0085 is no white space, and U+FEFF
+/// is.
+pub(crate) const NOT_BLANK: &str = r"[^\s\u0085]|\ufeff";
+
 /// Extracts a JSON object of this type. The client must declare it as JSON, which a page of another
 /// site cannot do without the server's consent. An empty body is `{}`.
 pub(crate) struct JsonBody<T>(pub(crate) T);

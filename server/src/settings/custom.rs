@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
 use crate::error::{ApiError, ConfigError};
-use crate::json::{MAX_POSITION, json_at, pointer_to};
+use crate::json::{MAX_POSITION, NOT_BLANK, json_at, pointer_to};
 
 /// The values of custom settings, by their names.
 pub(crate) type CustomValues = BTreeMap<String, Value>;
@@ -221,7 +221,7 @@ impl CustomSetting {
     fn schema(&self) -> Value {
         let limits = json!({ "minimum": -(MAX_POSITION as i64), "maximum": MAX_POSITION });
         let (kind, more) = match &self.kind {
-            SettingKind::Text => ("string", json!({ "pattern": r"\S" })),
+            SettingKind::Text => ("string", json!({ "pattern": NOT_BLANK })),
             SettingKind::Switch => ("boolean", json!({})),
             SettingKind::Integer => ("integer", limits),
             SettingKind::Number => ("number", json!({})),
