@@ -11,8 +11,8 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::{ApiError, ErrorKind};
 
-/// The pattern of a text that is not blank. For JSON Schema, U+0085 is no white space, and U+FEFF
-/// is.
+/// The pattern of a text that is not blank, which the server trims: `\s` of JSON Schema has not
+/// U+0085, but U+FEFF.
 pub(crate) const NOT_BLANK: &str = r"[^\s\u0085]|\ufeff";
 
 /// Extracts a JSON object of this type. The client must declare it as JSON, which a page of another
@@ -119,6 +119,17 @@ pub(crate) fn position<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_pattern_says_which_texts_are_blank() {
+        let schema = serde_json::json!({ "pattern": NOT_BLANK });
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        for code in 0..=0xffff {
+            let Some(text) = char::from_u32(code).map(String::from) else { continue };
+            let fits = validator.is_valid(&text.clone().into());
+            assert_eq!(fits, !text.trim().is_empty(), "U+{code:04X}");
+        }
+    }
 
     #[test]
     fn an_error_says_where_and_repeats_no_value() {

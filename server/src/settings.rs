@@ -17,7 +17,7 @@ pub use self::custom::{CustomSetting, SettingKind};
 pub(crate) use self::custom::{CustomValues, check_values, custom_values, schema_of};
 pub(crate) use self::session::MAX_NAME_CHARS;
 pub use self::session::SessionSettings;
-use crate::json::{or_default, whole_number};
+use crate::json::{NOT_BLANK, or_default, whole_number};
 
 /// Describes the model of one chat request. Its `Debug` output has neither key nor headers.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
@@ -27,7 +27,7 @@ pub struct LlmConfig {
     pub api_key: Option<String>,
     /// The model's name, or `PROVIDER/NAME`.
     #[serde(deserialize_with = "or_default")]
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(regex(pattern = NOT_BLANK))]
     pub model: String,
     /// The address of the model's server, up to but without `/chat/completions`.
     pub base_url: Option<String>,

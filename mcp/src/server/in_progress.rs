@@ -1,6 +1,6 @@
 //! [`CallsInProgress`]: which calls use which session.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -8,8 +8,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 ///
 /// A client that cancels a call gets no response (MCP, "Cancellation"), so it cannot know when the
 /// run has ended. Its next call in the session waits for that.
-#[derive(Clone, Default)]
-pub(super) struct CallsInProgress(Arc<Mutex<Vec<Call>>>);
+#[derive(Default)]
+pub(super) struct CallsInProgress(Mutex<Vec<Call>>);
 
 struct Call {
     session: String,
@@ -22,7 +22,7 @@ impl CallsInProgress {
     /// client.
     pub(super) fn add(&self, session: &str, cancelled: CancellationToken) -> DropGuard {
         let (session, ended) = (session.to_owned(), CancellationToken::new());
-        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.calls();
         calls.retain(|call| !call.ended.is_cancelled());
         calls.push(Call { session, cancelled, ended: ended.clone() });
         ended.drop_guard()
@@ -31,7 +31,7 @@ impl CallsInProgress {
     /// Returns a future that resolves when the calls of this session have ended that the client
     /// has cancelled so far.
     pub(super) fn cancelled(&self, session: &str) -> impl Future<Output = ()> + use<> {
-        let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = self.calls();
         let of_it = calls.iter().filter(|call| call.session == session);
         let ending = of_it.filter(|call| call.cancelled.is_cancelled());
         let ending: Vec<CancellationToken> = ending.map(|call| call.ended.clone()).collect();
@@ -40,6 +40,10 @@ impl CallsInProgress {
                 ended.cancelled().await;
             }
         }
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Vec<Call>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use super::{RemoteAnswer, send};
 
-/// The options of the question whether a call may run.
-const OPTIONS: [&str; 2] = ["approve", "deny"];
+/// The options of the question whether a call may run, and the decisions.
+const APPROVE: &str = "approve";
+const DENY: &str = "deny";
 /// The maximum size of an action as JSON. What is asked for is not cut: nobody is to approve what
 /// they have not seen.
 const MAX_ACTION_BYTES: usize = 64 * 1024;
@@ -40,24 +41,21 @@ impl RemoteAction {
                 question
             }
             (None, Some(_)) => return None,
+            (None, None) if action.terms.quorum > 1 => return None,
+            (None, None) if !action.terms.allows(DecisionKind::Approve) => return None,
             (None, None) => {
                 let mut text = format!("{agent}{by}: {} {}", action.name, action.arguments);
                 if let Some(description) = &action.terms.description {
                     text = format!("{text}\n\n{description}");
                 }
-                Question::choice(text, OPTIONS)
+                Question::choice(text, [APPROVE, DENY])
             }
         };
-        let is_question = action.request.is_some();
-        let has_one_approver =
-            action.terms.quorum <= 1 && action.terms.allows(DecisionKind::Approve);
         let is_too_large = json!(action).to_string().len() > MAX_ACTION_BYTES;
         if question.is_secret() || question.check_form().is_err() || is_too_large {
             return None;
         }
-        if !is_question && !has_one_approver {
-            return None;
-        }
+        let is_question = action.request.is_some();
         let (call, digest) = (action.call.to_string(), action.digest.to_string());
         Some((RemoteAction { task: task.to_owned(), call, digest, is_question }, question))
     }
@@ -78,8 +76,7 @@ impl RemoteAction {
             data["decision"] = "provide".into();
             data["data"] = answer.clone();
         } else {
-            let is_approved = answer == OPTIONS[0];
-            data["decision"] = OPTIONS[usize::from(!is_approved)].into();
+            data["decision"] = if answer == APPROVE { APPROVE } else { DENY }.into();
         }
         send(message, Some(&self.task), json!([{ "data": data }]))
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::address::without_credentials;
 use super::custom::custom_values;
 use crate::error::ApiError;
-use crate::json::{count, sum};
+use crate::json::{NOT_BLANK, count, sum};
 
 /// The settings that clients of a server cannot choose, by their names in JSON.
 const HOST_ONLY: [&str; 16] = [
@@ -64,7 +64,7 @@ pub struct SessionSettings {
     pub work_dir: Option<String>,
     /// The model, as `PROVIDER/NAME`; defaults to the server's model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = r"\S"), length(max = MAX_MODEL_CHARS))]
+    #[schemars(regex(pattern = NOT_BLANK), length(max = MAX_MODEL_CHARS))]
     pub model: Option<String>,
     /// The address of the model's server, up to but without `/chat/completions`, if it is not the
     /// provider's. It belongs to [`model`](Self::model): requests are sent nowhere else.

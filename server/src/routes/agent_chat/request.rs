@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::history::{Entry, log_entries};
 use crate::agents::ChatOptions;
 use crate::error::ApiError;
-use crate::json::or_default;
+use crate::json::{NOT_BLANK, or_default};
 use crate::request_run::RunRequest;
 use crate::settings::{CustomValues, LlmConfig, SessionSettings, custom_values};
 
@@ -18,7 +18,7 @@ const MAX_ENTRIES: usize = 10_000;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ChatRequest {
     /// The message of the user.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(regex(pattern = NOT_BLANK))]
     message: String,
     /// The directory to work in, below one of the server's roots. A relative path starts at the
     /// first root.

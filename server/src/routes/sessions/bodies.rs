@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::agents::Agents;
 use crate::error::{ApiError, ErrorKind};
 use crate::images::{self, ImageBody};
+use crate::json::NOT_BLANK;
 use crate::settings::{MAX_NAME_CHARS, SessionSettings};
 
 /// The maximum length of a client's id of an input, in characters.
@@ -148,7 +149,7 @@ impl PageQuery {
 pub(crate) struct MessageBody {
     /// The text. It can be missing if there are images.
     #[serde(default)]
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(regex(pattern = NOT_BLANK))]
     message: Option<String>,
     /// Images, which follow the text. A model that takes none, as far as that is known, is not sent
     /// any: the message is refused with status 400.
@@ -202,9 +203,8 @@ impl AbortBody {
 impl MessageBody {
     pub(crate) fn prompt(self) -> Result<Prompt, ApiError> {
         let images = images::contents(self.images)?;
-        // As the schema's `\S` says: U+0085 is no white space there.
-        let is_empty = |text: &String| text.chars().all(|c| c.is_whitespace() && c != '\u{85}');
-        if self.message.as_ref().map_or(images.is_empty(), is_empty) {
+        let is_blank = |text: &String| text.trim().is_empty();
+        if self.message.as_ref().map_or(images.is_empty(), is_blank) {
             return Err(ApiError::at(
                 "/message",
                 "The message is empty: write what is to be done.",
