@@ -87,7 +87,7 @@ fn ask_steer_confirm_an_edited_edit_interrupt_and_resume() {
 
     // Steer: the message is visible while queued and is part of the next request.
     terminal.line("I prefer goats");
-    terminal.until("I prefer goats");
+    terminal.until("next   I prefer goats");
     call(reply, "read_file", &json!({ "path": "Cargo.toml" }));
     let reply = chat.model.request();
     assert!(reply.last().contains("I prefer goats"), "{}", reply.body);
