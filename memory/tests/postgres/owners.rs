@@ -187,7 +187,8 @@ async fn a_refusal_holds_for_a_copy_that_is_being_posted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_opening_leaves_the_session_free() {
     let server = Server::start();
-    let store = connect(&server, "loopwright").await;
+    // No renewal of the lease frees the session meanwhile.
+    let store = Postgres::builder(server.url()).lease(10 * TIMEOUT).connect().await.unwrap();
     for n in 0..40 {
         let opening = store.open("s");
         let steps = async {
