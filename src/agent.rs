@@ -15,6 +15,7 @@ pub use crate::limits::{Budget, Limit, LimitReached, Limits, Spent};
 pub use crate::principal::Principal;
 pub use crate::session::config::WhileAwaiting;
 pub use crate::session::handle::AgentHandle;
+pub use crate::session::shared_budget::{BudgetPermit, SharedBudget};
 pub use crate::session::state::AgentState;
 pub use crate::trace_context::TraceContext;
 pub use builder::AgentBuilder;
@@ -114,7 +115,8 @@ impl GenericAgent {
     /// Panics outside of a tokio runtime, or if time is not enabled in it.
     pub async fn run(&self, cx: RunContext) -> Result<(AgentHandle, EventStream), AgentError> {
         let (store, appends_each) = (cx.store.clone(), cx.appends_each);
-        let tree = Tree { store, appends_each, ..Tree::default() };
+        let shared_budget = cx.shared_budget.clone();
+        let tree = Tree { store, shared_budget, appends_each, ..Tree::default() };
         self.start(cx, tree, Vec::new()).await
     }
 
@@ -295,6 +297,7 @@ pub struct RunContext {
     settings: Option<Arc<Value>>,
     owner: Option<Principal>,
     extensions: Extensions,
+    shared_budget: Option<Arc<dyn SharedBudget>>,
     parent: Option<Parent>,
     continues: bool,
     appends_each: bool,
@@ -312,6 +315,7 @@ impl Default for RunContext {
             settings: None,
             owner: None,
             extensions: Extensions::new(),
+            shared_budget: None,
             parent: None,
             continues: false,
             appends_each: false,
@@ -387,14 +391,19 @@ impl RunContext {
         self
     }
 
+    /// Sets a budget that the session shares with others, such as those of the same user.
+    pub fn shared_budget(mut self, budget: Arc<dyn SharedBudget>) -> Self {
+        self.shared_budget = Some(budget);
+        self
+    }
+
     /// Continues a run that was interrupted as soon as the session is opened, before it takes what
     /// was posted meanwhile: a request would end the run. By default the run waits for
     /// [`AgentHandle::continue_run`].
     ///
-    /// If the session was opened ten times during the run without any progress, such as a message
-    /// or the result of a call, the run fails with
-    /// [`StepError::InterruptedOften`](crate::StepError::InterruptedOften) instead: it may end each
-    /// process that continues it. While a sub-agent works, openings do not count.
+    /// If two owners were lost during the run, each before it had come further by a message or the
+    /// result of a call, for example, the run stays interrupted, and its session is
+    /// [held](crate::log::SessionInfo::held): the run may end each process that continues it.
     pub fn continue_interrupted(mut self) -> Self {
         self.continues = true;
         self

@@ -99,14 +99,6 @@ pub enum StepError {
          `Continue`"
     )]
     Interrupted,
-    /// The process ended during the run, again and again, each time before the run had come
-    /// further. [`RunContext::continue_interrupted`](crate::RunContext::continue_interrupted) then
-    /// ends it.
-    #[error(
-        "the process ended {0} times in the middle of this run, each time before it had come \
-         further: find out what ends the process, then continue the run"
-    )]
-    InterruptedOften(u32),
     /// The pattern ended its step with
     /// [`StepEnd::AwaitingAction`], but no call waits for a
     /// decision.
@@ -259,6 +251,12 @@ pub enum InputError {
     /// The input cannot be posted to a session that another process has open.
     #[error("the input cannot be posted: {0}")]
     NotPostable(Arc<str>),
+    /// The input waited in the mailbox for a person, and an abort has dropped it.
+    #[error(
+        "the input was dropped by an abort: it waited, since processes ended while they worked on \
+         this session"
+    )]
+    Dropped,
     /// The session's memory failed; the input was not accepted.
     #[serde(skip)]
     #[error("the input could not be recorded: {0}")]

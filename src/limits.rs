@@ -22,8 +22,10 @@ pub(crate) fn deadline(after: Duration) -> Instant {
 /// Before each model request, a turn, the estimated tokens of its input and their cost are reserved
 /// in the log. A request that does not fit is not sent. When the reply is in the log, the usage
 /// that the provider reported replaces the estimate; so a run can exceed a budget by the output of
-/// its last request, and by what the estimate lacks. A request whose process was killed before the
-/// reply was in the log stays charged with its estimate.
+/// its last request, and by what the estimate lacks. Of requests that are in progress at the same
+/// time, the output is reserved, too: `max_tokens`, or the mean of the session's replies, or 1,024
+/// tokens before the first one. Near the end of a budget, fewer are sent at once. A request whose
+/// process was killed before the reply was in the log stays charged with its estimate.
 ///
 /// Attempts that failed, were withdrawn or were cut off count with the usage that the provider had
 /// reported by then. Few providers report any for a request that fails.
@@ -48,7 +50,7 @@ pub struct Limits {
     /// The maximum number of bytes of text in a tool result; 64 KiB by default. The middle of a
     /// longer text is left out, and the result says so.
     pub tool_result_bytes: usize,
-    /// The maximum number of bytes of a reply: its text, thinking and arguments; 16 MiB by default.
+    /// The maximum number of bytes of a reply: its text, thinking and arguments; 6 MiB by default.
     /// A longer one is cut off, and the request fails.
     pub reply_bytes: usize,
     /// The number of calls of a batch that run at the same time; 8 by default.
@@ -72,7 +74,7 @@ impl Default for Limits {
             wall_time: None,
             tool_timeout: Duration::from_secs(120),
             tool_result_bytes: 64 * 1024,
-            reply_bytes: 16 * 1024 * 1024,
+            reply_bytes: 6 << 20,
             parallel_calls: 8,
             parallel_requests: 16,
             output_retries: 2,
@@ -332,6 +334,8 @@ pub enum Limit {
     ShareCost,
     /// The time of a sub-agent within that budget.
     ShareTime,
+    /// The [budget](crate::agent::SharedBudget) that the session shares with others.
+    Shared,
 }
 
 impl fmt::Display for Limit {
@@ -349,6 +353,7 @@ impl fmt::Display for Limit {
             Limit::ShareTokens => "the sub-agent's share of the tokens",
             Limit::ShareCost => "the sub-agent's share of the cost",
             Limit::ShareTime => "the sub-agent's share of the time",
+            Limit::Shared => "the budget that the session shares with others",
         })
     }
 }
@@ -364,6 +369,12 @@ pub struct LimitReached {
 }
 
 impl LimitReached {
+    /// Says that a [`SharedBudget`](crate::agent::SharedBudget) is used up. The text is the whole
+    /// sentence, without a full stop.
+    pub fn shared(why: impl Into<Arc<str>>) -> Self {
+        LimitReached { limit: Limit::Shared, details: why.into() }
+    }
+
     pub(crate) fn turns(limit: Limit, max: u32, used: u32, needed: u32) -> Self {
         let details = if needed > 1 {
             let left = max.saturating_sub(used);
@@ -397,7 +408,10 @@ impl LimitReached {
 
 impl fmt::Display for LimitReached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is reached: {}", self.limit, self.details)
+        match self.limit {
+            Limit::Shared => f.write_str(&self.details),
+            limit => write!(f, "{limit} is reached: {}", self.details),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod ask_for;
 pub(crate) mod batch;
 pub(crate) mod batch_outcome;
 pub(crate) mod budget;
+pub(crate) mod call_checks;
 pub(crate) mod child;
 pub(crate) mod child_agent;
 pub(crate) mod children;
@@ -27,6 +28,7 @@ pub(crate) mod detached;
 pub(crate) mod estimate;
 pub(crate) mod executor;
 pub(crate) mod handle;
+pub(crate) mod hold;
 pub(crate) mod hooks;
 pub(crate) mod hub;
 pub(crate) mod in_flight;
@@ -34,6 +36,7 @@ pub(crate) mod inbox;
 pub(crate) mod intake;
 pub(crate) mod journal;
 pub(crate) mod layers;
+pub(crate) mod model_request;
 pub(crate) mod panics;
 #[cfg(feature = "testing")]
 pub(crate) mod parts;
@@ -41,17 +44,21 @@ pub(crate) mod pattern_calls;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod running_tool;
+pub(crate) mod shared_budget;
 pub(crate) mod snapshot;
 pub(crate) mod state;
 pub(crate) mod steers;
 pub(crate) mod stream;
 pub(crate) mod sub_agents;
+pub(crate) mod tool_requests;
 pub(crate) mod tree;
 pub(crate) mod write_behind;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -62,9 +69,11 @@ use crate::extensions::Extensions;
 use crate::log::entry::LogEntry;
 use crate::log::event::{AgentEvent, Role};
 use crate::log::fold::Tail;
-use crate::log::input::InputEvent;
+use crate::log::input::{InputEvent, QueueKind, Urgency};
 use crate::log::memory::Memory;
 use crate::log::outcome::RunCause;
+use crate::log::owner_note::OwnerNote;
+use crate::log::queue::QueuedMessage;
 use crate::message::{InputId, Message, MessageKind};
 use crate::model::Update;
 use crate::principal::Principal;
@@ -104,6 +113,8 @@ pub(crate) struct Session {
     pub(crate) interrupted: bool,
     /// When this process began to work on the current run.
     pub(crate) run_began: Option<Instant>,
+    /// The tool sources that were not ready when they were asked last.
+    late_sources: Vec<usize>,
 }
 
 impl Session {
@@ -129,6 +140,7 @@ impl Session {
             cancel: CancellationToken::new(),
             interrupted: false,
             run_began: None,
+            late_sources: Vec::new(),
         }
     }
 
@@ -225,6 +237,13 @@ impl Session {
                 let is_any = decisions::take_defaults(journal, config, tools, now).await?;
                 return Ok(if is_any { Accepted::Decision } else { Accepted::Other });
             }
+            Command::MailHeld => {}
+            Command::NoteLeft => {
+                let fold = &self.journal.fold;
+                if fold.owners.would_lose(fold.has_work()) {
+                    self.journal.commit(LogEntry::Owner { note: OwnerNote::Left }).await?;
+                }
+            }
             Command::Examine(ack) => drop(ack.send(self.examined())),
             Command::Join(subscriber, ack) => {
                 let transient = self.transient_events();
@@ -259,6 +278,12 @@ impl Session {
     ) {
         self.journal.refuse(input, error, ack);
         let _ = self.journal.flush().await; // a failure is the answer
+    }
+
+    /// Returns whether a steer that came after `before` interrupts the request.
+    pub(crate) fn is_interrupted(&self, before: u64) -> bool {
+        let interrupts = |w: &QueuedMessage| w.at > before && w.urgency == Urgency::Interrupt;
+        self.journal.fold.queue.of(QueueKind::Steering).any(interrupts)
     }
 
     /// Handles all commands that have arrived. After a failure the rest are still answered.
@@ -317,22 +342,54 @@ impl Session {
         Ok(message)
     }
 
-    /// Asks the tool sources for their tools, at the start of a run.
+    /// Asks the tool sources for their tools, at the start of a run. A call that is open waits for
+    /// the source of its tool.
     pub(crate) async fn load_tools(&mut self) -> Result<(), StepError> {
+        self.list_tools().await?;
+        let config = self.config.clone();
+        let is_awaited = |prefix: &str| {
+            let mut open = self.journal.fold.calls().iter().filter(|call| call.result.is_none());
+            open.any(|call| {
+                let name = &call.call.name;
+                name.starts_with(prefix) && self.executor.tools.entry(name).is_err()
+            })
+        };
+        let late = self.late_sources.iter().map(|at| &config.sources[*at]);
+        let awaited: Vec<_> = late.filter(|(prefix, _)| is_awaited(prefix)).collect();
+        if awaited.is_empty() {
+            return Ok(());
+        }
+        self.wait_for(join_all(awaited.into_iter().map(|(_, source)| source.ready()))).await?;
+        self.list_tools().await
+    }
+
+    /// Adds the tools of sources that were not ready at the start of the run.
+    pub(crate) async fn load_late_tools(&mut self) -> Result<(), StepError> {
+        let is_ready = |at: &usize| self.config.sources[*at].1.ready().now_or_never().is_some();
+        match self.late_sources.iter().any(is_ready) {
+            true => self.list_tools().await,
+            false => Ok(()),
+        }
+    }
+
+    async fn list_tools(&mut self) -> Result<(), StepError> {
         let config = self.config.clone();
         if config.sources.is_empty() {
             return Ok(());
         }
+        let listed = join_all(config.sources.iter().map(|(_, source)| source.tools()));
+        let listed = self.wait_for(listed).await?;
         let mut tools = config.tools.clone();
-        for (prefix, source) in &config.sources {
+        for ((prefix, _), listed) in config.sources.iter().zip(listed) {
             let failed = |error| StepError::ToolSource { source_name: prefix.clone(), error };
-            let listed = self.wait_for(source.tools()).await?;
             let listed = listed.map_err(|error| failed(Failure::of(error)))?;
             tools = tools
                 .with_source(prefix, listed, &self.executor.tools)
                 .map_err(|error| failed(Failure::of(error)))?;
         }
         self.executor.tools = tools;
+        let is_late = |at: &usize| config.sources[*at].1.ready().now_or_never().is_none();
+        self.late_sources = (0..config.sources.len()).filter(is_late).collect();
         Ok(())
     }
 

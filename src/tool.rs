@@ -152,6 +152,14 @@ pub trait ToolSource: Send + Sync {
     ///
     /// An error ends the run with [`StepError::ToolSource`](crate::StepError::ToolSource).
     async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, ToolError>;
+
+    /// Resolves when the source can be asked again for tools that it did not have ready the last
+    /// time. The default resolves at once.
+    ///
+    /// A source that takes long to start should return from [`tools`](Self::tools) early. The run
+    /// asks again before its next model request, once this has resolved. A call that was made
+    /// before, and that is carried out now, waits for it.
+    async fn ready(&self) {}
 }
 
 /// Returns the tools of a value, for [`AgentBuilder::tools`](crate::AgentBuilder::tools).

@@ -5,8 +5,12 @@ mod launch;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use loopwright_mcp::{Credentials, Definitions, McpServer, ServerConfig, ToolSearch, Transport};
+use loopwright_core::agent::Principal;
+use loopwright_mcp::{
+    Credentials, Definitions, McpServer, ProcessLimit, ServerConfig, ToolSearch, Transport,
+};
 use loopwright_server::{AgentRejection, AgentSetup, CodingAgentBuilder};
 use loopwright_tools::Workspace;
 
@@ -24,6 +28,12 @@ const ACCEPTED_FILE: &str = "mcp.json";
 /// The file with the tokens of servers that the user has authorized, in the data directory.
 const CREDENTIALS_FILE: &str = "mcp-credentials.json";
 
+/// How many commands of MCP servers a server runs at a time: in all, and for one user.
+const MAX_PROCESSES: usize = 64;
+const MAX_PROCESSES_PER_USER: usize = 16;
+/// How long a session of the terminal waits for a server that starts.
+const TERMINAL_START_WAIT: Duration = Duration::from_secs(5);
+
 /// The servers of an agent that was built. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Running(Arc<Mutex<Vec<McpServer>>>);
@@ -37,6 +47,8 @@ pub(crate) struct Servers {
     credentials: Option<Arc<Credentials>>,
     /// Where the servers of the agent are put, if there is only one at a time.
     running: Option<Running>,
+    /// The bound of the processes of all sessions of a server.
+    processes: Option<ProcessLimit>,
 }
 
 impl Servers {
@@ -97,7 +109,7 @@ impl Servers {
             true => None,
             false => Some(Arc::new(credentials(config)?)),
         };
-        Ok(Servers { configs, definitions, credentials, running })
+        Ok(Servers { configs, definitions, credentials, running, processes: None })
     }
 
     /// Returns those of a server: the user's.
@@ -111,7 +123,8 @@ impl Servers {
             true => Arc::default(),
             false => Arc::new(definitions(config)?),
         };
-        Ok(Servers { configs, definitions, credentials: None, running: None })
+        let processes = Some(ProcessLimit::new(MAX_PROCESSES, MAX_PROCESSES_PER_USER));
+        Ok(Servers { configs, definitions, credentials: None, running: None, processes })
     }
 
     /// Gives these servers to each agent that `builder` will build.
@@ -150,6 +163,13 @@ impl Servers {
         let builder = match &self.credentials {
             Some(credentials) => builder.credentials(credentials.clone()),
             None => builder,
+        };
+        let builder = match &self.processes {
+            Some(limit) => {
+                builder.process_limit(limit.clone(), setup.principal().map(Principal::as_str))
+            }
+            // A single prompt may have no later request that could offer the tools.
+            None => builder.start_wait(TERMINAL_START_WAIT),
         };
         let is_confined =
             matches!(&config.transport, Transport::Stdio(command) if !command.unconfined);
@@ -197,6 +217,7 @@ async fn list(servers: &[McpServer]) -> String {
         let state = match (&status.failure, status.is_connected) {
             (Some(why), _) => format!("failed: {why}"),
             (None, true) => "connected".into(),
+            (None, false) if status.is_starting => "starting".into(),
             (None, false) => "not started".into(),
         };
         text += &format!("{} ({}): {state}\n", server.name(), status.target);

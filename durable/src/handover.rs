@@ -1,20 +1,33 @@
-//! [`HandOver`]: sessions that leave a worker between two turns.
+//! [`HandOver`]: sessions that enter and leave a worker: those that have lost an owner enter one
+//! after the other, and all leave between two turns.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use loopwright_core::Memory;
-use loopwright_core::log::{LogEntry, Mailbox, MemoryError, Snapshots};
+use loopwright_core::log::{LogEntry, Mailbox, MemoryError, OwnerNote, Snapshots};
 use loopwright_core::message::Message;
+use loopwright_core::{Memory, SessionStore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 /// Tells the sessions of a worker that they are to leave it. Clones share the state.
 ///
-/// A session whose [memory](HandOver::memory) knows of it leaves before its next model request: it
-/// ends as [moved](loopwright_core::EventStream::moved), with its run in progress, and the next
+/// A session whose memory was opened with [`HandOver::open`] leaves before its next model request:
+/// it ends as [moved](loopwright_core::EventStream::moved), with its run in progress, and the next
 /// owner continues the run. Replies that stream and tools that run are completed first.
-#[derive(Clone, Default)]
-pub struct HandOver(CancellationToken);
+#[derive(Clone)]
+pub struct HandOver {
+    started: CancellationToken,
+    /// Has a permit for one session that has lost an owner.
+    probation: Arc<Semaphore>,
+}
+
+impl Default for HandOver {
+    fn default() -> Self {
+        HandOver { started: CancellationToken::new(), probation: Arc::new(Semaphore::new(1)) }
+    }
+}
 
 impl HandOver {
     /// Builds one that has not started.
@@ -24,22 +37,49 @@ impl HandOver {
 
     /// Tells the sessions to leave.
     pub fn start(&self) {
-        self.0.cancel();
+        self.started.cancel();
     }
 
     /// Returns whether the sessions are to leave.
     pub fn has_started(&self) -> bool {
-        self.0.is_cancelled()
+        self.started.is_cancelled()
     }
 
     /// Resolves when the sessions are to leave.
     pub fn started(&self) -> WaitForCancellationFuture<'_> {
-        self.0.cancelled()
+        self.started.cancelled()
     }
 
-    /// Wraps the memory of a session.
-    pub fn memory(&self, memory: Arc<dyn Memory>) -> HandOverMemory {
-        HandOverMemory { memory, hand_over: self.clone() }
+    /// Opens the memory of a session. One that has lost an owner, which it may have killed, is the
+    /// only such session here until it has come further, or a second has passed: if it kills this
+    /// process, no other one is blamed.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`SessionStore::open`] does, and with [`MemoryError::InUse`] while another session
+    /// that has lost an owner is new here.
+    pub async fn open(
+        &self,
+        store: &Arc<dyn SessionStore>,
+        session: &Arc<str>,
+    ) -> Result<HandOverMemory, MemoryError> {
+        let has_lost_owner = match store.session(session).await {
+            Err(MemoryError::NoSession(_)) => false,
+            info => info?.has_lost_owner(),
+        };
+        let mut permit = None;
+        if has_lost_owner {
+            let free = self.probation.clone().try_acquire_owned();
+            permit = Some(free.map_err(|_| MemoryError::InUse(session.clone()))?);
+        }
+        let memory = store.open(session).await?;
+        Ok(HandOverMemory {
+            memory,
+            hand_over: self.clone(),
+            probation: Mutex::new(permit),
+            written: AtomicU64::new(0),
+            leaves: AtomicBool::new(false),
+        })
     }
 }
 
@@ -47,6 +87,28 @@ impl HandOver {
 pub struct HandOverMemory {
     memory: Arc<dyn Memory>,
     hand_over: HandOver,
+    probation: Mutex<Option<OwnedSemaphorePermit>>,
+    /// The length of the log.
+    written: AtomicU64,
+    /// A turn was refused, so that the session leaves.
+    leaves: AtomicBool,
+}
+
+impl HandOverMemory {
+    async fn write(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
+        self.memory.append(at, entries.clone()).await?;
+        self.written.store(at + entries.len() as u64, Ordering::Relaxed);
+        let is_proof = |entry: &LogEntry| match entry {
+            LogEntry::Owner { note } => matches!(note, OwnerNote::Left | OwnerNote::Held(_)),
+            // It waits, perhaps for what kills the process.
+            LogEntry::Queued { .. } => false,
+            entry => entry.is_progress(),
+        };
+        if entries.iter().any(is_proof) {
+            drop(self.probation.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -60,19 +122,22 @@ impl Memory for HandOverMemory {
         };
         let turn = entries.iter().position(starts_turn);
         let Some(turn) = turn.filter(|_| self.hand_over.has_started()) else {
-            return self.memory.append(at, entries).await;
+            return self.write(at, entries).await;
         };
         // The pattern's values belong to the entry that follows them.
         let is_value = |entry: &LogEntry| matches!(entry, LogEntry::State { .. });
         let last = entries[..turn].iter().rposition(|entry| !is_value(entry));
         if let Some(last) = last {
-            self.memory.append(at, entries[..=last].into()).await?;
+            self.write(at, entries[..=last].into()).await?;
         }
+        self.leaves.store(true, Ordering::Relaxed);
         Err(MemoryError::Lost)
     }
 
     async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
-        self.memory.load(from).await
+        let entries = self.memory.load(from).await?;
+        self.written.store(from + entries.len() as u64, Ordering::Relaxed);
+        Ok(entries)
     }
 
     async fn recall(&self, query: &str, limit: usize) -> Result<Vec<Arc<Message>>, MemoryError> {
@@ -84,6 +149,11 @@ impl Memory for HandOverMemory {
     }
 
     async fn close(&self) {
+        if self.leaves.load(Ordering::Relaxed) {
+            // Otherwise the next owner takes this one for lost. It fails if there is a next one.
+            let left = [LogEntry::Owner { note: OwnerNote::Left }].into();
+            let _ = self.memory.append(self.written.load(Ordering::Relaxed), left).await;
+        }
         self.memory.close().await
     }
 

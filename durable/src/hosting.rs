@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use loopwright_core::log::{MemoryError, SessionInfo};
+use loopwright_core::log::{Due, MemoryError, SessionInfo};
 use loopwright_core::{AgentHandle, EventStream, RunContext, SessionStore};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -127,7 +127,7 @@ impl Hosting {
         };
         info.require_root()?;
         let agent = agents.agent(&info).await?;
-        let memory = hand_over.memory(store.open(id).await?);
+        let memory = hand_over.open(store, id).await?;
         let mut cx = RunContext::new().session(id.clone()).memory(memory);
         cx = cx.sub_agents_in(store.clone()).continue_interrupted();
         if let Some(owner) = info.owner {
@@ -156,8 +156,8 @@ impl Hosting {
                 },
                 is_draining = idle => {
                     // What was posted meanwhile is about to be read by the session.
-                    let unread = store.session(id).await.map_or(0, |info| info.unread);
-                    if (unread == 0 || is_draining) && events.try_next().is_none() {
+                    let due = store.session(id).await.map_or(None, |info| info.due);
+                    if (due != Some(Due::Inbox) || is_draining) && events.try_next().is_none() {
                         break;
                     }
                 }
@@ -204,6 +204,11 @@ impl Host for Hosting {
     }
 
     async fn drain(&self) {
+        // A turn may take longer than the process has.
+        self.sessions()
+            .values()
+            .filter_map(|it| it.handle.as_ref())
+            .for_each(AgentHandle::note_end);
         self.0.hand_over.start();
         self.0.tasks.close();
         self.0.tasks.wait().await;

@@ -5,6 +5,7 @@
 //! is taken from a hash of it.
 
 mod decoder;
+mod depth;
 mod entries;
 mod fold;
 mod mutate;
@@ -12,11 +13,16 @@ mod parser;
 mod protocols;
 mod random;
 mod reply;
+mod schemas;
 mod store;
+mod worker;
 
 pub use decoder::{Format, check_decoder};
+pub use depth::check_depth;
 pub use fold::check_log_of;
 pub use mutate::{mutate, mutate_lines};
 pub use parser::check_parser;
 pub use protocols::{check_decoders, check_folds};
+pub use schemas::check_schemas;
 pub use store::check_store;
+pub use worker::on_worker;

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
-use loopwright_fuzz::{Format, check_decoder, mutate};
+use loopwright_fuzz::{Format, check_decoder, mutate, on_worker};
 use loopwright_providers::anthropic::Messages;
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ fn ends(payload: &Value) -> bool {
     payload["type"] == "message_stop" || payload["type"] == "message"
 }
 
-fuzz_target!(|body: &[u8]| check_decoder::<Messages>(&FORMAT, body));
+fuzz_target!(|body: &[u8]| on_worker("a reply", || check_decoder::<Messages>(&FORMAT, body)));
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| {
     mutate(data, size, max, seed)
 });

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
-use loopwright_fuzz::{Format, check_decoder, mutate};
+use loopwright_fuzz::{Format, check_decoder, mutate, on_worker};
 use loopwright_providers::openai_chat::ChatCompletions;
 use serde_json::Value;
 
@@ -13,7 +13,9 @@ fn ends(payload: &Value) -> bool {
     choices.is_some_and(|choices| choices.iter().any(|choice| !choice["finish_reason"].is_null()))
 }
 
-fuzz_target!(|body: &[u8]| check_decoder::<ChatCompletions>(&FORMAT, body));
+fuzz_target!(|body: &[u8]| on_worker("a reply", || check_decoder::<ChatCompletions>(
+    &FORMAT, body
+)));
 fuzz_mutator!(|data: &mut [u8], size: usize, max: usize, seed: u32| {
     mutate(data, size, max, seed)
 });

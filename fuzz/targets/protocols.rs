@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use loopwright_fuzz::{check_decoders, check_folds};
+use loopwright_fuzz::{check_decoders, check_folds, on_worker};
 
 fuzz_target!(|bytes: &[u8]| {
-    check_decoders(bytes);
-    check_folds(bytes);
+    on_worker("a request", || check_decoders(bytes));
+    on_worker("a session", || check_folds(bytes));
 });

@@ -30,6 +30,8 @@ pub use client::elicitation::elicited_question;
 #[cfg(feature = "client")]
 pub use client::launch::{Launch, Pipes, Unconfined};
 #[cfg(feature = "client")]
+pub use client::processes::ProcessLimit;
+#[cfg(feature = "client")]
 pub use client::sampling::sampling_request;
 #[cfg(feature = "client")]
 pub use client::search::ToolSearch;

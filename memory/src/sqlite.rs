@@ -444,10 +444,13 @@ impl SessionStore for Sqlite {
 
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
+        // The search ends early when nobody waits for it any more.
+        let waiting = Arc::new(());
+        let is_awaited = Arc::downgrade(&waiting);
         let search = move |connection: &Connection, file: &Path| {
             let mut hits = Vec::new();
             for session in list(connection, file)? {
-                if words.is_empty() || hits.len() >= limit {
+                if words.is_empty() || hits.len() >= limit || is_awaited.strong_count() == 0 {
                     break;
                 }
                 let id = session.info.id.clone();
@@ -462,6 +465,8 @@ impl SessionStore for Sqlite {
             }
             Ok(hits)
         };
-        self.shared.read(search).await
+        let found = self.shared.read(search).await;
+        drop(waiting);
+        found
     }
 }

@@ -1,5 +1,6 @@
 //! Incremental writing of JSON for the encoders.
 
+use loopwright_core::json::check_size;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -46,7 +47,9 @@ pub(crate) fn json_text(raw: Option<&RawValue>) -> String {
 /// Returns whether `text` is one complete JSON object, including its strings: a lone surrogate is
 /// invalid.
 pub(crate) fn is_object(text: &str) -> bool {
-    text.trim_start().starts_with('{') && serde_json::from_str::<serde_json::Value>(text).is_ok()
+    text.trim_start().starts_with('{')
+        && check_size(text).is_ok()
+        && serde_json::from_str::<Value>(text).is_ok()
 }
 
 /// Replaces each escaped lone surrogate, which is invalid in a string, by a replacement character:

@@ -30,7 +30,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(10);
 /// The longest timeout that is measured. A longer one, such as `Duration::MAX`, is none.
 const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 /// The maximum size of an unfinished event.
-const MAX_EVENT_BYTES: usize = 64 << 20;
+const MAX_EVENT_BYTES: usize = 16 << 20;
 
 /// The reply to one request. Dropping it closes the connection, unless the reply is complete.
 pub(crate) struct ReplyStream<'a, D> {

@@ -102,39 +102,51 @@ fn close(schema: &Value) -> Option<Value> {
     Some(Value::Object(closed))
 }
 
-/// Returns whether following references leads back to a schema on the way. Each reference is
-/// followed once.
+/// Returns whether following references leads back to a schema on the way, or nowhere. Each
+/// reference is followed once, without recursion: chains of them can be long.
 fn contains_itself(root: &Value) -> bool {
-    /// `done` holds the references that were entered, and whether they have been left.
-    fn follow<'a>(root: &'a Value, at: &'a Value, done: &mut BTreeMap<&'a str, bool>) -> bool {
-        match at {
-            Value::Array(list) => list.iter().any(|item| follow(root, item, done)),
-            Value::Object(fields) => {
-                if let Some(reference) = fields.get("$ref").and_then(Value::as_str) {
-                    match done.get(reference) {
-                        Some(true) => {}
-                        Some(false) => return true,
-                        None => {
-                            let target = reference
-                                .strip_prefix('#')
-                                .and_then(|pointer| root.pointer(pointer));
-                            done.insert(reference, false);
-                            if target.is_none_or(|target| follow(root, target, done)) {
-                                return true;
-                            }
-                            done.insert(reference, true);
-                        }
-                    }
-                }
-                let inner = fields
-                    .iter()
-                    .filter(|(key, _)| !matches!(key.as_str(), "$defs" | "definitions"));
-                inner.into_iter().any(|(_, value)| follow(root, value, done))
+    // The references that were entered, and whether they have been left.
+    let mut left: BTreeMap<&str, bool> = BTreeMap::new();
+    let mut path = vec![("", references(root))];
+    while let Some((name, inner)) = path.last_mut() {
+        let Some(reference) = inner.pop() else {
+            left.insert(name, true);
+            path.pop();
+            continue;
+        };
+        match left.get(reference) {
+            Some(true) => {}
+            Some(false) => return true,
+            None => {
+                let pointer = reference.strip_prefix('#');
+                let Some(target) = pointer.and_then(|pointer| root.pointer(pointer)) else {
+                    return true;
+                };
+                left.insert(reference, false);
+                path.push((reference, references(target)));
             }
-            _ => false,
         }
     }
-    follow(root, root, &mut BTreeMap::new())
+    false
+}
+
+/// Returns the references in a schema, without those in its definitions.
+fn references(schema: &Value) -> Vec<&str> {
+    let (mut open, mut found) = (vec![schema], Vec::new());
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(fields) => {
+                found.extend(fields.get("$ref").and_then(Value::as_str));
+                let is_schema = |key: &str| !matches!(key, "$defs" | "definitions");
+                open.extend(
+                    fields.iter().filter(|(key, _)| is_schema(key)).map(|(_, value)| value),
+                );
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -179,6 +191,19 @@ mod tests {
         let mut schema = json!({"$ref": "#/$defs/D0", "$defs": defs});
         assert!(closed(&schema).is_some());
         schema["$defs"]["D100"] = twice(49);
+        assert_eq!(closed(&schema), None);
+    }
+
+    #[test]
+    fn a_long_chain_of_references_is_followed() {
+        let next = |at: usize| json!({"$ref": format!("#/$defs/D{}", at + 1)});
+        let mut defs: Map<String, Value> =
+            (0..50_000).map(|at| (format!("D{at}"), next(at))).collect();
+        defs.insert("D50000".into(), json!({"type": "string"}));
+        let mut schema = json!({"$ref": "#/$defs/D0"});
+        schema["$defs"] = Value::Object(defs);
+        assert!(closed(&schema).is_some());
+        schema["$defs"]["D50000"] = next(7);
         assert_eq!(closed(&schema), None);
     }
 

@@ -122,7 +122,7 @@ const refreshSession = reading(async () => {
   if (!one || id !== session) return;
   info = one.session;
   understood = one.commands;
-  conversation.interrupted(one.interrupted ? info.run : null);
+  conversation.interrupted(one.interrupted ? info.run : null, one.held);
   const { title, run, changed, pending = [], settings } = info;
   const known = listed.find((other) => other.id === id);
   const { model } = one;

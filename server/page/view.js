@@ -331,10 +331,10 @@ export class Conversation {
   }
 
   /** Shows or removes the notice that a crash has interrupted this run (or null). No event contains this; the server reports it. */
-  interrupted(run) {
+  interrupted(run, why = 'The server stopped in the middle of this run.') {
     if (run === null || run !== this.run) {
       this.interruption?.remove();
       this.interruption = null;
-    } else this.interruption ??= this.failed('The server stopped in the middle of this run.');
+    } else this.interruption ??= this.failed(why);
   }
 }

@@ -3,6 +3,7 @@
 mod caller;
 #[cfg(feature = "jwt")]
 mod jwt;
+mod name;
 mod policy;
 mod session;
 mod token;

@@ -9,6 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use loopwright_core::json::has_more_values;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::error::{ApiError, ErrorKind};
@@ -16,6 +17,9 @@ use crate::server::Server;
 
 /// The maximum size of the headers and the address together.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
+/// The maximum number of values in a body: parsing so many takes some tens of milliseconds, in
+/// which a worker of the runtime does nothing else. An image is one.
+const MAX_VALUES: usize = 200_000;
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -71,6 +75,10 @@ async fn read<'a>(
     tokio::time::timeout(BODY_TIMEOUT, reading)
         .await
         .map_err(|_| ApiError::new(ErrorKind::BadRequest, "The body took too long to arrive."))??;
+    if has_more_values(&bytes, MAX_VALUES) {
+        let why = format!("The body has more than {MAX_VALUES} JSON values.");
+        return Err(ApiError::new(ErrorKind::TooLarge, why));
+    }
     Ok(Request::from_parts(head, Body::from(bytes)))
 }
 

@@ -150,7 +150,7 @@ mod worker {
             if !self.is_configured() {
                 return stored(store, id).await;
             }
-            let memory = self.0.hand_over.memory(store.open(&id).await?);
+            let memory = self.0.hand_over.open(store, &id).await?;
             let cx = RunContext::new().session(id).memory(memory).sub_agents_in(store.clone());
             Ok(cx.continue_interrupted())
         }

@@ -1,10 +1,14 @@
 //! [`DailyBudget`]: what the sessions of each principal may use per day.
 //!
-//! What they have used is read from their logs, so that it survives a restart and includes what
-//! other processes with the store have used. A log is read once, and then only its new entries.
-//! What has no log, deleted sessions and requests to `/api/agent-chat`, is in the files of a
-//! directory; without one it counts only in this process, until it ends.
+//! The logs of the sessions are the account, so that it survives a restart and includes what other
+//! processes with the store have used. A log is read once, and then only its new entries. Before a
+//! model request is in the log of its session, it holds a permit of its principal, for its input
+//! and the output that is expected. What has no log, deleted sessions and requests to
+//! `/api/agent-chat`, is in the files of a directory; without one it counts only in this process,
+//! until it ends.
 
+mod day;
+mod permits;
 mod use_file;
 
 use std::collections::HashMap;
@@ -12,41 +16,38 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopwright_core::SessionStore;
-use loopwright_core::agent::{Budget, Environment, Principal, SystemEnvironment};
-use loopwright_core::log::{MemoryError, SessionInfo, SessionQuery};
+use async_trait::async_trait;
+use loopwright_core::agent::{
+    Budget, BudgetPermit, Environment, LimitReached, Principal, SharedBudget, SystemEnvironment,
+};
+use loopwright_core::log::{Estimate, MemoryError, SessionInfo};
+use loopwright_core::{Memory, SessionStore, StepError};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use self::use_file::{DAY, StoredUse, Use, UseFiles, max};
+use self::day::Day;
+use self::permits::Permits;
+use self::use_file::{DAY, StoredUse, Use, UseFiles, add};
 use crate::error::{ApiError, ErrorKind};
 
-/// How many sessions are listed at a time.
-const PAGE_SESSIONS: usize = 100;
-
-/// Checks what the sessions of a principal have used today, in UTC.
+/// Bounds what the sessions of each principal use per day, in UTC.
 pub(crate) struct DailyBudget {
     budget: Budget,
     store: Arc<dyn SessionStore>,
     files: Option<UseFiles>,
-    used: Mutex<HashMap<Principal, Arc<Mutex<Day>>>>,
+    accounts: Mutex<HashMap<Principal, Account>>,
 }
 
-/// What the sessions of a principal have used on a day.
-#[derive(Default)]
-struct Day {
-    /// The start of the day, in milliseconds since 1970.
-    start: u64,
-    sessions: HashMap<Arc<str>, SessionUse>,
-    /// What requests without a session have used, unless a file has it.
-    requests: Use,
+/// What a principal has used, and what is reserved for its requests in progress.
+#[derive(Clone, Default)]
+struct Account {
+    day: Arc<Mutex<Day>>,
+    permits: Arc<Permits>,
 }
 
-/// What one session has used.
-struct SessionUse {
-    /// The session as far as its log was read.
-    info: SessionInfo,
-    /// What it had used when the day began, or what a fork shares with its parent.
-    before: Use,
+/// The daily budget of a principal, for its sessions.
+pub(crate) struct OwnBudget {
+    all: Arc<DailyBudget>,
+    principal: Principal,
 }
 
 impl DailyBudget {
@@ -56,39 +57,40 @@ impl DailyBudget {
         directory: Option<PathBuf>,
     ) -> Self {
         let files = directory.map(UseFiles::new);
-        DailyBudget { budget, store, files, used: Mutex::default() }
+        DailyBudget { budget, store, files, accounts: Mutex::default() }
+    }
+
+    /// Returns the budget of a principal, for its sessions, or `None` if it is not bounded.
+    pub(crate) fn of(self: &Arc<Self>, principal: &Principal) -> Option<Arc<dyn SharedBudget>> {
+        let own = OwnBudget { all: self.clone(), principal: principal.clone() };
+        self.is_bounded().then(|| Arc::new(own) as Arc<dyn SharedBudget>)
     }
 
     /// Checks that the sessions of this principal may use more today. A run counts on the day on
-    /// which it began.
+    /// which it began, and its requests after midnight on the next one.
     pub(crate) async fn check(&self, principal: &Principal) -> Result<(), ApiError> {
-        let Budget { tokens, cost, .. } = self.budget;
-        let Some(mut day) = self.day(principal).await else { return Ok(()) };
+        let Some((mut day, permits)) = self.today(principal).await else { return Ok(()) };
+        let reserved = permits.snapshot();
         day.update(&*self.store, principal).await?;
-        let stored = self.stored(principal, day.start).await?;
-        let (used_tokens, used_cost) = day.used(&stored);
-        let why = match (tokens, cost) {
-            (Some(tokens), _) if used_tokens >= tokens => {
-                format!("{used_tokens} of {tokens} tokens")
+        let stored = self.stored(principal, day.start).await.map_err(ApiError::from)?;
+        match self.used_up(day.used(&stored, &reserved)) {
+            None => Ok(()),
+            Some(why) => {
+                let left = seconds_left(day.start);
+                let why = format!(
+                    "The daily budget of `{principal}` is used up: {why}. The next day begins at \
+                     00:00 UTC, in {} minutes.",
+                    left / 60 + 1
+                );
+                Err(ApiError::new(ErrorKind::TooMany, why).with_retry_after(left))
             }
-            (_, Some(cost)) if used_cost >= cost => format!("${used_cost:.2} of ${cost:.2}"),
-            _ => return Ok(()),
-        };
-        let left = Duration::from_millis((day.start + DAY).saturating_sub(SystemEnvironment.now()));
-        let minutes = left.as_secs() / 60 + 1;
-        Err(ApiError::new(
-            ErrorKind::TooMany,
-            format!(
-                "The daily budget of `{principal}` is used up: {why}. The next day begins at \
-                 00:00 UTC, in {minutes} minutes."
-            ),
-        ))
+        }
     }
 
     /// Reads what a session has used, which is about to be deleted, so that it still counts.
     pub(crate) async fn keep(&self, session: &SessionInfo) {
         let Some(owner) = &session.owner else { return };
-        let Some(mut day) = self.day(owner).await else { return };
+        let Some((mut day, _)) = self.today(owner).await else { return };
         if session.changed < day.start {
             return;
         }
@@ -96,17 +98,30 @@ impl DailyBudget {
             tracing::warn!(session = &*session.id, %error, "what it has used does not count");
             return;
         }
-        let used = day.sessions.get(&session.id).map(SessionUse::used).unwrap_or_default();
+        let used = day.used_in_tree(&session.id);
         if used != (0, 0.0) {
             self.write(owner, Some(session.id.clone()), used, day.start).await;
         }
     }
 
-    /// Adds what a request without a session has used.
-    pub(crate) async fn add(&self, principal: &Principal, tokens: u64, cost: f64) {
-        let Some(mut day) = self.day(principal).await else { return };
-        if !self.write(principal, None, (tokens, cost), day.start).await {
-            day.requests = (day.requests.0 + tokens, day.requests.1 + cost);
+    /// Counts the requests of a session that is in this memory alone, from this entry on, until
+    /// [`end_run`](Self::end_run) is called.
+    pub(crate) async fn start_run(
+        &self,
+        principal: &Principal,
+        memory: Arc<dyn Memory>,
+        first: u64,
+    ) {
+        let Some((mut day, _)) = self.today(principal).await else { return };
+        day.start_run(memory, first);
+    }
+
+    /// Adds what a session in memory has used to what requests without a session have used.
+    pub(crate) async fn end_run(&self, principal: &Principal, memory: &Arc<dyn Memory>) {
+        let Some((mut day, _)) = self.today(principal).await else { return };
+        let used = day.end_run(memory).await;
+        if !self.write(principal, None, used, day.start).await {
+            day.requests = add(day.requests, used);
         }
     }
 
@@ -131,104 +146,107 @@ impl DailyBudget {
     }
 
     /// Returns what the file of a day says about a principal.
-    async fn stored(&self, principal: &Principal, start: u64) -> Result<StoredUse, ApiError> {
+    async fn stored(&self, principal: &Principal, start: u64) -> Result<StoredUse, MemoryError> {
         let Some(files) = &self.files else { return Ok(StoredUse::default()) };
         files.of(principal, start).await.map_err(|why| {
             let directory = files.directory().display();
             tracing::error!(%directory, %why, "the use of a day cannot be read");
-            let why = "What was used today cannot be read; the server's log says why.";
-            ApiError::new(ErrorKind::Internal, why)
+            let why = "what was used today cannot be read; the server's log says why";
+            MemoryError::Failed(why.into())
         })
     }
 
-    /// Returns the use of a principal today, or `None` if it is not bounded.
-    async fn day(&self, principal: &Principal) -> Option<OwnedMutexGuard<Day>> {
-        if self.budget.tokens.is_none() && self.budget.cost.is_none() {
+    fn is_bounded(&self) -> bool {
+        self.budget.tokens.is_some() || self.budget.cost.is_some()
+    }
+
+    /// Returns the account of a principal today, locked, or `None` if it is not bounded.
+    async fn today(&self, principal: &Principal) -> Option<(OwnedMutexGuard<Day>, Arc<Permits>)> {
+        if !self.is_bounded() {
             return None;
         }
-        let day = self.used.lock().await.entry(principal.clone()).or_default().clone();
+        let Account { day, permits } = self.account(principal).await;
         let mut day = day.lock_owned().await;
         let start = SystemEnvironment.now() / DAY * DAY;
         if day.start != start {
-            *day = Day { start, ..Day::default() };
+            day.begin(start);
         }
-        Some(day)
+        Some((day, permits))
     }
-}
 
-impl Day {
-    /// Reads what the logs of this principal's sessions have had since the last time.
-    async fn update(
-        &mut self,
-        store: &dyn SessionStore,
-        owner: &Principal,
-    ) -> Result<(), MemoryError> {
-        let first = SessionQuery::new(PAGE_SESSIONS).owner(owner.clone()).brief();
-        let mut next = Some(first.clone());
-        while let Some(query) = next.take() {
-            let page = store.sessions_page(&query).await?;
-            for listed in &page.sessions {
-                if listed.changed < self.start {
-                    return Ok(()); // and so are all that follow
-                }
-                self.read(store, listed).await?;
+    async fn account(&self, principal: &Principal) -> Account {
+        self.accounts.lock().await.entry(principal.clone()).or_default().clone()
+    }
+
+    /// Returns what is used up, if anything is.
+    fn used_up(&self, (used_tokens, used_cost): Use) -> Option<String> {
+        match (self.budget.tokens, self.budget.cost) {
+            (Some(tokens), _) if used_tokens >= tokens => {
+                Some(format!("{used_tokens} of {tokens} tokens"))
             }
-            next = page.next.map(|cursor| first.clone().after(cursor));
+            (_, Some(cost)) if used_cost >= cost => Some(format!("${used_cost:.2} of ${cost:.2}")),
+            _ => None,
         }
-        Ok(())
     }
 
-    async fn read(
-        &mut self,
-        store: &dyn SessionStore,
-        listed: &SessionInfo,
-    ) -> Result<(), MemoryError> {
-        let session = self.sessions.entry(listed.id.clone()).or_insert_with(|| SessionUse {
-            info: SessionInfo::new(listed.id.clone()),
-            before: (0, 0.0),
-        });
-        if session.info.entries >= listed.entries {
-            return Ok(());
-        }
-        // A store that copies the log of a fork does not say what is shared: then it counts twice.
-        let shared = listed.parent.as_ref().map_or(0, |(_, entries)| *entries);
-        for entry in store.read(&listed.id, session.info.entries).await? {
-            session.info.apply(&entry);
-            if session.info.changed < self.start || session.info.entries <= shared {
-                session.before = used(&session.info);
+    /// Returns whether this much is within the budget.
+    fn allows(&self, (used_tokens, used_cost): Use) -> bool {
+        self.budget.tokens.is_none_or(|tokens| used_tokens <= tokens)
+            && self.budget.cost.is_none_or(|cost| used_cost <= cost)
+    }
+}
+
+fn seconds_left(start: u64) -> u64 {
+    let left = Duration::from_millis((start + DAY).saturating_sub(SystemEnvironment.now()));
+    left.as_secs() + 1
+}
+
+#[async_trait]
+impl SharedBudget for OwnBudget {
+    async fn reserve(&self, session: &str, estimate: Estimate) -> Result<BudgetPermit, StepError> {
+        let permits = self.all.account(&self.principal).await.permits;
+        loop {
+            let mut ended = std::pin::pin!(permits.ended());
+            ended.as_mut().enable(); // before it is looked at
+            if let Some(permit) = self.try_reserve(session, estimate).await? {
+                return Ok(permit);
             }
+            ended.await;
         }
-        Ok(())
     }
 
-    /// Returns the tokens and the cost of all sessions and requests. What the file says about a
-    /// session may be here as well.
-    fn used(&self, stored: &StoredUse) -> Use {
-        let logged = self.sessions.iter().map(|(id, session)| {
-            let kept = stored.sessions.get(id).copied().unwrap_or_default();
-            max(session.used(), kept)
-        });
-        let kept = stored.sessions.iter().filter(|(id, _)| !self.sessions.contains_key(*id));
-        let all = logged.chain(kept.map(|(_, used)| *used)).chain([stored.requests]);
-        all.fold(self.requests, |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    async fn try_reserve(
+        &self,
+        session: &str,
+        estimate: Estimate,
+    ) -> Result<Option<BudgetPermit>, StepError> {
+        let OwnBudget { all, principal } = self;
+        let Some((mut day, permits)) = all.today(principal).await else {
+            return Ok(Some(Box::new(())));
+        };
+        let reserved = permits.snapshot();
+        day.update(&*all.store, principal).await?;
+        day.follow(&*all.store, session).await?;
+        let stored = all.stored(principal, day.start).await?;
+        let used = day.used(&stored, &reserved);
+        if let Some(why) = all.used_up(used) {
+            let minutes = seconds_left(day.start) / 60 + 1;
+            return Err(StepError::Limit(LimitReached::shared(format!(
+                "the daily budget of `{principal}` is used up: {why}; the next day begins at \
+                 00:00 UTC, in {minutes} minutes"
+            ))));
+        }
+        let needed = (estimate.tokens, estimate.cost.unwrap_or_default());
+        // The last request may exceed the budget, and so it is sent alone.
+        let alone = reserved.sessions.is_empty();
+        let fits = alone || all.allows(add(add(used, reserved.all), needed));
+        Ok(fits.then(|| permits.reserve(session, needed)))
     }
-}
-
-impl SessionUse {
-    /// Returns what it has used today.
-    fn used(&self) -> Use {
-        let (tokens, cost) = used(&self.info);
-        (tokens - self.before.0, cost - self.before.1)
-    }
-}
-
-fn used(session: &SessionInfo) -> Use {
-    (session.usage.total(), session.cost)
 }
 
 #[cfg(test)]
 mod tests {
-    use loopwright_core::log::LogEntry;
+    use loopwright_core::log::{InMemoryStore, LogEntry};
     use loopwright_core::message::{MessageId, RunId, Usage};
     use loopwright_memory::Sqlite;
     use serde_json::json;
@@ -282,5 +300,60 @@ mod tests {
         memory.append(7, run(4, now, 10).into()).await.unwrap();
         assert!(refusal(&tokens).await.contains("60 of 60 tokens"));
         assert!(tokens.check(&Principal::new("bob")).await.is_ok());
+    }
+
+    /// A store during whose next read a request ends.
+    #[derive(Default)]
+    struct EndsMeanwhile {
+        inner: InMemoryStore,
+        ends: std::sync::Mutex<Option<BudgetPermit>>,
+    }
+
+    #[async_trait]
+    impl SessionStore for EndsMeanwhile {
+        async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
+            self.inner.open(session).await
+        }
+
+        async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
+            let read = self.inner.read(session, from).await;
+            drop(self.ends.lock().unwrap().take());
+            read
+        }
+
+        async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
+            self.inner.sessions().await
+        }
+
+        async fn delete(&self, session: &str) -> Result<(), MemoryError> {
+            self.inner.delete(session).await
+        }
+    }
+
+    /// C410: A request that ends while the logs are read counts with what was reserved for it: it
+    /// is neither taken for one whose process has died, nor for nothing.
+    #[tokio::test]
+    async fn a_request_that_ends_meanwhile_counts_with_what_was_reserved() {
+        let store = Arc::new(EndsMeanwhile::default());
+        let budget = Budget::default().tokens(100);
+        let all = Arc::new(DailyBudget::new(budget, store.clone(), None));
+        let ann = Principal::new("ann");
+        let own = OwnBudget { all: all.clone(), principal: ann.clone() };
+        let permit = own.try_reserve("first", Estimate::new(90, None)).await.unwrap();
+        let log = store.open("first").await.unwrap();
+        let opened = LogEntry::Opened { epoch: 1, time: 1, parent: None, owner: Some(ann.clone()) };
+        let mut run = run(1, SystemEnvironment.now(), 0);
+        run.truncate(1);
+        let request = serde_json::from_value(json!({
+            "type": "request_started", "message": MessageId(1), "model": "m",
+            "estimate": { "tokens": 200 },
+        }));
+        log.append(0, [opened, run.remove(0), request.unwrap()].into()).await.unwrap();
+
+        *store.ends.lock().unwrap() = permit;
+        let beside = own.try_reserve("second", Estimate::new(20, None)).await.unwrap();
+        assert!(beside.is_none(), "90 are reserved");
+        assert!(store.ends.lock().unwrap().is_none(), "the request has ended");
+        assert!(all.check(&ann).await.is_err(), "from now on its process may have died");
     }
 }

@@ -4,12 +4,15 @@ mod from_core;
 
 use std::fmt;
 
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::http::{StatusCode, header};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use axum::{Extension, Json};
 use loopwright_core::error::Failure;
 use schemars::JsonSchema;
 use serde::Serialize;
+
+/// When a client that was refused for now should try again, in seconds, if nothing else is known.
+pub(crate) const RETRY_AFTER_SECONDS: u64 = 2;
 
 /// Why a request was refused.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -23,6 +26,9 @@ pub(crate) struct ApiError {
     /// The status, if it is not the default one of the kind.
     #[serde(skip)]
     status: Option<StatusCode>,
+    /// When to try again, in seconds, if that is known.
+    #[serde(skip)]
+    retry_after: Option<u64>,
 }
 
 /// The body of a response that refuses a request.
@@ -62,10 +68,8 @@ impl ErrorKind {
     fn status(self) -> StatusCode {
         match self {
             ErrorKind::BadRequest => StatusCode::BAD_REQUEST,
-            ErrorKind::Unauthorized => StatusCode::UNAUTHORIZED,
-            ErrorKind::Forbidden | ErrorKind::NotAllowed | ErrorKind::Token => {
-                StatusCode::FORBIDDEN
-            }
+            ErrorKind::Unauthorized | ErrorKind::Token => StatusCode::UNAUTHORIZED,
+            ErrorKind::Forbidden | ErrorKind::NotAllowed => StatusCode::FORBIDDEN,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
             ErrorKind::Conflict
             | ErrorKind::RunInProgress
@@ -83,7 +87,7 @@ impl ErrorKind {
 impl ApiError {
     /// Returns an error of this kind; `message` is a sentence.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        ApiError { kind, message: message.into(), path: None, status: None }
+        ApiError { kind, message: message.into(), path: None, status: None, retry_after: None }
     }
 
     /// Returns the error of a body that is wrong at `path`, a JSON pointer.
@@ -125,6 +129,18 @@ impl ApiError {
         self
     }
 
+    /// Says when the request can be accepted, in seconds from now.
+    pub(crate) fn with_retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    /// Returns when to try again, in seconds, if the request is refused only for now.
+    pub(crate) fn retry_after(&self) -> Option<u64> {
+        let usual = (self.kind == ErrorKind::TooMany).then_some(RETRY_AFTER_SECONDS);
+        self.retry_after.or(usual)
+    }
+
     /// Removes where in the body the error is, as the body is of another protocol.
     pub(crate) fn without_path(mut self) -> Self {
         self.path = None;
@@ -148,10 +164,13 @@ impl fmt::Display for ApiError {
 }
 
 impl IntoResponse for ApiError {
-    /// The response has the error as an extension.
+    /// The response has the error as an extension, and says when to try again.
     fn into_response(self) -> Response {
         let (status, error) = (self.status(), self.clone());
-        (status, Extension(error), Json(ErrorBody { error: self })).into_response()
+        let retry_after =
+            self.retry_after().map(|after| [(header::RETRY_AFTER, after.to_string())]);
+        let body = Json(ErrorBody { error: self });
+        (status, retry_after.map(AppendHeaders), Extension(error), body).into_response()
     }
 }
 

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, Version, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::access::Caller;
 use crate::error::{ApiError, ErrorKind};
-use crate::routes::{is_health_path, is_page_file};
+use crate::routes::{is_agent_card, is_health_path, is_page_file};
 use crate::server::Server;
 
 /// Checks the requests to a server that listens.
@@ -80,7 +80,8 @@ impl Guard {
         let path = request.uri().path();
         // It has a token of its own.
         let is_for_workers = self.server.shared().cluster.serves(path);
-        let is_public = is_health_path(path) || is_page_file(path) || is_for_workers;
+        let is_public =
+            is_health_path(path) || is_page_file(path) || is_agent_card(path) || is_for_workers;
         let site =
             headers.get(HeaderName::from_static("sec-fetch-site")).map(|site| site.as_bytes());
         let is_foreign = site.is_some_and(|site| site != b"same-origin" && site != b"none");
@@ -120,13 +121,26 @@ pub(crate) async fn check(
             next.run(request).await
         }
         Err(error) => {
+            let challenge = challenge(&error, request.headers());
             let client = request.extensions().get::<ConnectInfo<SocketAddr>>();
             let client = client.map(|ConnectInfo(address)| address.ip());
             let (method, path) = (request.method(), request.uri().path());
             tracing::warn!(?client, %method, path, %error, "a request was refused");
-            error.into_response()
+            let mut response = error.into_response();
+            response.headers_mut().extend(challenge);
+            response
         }
     }
+}
+
+/// Returns the header that asks for a token (RFC 6750), if the token was missing or wrong.
+fn challenge(error: &ApiError, headers: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
+    let value = match (error.kind(), bearer(headers)) {
+        (ErrorKind::Token, None) => r#"Bearer realm="loopwright""#,
+        (ErrorKind::Token, Some(_)) => r#"Bearer realm="loopwright", error="invalid_token""#,
+        _ => return None,
+    };
+    Some((header::WWW_AUTHENTICATE, HeaderValue::from_static(value)))
 }
 
 /// Returns the name that the client calls the server by. HTTP/2 has `:authority`, which is in the

@@ -46,6 +46,7 @@ mod access;
 mod agents;
 mod backlog;
 mod body_limit;
+mod bounded_reads;
 mod cluster;
 #[cfg(feature = "coding-agent")]
 mod coding_agent;
@@ -68,6 +69,7 @@ mod json;
 mod limits;
 mod live;
 mod log_reader;
+mod long_reads;
 mod metrics;
 mod observer;
 mod open_work;

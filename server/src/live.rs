@@ -114,7 +114,7 @@ impl LiveSessions {
         let name = agents.name_of(&settings);
         let capacity = self.0.acquire_capacity().await?;
         let settings = serde_json::to_value(settings).unwrap_or_default();
-        let mut cx = self.context(id.clone(), principal).await?;
+        let mut cx = self.context(id.clone(), owner).await?;
         if let Some(owner) = owner {
             cx = cx.owner(owner.clone());
         }
@@ -176,7 +176,7 @@ impl LiveSessions {
         let agent = agents.for_session(settings, principal).await?;
         // Before the session is claimed: another process may have room.
         let capacity = self.0.acquire_capacity().await?;
-        match self.context(info.id.clone(), principal).await {
+        match self.context(info.id.clone(), info.owner.as_ref()).await {
             Err(MemoryError::InUse(_)) => Ok(None),
             cx => self.resume(info.id, (name, &agent), cx?, capacity).await.map(Some),
         }
@@ -218,15 +218,19 @@ impl LiveSessions {
         }
     }
 
-    /// Opens the log of a session that works for this principal, or creates it.
+    /// Opens the log of a session of this owner, or creates it. It works for the owner, within its
+    /// daily budget; a session of nobody works for the principal of the host.
     async fn context(
         &self,
         id: Arc<str>,
-        principal: Option<&Principal>,
+        owner: Option<&Principal>,
     ) -> Result<RunContext, MemoryError> {
-        let Parts { store, cluster, .. } = &self.0.parts;
-        let cx = cluster.context(store, id).await?;
-        Ok(match principal {
+        let Parts { store, cluster, principal, daily_budget, .. } = &self.0.parts;
+        let mut cx = cluster.context(store, id).await?;
+        if let Some(budget) = owner.and_then(|owner| daily_budget.of(owner)) {
+            cx = cx.shared_budget(budget);
+        }
+        Ok(match owner.or(principal.as_ref()) {
             Some(principal) => cx.with(principal.clone()),
             None => cx,
         })
@@ -292,12 +296,22 @@ impl LiveSessions {
 
     /// Resolves when no open session has a run in progress.
     pub(crate) async fn wait_for_idle(&self) {
+        let handles = self.handles().await;
+        join_all(handles.iter().map(AgentHandle::wait_for_idle)).await;
+    }
+
+    /// Notes in the logs of the sessions that work that this process is about to end.
+    pub(crate) async fn note_end(&self) {
+        self.handles().await.iter().for_each(AgentHandle::note_end);
+    }
+
+    async fn handles(&self) -> Vec<AgentHandle> {
         let slots: Vec<Slot> = self.0.by_id().values().cloned().collect();
         let mut handles = Vec::new();
         for slot in slots {
             handles.extend(slot.lock().await.as_ref().map(|session| session.handle.clone()));
         }
-        join_all(handles.iter().map(AgentHandle::wait_for_idle)).await;
+        handles
     }
 
     /// Returns the number of open sessions.

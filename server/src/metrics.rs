@@ -49,6 +49,11 @@ impl Metrics {
         counters.run_seconds.observe(time);
     }
 
+    /// Counts a session that waits for a person, since processes ended while they worked on it.
+    pub(crate) fn session_held(&self, source: &Source) {
+        self.counters().of(source).held += 1;
+    }
+
     pub(crate) fn turn_started(&self) {
         self.counters().turns += 1;
     }

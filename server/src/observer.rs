@@ -80,6 +80,7 @@ impl Observer {
                     self.metrics.run_ended(&self.source, "interrupted", unended.start.elapsed());
                 }
             }
+            AgentEvent::Held(_) => self.metrics.session_held(&self.source),
             AgentEvent::TurnStart { .. } => self.metrics.turn_started(),
             AgentEvent::MessageStart { role: Role::Assistant, .. } => {
                 self.reply = Some(Reply::new(self.chat(&event.session_id)));

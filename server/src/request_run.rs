@@ -10,7 +10,7 @@ use axum::response::Response;
 use futures::{Stream, StreamExt};
 use loopwright_core::agent::Principal;
 use loopwright_core::event::{AgentEvent, Envelope, Prompt};
-use loopwright_core::log::{InMemory, LogEntry, SessionInfo};
+use loopwright_core::log::{InMemory, LogEntry};
 use loopwright_core::{AgentHandle, EventStream, Memory, RunContext};
 use loopwright_protocols::RunFailure;
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -104,6 +104,9 @@ impl RequestRun {
         if let Some(principal) = principal {
             context = context.with(principal.clone());
         }
+        if let Some(budget) = payer.and_then(|payer| shared.daily_budget.of(payer)) {
+            context = context.shared_budget(budget);
+        }
         let (handle, _) = agent.run(context).await.map_err(|error| failed(&error))?;
         // From here on, a client that disconnects ends the run, also while it is being started.
         let guard = RunGuard::new(handle.clone(), permit);
@@ -112,13 +115,16 @@ impl RequestRun {
         let model = state.model;
         let mut prompt = caller.sends(prompt);
         shared.telemetry.start_trace(&mut prompt);
-        let events = handle.prompt_stream(prompt).await.map_err(|error| failed(&error))?;
+        if let Some(payer) = payer {
+            shared.daily_budget.start_run(payer, memory.clone(), first).await;
+        }
+        let started = handle.prompt_stream(prompt).await;
         if let Some(payer) = payer.cloned() {
-            tokio::spawn(count(server.clone(), payer, handle, memory, first));
+            tokio::spawn(count(server.clone(), payer, handle, memory));
         }
         Ok(RequestRun {
             guard,
-            events,
+            events: started?,
             observer: Observer::new(shared.metrics.clone(), Source { agent: name, model }),
             end: Box::pin(shared.drain.finished()),
             _open: shared.metrics.open_stream(),
@@ -135,19 +141,10 @@ impl RequestRun {
 }
 
 /// Adds what a run has used to the use of the day when it has ended, also if its client has
-/// disconnected. `first` is the number of entries of the history.
-async fn count(
-    server: Server,
-    payer: Principal,
-    handle: AgentHandle,
-    memory: Arc<dyn Memory>,
-    first: u64,
-) {
+/// disconnected.
+async fn count(server: Server, payer: Principal, handle: AgentHandle, memory: Arc<dyn Memory>) {
     handle.wait_for_idle().await;
-    let entries = memory.load(first).await.unwrap_or_default(); // in memory, it does not fail
-    let mut used = SessionInfo::new("");
-    entries.iter().for_each(|entry| used.apply(entry));
-    server.shared().daily_budget.add(&payer, used.usage.total(), used.cost).await;
+    server.shared().daily_budget.end_run(&payer, &memory).await;
 }
 
 impl Stream for RequestRun {

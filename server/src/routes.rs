@@ -20,15 +20,19 @@ mod page_query;
 mod search;
 mod sessions;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 
+pub(crate) use self::a2a::is_card as is_agent_card;
 pub(crate) use self::health::is_health_path;
 pub(crate) use self::openai::error_form;
 pub(crate) use self::page::is_file as is_page_file;
 pub(crate) use self::sessions::SessionId;
 use crate::body_limit::limit_bodies;
 use crate::error::{ApiError, ErrorKind};
+use crate::long_reads::{LongReads, bound_long_reads};
 use crate::refusal_log::log_refusals;
 use crate::server::Server;
 
@@ -84,19 +88,21 @@ use crate::server::Server;
 /// # Ok(()) }
 /// ```
 pub fn router(server: Server) -> Router {
-    let routes = Router::new();
+    let long_reads = Router::new().merge(audit::routes()).merge(search::routes());
     #[cfg(feature = "long-term")]
-    let routes = routes.merge(memory::routes());
+    let long_reads = long_reads.merge(memory::routes());
+    let long_reads = long_reads
+        .route_layer(from_fn_with_state(Arc::new(LongReads::default()), bound_long_reads));
     // Without users, everybody who reaches the server may read everything in any case.
     let shared = server.shared();
     let workers = shared.cluster.router(shared.users.is_empty());
-    routes
+    Router::new()
         .merge(a2a::routes())
         .merge(agent_chat::routes())
         .merge(ag_ui::routes())
         .merge(agents::routes())
         .merge(ai_sdk::routes())
-        .merge(audit::routes())
+        .merge(long_reads)
         .merge(sessions::routes())
         .merge(events::routes())
         .merge(event_streams::routes())
@@ -106,7 +112,6 @@ pub fn router(server: Server) -> Router {
         .merge(openai::routes())
         .merge(openapi::routes())
         .merge(page::routes())
-        .merge(search::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(server.clone(), limit_bodies))

@@ -1,9 +1,10 @@
 //! [`Server`]: what all routes share.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::http::HeaderValue;
 use loopwright_core::SessionStore;
 use loopwright_core::agent::Principal;
@@ -83,6 +84,8 @@ pub(crate) struct Shared {
     pub(crate) event_streams: EventStreams,
     pub(crate) histories: Histories,
     pub(crate) log_backlogs: LogBacklogs,
+    /// The OpenAPI document, once it was asked for.
+    pub(crate) openapi: OnceLock<Bytes>,
     pub(crate) drain: Drain,
     pub(crate) cluster: ClusterLink,
     pub(crate) readiness: Readiness,
@@ -184,6 +187,7 @@ impl Server {
             let _ = tokio::join!(cluster.drain(grace), unused); // what is left is interrupted
             return shared.drain.finish();
         }
+        shared.live.note_end().await;
         let idle = async {
             tokio::join!(shared.live.wait_for_idle(), shared.runs.unused());
             #[cfg(feature = "long-term")]

@@ -1,7 +1,7 @@
 //! [`ServerBuilder`]: how a server is configured.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::http::HeaderValue;
@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use crate::access::JwtUsers;
 use crate::access::{AccessPolicy, Caller, OwnerPolicy, TokenDigest, Users};
 use crate::agents::{AgentFactory, Agents, Models, SystemPrompt};
+use crate::bounded_reads::BoundedReads;
 use crate::cluster::ClusterLink;
 #[cfg(feature = "cluster")]
 use crate::cluster::ClusterSettings;
@@ -93,7 +94,7 @@ impl ServerBuilder {
             webhooks: Vec::new(),
             hosts: Vec::new(),
             origins: Vec::new(),
-            store,
+            store: Arc::new(BoundedReads::new(store)),
             principal: None,
             #[cfg(feature = "long-term")]
             long_term: None,
@@ -315,8 +316,13 @@ impl ServerBuilder {
     /// and time of the budget are not counted. Unlimited by default. When they are used up, the
     /// principal's sessions accept no more prompts, steers, follow-ups, continuations and
     /// compactions, and `/api/agent-chat` no more requests to agents that have a model of their
-    /// own. Runs in progress end by their own budget, and decisions are still accepted. The
-    /// operator is not limited.
+    /// own. Decisions are still accepted. Each model request is reserved before it is sent: a run
+    /// in progress ends with [`Limit::Shared`](loopwright_core::agent::Limit::Shared) instead of
+    /// its next request. The operator is not limited.
+    ///
+    /// Near the end of the day, the requests of a principal wait for each other. So each process
+    /// exceeds the budget by at most one request. Requests in progress in other processes count
+    /// with the estimates in their logs, which have no output.
     ///
     /// What sessions use is read from their logs. What such requests have used, and sessions that
     /// were deleted, counts in this process only, until it ends, unless there is a
@@ -437,7 +443,6 @@ impl ServerBuilder {
         let daily_budget = DailyBudget::new(self.daily_budget, self.store.clone(), self.daily_use);
         let daily_budget = Arc::new(daily_budget);
         let parts = Parts {
-            #[cfg(feature = "long-term")]
             daily_budget: daily_budget.clone(),
             actions: actions.clone(),
             agents: self.agents.clone(),
@@ -472,6 +477,7 @@ impl ServerBuilder {
             histories: Histories::default(),
             log_backlogs: LogBacklogs::default(),
             bodies: Semaphore::new(self.limits.bodies.min(Semaphore::MAX_PERMITS)),
+            openapi: OnceLock::new(),
             drain,
             cluster,
             readiness: Readiness::default(),

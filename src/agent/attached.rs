@@ -16,6 +16,7 @@ use crate::log::follower::Follower;
 use crate::log::input::{AbortRequest, InputEvent, QueueKind};
 use crate::log::mailbox::{InputReceipt, PostedInput};
 use crate::log::outcome::{RunCause, RunStatus};
+use crate::log::owner_note::OwnerNote;
 use crate::log::store::SessionStore;
 use crate::message::{InputId, RunId};
 use crate::session::command::{Ack, Caller, Command, Input, Receipt};
@@ -171,7 +172,11 @@ impl Attached {
                 let _ = ack.send(self.follower.entries());
             }
             Command::Idle(ack) => self.idle.push(ack),
-            Command::Examine(_) | Command::TakeDefaults(_) => {} // only an owner is sent these
+            // Only an owner is sent these.
+            Command::Examine(_)
+            | Command::TakeDefaults(_)
+            | Command::MailHeld
+            | Command::NoteLeft => {}
         }
     }
 
@@ -282,10 +287,14 @@ impl Attached {
 
     fn note_interruption(&mut self, entry: &LogEntry) {
         match entry {
-            LogEntry::Opened { .. } => self.is_interrupted = self.follower.fold().run.is_some(),
+            LogEntry::Opened { .. }
+            | LogEntry::Owner { note: OwnerNote::Left | OwnerNote::Held(_) } => {
+                self.is_interrupted = self.follower.fold().run.is_some()
+            }
             LogEntry::Settings { .. }
             | LogEntry::Queued { .. }
             | LogEntry::Withdrawn { .. }
+            | LogEntry::Owner { .. }
             | LogEntry::Handled { .. } => {}
             _ => self.is_interrupted = false,
         }

@@ -14,6 +14,7 @@ use crate::log::fold::Fold;
 use crate::log::input::{InputEvent, QueueKind, Urgency};
 use crate::log::memory::Memory;
 use crate::log::outcome::{RunCause, RunOutcome, RunStatus};
+use crate::log::owners::PROBATION;
 use crate::log::queue::QueuedMessage;
 use crate::log::seen_inputs::SeenInputs;
 use crate::message::{InputId, RunId, UserMessage};
@@ -30,7 +31,7 @@ use crate::session::config::WhileAwaiting;
 use crate::session::inbox::Inbox;
 use crate::session::panics::panic_text;
 use crate::session::reply::without_fence;
-use crate::session::request::{self, output_schema};
+use crate::session::request::output_schema;
 use crate::tool::schema::Schema;
 
 /// How a pass of the pattern ended, if no abort or reset stopped it.
@@ -338,6 +339,7 @@ async fn pass(
     let current = Current::of(session);
     let orphaned = session.tree.orphaned.clone();
     let behind = session.journal.write_behind();
+    let mut on_probation = session.journal.fold.owners.is_on_probation();
     let step = AssertUnwindSafe(step(session, pattern, is_first)).catch_unwind();
     let mut step = std::pin::pin!(step);
     let mut time_up = std::pin::pin!(async {
@@ -346,6 +348,7 @@ async fn pass(
             None => std::future::pending().await,
         }
     });
+    let mut outlived = std::pin::pin!(async { tokio::time::sleep(PROBATION).await });
     let mut lost = std::pin::pin!(async {
         match orphaned {
             None => current.memory.lost().await,
@@ -361,6 +364,10 @@ async fn pass(
                 if let Some(stop) = route(command, channels, &current) {
                     break Err(stop);
                 }
+            }
+            () = &mut outlived, if on_probation => {
+                on_probation = false;
+                let _ = channels.to_session.send(Command::NoteLeft);
             }
             () = &mut time_up => break Ok(PassEnd::TimeUp),
             () = &mut lost => break Ok(PassEnd::Lost),
@@ -416,7 +423,7 @@ async fn step(
 /// interrupted is not repeated before the steer is delivered.
 fn was_interrupted(session: &Session) -> bool {
     let fold = &session.journal.fold;
-    request::is_interrupted(session, fold.run_at) && fold.batch.is_none()
+    session.is_interrupted(fold.run_at) && fold.batch.is_none()
 }
 
 fn has_steering(session: &Session) -> bool {

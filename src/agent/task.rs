@@ -15,6 +15,7 @@ use crate::log::entry::LogEntry;
 use crate::log::fold::Tail;
 use crate::log::input::{AbortRequest, InputEvent, Prompt, QueueKind, Urgency};
 use crate::log::outcome::{RunCause, RunStatus};
+use crate::log::owner_note::OwnerNote;
 use crate::message::RunId;
 use crate::pattern::BehaviorPattern;
 use crate::session::Session;
@@ -23,14 +24,11 @@ use crate::session::command::{Caller, Command, Input, Receipt, Sorted};
 use crate::session::compaction;
 use crate::session::config::WhileAwaiting;
 use crate::session::deadlines::Deadlines;
+use crate::session::hold;
 use crate::session::inbox::Inbox;
 use crate::session::intake::{self, Accepted, CompactionRequest};
 use crate::session::panics::panic_text;
 use crate::tool::DefaultDecision;
-
-/// A run that was interrupted is ended instead of continued if the session was opened so often,
-/// this time included, without any progress of the run.
-const MAX_OPENINGS: u32 = 10;
 
 /// Owns a session for as long as a handle exists.
 pub(crate) struct Task {
@@ -76,6 +74,10 @@ impl Task {
     /// example) ends the session, and a run in progress with an error.
     pub(crate) async fn run_to_end(&mut self) {
         let ended = AssertUnwindSafe(self.run()).catch_unwind().await;
+        if ended.is_ok() && !self.session.journal.is_lost() {
+            let left = AssertUnwindSafe(hold::note_left(&mut self.session)).catch_unwind();
+            let _ = Box::pin(left).await;
+        }
         let session = &mut self.session;
         if let Err(panic) = ended {
             let (id, panic) = (&*session.id, panic_text(&*panic));
@@ -115,18 +117,16 @@ impl Task {
         if self.session.interrupted && self.session.journal.fold.abort_requested {
             Box::pin(self.end_interrupted(RunStatus::Aborted.into())).await;
         }
-        if self.continues && self.session.interrupted {
-            match self.session.journal.fold.openings {
-                // What it does ends every process that continues it, for example.
-                openings @ MAX_OPENINGS.. if !self.has_sub_agent() => {
-                    let ending = StepError::InterruptedOften(openings).into();
-                    Box::pin(self.end_interrupted(ending)).await
-                }
-                _ => Box::pin(self.resume(None, None)).await,
-            }
+        let continues = self.continues && self.session.interrupted;
+        let checked = Box::pin(hold::hold_if_lost(&mut self.session, continues)).await;
+        self.log_failed = checked.is_err();
+        self.guard_mailbox().await;
+        if continues && !self.log_failed && !self.is_held() {
+            Box::pin(self.resume(None, None)).await;
         }
         self.channels.inbox.read_mailbox().await;
         while !self.session.journal.is_lost() && !self.is_released {
+            self.guard_mailbox().await;
             if let Some(command) = self.channels.inbox.next_collected().await {
                 Box::pin(self.handle(command)).await;
                 continue;
@@ -140,7 +140,7 @@ impl Task {
                 Box::pin(self.resume(Some(cause), caller)).await;
                 continue;
             }
-            self.answer_waiting();
+            close::answer_waiting(&mut self.session);
             for ack in self.session.intake.idle.drain(..) {
                 let _ = ack.send(());
             }
@@ -161,15 +161,10 @@ impl Task {
         }
     }
 
-    /// Returns whether a sub-agent works for the open batch: its progress is in its own log.
-    fn has_sub_agent(&self) -> bool {
-        self.session.journal.fold.children().next().is_some()
-    }
-
     /// Returns what starts the next run, as the log stands.
     fn next_run(&mut self) -> Option<RunCause> {
         let fold = &self.session.journal.fold;
-        if self.session.interrupted || self.log_failed {
+        if self.session.interrupted || self.log_failed || self.is_held() {
             return None;
         }
         let holds = self.session.config.while_awaiting == WhileAwaiting::Hold;
@@ -179,27 +174,13 @@ impl Task {
         fold.next_run(holds).or(late.then_some(RunCause::Steer))
     }
 
-    /// Tells who waits for the outcome of a request that it waits itself, for decisions on calls of
-    /// an earlier one.
-    fn answer_waiting(&mut self) {
-        let pending: Vec<&str> =
-            self.session.journal.fold.pending().map(|action| &*action.call).collect();
-        if pending.is_empty() {
-            return;
-        }
-        let why: Arc<str> = format!(
-            "the request is queued behind an earlier one, whose calls wait for a decision: {}",
-            pending.join(", ")
-        )
-        .into();
-        for caller in self.session.intake.take_waiting() {
-            let outcome = close::outcome_without_end(
-                &self.session,
-                RunStatus::AwaitingAction,
-                Some(why.clone()),
-            );
-            let _ = caller.outcome.send(Ok(outcome));
-        }
+    /// Returns whether the work waits for a person.
+    fn is_held(&self) -> bool {
+        self.session.journal.fold.owners.held().is_some()
+    }
+
+    async fn guard_mailbox(&mut self) {
+        Box::pin(hold::guard_mailbox(&mut self.session, &mut self.channels.inbox)).await;
     }
 
     /// Sets what came with the request that causes the next run, and returns who waits for its end.
@@ -213,15 +194,16 @@ impl Task {
     /// Runs the pattern; without a cause, the rest of a run that was interrupted.
     async fn resume(&mut self, cause: Option<RunCause>, mut caller: Option<Caller>) {
         self.late_steer = false;
+        self.guard_mailbox().await;
         if let Some(stream) = caller.as_mut().and_then(|caller| caller.stream.take()) {
             self.session.journal.hub().subscribe(stream);
         }
         let Task { session, pattern, channels, .. } = self;
         let after = run::run(session, &**pattern, channels, cause, caller).await;
-        self.note(after);
+        self.note_end(after);
     }
 
-    fn note(&mut self, after: AfterRun) {
+    fn note_end(&mut self, after: AfterRun) {
         self.late_steer |= after.late_steer;
         self.log_failed |= after.log_failed;
     }
@@ -238,6 +220,9 @@ impl Task {
                 // It was written, although the append failed.
                 self.end_interrupted(RunStatus::Aborted.into()).await;
             }
+        }
+        if self.channels.inbox.is_posted(&command) {
+            hold::note_mail(&mut self.session).await;
         }
         if self.session.journal.is_lost() {
             return command.answer_moved();
@@ -307,6 +292,7 @@ impl Task {
             None if !self.can_continue() => Err(InputError::NothingToContinue),
             prompt => prompt.map(|prompt| self.queue_continuation(prompt)).transpose(),
         };
+        let owners = self.session.journal.fold.owners;
         let receipt = match queued {
             Ok(receipt) => receipt,
             Err(error) => return self.session.refuse(known, ack, error).await,
@@ -316,18 +302,32 @@ impl Task {
         if let Some(input) = id.clone().filter(|_| message.is_none()) {
             journal.stage(LogEntry::Handled { input });
         }
+        if owners.has_lost() {
+            journal.stage(LogEntry::Owner { note: OwnerNote::Resumed });
+        }
         let new_id = || Receipt::new(id.unwrap_or_else(|| journal.fold.make_input_id()));
         let receipt = receipt.unwrap_or_else(new_id);
         journal.when_written(move |written| {
             let _ = ack.send(written.map(|()| receipt).map_err(InputError::Memory));
         });
         // The start of a run without a message is written together with the input.
-        let is_alone = self.session.interrupted || message.is_some();
+        let is_alone = self.session.interrupted || message.is_some() || owners.held().is_some();
         if is_alone && self.session.journal.flush().await.is_err() {
             return; // the sender is answered with the failure
         }
+        if owners.held().is_some() && !self.session.interrupted && message.is_none() {
+            return self.continue_queued(caller).await;
+        }
         let cause = (!self.session.interrupted).then_some(RunCause::Continue(message));
         self.resume(cause, caller).await;
+    }
+
+    /// Does what was held and is queued, for the caller. The mailbox is read later.
+    async fn continue_queued(&mut self, caller: Option<Caller>) {
+        let nothing = |it: Caller| drop(it.outcome.send(Err(InputError::NothingToContinue)));
+        let Some(cause) = self.next_run() else { return caller.map(nothing).unwrap_or_default() };
+        let caller = caller.or(self.prepare(&cause));
+        self.resume(Some(cause), caller).await
     }
 
     fn queue_continuation(&mut self, prompt: Prompt) -> Result<Receipt, InputError> {
@@ -345,7 +345,7 @@ impl Task {
         let fold = &self.session.journal.fold;
         let has = |kind| fold.queue.has(kind);
         match self.session.tail() {
-            _ if self.session.interrupted || fold.batch.is_some() => true,
+            _ if self.session.interrupted || fold.batch.is_some() || self.is_held() => true,
             Tail::Answerable => true,
             Tail::Replied => {
                 has(QueueKind::Steering) || has(QueueKind::FollowUp) || fold.failed_after_reply()
@@ -454,6 +454,9 @@ impl Task {
         }
         self.late_steer = false;
         let withdrawn = self.session.queued_texts();
+        if self.is_held() {
+            hold::drop_held(&mut self.session, &mut self.channels.inbox).await;
+        }
         if self.session.interrupted {
             self.end_interrupted(RunStatus::Aborted.into()).await;
             if self.log_failed {
@@ -476,10 +479,11 @@ impl Task {
     }
 
     /// Returns the run that an abort stops while no run is in progress: the one that was
-    /// interrupted, or the last one if its calls wait for decisions.
+    /// interrupted, or the last one if its calls wait for decisions, or work is held.
     fn open_run(&self) -> Option<RunId> {
         let fold = &self.session.journal.fold;
-        fold.run.or_else(|| fold.batch.is_some().then_some(RunId(fold.runs)))
+        let is_open = fold.batch.is_some() || self.is_held();
+        fold.run.or_else(|| is_open.then_some(RunId(fold.runs)))
     }
 
     /// Ends a run that was interrupted, without continuing it.
@@ -490,7 +494,7 @@ impl Task {
 
     async fn end(&mut self, ending: Ending) {
         let after = run::end(&mut self.session, &mut self.channels, ending, None).await;
-        self.note(after);
+        self.note_end(after);
     }
 }
 

@@ -10,6 +10,7 @@ use crate::error::ActionRequest;
 use crate::log::input::{Decision, Provided};
 use crate::message::CallId;
 use crate::tool::question::Question;
+use crate::tool::toolbox::{digest, digest_of_call};
 use crate::tool::{ActionTerms, ApprovalRecord, ToolOutput};
 
 /// Separates the calls in the name of a sub-agent's call. It needs no escape in a URL, and no
@@ -88,6 +89,31 @@ impl ExternalAction {
         let path = std::iter::once(agent).chain(&self.path).cloned().collect();
         let call = format!("{call}{SEPARATOR}{}", self.call).into();
         ExternalAction { call, path, ..self.clone() }
+    }
+
+    /// Returns the digest of what the action shows: the tool, the arguments and the request. A
+    /// decision must name it. [`digest`](Self::digest) is the same one for every action of a
+    /// session.
+    pub fn computed_digest(&self) -> Arc<str> {
+        match &self.request {
+            Some(request) => digest(&self.name, &self.arguments, Some(request)),
+            None => digest_of_call(&self.name, &self.arguments, self.terms.definition.as_deref()),
+        }
+    }
+
+    /// Returns the action of a log, with the digest of what it shows.
+    pub(crate) fn from_log(logged: &Arc<Self>) -> Arc<Self> {
+        let digest = logged.computed_digest();
+        if digest == logged.digest {
+            return logged.clone();
+        }
+        Arc::new(ExternalAction { digest, ..(**logged).clone() })
+    }
+
+    /// Returns whether a decision with this digest is about what the action shows. Older logs have
+    /// no digest.
+    pub(crate) fn is_decided_by(&self, digest: Option<&Arc<str>>) -> bool {
+        digest.is_none_or(|digest| *digest == self.digest)
     }
 
     /// Returns the question that the action asks, or `None` if it is not a question.

@@ -109,6 +109,16 @@ impl Call {
         for_child || matches!(self.phase, Phase::Decided { .. })
     }
 
+    /// Returns the arguments that a decision approved, which are those that run.
+    pub(super) fn approved_arguments(&self) -> Option<&Arc<Value>> {
+        match &self.phase {
+            Phase::Decided { action, decision, .. } if **decision == Decision::Approve => {
+                Some(&action.arguments)
+            }
+            _ => None,
+        }
+    }
+
     /// Returns its pending action, and those of its sub-agent.
     pub(super) fn actions_mut(&mut self) -> impl Iterator<Item = &mut Arc<ExternalAction>> {
         let own = if let Phase::Awaiting(action) = &mut self.phase { Some(action) } else { None };
@@ -157,6 +167,20 @@ impl Batch {
         };
         let recorded = KeyedResult { result: result.clone(), decision };
         call.phase.is_made(status).then(|| (key.clone(), recorded))
+    }
+
+    /// Computes the digests of a stored batch again. A decision on something else than what is
+    /// stored does not hold.
+    pub(super) fn check_digests(&mut self) {
+        for call in &mut self.calls {
+            if let Phase::Decided { action, .. } = &call.phase {
+                let stored = ExternalAction::from_log(action);
+                if stored.digest != action.digest {
+                    call.phase = Phase::Awaiting(stored);
+                }
+            }
+            call.actions_mut().for_each(|action| *action = ExternalAction::from_log(action));
+        }
     }
 
     /// Returns whether models see the calls.

@@ -16,6 +16,7 @@ use crate::log::compaction::CompactionCause;
 use crate::log::event::Parent;
 use crate::log::input::{Decision, QueueKind, Urgency};
 use crate::log::outcome::{RunCause, RunStatus};
+use crate::log::owner_note::OwnerNote;
 use crate::log::turn::{Estimate, Reservation, Used};
 use crate::message::{CallId, InputId, Message, MessageId, RunId, Usage};
 use crate::model::OutputSchema;
@@ -358,6 +359,11 @@ pub enum LogEntry {
         /// The input.
         input: InputId,
     },
+    /// A note of the owner about itself.
+    Owner {
+        /// The note.
+        note: OwnerNote,
+    },
     /// The conversation was reset. Earlier messages remain in the log and are in no request.
     Reset,
 }
@@ -394,6 +400,27 @@ impl LogEntry {
                 | Decided { .. }
                 | AbortRequested { .. }
                 | Handled { .. }
+                | Owner { .. }
+        )
+    }
+
+    /// Returns whether the work of a session has come further with this entry: not if a process
+    /// that is killed each time could repeat it for ever.
+    pub fn is_progress(&self) -> bool {
+        use LogEntry::*;
+        !matches!(
+            self,
+            Opened { .. }
+                | Settings { .. }
+                | Handled { .. }
+                | Owner { .. }
+                | RequestStarted { .. }
+                | DetachedStarted { .. }
+                | NotSent { .. }
+                | Charged { .. }
+                | CallStarted { .. }
+                | ChildStarted { .. }
+                | State { .. }
         )
     }
 

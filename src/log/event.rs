@@ -10,6 +10,7 @@ use crate::log::action::ExternalAction;
 use crate::log::compaction::Compaction;
 use crate::log::input::{Decision, QueueKind};
 use crate::log::outcome::{RunCause, RunOutcome};
+use crate::log::owner_note::Held;
 use crate::message::{CallId, InputId, Message, MessageId, ResultStatus, RunId};
 use crate::model::{RetryNotice, Update};
 use crate::tool::{ApprovalRecord, ToolUpdate};
@@ -190,6 +191,9 @@ pub enum AgentEvent {
         /// The results of its calls, in source order, without calls that are still open.
         tool_results: Vec<Arc<Message>>,
     },
+    /// The session does nothing by itself until a person has decided, since processes ended while
+    /// they worked on it.
+    Held(Held),
     /// The conversation was reset.
     Reset,
     /// A run ended. Emitted once per run. If the memory fails at the end of a run, it is emitted
@@ -217,6 +221,7 @@ impl AgentEvent {
             AgentEvent::Compaction(_) => "compaction",
             AgentEvent::Custom { .. } => "custom",
             AgentEvent::TurnEnd { .. } => "turn_end",
+            AgentEvent::Held(_) => "held",
             AgentEvent::Reset => "reset",
             AgentEvent::AgentEnd(_) => "agent_end",
         }
@@ -280,7 +285,7 @@ mod tests {
     use crate::message::{Usage, UserMessage};
 
     /// Returns one event of each kind.
-    fn all() -> [AgentEvent; 18] {
+    fn all() -> [AgentEvent; 19] {
         let message = || Arc::new(Message::new(MessageId(1), UserMessage::from("Hello")));
         let failed = ModelError::new(ModelErrorKind::Overloaded, "Busy.");
         let retry = RetryNotice::new(2, 10, Duration::from_secs(1), &failed);
@@ -347,6 +352,7 @@ mod tests {
             AgentEvent::Compaction(Arc::new(compaction)),
             AgentEvent::Custom { kind: "k".into(), data: Arc::default() },
             AgentEvent::TurnEnd { turn: 1, message: None, tool_results: Vec::new() },
+            AgentEvent::Held(Held { owners: 2, unread: 0 }),
             AgentEvent::Reset,
             AgentEvent::AgentEnd(Arc::new(outcome)),
         ]

@@ -21,6 +21,7 @@ use crate::log::entry::LogEntry;
 use crate::log::event::{AgentEvent, QueuedText};
 use crate::log::input::QueueKind;
 use crate::log::outcome::{IncompleteReply, RunCause};
+use crate::log::owner_note::OwnerNote;
 use crate::log::queue::QueuedMessage;
 use crate::message::{CallId, InputId, Message, MessageKind};
 use crate::tool::{ApprovalRecord, Resolution};
@@ -33,13 +34,12 @@ impl Fold {
     /// Applies an entry and passes its events to `emit`, in order.
     pub(crate) fn apply(&mut self, entry: &LogEntry, emit: &mut dyn FnMut(AgentEvent)) {
         self.len += 1;
-        if is_progress(entry) {
-            self.openings = 0;
-        }
+        let has_work = matches!(entry, LogEntry::Opened { .. }) && self.has_work();
+        let was_held = self.owners.held().is_some();
+        self.owners.apply(entry, self.run.is_some(), has_work);
         match entry {
             LogEntry::Opened { epoch, time, parent, .. } => {
                 (self.epoch, self.requested) = (*epoch, None);
-                self.openings = self.openings.saturating_add(1);
                 self.lose_reserved();
                 self.parent = parent.clone();
                 self.created.get_or_insert(*time);
@@ -149,6 +149,7 @@ impl Fold {
                 let (name, arguments) = (found.call.name.clone(), arguments.clone());
                 let action = ExternalAction::new(call.clone(), name, arguments, digest.clone());
                 let action = Arc::new(action.request(request.clone()).terms(terms.clone()));
+                let action = ExternalAction::from_log(&action);
                 found.phase = Phase::Awaiting(action.clone());
                 emit(AgentEvent::ExternalAction(action));
             }
@@ -168,13 +169,13 @@ impl Fold {
                 self.spent.add(used);
                 self.total.add(used);
             }
-            LogEntry::Approved { input, call, by, time, source, .. } => {
+            LogEntry::Approved { input, call, digest, by, time, source, .. } => {
                 self.inputs.insert(input.clone());
                 let by = Some(by.clone());
                 let approval = ApprovalRecord { by, time: *time, source: source.clone() };
-                self.add_approval(call, approval, emit)
+                self.add_approval(call, digest, approval, emit)
             }
-            LogEntry::Decided { input, call, decision, by, time, source, .. } => {
+            LogEntry::Decided { input, call, digest, decision, by, time, source, .. } => {
                 self.inputs.insert(input.clone());
                 if self.decide_for_child(entry, emit) {
                     return;
@@ -185,6 +186,9 @@ impl Fold {
                 let Phase::Awaiting(action) = &found.phase else {
                     return;
                 };
+                if !action.is_decided_by(digest.as_ref()) {
+                    return; // what was decided is not what the log has now: it is asked again
+                }
                 let (action, decision, by) = (action.clone(), decision.clone(), by.clone());
                 let shown = action.shown(&decision);
                 found.resolution = Resolution::of(&action, &decision, by.as_deref(), *time);
@@ -203,8 +207,9 @@ impl Fold {
                 let Some(found) = self.call_mut(call) else {
                     return;
                 };
+                let arguments = found.approved_arguments().unwrap_or(arguments).clone();
                 found.phase = Phase::Started { arguments: arguments.clone() };
-                found.emit_start(arguments.clone(), emit);
+                found.emit_start(arguments, emit);
             }
             LogEntry::CallFinished { result } => self.finish_call(result, emit),
             LogEntry::AbortRequested { input } => {
@@ -212,6 +217,10 @@ impl Fold {
                 self.abort_requested = self.run.is_some();
             }
             LogEntry::Handled { input } => self.inputs.insert(input.clone()),
+            LogEntry::Owner { note: OwnerNote::Held(held) } if !was_held => {
+                emit(AgentEvent::Held(*held))
+            }
+            LogEntry::Owner { .. } => {}
             LogEntry::Reset => self.reset(emit),
         }
     }
@@ -275,8 +284,10 @@ impl Fold {
             Phase::Awaiting(action) | Phase::Decided { action, .. } => action.arguments.clone(),
             Phase::Started { arguments } => arguments.clone(),
             _ => Arc::new(
-                serde_json::from_str(&found.call.arguments)
-                    .unwrap_or(Value::String(found.call.arguments.to_string())),
+                found
+                    .call
+                    .parse_arguments()
+                    .unwrap_or_else(|| Value::String(found.call.arguments.to_string())),
             ),
         };
         found.emit_start(arguments, emit);
@@ -357,12 +368,16 @@ impl Fold {
     fn add_approval(
         &mut self,
         call: &CallId,
+        digest: &Arc<str>,
         approval: ApprovalRecord,
         emit: &mut dyn FnMut(AgentEvent),
     ) {
         let calls = self.batch.iter_mut().flat_map(|batch| &mut batch.calls);
         let mut actions = calls.flat_map(Call::actions_mut);
-        let Some(action) = actions.find(|action| action.call == *call) else { return };
+        let is_it = |action: &&mut Arc<ExternalAction>| {
+            action.call == *call && action.is_decided_by(Some(digest))
+        };
+        let Some(action) = actions.find(is_it) else { return };
         Arc::make_mut(action).approvals.push(approval.clone());
         emit(AgentEvent::ExternalActionApproval { call: call.clone(), approval: approval.into() });
     }
@@ -375,26 +390,4 @@ impl Fold {
 fn emit_message(message: &Arc<Message>, emit: &mut dyn FnMut(AgentEvent)) {
     emit(AgentEvent::MessageStart { message_id: message.id, role: message.role() });
     emit(AgentEvent::MessageEnd { message: message.clone() });
-}
-
-/// Returns whether a run has come further with this entry: not if a process that is killed each
-/// time could repeat it for ever.
-fn is_progress(entry: &LogEntry) -> bool {
-    use LogEntry::{
-        CallStarted, Charged, ChildStarted, DetachedStarted, Handled, NotSent, Opened,
-        RequestStarted, Settings, State,
-    };
-    !matches!(
-        entry,
-        Opened { .. }
-            | Settings { .. }
-            | Handled { .. }
-            | RequestStarted { .. }
-            | DetachedStarted { .. }
-            | NotSent { .. }
-            | Charged { .. }
-            | CallStarted { .. }
-            | ChildStarted { .. }
-            | State { .. }
-    )
 }

@@ -11,6 +11,8 @@ use crate::log::action::{ExternalAction, call_of_child};
 use crate::log::due::{Agenda, Due};
 use crate::log::entry::LogEntry;
 use crate::log::event::Parent;
+use crate::log::owner_note::Held;
+use crate::log::owners::Owners;
 use crate::log::pending::PendingAction;
 use crate::log::turn::add_cost;
 use crate::message::{RunId, Usage};
@@ -69,6 +71,12 @@ pub struct SessionInfo {
     /// The pending actions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<PendingAction>,
+    /// Why it does nothing by itself: its owners were lost. A person has to decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
+    /// The owners that it has lost.
+    #[serde(default, skip_serializing_if = "is_default")]
+    owners: Owners,
     /// The state from which `due` follows.
     #[serde(default, skip_serializing_if = "Agenda::is_empty")]
     agenda: Agenda,
@@ -98,6 +106,8 @@ impl SessionInfo {
             cost: 0.0,
             settings: None,
             pending: Vec::new(),
+            held: None,
+            owners: Owners::default(),
             agenda: Agenda::default(),
         }
     }
@@ -130,6 +140,9 @@ impl SessionInfo {
     /// length of the log.
     pub fn apply(&mut self, entry: &LogEntry) {
         self.entries += 1;
+        let has_work = matches!(entry, LogEntry::Opened { .. }) && self.has_work();
+        self.owners.apply(entry, self.run.is_some(), has_work);
+        self.held = self.owners.held();
         let mut asks = matches!(entry, LogEntry::CallAwaiting { .. });
         match entry {
             LogEntry::Opened { time, parent, owner, .. } => {
@@ -178,7 +191,7 @@ impl SessionInfo {
                     let is_known = |known: &PendingAction| known.action.call == action.call;
                     if !self.pending.iter().any(is_known) {
                         asks = true;
-                        let action = (**action).clone();
+                        let action = Arc::unwrap_or_clone(ExternalAction::from_log(action));
                         let session = self.id.clone();
                         self.pending.push(PendingAction { session, since: *time, action });
                     }
@@ -199,21 +212,33 @@ impl SessionInfo {
                 let (call, name, arguments) = (call.clone(), name.clone(), arguments.clone());
                 let action = ExternalAction::new(call, name, arguments, digest.clone());
                 let action = action.request(request.clone()).terms(terms.clone());
+                let action = Arc::unwrap_or_clone(ExternalAction::from_log(&action.into()));
                 self.pending.retain(|pending| pending.action.call != action.call);
                 self.pending.push(PendingAction { session: self.id.clone(), since: *time, action });
             }
-            LogEntry::Approved { call, by, source, time, .. } => {
+            LogEntry::Approved { call, digest, by, source, time, .. } => {
                 self.changed = *time;
                 let by = Some(by.clone());
                 let approval = ApprovalRecord { by, time: *time, source: source.clone() };
                 let mut pending = self.pending.iter_mut().map(|pending| &mut pending.action);
-                if let Some(action) = pending.find(|action| action.call == *call) {
+                let is_it = |action: &&mut ExternalAction| {
+                    action.call == *call && action.is_decided_by(Some(digest))
+                };
+                if let Some(action) = pending.find(is_it) {
                     action.approvals.push(approval);
                 }
             }
-            LogEntry::Decided { call, time, .. } => {
+            LogEntry::Decided { call, digest, time, .. } => {
                 self.changed = *time;
-                self.pending.retain(|pending| pending.action.call != *call)
+                let is_it = |pending: &PendingAction| pending.action.call == *call;
+                if self
+                    .pending
+                    .iter()
+                    .any(|pending| is_it(pending) && !pending.action.is_decided_by(digest.as_ref()))
+                {
+                    return self.set_unread(self.unread); // it is asked again
+                }
+                self.pending.retain(|pending| !is_it(pending))
             }
             LogEntry::CallStarted { call, .. } => {
                 self.pending.retain(|pending| pending.action.call != *call)
@@ -272,11 +297,26 @@ impl SessionInfo {
         }
     }
 
+    /// Returns whether the session has lost an owner without coming further since: its work may end
+    /// the process of the next one, too. A process continues such sessions one after the other.
+    pub fn has_lost_owner(&self) -> bool {
+        self.owners.is_suspect(self.has_work())
+    }
+
+    fn has_work(&self) -> bool {
+        self.run.is_some() || self.agenda.due(!self.pending.is_empty()).is_some()
+    }
+
     /// Sets the number of inputs that wait in the mailbox of the session. They are due, unless the
     /// session has other work, after which it reads its mailbox.
     pub fn set_unread(&mut self, unread: u64) {
         self.unread = unread;
         let due = match self.run {
+            _ if self.held.is_some_and(|held| unread <= held.unread) => {
+                self.due = None;
+                return;
+            }
+            _ if self.held.is_some() => None,
             Some(_) => Some(Due::Interrupted),
             None => self.agenda.due(!self.pending.is_empty()),
         };
@@ -298,6 +338,10 @@ fn brief_value(value: &Value) -> Value {
         value if value.to_string().len() > MAX_BRIEF => Value::Null,
         value => value.clone(),
     }
+}
+
+fn is_default(owners: &Owners) -> bool {
+    *owners == Owners::default()
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -17,6 +17,7 @@ use crate::log::fold::Fold;
 use crate::log::follower::Follower;
 use crate::log::input::QueueKind;
 use crate::log::outcome::RunStatus;
+use crate::log::owner_note::Held;
 use crate::log::turn::Used;
 use crate::message::{History, InputId, Message, MessageId, RunId};
 use crate::model::Update;
@@ -151,9 +152,26 @@ impl SessionLog {
     /// [`SessionInfo::due`](crate::log::SessionInfo::due) does.
     pub fn due(&self) -> Option<Due> {
         match self.fold.run {
+            _ if self.held().is_some() => None,
             Some(_) => Some(Due::Interrupted),
             None => self.fold.next_run(false).as_ref().and_then(Due::of),
         }
+    }
+
+    /// Returns whether too many owners are lost if the session is opened now.
+    pub(crate) fn has_lost_owners(&self) -> bool {
+        self.fold.owners.is_lost(self.fold.has_work())
+    }
+
+    /// Returns the sessions of the sub-agents that work for the open batch.
+    pub(crate) fn children(&self) -> Vec<Arc<str>> {
+        self.fold.children().map(|(_, child)| child.session.clone()).collect()
+    }
+
+    /// Returns why the session does nothing by itself; see
+    /// [`SessionInfo::held`](crate::log::SessionInfo::held).
+    pub fn held(&self) -> Option<Held> {
+        self.fold.owners.held()
     }
 
     /// Returns whether a request was sent whose outcome is not in the log.

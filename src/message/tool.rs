@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::CallId;
+use crate::json::check_size;
 use crate::message::content::{Content, join_text};
 
 /// Holds a tool call as the model wrote it.
@@ -32,6 +33,13 @@ impl ToolCall {
         arguments: impl Into<Arc<str>>,
     ) -> Self {
         ToolCall { id: id.into(), name: name.into(), arguments: arguments.into(), signature: None }
+    }
+
+    /// Returns the arguments, or `None` if they are not JSON, longer than 4 MiB, or more than
+    /// 100,000 values. Such calls do not run.
+    pub fn parse_arguments(&self) -> Option<Value> {
+        check_size(&self.arguments).ok()?;
+        serde_json::from_str(&self.arguments).ok()
     }
 
     /// Sets the provider's signature.

@@ -323,7 +323,7 @@ impl StepContext<'_> {
     {
         let before = self.session.journal.fold.len;
         self.session.receive_all().await?;
-        if request::is_interrupted(self.session, before) {
+        if self.session.is_interrupted(before) {
             return Ok(None);
         }
         self.session.journal.flush().await?;

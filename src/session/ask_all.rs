@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use crate::error::StepError;
 use crate::log::fold::Tail;
-use crate::log::turn::Estimate;
 use crate::message::MessageKind;
 use crate::model::ChatRequest;
 use crate::session::ask::Ask;
 use crate::session::detached::{DetachedRequest, RequestKey, send_all};
-use crate::session::estimate::estimate;
+use crate::session::estimate::{Needed, estimate};
 use crate::session::reply::Reply;
 use crate::session::{Session, budget, request};
 use crate::tool::toolbox::hex_digest;
@@ -43,23 +42,24 @@ pub(crate) async fn ask_all(
         });
         let known = |message| Reply { message: Some(message), error: None, ended_by_hook: false };
         if recorded.is_none() {
-            let estimate = estimate(session, &*model, &request);
-            requests.push(DetachedRequest { model, request, estimate, key });
+            let needed = estimate(session, model.info(), &request);
+            requests.push(DetachedRequest { model, request, needed, key });
         }
         replies.push(recorded.map(known));
     }
-    if request::is_interrupted(session, before) {
+    if session.is_interrupted(before) {
         return Ok(replies.into_iter().map(|r| r.unwrap_or(Reply::empty(None))).collect());
     }
     // All requests are reserved before the first is sent.
-    let mut estimate = Estimate::default();
+    let mut needed = Needed::default();
     for request in &requests {
-        budget::check_prices(session, &*request.model)?;
-        estimate.add(request.estimate);
+        budget::check_prices(session, request.model.info())?;
+        needed.input.add(request.needed.input);
+        needed.output = request.needed.output; // they can be sent one after the other
     }
     let turns = u32::try_from(requests.len()).unwrap_or(u32::MAX);
     if turns > 0 {
-        budget::check(session, turns, estimate)?;
+        budget::check(session, turns, needed)?;
     }
     let mut sent = send_all(session, requests).await?.into_iter();
     let mut or_sent = |reply: Option<Reply>| reply.or_else(|| sent.next());

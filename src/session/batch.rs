@@ -13,34 +13,25 @@ use crate::log::queue::QueuedMessage;
 use crate::message::{CallId, ResultStatus};
 use crate::session::Session;
 use crate::session::batch_outcome::BatchOutcome;
+use crate::session::call_checks::{Refusal, call_info, check_allowed, pass_hooks};
 use crate::session::config::WhileAwaiting;
-use crate::session::executor::{Executor, Ready, finish};
-use crate::session::hooks::ToolCallInfo;
+use crate::session::executor::{Executor, Ready, ToolEvent, finish};
 use crate::session::intake::Accepted;
-use crate::session::layers::{CallRefused, PassedCall};
+use crate::session::layers::PassedCall;
 use crate::session::running_tool::yield_once;
 use crate::session::sub_agents::{self, Shares};
+use crate::session::tool_requests;
 use crate::tool::toolbox::digest_of_call;
-use crate::tool::{ActionTerms, Effect, ToolOutput, ToolSpec};
+use crate::tool::{ActionTerms, Effect, Report, ToolOutput, ToolSpec};
 
+/// From how many bytes of arguments on other tasks have a turn before the next call is validated.
+const LARGE_ARGUMENT_BYTES: usize = 64 << 10;
 const CUT_OFF: &str = "The reply was cut off at the output limit, so none of its calls ran. \
     Make the call again in smaller parts.";
 const STEERED: &str = "Skipped: the user steered before it started.";
 const NOTHING_LEFT: &str = "The sub-agent was not started: nothing is left of the budget (limit).";
 const OUTCOME_UNKNOWN: &str = "The outcome is unknown: it may have run before the process was \
     interrupted. Check before you call it again.";
-
-/// A call that gets its result without running.
-struct Refusal {
-    status: ResultStatus,
-    why: String,
-}
-
-impl Refusal {
-    fn error(why: impl Into<String>) -> Self {
-        Refusal { status: ResultStatus::Error, why: why.into() }
-    }
-}
 
 /// Runs the calls of the open batch, all or `only` one: new calls, approved ones, and those that a
 /// crash left. Does nothing without an open batch, whose outcome is still known if all its results
@@ -138,6 +129,12 @@ async fn next_event(session: &mut Session) -> Result<(), StepError> {
             Ok(())
         }
         event = executor.next_event() => {
+            let event = match event {
+                ToolEvent::Report(Report::Request(request)) => {
+                    return Ok(tool_requests::handle(session, request).await?);
+                }
+                event => event,
+            };
             let Session { executor, journal, config, .. } = session;
             let time = config.environment.now();
             let handled = executor.handle(event, journal, &config.limits, time);
@@ -223,7 +220,11 @@ async fn prepare(session: &mut Session) -> Result<(), StepError> {
             Phase::Fresh if is_cut => Err(Refusal::error(CUT_OFF)),
             Phase::Fresh => {
                 let raw = call.call.arguments.clone();
-                prepare_new(session, &id, &name, &raw).await?
+                let prepared = prepare_new(session, &id, &name, &raw).await?;
+                if raw.len() > LARGE_ARGUMENT_BYTES {
+                    yield_once().await; // there may be many such calls
+                }
+                prepared
             }
             Phase::Decided { action, decision, by } => {
                 let provided = match &*decision {
@@ -305,27 +306,6 @@ async fn prepare_new(
     }))
 }
 
-/// Passes the arguments of a call through the hooks.
-async fn pass_hooks(
-    session: &mut Session,
-    id: &CallId,
-    spec: &Arc<ToolSpec>,
-    arguments: Arc<Value>,
-) -> Result<Result<PassedCall, Refusal>, StepError> {
-    let hooks = session.config.hooks.clone();
-    if hooks.is_empty() {
-        return Ok(Ok(PassedCall { arguments, needs_approval: None }));
-    }
-    let info = call_info(session, id, spec, arguments);
-    let tools = session.executor.tools.clone();
-    let validate = |arguments| tools.validate_value(&spec.name, arguments);
-    let passed = session.wait_for(hooks.before_tool_call(info, validate)).await?;
-    Ok(passed.map_err(|refused| match refused {
-        CallRefused::Blocked(why) => Refusal { status: ResultStatus::Denied, why },
-        CallRefused::Invalid(why) => Refusal::error(format!("A hook rewrote the arguments. {why}")),
-    }))
-}
-
 /// Returns the tool and the arguments of a call that the last request offered. The error is the
 /// text for the model.
 fn validate(
@@ -374,7 +354,7 @@ async fn carry_out(
             let passed = pass_hooks(session, id, &spec, Arc::new(edited.clone())).await?;
             passed.map(|passed| passed.arguments)
         }
-        _ => Ok(arguments.clone()),
+        _ => check_allowed(session, id, &spec, arguments).await?.map(|()| arguments.clone()),
     };
     Ok(passed.map(Ready::to_run))
 }
@@ -469,19 +449,4 @@ async fn request_approval(session: &mut Session) -> Result<(), StepError> {
         }
     }
     Ok(journal.apply_ahead().await?)
-}
-
-fn call_info(
-    session: &Session,
-    call: &CallId,
-    tool: &Arc<ToolSpec>,
-    arguments: Arc<Value>,
-) -> ToolCallInfo {
-    ToolCallInfo {
-        session_id: session.id.clone(),
-        extensions: session.extensions.clone(),
-        call: call.clone(),
-        tool: tool.clone(),
-        arguments,
-    }
 }

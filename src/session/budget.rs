@@ -1,13 +1,19 @@
 //! The budgets that every request is checked against: those of the run, those of the session, and
 //! those of a sub-agent.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
+
+use futures_util::FutureExt;
 
 use crate::error::StepError;
 use crate::limits::{Budget, Limit, LimitReached, Spent};
-use crate::log::turn::{Account, Estimate};
-use crate::model::ChatModel;
+use crate::log::turn::Account;
+use crate::model::ModelInfo;
 use crate::session::Session;
+use crate::session::estimate::Needed;
+use crate::session::in_flight::Held;
+use crate::session::stream::follow;
 
 /// A budget of a run, a session or a sub-agent, and what was spent of it.
 struct Checked {
@@ -38,22 +44,26 @@ fn budgets(session: &Session) -> [Checked; 3] {
 }
 
 /// Fails unless the prices of the model are known or no budget needs them.
-pub(crate) fn check_prices(session: &Session, model: &dyn ChatModel) -> Result<(), StepError> {
+pub(crate) fn check_prices(session: &Session, model: &ModelInfo) -> Result<(), StepError> {
     let config = &session.config;
     let share = session.tree.share.and_then(|share| share.cost);
     let has_budget = config.limits.cost.or(config.session_limits.cost).or(share).is_some();
-    if has_budget && model.info().prices.is_none() {
-        return Err(StepError::NoPrices(model.info().id.clone()));
+    if has_budget && model.prices.is_none() {
+        return Err(StepError::NoPrices(model.id.clone()));
     }
     Ok(())
 }
 
-/// Fails unless requests of this many turns and this estimate may be sent. Without turns, the
+/// Fails unless requests of this many turns, that need this, may be sent. Without turns, the
 /// requests have been reserved before: only what was spent meanwhile is checked.
-pub(crate) fn check(session: &Session, turns: u32, estimate: Estimate) -> Result<(), StepError> {
+///
+/// Their input must fit. Sub-agents work at the same time, so in the share of one the output must
+/// fit, too.
+pub(crate) fn check(session: &Session, turns: u32, needed: Needed) -> Result<(), StepError> {
     let refuse = |reached: LimitReached| Err(StepError::Limit(reached));
-    let cost = estimate.cost.unwrap_or_default();
     for Checked { budget, spent, names } in budgets(session) {
+        let estimate = if names[0] == Limit::ShareTurns { needed.all() } else { needed.input };
+        let cost = estimate.cost.unwrap_or_default();
         if let Some(max) = budget.turns
             && spent.turns.saturating_add(turns) > max
         {
@@ -72,6 +82,63 @@ pub(crate) fn check(session: &Session, turns: u32, estimate: Estimate) -> Result
         }
     }
     Ok(())
+}
+
+/// Returns whether the output of one more request fits beside the output of those in progress. It
+/// always does without any: the last request may exceed a budget by its output.
+pub(crate) fn fits_beside(session: &Session, needed: Needed) -> bool {
+    let Some(mut output) = session.in_flight.output() else { return true };
+    output.add(needed.output);
+    budgets(session).iter().all(|Checked { budget, spent, .. }| {
+        budget.tokens.is_none_or(|max| spent.tokens.saturating_add(output.tokens) <= max)
+            && budget.cost.is_none_or(|max| spent.cost + output.cost.unwrap_or_default() <= max)
+    })
+}
+
+/// Whether a request may be sent now.
+pub(crate) enum Admission {
+    Admitted(Held),
+    /// Others in progress must end first.
+    Later,
+    /// A steer interrupts it.
+    Interrupted,
+}
+
+/// Asks whether a request, whose input is checked or reserved, may be sent now: beside those in
+/// progress, and within the budget that the session shares with others. Waits for other sessions
+/// if none of this one is in progress.
+pub(crate) async fn admit(session: &mut Session, needed: Needed) -> Result<Admission, StepError> {
+    if !fits_beside(session, needed) {
+        return Ok(Admission::Later);
+    }
+    let mut held = Held { output: needed.output, permit: None };
+    let Some(shared) = session.tree.shared_budget.clone() else {
+        return Ok(Admission::Admitted(held));
+    };
+    session.journal.flush().await?; // a reply that is not written holds its permit
+    let (id, estimate) = (session.id.clone(), needed.all());
+    let may_wait = session.in_flight.output().is_none();
+    let reserving = async move {
+        match may_wait {
+            true => shared.reserve(&id, estimate).await.map(Some),
+            false => shared.try_reserve(&id, estimate).await,
+        }
+    };
+    let mut reserving = reserving.boxed().into_stream();
+    let reserved = follow(session, &mut reserving, |_, reserved| match reserved {
+        Some(reserved) => ControlFlow::Break(reserved),
+        None => ControlFlow::Break(Ok(None)),
+    });
+    Ok(match reserved.await? {
+        None => Admission::Interrupted,
+        Some(reserved) => match reserved? {
+            None => Admission::Later,
+            permit => {
+                held.permit = permit;
+                Admission::Admitted(held)
+            }
+        },
+    })
 }
 
 /// Returns what was spent since the last request of the user.

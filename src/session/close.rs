@@ -115,6 +115,23 @@ pub(crate) fn outcome_without_end(
     }
 }
 
+/// Answers callers whose request is queued behind an earlier one, whose calls wait for decisions.
+pub(crate) fn answer_waiting(session: &mut Session) {
+    let pending: Vec<&str> = session.journal.fold.pending().map(|action| &*action.call).collect();
+    if pending.is_empty() {
+        return;
+    }
+    let why: Arc<str> = format!(
+        "the request is queued behind an earlier one, whose calls wait for a decision: {}",
+        pending.join(", ")
+    )
+    .into();
+    for caller in session.intake.take_waiting() {
+        let outcome = outcome_without_end(session, RunStatus::AwaitingAction, Some(why.clone()));
+        let _ = caller.outcome.send(Ok(outcome));
+    }
+}
+
 async fn close_open_work(session: &mut Session, status: RunStatus) -> Result<(), MemoryError> {
     session.cancel.cancel();
     session.receive_all().await?;

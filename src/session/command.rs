@@ -32,6 +32,10 @@ pub(crate) enum Command {
     /// The deadlines of pending actions up to this time, in milliseconds since 1970, have passed,
     /// and all decisions that were sent before have been passed on.
     TakeDefaults(u64),
+    /// Further inputs in the mailbox wait for a person.
+    MailHeld,
+    /// From here on the end of the process is no loss of an owner.
+    NoteLeft,
     /// Asks for the state that the parent of a sub-agent needs.
     Examine(Ack<Examined>),
 }

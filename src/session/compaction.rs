@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Failure, InputError, StepError};
+use crate::limits::Limit;
 use crate::log::compaction::{
     Compaction, CompactionCause, CompactionContext, CompactionPolicy, Replacement, SummaryRequest,
     check_range,
@@ -13,7 +14,7 @@ use crate::message::{Message, MessageId, StopReason};
 use crate::model::ChatRequest;
 use crate::session::Session;
 use crate::session::ask::Ask;
-use crate::session::budget;
+use crate::session::budget::{self, Admission};
 use crate::session::detached::{self, DetachedReply};
 use crate::session::estimate::{estimate, overhead};
 
@@ -68,7 +69,7 @@ impl Compacted {
 /// The outcome of the request for a summary.
 enum Summary {
     Text { entry: LogEntry, message: MessageId, text: String },
-    Interrupted(LogEntry),
+    Interrupted(Option<LogEntry>),
     Failed { entry: Option<LogEntry>, error: StepError },
 }
 
@@ -211,7 +212,8 @@ async fn obtain_summary(
             Ok(Obtained::Record(SummaryRecord { text, message, error: None }))
         }
         Summary::Interrupted(entry) => {
-            session.journal.commit(entry).await?;
+            entry.into_iter().for_each(|entry| session.journal.stage(entry));
+            session.journal.flush().await?;
             Ok(Obtained::Interrupted)
         }
         Summary::Failed { entry, error } => {
@@ -259,17 +261,27 @@ async fn summarise(
         trace: session.run_trace(),
         ..ChatRequest::default()
     };
-    let estimate = estimate(session, &*model, &request);
-    let checked = budget::check_prices(session, &*model);
-    if let Err(error) = checked.and_then(|()| budget::check(session, 1 + more, estimate)) {
-        return Ok(Summary::Failed { entry: None, error });
-    }
-    let sent = detached::send(session, &*model, request, estimate).await?;
+    let needed = estimate(session, model.info(), &request);
+    let checked = budget::check_prices(session, model.info());
+    let admitted = match checked.and_then(|()| budget::check(session, 1 + more, needed)) {
+        Ok(()) => budget::admit(session, needed).await,
+        Err(error) => Err(error),
+    };
+    let held = match admitted {
+        Ok(Admission::Admitted(held)) => held,
+        Ok(_) => return Ok(Summary::Interrupted(None)),
+        // The request itself would be refused, too: nothing is left out for it.
+        Err(StepError::Limit(reached)) if reached.limit == Limit::Shared && more > 0 => {
+            return Err(StepError::Limit(reached));
+        }
+        Err(error) => return Ok(Summary::Failed { entry: None, error }),
+    };
+    let sent = detached::send(session, &*model, request, (needed.input, held)).await?;
     let DetachedReply { entry, message, error } = sent;
     if let Some(error) = error {
         return Ok(Summary::Failed { entry: Some(entry), error: error.into() });
     }
-    let Some(message) = message else { return Ok(Summary::Interrupted(entry)) };
+    let Some(message) = message else { return Ok(Summary::Interrupted(Some(entry))) };
     let text = message.text();
     if text.trim().is_empty() {
         return Ok(Summary::Failed { entry: Some(entry), error: StepError::EmptySummary });

@@ -13,7 +13,9 @@ use crate::message::{AssistantMessage, Message, MessageId, StopReason};
 use crate::model::assemble::Assembler;
 use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo};
 use crate::session::Session;
-use crate::session::budget;
+use crate::session::budget::{self, Admission};
+use crate::session::estimate::Needed;
+use crate::session::in_flight::Held;
 use crate::session::reply::Reply;
 use crate::session::stream::{ReplySize, Streamed, follow, read, take_event};
 
@@ -68,22 +70,23 @@ impl Partial {
     }
 }
 
-/// Sends a request without emitting events. The caller has checked the budgets, and writes the
-/// entry.
+/// Sends a request without emitting events. The caller has had it admitted, and writes the entry.
 pub(crate) async fn send(
     session: &mut Session,
     model: &dyn ChatModel,
     request: ChatRequest,
-    estimate: Estimate,
+    (estimate, held): (Estimate, Held),
 ) -> Result<DetachedReply, MemoryError> {
     let mut partial = Partial::new(session, model);
     let id = partial.id;
     let requests = vec![Reservation::new(id, estimate)];
     session.journal.commit(LogEntry::DetachedStarted { requests }).await?;
     session.stop_if_cancelled().await;
-    session.in_flight.start(id, partial.model.clone());
+    session.in_flight.start(id, partial.model.clone(), held);
     let ended = read(session, id, model.stream(request), |_, event| partial.take(event)).await?;
-    session.in_flight.end(id);
+    if let Some(permit) = session.in_flight.end(id) {
+        session.journal.when_written(|_| drop(permit)); // with the entry
+    }
     Ok(partial.end(ended, None))
 }
 
@@ -97,7 +100,7 @@ pub(crate) struct RequestKey {
 pub(crate) struct DetachedRequest {
     pub(crate) model: Arc<dyn ChatModel>,
     pub(crate) request: ChatRequest,
-    pub(crate) estimate: Estimate,
+    pub(crate) needed: Needed,
     pub(crate) key: Option<RequestKey>,
 }
 
@@ -105,6 +108,7 @@ pub(crate) struct DetachedRequest {
 struct InFlight {
     partial: Partial,
     size: ReplySize,
+    needed: Needed,
     key: Option<RequestKey>,
 }
 
@@ -114,6 +118,7 @@ struct InFlight {
 ///
 /// After an interrupt, the requests that are not complete have no reply. When a budget is used up,
 /// no more requests are sent, and the error is returned when those that were sent are complete.
+/// Near the end of a budget, the expected output of those in progress lets fewer be sent at once.
 pub(crate) async fn send_all(
     session: &mut Session,
     requests: Vec<DetachedRequest>,
@@ -124,11 +129,11 @@ pub(crate) async fn send_all(
     let mut waiting = requests
         .into_iter()
         .enumerate()
-        .map(|(at, DetachedRequest { model, request, estimate, key })| {
+        .map(|(at, DetachedRequest { model, request, needed, key })| {
             let partial = Partial::new(session, &*model);
             let size = ReplySize::new(session, partial.id);
-            reserved.push(Reservation::new(partial.id, estimate));
-            (at, request, InFlight { partial, size, key })
+            reserved.push(Reservation::new(partial.id, needed.input));
+            (at, request, InFlight { partial, size, needed, key })
         })
         .collect::<Vec<_>>()
         .into_iter();
@@ -139,16 +144,24 @@ pub(crate) async fn send_all(
     let mut replies: Vec<Reply> = models.iter().map(|_| Reply::empty(None)).collect();
     let mut in_flight: Vec<Option<InFlight>> = models.iter().map(|_| None).collect();
     let (mut streams, mut failed) = (SelectAll::new(), Ok(()));
-    loop {
-        while streams.len() < max && failed.is_ok() {
-            if waiting.len() == 0 {
-                break;
-            }
-            failed = budget::check(session, 0, Estimate::default());
-            if failed.is_ok()
-                && let Some((at, request, started)) = waiting.next()
-            {
-                session.in_flight.start(started.partial.id, started.partial.model.clone());
+    'sending: loop {
+        while streams.len() < max
+            && failed.is_ok()
+            && let Some((.., next)) = waiting.as_slice().first()
+        {
+            let needed = next.needed;
+            let held = match admit_next(session, needed).await {
+                Ok(Admission::Admitted(held)) => held,
+                Ok(Admission::Later) => break,
+                Ok(Admission::Interrupted) => break 'sending,
+                Err(error) => {
+                    failed = Err(error);
+                    break;
+                }
+            };
+            if let Some((at, request, started)) = waiting.next() {
+                let Partial { id, model, .. } = &started.partial;
+                session.in_flight.start(*id, model.clone(), held);
                 in_flight[at] = Some(started);
                 streams.push(numbered(at, models[at].stream(request)));
             }
@@ -167,9 +180,10 @@ pub(crate) async fn send_all(
         let Some(next) = next.await? else { break };
         let Some((at, ended)) = next else { continue };
         if let Some(InFlight { partial, key, .. }) = in_flight[at].take() {
-            session.in_flight.end(partial.id);
+            let permit = session.in_flight.end(partial.id);
             let DetachedReply { entry, message, error } = partial.end(ended, key);
             session.journal.commit(entry).await?;
+            drop(permit); // the log has what was used
             replies[at] = Reply { message, error, ended_by_hook: false };
         }
     }
@@ -184,6 +198,12 @@ pub(crate) async fn send_all(
     }
     session.journal.flush().await?;
     failed.map(|()| replies)
+}
+
+/// Asks whether the next one of several requests may be sent. What was spent meanwhile counts.
+async fn admit_next(session: &mut Session, needed: Needed) -> Result<Admission, StepError> {
+    budget::check(session, 0, Needed::default())?;
+    budget::admit(session, needed).await
 }
 
 /// Numbers the events of a stream, and ends it with `None` or with the event that ends the reply.

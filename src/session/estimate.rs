@@ -5,16 +5,44 @@ use std::sync::Arc;
 use crate::log::compaction::{tokens_of, tool_tokens};
 use crate::log::turn::Estimate;
 use crate::message::Usage;
-use crate::model::{ChatModel, ChatRequest};
+use crate::model::{ChatRequest, ModelInfo};
 use crate::session::Session;
 use crate::tool::ToolList;
 
-/// Estimates what the input of a request will use.
-pub(crate) fn estimate(
-    session: &mut Session,
-    model: &dyn ChatModel,
-    request: &ChatRequest,
-) -> Estimate {
+/// The tokens that a reply is expected to have if nothing is known of it.
+const UNKNOWN_OUTPUT_TOKENS: u64 = 1024;
+
+/// What a request is expected to use.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Needed {
+    pub(crate) input: Estimate,
+    pub(crate) output: Estimate,
+}
+
+impl Needed {
+    /// Returns the input and the output together.
+    pub(crate) fn all(&self) -> Estimate {
+        let mut all = self.input;
+        all.add(self.output);
+        all
+    }
+}
+
+/// Estimates what a request will use.
+pub(crate) fn estimate(session: &mut Session, model: &ModelInfo, request: &ChatRequest) -> Needed {
+    let input = estimate_input(session, model, request);
+    let known = session.journal.fold.mean_output().or(session.tree.mean_output);
+    Needed { input, output: expected_output(model, request.max_tokens, known) }
+}
+
+/// Estimates what the output of a request will use: as much as it may, or as much as others did.
+fn expected_output(model: &ModelInfo, max_tokens: Option<u32>, mean: Option<u64>) -> Estimate {
+    let tokens = max_tokens.map(u64::from).or(mean).unwrap_or(UNKNOWN_OUTPUT_TOKENS);
+    let tokens = tokens.min(model.max_output.unwrap_or(u64::MAX));
+    Estimate::new(tokens, model.cost(&Usage::new(0, tokens)))
+}
+
+fn estimate_input(session: &mut Session, model: &ModelInfo, request: &ChatRequest) -> Estimate {
     let overhead = overhead(session, &request.tools, &request.system);
     let fold = &session.journal.fold;
     let usage = if Arc::ptr_eq(&request.messages, &fold.context) {
@@ -23,7 +51,7 @@ pub(crate) fn estimate(
         let messages = request.messages.iter().map(|message| message.tokens());
         Usage::new(messages.fold(overhead, u64::saturating_add), 0)
     };
-    Estimate::new(usage.total(), model.info().cost(&usage))
+    Estimate::new(usage.total(), model.cost(&usage))
 }
 
 /// Returns the estimated tokens that a request has besides messages. The tools are counted again

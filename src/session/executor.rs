@@ -90,14 +90,14 @@ impl Executor {
     ) {
         let Some(call) = journal.fold.call(&info.call) else { return };
         let Some(tool) = self.tools.tool(&info.tool.name).cloned() else { return };
-        let (reports, _) = self.reports.get_or_insert_with(|| mpsc::channel(REPORT_CAPACITY));
+        let reports = self.reports();
         let trace = journal.fold.run_trace(&info.session_id);
         let cx = ToolContext {
             session: info.session_id.clone(),
             created: journal.fold.created.unwrap_or_default(),
             call: info.call.clone(),
             cancel: CancellationToken::new(),
-            reports: reports.clone(),
+            reports,
             extensions: info.extensions.clone(),
             resolution: call.resolution.clone(),
             approvals: call.approvals.clone(),
@@ -107,6 +107,11 @@ impl Executor {
         let id = info.call.clone();
         let running = RunningTool::spawn(tool, cx, info, hooks, limits.tool_timeout);
         self.running.insert(id, running);
+    }
+
+    /// Returns the channel on which tools report.
+    pub(crate) fn reports(&mut self) -> mpsc::Sender<Report> {
+        self.reports.get_or_insert_with(|| mpsc::channel(REPORT_CAPACITY)).0.clone()
     }
 
     /// Frees what the calls of a batch needed, once all have their results.
@@ -164,6 +169,8 @@ impl Executor {
                     return end(journal, limits, id, running, *outcome);
                 }
             }
+            // While a run ends, nothing is sent any more, and what was sent is charged for.
+            ToolEvent::Report(Report::Request(_)) => {}
         }
         Ok(())
     }

@@ -286,6 +286,12 @@ impl AgentHandle {
         let _ = idle.await;
     }
 
+    /// Notes in the log of a session that has work that this process is about to end. Its end is
+    /// then no reason to hold the work, unless that comes further before.
+    pub fn note_end(&self) {
+        let _ = self.commands.send(Command::NoteLeft);
+    }
+
     /// Returns a snapshot of the session.
     pub async fn state(&self) -> Result<AgentState, InputError> {
         let (ack, state) = oneshot::channel();

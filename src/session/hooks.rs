@@ -90,6 +90,9 @@ pub trait Hooks: Send + Sync {
 
     /// Decides whether a validated call proceeds, before it runs or is put to the user. Calls of a
     /// batch come one after the other, in source order.
+    ///
+    /// It is called again with the approved arguments before a call runs that was put to the user.
+    /// Then only [`BeforeToolCall::Block`] has an effect, unless the user has edited them.
     async fn before_tool_call(&self, call: &ToolCallInfo) -> BeforeToolCall {
         let _ = call;
         BeforeToolCall::Proceed

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use crate::log::entry::LogEntry;
+use crate::log::turn::Estimate;
 use crate::message::{MessageId, Usage};
 use crate::model::ModelInfo;
+use crate::session::shared_budget::BudgetPermit;
 
 /// Owns the usage of requests in progress, so that a request that fails or is cut off is charged
 /// with it, also if the future that sent it is dropped.
@@ -13,8 +15,18 @@ pub(crate) struct InFlight {
     requests: Vec<Request>,
 }
 
+/// What is reserved for a request in progress, beside its input, which the log has.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// What its output is expected to use.
+    pub(crate) output: Estimate,
+    /// Its part of the budget that the session shares with others.
+    pub(crate) permit: Option<BudgetPermit>,
+}
+
 struct Request {
     message: MessageId,
+    held: Held,
     model: Arc<ModelInfo>,
     /// What the current attempt has used so far.
     usage: Usage,
@@ -22,7 +34,7 @@ struct Request {
 
 impl Request {
     fn charged(&self, ended: bool) -> LogEntry {
-        let Request { message, ref model, usage } = *self;
+        let Request { message, ref model, usage, .. } = *self;
         let cost = model.cost(&usage).filter(|_| usage != Usage::default());
         LogEntry::Charged { message, usage, cost, ended }
     }
@@ -30,8 +42,15 @@ impl Request {
 
 impl InFlight {
     /// Starts a request.
-    pub(crate) fn start(&mut self, message: MessageId, model: Arc<ModelInfo>) {
-        self.requests.push(Request { message, model, usage: Usage::default() });
+    pub(crate) fn start(&mut self, message: MessageId, model: Arc<ModelInfo>, held: Held) {
+        self.requests.push(Request { message, held, model, usage: Usage::default() });
+    }
+
+    /// Returns what the output of all requests is expected to use, or `None` without one.
+    pub(crate) fn output(&self) -> Option<Estimate> {
+        let mut all = Estimate::default();
+        self.requests.iter().for_each(|request| all.add(request.held.output));
+        (!self.requests.is_empty()).then_some(all)
     }
 
     /// Notes what the current attempt has used so far.
@@ -68,9 +87,11 @@ impl InFlight {
         self.requests.iter().any(|request| request.message == message)
     }
 
-    /// Ends a request whose end is logged with its reply.
-    pub(crate) fn end(&mut self, message: MessageId) {
-        self.requests.retain(|request| request.message != message);
+    /// Ends a request whose end is logged with its reply. Returns its permit, to be kept until
+    /// then.
+    pub(crate) fn end(&mut self, message: MessageId) -> Option<BudgetPermit> {
+        let at = self.requests.iter().position(|request| request.message == message)?;
+        self.requests.swap_remove(at).held.permit
     }
 
     /// Ends a request without a reply, and returns the entry for the log.

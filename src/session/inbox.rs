@@ -40,6 +40,10 @@ pub(crate) struct Inbox {
     /// What comes next.
     ready: VecDeque<Command>,
     mail: Option<Mail>,
+    /// How many inputs of the mailbox are known to wait for a person, if any do.
+    known_held: Option<u64>,
+    /// Those that were there when the mailbox was read last, before the first decision.
+    waiting: Vec<InputId>,
     deadlines: Deadlines,
 }
 
@@ -82,6 +86,8 @@ impl Inbox {
             arrived: VecDeque::new(),
             ready: VecDeque::new(),
             mail: memory.map(Mail::new),
+            known_held: None,
+            waiting: Vec::new(),
             deadlines,
         }
     }
@@ -154,6 +160,51 @@ impl Inbox {
         self.start_reading();
         self.finish_reading().await;
         !self.ready.is_empty()
+    }
+
+    /// Sets whether inputs stay in the mailbox, except decisions of a person, and how many of them
+    /// are known. Returns how many there are.
+    pub(crate) fn hold_mail(&mut self, known: Option<u64>) -> u64 {
+        let before = std::mem::replace(&mut self.known_held, known);
+        if let (Some(_), None, Some(mail)) = (before, known, &mut self.mail) {
+            self.waiting.clear();
+            mail.posted = std::future::ready(()).boxed();
+        }
+        self.waiting.len() as u64
+    }
+
+    /// Refuses the inputs that wait for a person.
+    pub(crate) async fn refuse_waiting(&mut self) {
+        let Some(memory) = self.mail.as_ref().map(|mail| mail.memory.clone()) else { return };
+        let Some(mailbox) = memory.mailbox() else { return };
+        let refused = InputReceipt::Refused(InputError::Dropped);
+        for input in std::mem::take(&mut self.waiting) {
+            if let Err(error) = without_panic(mailbox.acknowledge(&input, &refused)).await {
+                tracing::warn!(input = &*input, %error, "an input that was dropped stays");
+            }
+        }
+    }
+
+    /// Returns whether the command is an input of another process.
+    pub(crate) fn is_posted(&self, command: &Command) -> bool {
+        let (Command::Input(input), Some(mail)) = (command, &self.mail) else { return false };
+        input.client_id().is_some_and(|id| mail.in_progress.contains_key(&id))
+    }
+
+    /// Returns what is taken of the unread inputs; others may wait for a person.
+    fn taken(&mut self, mut unread: Vec<PostedInput>) -> Vec<PostedInput> {
+        let Some(known) = self.known_held else { return unread };
+        use InputEvent::{Abort, Continue, ExternalActionResult, Release};
+        let is_decision = |input: &PostedInput| {
+            matches!(input.event, Abort(_) | Continue(_) | ExternalActionResult(_) | Release { .. })
+        };
+        let first = unread.iter().position(is_decision);
+        let decision = first.map(|first| unread.drain(first..).next());
+        self.waiting = unread.into_iter().map(|input| input.id).collect();
+        if self.waiting.len() as u64 > known {
+            self.ready.push_back(Command::MailHeld);
+        }
+        decision.flatten().into_iter().collect()
     }
 
     /// Answers all senders that another process has taken over the session.
@@ -235,9 +286,12 @@ impl Inbox {
 
     /// Waits for the mailbox if it is being read, and passes on what was read.
     async fn finish_reading(&mut self) {
-        let Some(mail) = &mut self.mail else { return };
-        let Some(reading) = &mut mail.reading else { return };
+        let Some(reading) = self.mail.as_mut().and_then(|mail| mail.reading.as_mut()) else {
+            return;
+        };
         let read = reading.await.unwrap_or_else(|error| Err(MemoryError::failed(error)));
+        let read = read.map(|read| Read { unread: self.taken(read.unread), ..read });
+        let Some(mail) = &mut self.mail else { return };
         mail.reading = None;
         let held = mail.held.take();
         let receipt = match read {

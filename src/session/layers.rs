@@ -89,6 +89,17 @@ impl HookLayers {
         Ok(PassedCall { arguments: call.arguments, needs_approval })
     }
 
+    /// Asks the layers whether a call that was decided may still run as it is. Returns why not, if
+    /// one blocks it. What they would rewrite stays, since that was decided.
+    pub(crate) async fn forbid(&self, call: ToolCallInfo) -> Option<String> {
+        for hook in self.iter() {
+            if let BeforeToolCall::Block(why) = hook.before_tool_call(&call).await {
+                return Some(why);
+            }
+        }
+        None
+    }
+
     /// Passes a result through the layers. The error is the text of a panic.
     pub(crate) async fn after_tool_call(
         &self,

@@ -8,17 +8,17 @@ use crate::log::entry::LogEntry;
 use crate::log::event::{AgentEvent, Role};
 use crate::log::fold::Tail;
 use crate::log::input::{Prompt, QueueKind, Urgency};
-use crate::log::queue::QueuedMessage;
 use crate::log::turn::Estimate;
 use crate::message::{Message, MessageId, ResultStatus, StopReason};
 use crate::model::{ChatModel, ChatRequest, OutputSchema, ToolChoice};
 use crate::session::Session;
 use crate::session::ask::{Ask, unsaved};
-use crate::session::budget;
+use crate::session::budget::{self, Admission};
 use crate::session::compaction::{self, Compacted, Trigger};
 use crate::session::cut_replies;
-use crate::session::estimate::estimate;
+use crate::session::estimate::{Needed, estimate};
 use crate::session::hooks::{EndCheck, PrepareTools};
+use crate::session::in_flight::Held;
 use crate::session::intake;
 use crate::session::layers::EndVerdict;
 use crate::session::reply::{Reply, TextHooks};
@@ -36,6 +36,7 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
     let before = session.journal.fold.len;
     session.receive_all().await?;
     session.check_batch_closed()?;
+    session.load_late_tools().await?;
     let answers_conversation = ask.messages.is_none() && ask.also.is_empty();
     if answers_conversation && session.tail() != Tail::Answerable {
         return existing_reply(session);
@@ -49,21 +50,21 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
     let model = session.config.model(ask.model.as_deref())?.clone();
     let compacts = ask.messages.is_none();
     let mut overflows = 0;
-    budget::check_prices(session, &*model)?;
+    budget::check_prices(session, model.info())?;
     loop {
         // Nothing is built, or summarised, for a request that cannot be sent.
-        budget::check(session, 1, Estimate::default())?;
-        if is_interrupted(session, before) {
+        budget::check(session, 1, Needed::default())?;
+        if session.is_interrupted(before) {
             return Ok(Reply::empty(None));
         }
         if compacts && compaction::compact_if_needed(session, &ask).await? {
-            budget::check(session, 1, Estimate::default())?;
+            budget::check(session, 1, Needed::default())?;
         }
         let request = build(session, &ask).await?;
         if answers_conversation && session.may_convert_last() && !is_answerable(&request) {
             return existing_reply(session);
         }
-        if is_interrupted(session, before) {
+        if session.is_interrupted(before) {
             return Ok(Reply::empty(None));
         }
         let reply = stream_reply(session, &ask, &*model, request).await?;
@@ -79,12 +80,6 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
             _ => {}
         }
     }
-}
-
-/// Returns whether a steer that came after `before` interrupts the request.
-pub(crate) fn is_interrupted(session: &Session, before: u64) -> bool {
-    let interrupts = |w: &QueuedMessage| w.at > before && w.urgency == Urgency::Interrupt;
-    session.journal.fold.queue.of(QueueKind::Steering).any(interrupts)
 }
 
 /// Returns the reply that the conversation ends with: it came before a restart, or before the
@@ -239,9 +234,13 @@ async fn stream_reply(
     mut request: ChatRequest,
 ) -> Result<Reply, StepError> {
     let hooks = session.config.hooks.and(&ask.hooks);
-    let estimate = estimate(session, model, &request);
-    budget::check(session, 1, estimate)?;
-    let id = start_reply(session, model, &request, ask.asked.clone(), estimate).await?;
+    let needed = estimate(session, model.info(), &request);
+    budget::check(session, 1, needed)?;
+    let Admission::Admitted(held) = budget::admit(session, needed).await? else {
+        return Ok(Reply::empty(None));
+    };
+    let estimate = needed.input;
+    let id = start_reply(session, model, &request, ask.asked.clone(), (estimate, held)).await?;
     request.trace = request.trace.map(|trace| trace.reply(&session.id, id));
     let text_hooks = TextHooks {
         layers: hooks.clone(),
@@ -259,7 +258,7 @@ async fn stream_reply(
         }
         return Ok(Reply::empty(error));
     };
-    session.in_flight.end(id);
+    let permit = session.in_flight.end(id);
     session.reply.hold(LogEntry::Replied { message: message.clone(), cost });
     let mut verdict = EndVerdict::default();
     if !hooks.is_empty() && error.is_none() && stop != StopReason::Interrupted {
@@ -272,6 +271,9 @@ async fn stream_reply(
         verdict = session.wait_for(hooks.before_end(check)).await?;
     }
     session.reply.stage_pending(&mut session.journal);
+    if let Some(permit) = permit {
+        session.journal.when_written(|_| drop(permit)); // the log has what was used
+    }
     for more in verdict.messages {
         // It has no id and no schema, so it cannot be refused.
         let prompt = Prompt::from(more);
@@ -294,7 +296,7 @@ async fn start_reply(
     model: &dyn ChatModel,
     request: &ChatRequest,
     asked: Option<Arc<str>>,
-    estimate: Estimate,
+    (estimate, held): (Estimate, Held),
 ) -> Result<MessageId, StepError> {
     let Session { journal, reply, executor, in_flight, .. } = session;
     reply.offered = Some(request.tools.clone());
@@ -306,7 +308,7 @@ async fn start_reply(
     let entry = LogEntry::RequestStarted { message: id, model, tools, asked, estimate };
     journal.commit(entry).await?;
     reply.returned = Some(id);
-    in_flight.start(id, info.clone());
+    in_flight.start(id, info.clone(), held);
     reply.start(id, info);
     journal.emit_transient(AgentEvent::MessageStart { message_id: id, role: Role::Assistant });
     Ok(id)

@@ -40,6 +40,7 @@ pub(crate) fn snapshot(
         follow_up_mode: config.follow_up_mode,
         repaired: None,
         interrupted_run: fold.run.filter(|_| is_interrupted),
+        held: fold.owners.held(),
         trace: fold.trace.clone(),
     }
 }

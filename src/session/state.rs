@@ -8,6 +8,7 @@ use crate::log::action::ExternalAction;
 use crate::log::event::QueuedText;
 use crate::log::input::QueueMode;
 use crate::log::outcome::RunOutcome;
+use crate::log::owner_note::Held;
 use crate::log::turn::Used;
 use crate::message::{AssistantMessage, CallId, History, RunId};
 use crate::model::ThinkingLevel;
@@ -58,6 +59,8 @@ pub struct AgentState {
     pub repaired: Option<Arc<str>>,
     /// A run that a crash interrupted; `Continue` resumes it.
     pub interrupted_run: Option<RunId>,
+    /// Why the session does nothing by itself, if its owners were lost.
+    pub held: Option<Held>,
     /// The trace context that the current or last run belongs to, if the host gave one.
     pub trace: Option<Arc<TraceContext>>,
 }

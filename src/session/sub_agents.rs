@@ -132,6 +132,8 @@ fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
         tree: Tree {
             store: tree.store.clone(),
             share: Some(child.share),
+            shared_budget: tree.shared_budget.clone(),
+            mean_output: journal.fold.mean_output().or(tree.mean_output),
             depth: Some(depth),
             cancel: cancel.clone(),
             orphaned: Some(CancellationToken::new()),

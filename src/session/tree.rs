@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits::Budget;
 use crate::log::store::SessionStore;
+use crate::session::shared_budget::SharedBudget;
 
 /// The place of a session among those of an agent and its sub-agents. The default is a root whose
 /// agent cannot start any.
@@ -15,6 +16,10 @@ pub(crate) struct Tree {
     pub(crate) store: Option<Arc<dyn SessionStore>>,
     /// What the session may use of its parent's budgets; `None` at the root.
     pub(crate) share: Option<Budget>,
+    /// The budget that it shares with other sessions.
+    pub(crate) shared_budget: Option<Arc<dyn SharedBudget>>,
+    /// The mean of the tokens of its parent's replies; `None` at the root, or if there were none.
+    pub(crate) mean_output: Option<u64>,
     /// How many levels of sub-agents there may be below; `None` at the root, where the limits say
     /// it.
     pub(crate) depth: Option<u32>,

@@ -196,7 +196,7 @@ impl Nesting {
                 self.suspended.extend(self.tools.take(&action.call));
                 Ok(())
             }
-            AgentEvent::ExternalActionApproval { .. } => Ok(()),
+            AgentEvent::ExternalActionApproval { .. } | AgentEvent::Held(_) => Ok(()),
             AgentEvent::ExternalActionEnd { call, .. } => {
                 self.tools.extend(self.suspended.take(call));
                 Ok(())

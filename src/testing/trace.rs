@@ -46,6 +46,7 @@ fn describe(event: &AgentEvent) -> String {
         AgentEvent::MessageUpdate { message_id, update } => {
             format!("message_update {message_id} {update:?}")
         }
+        AgentEvent::Held(held) => format!("held {} {}", held.owners, held.unread),
         AgentEvent::MessageEnd { message } => {
             format!("message_end {} {}", message.id, line(message))
         }

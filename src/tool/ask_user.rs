@@ -187,10 +187,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_asked_is_an_error_that_says_what_to_do() {
+        let options: Vec<String> = (0..1_001).map(|n| n.to_string()).collect();
         for (arguments, expected) in [
             (json!({"question": " "}), "write what you want to know"),
             (json!({"question": "?", "options": []}), "it has no options. Correct `options`"),
             (json!({"question": "?", "options": ["a", "a"]}), "the option `a` twice"),
+            (json!({"question": "?", "options": options}), "more than 1000 options"),
             (json!({"question": "?", "several": true}), "list the answers"),
             (json!({"question": "?", "options": ["a"], "schema": {}}), "exclude each other"),
             (json!({"question": "?", "schema": {"type": 7}}), "cannot be asked"),

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 /// The depth at which a schema that refers to itself is no longer followed.
 const MAX_DEPTH: usize = 64;
-/// How many parts of the schema are applied to parts of the value. Schemas of servers may refer to
-/// themselves several times on each level.
+/// How many parts of the schema are applied to parts of the value, with the values of its lists.
+/// Schemas of servers may refer to themselves several times on each level.
 const MAX_STEPS: usize = 200_000;
 
 /// Converts what certainly means another value: a string where a number, boolean, array or object
@@ -25,11 +25,18 @@ struct Coercion<'s> {
 impl<'s> Coercion<'s> {
     /// Returns the rules of a schema, or `None` if it has none or there were too many steps.
     fn rules(&mut self, schema: &'s Value) -> Option<&'s Map<String, Value>> {
-        self.steps += 1;
-        if self.steps > MAX_STEPS {
+        if !self.spend(1) {
             return None;
         }
-        resolve(self.root, schema).as_object()
+        let (schema, hops) = resolve(self.root, schema);
+        self.spend(hops);
+        schema.as_object()
+    }
+
+    /// Counts steps. Returns whether there are not too many.
+    fn spend(&mut self, steps: usize) -> bool {
+        self.steps += steps;
+        self.steps <= MAX_STEPS
     }
 
     fn apply(&mut self, schema: &'s Value, value: &mut Value, depth: usize) {
@@ -56,7 +63,7 @@ impl<'s> Coercion<'s> {
                 self.apply_to_fields(rules, fields, depth);
             }
             Value::Array(items) => {
-                let of_branches = branches.filter_map(|b| resolve(self.root, b).get("items"));
+                let of_branches = branches.filter_map(|b| resolve(self.root, b).0.get("items"));
                 let schemas: Vec<_> = rules.get("items").into_iter().chain(of_branches).collect();
                 for schema in schemas {
                     items.iter_mut().for_each(|item| self.apply(schema, item, depth + 1));
@@ -74,11 +81,15 @@ impl<'s> Coercion<'s> {
     ) {
         let properties = rules.get("properties").and_then(Value::as_object);
         let required = |name: &str| list(rules, "required").any(|r| r == name);
+        let in_required = list(rules, "required").count();
         fields.retain(|name, value| {
             let Some(schema) = properties.and_then(|p| p.get(name)) else {
                 return true;
             };
-            !(value.is_null() && !required(name) && !self.types_of(schema, 0).allows_null())
+            if !value.is_null() || !self.spend(in_required) {
+                return true;
+            }
+            required(name) || self.types_of(schema, 0).allows_null()
         });
         for (name, value) in fields.iter_mut() {
             let named = properties.and_then(|p| p.get(name));
@@ -93,6 +104,9 @@ impl<'s> Coercion<'s> {
     }
 
     fn types(&mut self, rules: &'s Map<String, Value>, depth: usize) -> Types {
+        if !self.spend(list(rules, "type").count()) {
+            return Types(0);
+        }
         let mut bits = match rules.get("type") {
             Some(Value::String(name)) => Types::bit(name),
             Some(Value::Array(names)) => {
@@ -101,7 +115,7 @@ impl<'s> Coercion<'s> {
             _ => 0,
         };
         let values = rules.get("const").into_iter().chain(list(rules, "enum"));
-        if bits == 0 {
+        if bits == 0 && self.spend(list(rules, "enum").count()) {
             bits = values.map(Types::of_value).fold(0, |a, b| a | b);
         }
         if bits == 0 && depth < 8 {
@@ -149,19 +163,19 @@ fn list<'a>(rules: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'
     rules.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Follows a reference inside the schema.
-fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+/// Follows references inside the schema. Returns how many there were.
+fn resolve<'a>(root: &'a Value, schema: &'a Value) -> (&'a Value, usize) {
     let mut schema = schema;
-    for _ in 0..MAX_DEPTH {
+    for hops in 0..MAX_DEPTH {
         let Some(to) = schema.get("$ref").and_then(Value::as_str) else {
-            break;
+            return (schema, hops);
         };
         let Some(found) = to.strip_prefix('#').and_then(|pointer| root.pointer(pointer)) else {
-            break;
+            return (schema, hops);
         };
         schema = found;
     }
-    schema
+    (schema, MAX_DEPTH)
 }
 
 /// The types that a schema allows, as bits; none if it does not say.

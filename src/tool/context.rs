@@ -55,6 +55,8 @@ pub struct ApprovalRecord {
 pub(crate) enum Report {
     Update(CallId, ToolUpdate),
     End(CallId, Box<Outcome>),
+    /// The call makes a request to a model, which only the session knows.
+    Request(Box<dyn Any + Send>),
 }
 
 /// Says how the task of a call ended.

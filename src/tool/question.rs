@@ -1,10 +1,11 @@
 //! [`Question`], what a pattern or a model asks the user, and which answers fit it.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use std::sync::Arc;
 
 use crate::error::{ActionRequest, ToolError};
 use crate::tool::ToolOutput;
@@ -13,6 +14,9 @@ use crate::tool::schema::Schema;
 
 /// The kind of the action request of a question.
 const KIND: &str = "question";
+
+/// The maximum number of options of a question that comes from elsewhere.
+const MAX_OPTIONS: usize = 1_000;
 
 /// The name of the tool with which a model asks the user, and of the calls of a pattern that do.
 pub(crate) const ASK_USER: &str = "ask_user";
@@ -204,10 +208,11 @@ impl Question {
                 check_option(chosen, options)?;
             }
             (AnswerForm::Several { options }, Value::Array(chosen)) => {
-                for (at, option) in chosen.iter().enumerate() {
+                let mut seen = HashSet::new();
+                for option in chosen.iter() {
                     let text = option.as_str().ok_or("each chosen option must be a string")?;
                     check_option(text, options)?;
-                    if chosen[..at].contains(option) {
+                    if !seen.insert(text) {
                         return Err(format!("`{text}` is chosen twice"));
                     }
                 }
@@ -224,8 +229,8 @@ impl Question {
         Ok(answer)
     }
 
-    /// Checks that an answer can fit, as for a question that comes from elsewhere: a choice has
-    /// options, each of them once, and a schema is valid.
+    /// Checks that an answer can fit, as for a question that comes from elsewhere: a choice has at
+    /// most 1,000 options, each of them once, and a schema is valid.
     ///
     /// # Errors
     ///
@@ -236,9 +241,12 @@ impl Question {
                 if options.is_empty() {
                     return Err("it has no options".into());
                 }
-                let twice = |(at, option): &(usize, &String)| options[..*at].contains(option);
-                match options.iter().enumerate().find(twice) {
-                    Some((_, option)) => Err(format!("it has the option `{option}` twice")),
+                if options.len() > MAX_OPTIONS {
+                    return Err(format!("it has more than {MAX_OPTIONS} options"));
+                }
+                let mut seen = HashSet::new();
+                match options.iter().find(|option| !seen.insert(*option)) {
+                    Some(option) => Err(format!("it has the option `{option}` twice")),
                     None => Ok(()),
                 }
             }

@@ -5,9 +5,28 @@
 //! only guides the coercion, and the arguments of a call are checked by the tool's own types:
 //! [`Tool::check_arguments`](crate::Tool::check_arguments).
 
+#[cfg(test)]
+#[cfg(feature = "schema")]
+mod bounds_tests;
+mod cut;
+#[cfg(feature = "schema")]
+mod pattern;
+#[cfg(feature = "schema")]
+mod shape;
+#[cfg(feature = "schema")]
+mod stack;
+#[cfg(feature = "schema")]
+mod steps;
+#[cfg(feature = "schema")]
+mod validator;
+
 use serde_json::{Map, Value};
 
+use crate::json::check_size;
 use crate::tool::coerce::coerce;
+use cut::cut;
+#[cfg(feature = "schema")]
+use validator::Validator;
 
 /// How many characters of invalid JSON an error shows.
 const MAX_RAW_CHARS: usize = 2_000;
@@ -16,17 +35,17 @@ const MAX_RAW_CHARS: usize = 2_000;
 pub(crate) struct Schema {
     schema: Value,
     #[cfg(feature = "schema")]
-    validator: jsonschema::Validator,
+    validator: Validator,
 }
 
 impl Schema {
-    /// Compiles a schema. The error says what is wrong with it.
+    /// Compiles a schema. The error says what is wrong with it, or what is too much.
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
         Ok(Schema {
-            schema: schema.clone(),
-            // The builder is generic: it would compile every keyword a second time, in this crate.
+            // First: a schema that is nested too deep must not be cloned.
             #[cfg(feature = "schema")]
-            validator: jsonschema::validator_for(schema).map_err(|e| e.to_string())?,
+            validator: Validator::compile(schema)?,
+            schema: schema.clone(),
         })
     }
 
@@ -48,6 +67,9 @@ impl Schema {
     /// correct.
     pub(crate) fn read_arguments(&self, raw: &str) -> Result<Value, String> {
         let raw = raw.trim();
+        check_size(raw).map_err(|much| {
+            format!("The arguments are too large: {much}. Make the call in smaller parts.")
+        })?;
         let mut value: Value = if raw.is_empty() {
             Value::Object(Map::new()) // several providers send nothing for a call without arguments
         } else {
@@ -62,6 +84,7 @@ impl Schema {
 
     /// Reads an answer that must fit the schema. The error tells the model what to correct.
     pub(crate) fn read_answer(&self, raw: &str) -> Result<Value, String> {
+        check_size(raw).map_err(|much| format!("The answer is too large: {much}."))?;
         let mut value: Value = serde_json::from_str(raw)
             .map_err(|e| format!("The answer is not valid JSON ({e})."))?;
         self.check_answer(&mut value)?;
@@ -77,61 +100,8 @@ impl Schema {
     pub(crate) fn check(&self, value: &mut Value) -> Result<(), String> {
         coerce(&self.schema, value);
         #[cfg(feature = "schema")]
-        validation::validate(&self.validator, value)?;
+        self.validator.validate(value)?;
         Ok(())
-    }
-}
-
-/// Cuts a text to a number of characters.
-fn cut(text: &str, max_chars: usize) -> String {
-    match text.char_indices().nth(max_chars) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-#[cfg(feature = "schema")]
-mod validation {
-    use jsonschema::error::ValidationErrorKind;
-    use jsonschema::{ValidationError, Validator};
-    use serde_json::Value;
-
-    use super::cut;
-
-    /// How many characters of a received value an error shows.
-    const MAX_VALUE_CHARS: usize = 200;
-    /// How many errors are listed.
-    const MAX_ERRORS: usize = 12;
-
-    pub(super) fn validate(validator: &Validator, value: &Value) -> Result<(), String> {
-        let errors = validator.iter_errors(value).take(MAX_ERRORS);
-        let mut errors: Vec<String> = errors.map(|e| describe(&e)).collect();
-        if errors.is_empty() {
-            return Ok(());
-        }
-        errors.dedup();
-        Err(format!("The arguments do not fit the schema:\n{}", errors.join("\n")))
-    }
-
-    fn describe(error: &ValidationError<'_>) -> String {
-        let at = error.instance_path().to_string();
-        let received = cut(&error.instance().to_string(), MAX_VALUE_CHARS);
-        match error.kind() {
-            ValidationErrorKind::Required { property } => {
-                let property = property.as_str().unwrap_or_default();
-                format!("- {at}/{property}: is required, but missing")
-            }
-            ValidationErrorKind::AdditionalProperties { unexpected } => {
-                let names = unexpected.iter().map(|name| format!("{at}/{name}"));
-                let names: Vec<String> = names.collect();
-                format!("- {}: not a property of this tool", names.join(", "))
-            }
-            _ => {
-                let what = cut(&error.to_string(), MAX_VALUE_CHARS * 2);
-                let at = if at.is_empty() { "/" } else { &at };
-                format!("- {at}: {what} (received {received})")
-            }
-        }
     }
 }
 
@@ -237,6 +207,19 @@ mod tests {
                 "q": {"anyOf": [{"$ref": "#/$defs/P"}, {"type": "null"}]}}});
         let read = read(schema, r#"{"p": "{\"n\": \"1\"}", "q": {"n": "2"}}"#).unwrap();
         assert_eq!(read, json!({"p": {"n": 1}, "q": {"n": 2}}));
+    }
+
+    /// C430: Arguments and answers that are too large to be parsed at once are refused.
+    #[test]
+    fn what_is_too_large_is_not_parsed() {
+        let schema = Schema::compile(&json!({})).unwrap();
+        let list = |count: usize| format!("[{}0]", "0,".repeat(count));
+        assert!(schema.read_arguments(&list(90_000)).is_ok());
+        let error = schema.read_arguments(&list(100_000)).unwrap_err();
+        assert!(error.contains("more than 100000 values"), "{error}");
+        assert!(schema.read_answer(&list(90_000)).is_ok());
+        assert!(schema.read_answer(&list(100_000)).unwrap_err().contains("too large"));
+        assert!(schema.read_arguments(&format!("\"{}\"", "x".repeat(5 << 20))).is_err());
     }
 
     #[test]

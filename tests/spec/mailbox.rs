@@ -3,6 +3,7 @@
 //! The rules are those that a model checker found necessary; each test fails without its rule.
 
 mod deadlines;
+mod held;
 mod kit;
 mod releases;
 
@@ -103,7 +104,7 @@ async fn an_id_that_the_log_has_is_accepted_and_appends_nothing() {
     let (handle, events) = run(&second, shared.owner()).await;
     handle.wait_for_idle().await;
     assert_eq!((shared.inputs(), shared.receipts()), (vec!["i".to_owned()], vec![ACCEPTED]));
-    assert_eq!(shared.entries().len(), before + 1, "only that it was opened");
+    assert_eq!(shared.entries().len(), before + 2, "only that it was opened, and reads its mail");
     end(handle, events).await;
 }
 

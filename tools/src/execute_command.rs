@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::fs::File;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use loopwright_core::tool::Effect;
@@ -12,7 +13,9 @@ use serde_json::{Value, json};
 
 use crate::commands::Commands;
 use crate::error::printable;
-use crate::process::{CommandOutput, Exit, Finished, MAX_SHOWN_BYTES, OUTPUT_DIR, Shell, size};
+use crate::process::{
+    Changes, CommandOutput, Exit, Finished, MAX_SHOWN_BYTES, OUTPUT_DIR, Shell, size,
+};
 use crate::schema::strict;
 use crate::workspace::{Retention, Workspace};
 
@@ -230,13 +233,7 @@ fn report(finished: &Finished, saved: Option<&SavedOutput>, timeout: Duration) -
             finished.unkillable_processes
         );
     }
-    if !finished.changed_files.is_empty() {
-        let _ = write!(
-            text,
-            " While it ran, files changed that the user's own tools run: {}. Tell the user.",
-            changed_files(finished).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ")
-        );
-    }
+    text.push_str(&changes(&finished.changes));
     let excerpt = finished.output.excerpt(MAX_SHOWN_BYTES);
     match saved {
         _ if finished.output.total() == 0 => text.push_str(" It printed nothing."),
@@ -263,9 +260,49 @@ fn report(finished: &Finished, saved: Option<&SavedOutput>, timeout: Duration) -
     text
 }
 
-/// Returns the protected files that changed, as text.
-fn changed_files(finished: &Finished) -> impl Iterator<Item = String> {
-    finished.changed_files.iter().map(|path| printable(&path.display().to_string()))
+/// Says in sentences what has become of protected files.
+fn changes(changes: &Changes) -> String {
+    let list = |paths: &[PathBuf]| {
+        let names: Vec<String> = shown(paths).map(|path| format!("`{path}`")).collect();
+        names.join(", ")
+    };
+    let Changes { changed, undone, moved_to, repositories } = changes;
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    if !undone.is_empty() {
+        let undone = list(undone);
+        let _ = write!(text, " It changed files that the user's own tools run: {undone}. ");
+        text.push_str("These changes were undone.");
+    }
+    if !moved_to.is_empty() {
+        let _ = write!(text, " What it wrote is in {}.", list(moved_to));
+    }
+    if !changed.is_empty() {
+        let changed = list(changed);
+        let _ =
+            write!(text, " While it ran, files changed that the user's own tools run: {changed}.");
+    }
+    if !repositories.is_empty() {
+        let repositories = list(repositories);
+        let _ = write!(
+            text,
+            " Git takes a directory for a repository since then, or obeys another \
+            configuration in it: {repositories}."
+        );
+    }
+    if !text.is_empty() {
+        text.push_str(" Tell the user.");
+    }
+    text
+}
+
+/// Returns paths as text.
+fn shown(paths: &[PathBuf]) -> impl Iterator<Item = String> {
+    let name = |path: &PathBuf| match path.as_os_str().is_empty() {
+        true => ".".into(),
+        false => printable(&path.display().to_string()),
+    };
+    paths.iter().map(name)
 }
 
 /// Describes the end of the command for a user interface.
@@ -288,7 +325,9 @@ fn details(state: &State, args: &Args, finished: &Finished, saved: Option<SavedO
         "output_file": output_file,
         "output_file_left_out": lost,
         "processes_ended": finished.background_processes,
-        "protected_files_changed": changed_files(finished).collect::<Vec<_>>(),
+        "protected_files_changed": shown(&finished.changes.changed).collect::<Vec<_>>(),
+        "protected_files_undone": shown(&finished.changes.undone).collect::<Vec<_>>(),
+        "repositories_changed": shown(&finished.changes.repositories).collect::<Vec<_>>(),
         "confinement": state.shell.details(),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use globset::{Glob, GlobMatcher};
+use globset::GlobMatcher;
 use loopwright_core::tool::Effect;
 use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput, tool_with};
 use schemars::JsonSchema;
@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::error::printable;
+use crate::path_pattern;
 use crate::schema::strict;
 use crate::workspace::{Entry, EntryKind, Listing, Workspace};
 
@@ -54,12 +55,8 @@ fn list(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> {
 }
 
 fn glob(pattern: &str) -> Result<GlobMatcher, ToolError> {
-    Glob::new(pattern).map(|glob| glob.compile_matcher()).map_err(|e| {
-        ToolError::Failed(format!(
-            "the pattern `{}` is not a glob: {}",
-            printable(pattern),
-            e.kind()
-        ))
+    path_pattern::compile(pattern, false).map_err(|why| {
+        ToolError::Failed(format!("the pattern `{}` is not a glob: {why}", printable(pattern)))
     })
 }
 

@@ -22,6 +22,8 @@ mod cgroup;
 mod landlock;
 #[cfg(target_os = "linux")]
 mod limits;
+#[cfg(target_os = "linux")]
+mod namespace;
 #[cfg(all(unix, not(target_os = "linux")))]
 mod portable;
 #[cfg(target_os = "linux")]
@@ -29,6 +31,7 @@ mod process_set;
 #[cfg(target_os = "linux")]
 mod protect;
 mod random;
+mod remove_tree;
 #[cfg(target_os = "linux")]
 mod supervise;
 #[cfg(target_os = "linux")]
@@ -42,7 +45,7 @@ mod watchdog;
 
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) use confinement::Confinement;
-pub(crate) use exit::{Exit, Finished, size};
+pub(crate) use exit::{Changes, Exit, Finished, size};
 pub(crate) use output::{CommandOutput, MAX_SHOWN_BYTES, OUTPUT_DIR};
 #[cfg(target_os = "linux")]
 pub(crate) use shell::RunningCommand;

@@ -104,7 +104,6 @@ mod tests {
         }
         assert_eq!(fs::read_to_string(at(".git/config")).unwrap(), "old");
         assert_eq!(fs::read_dir(at(".git/hooks")).unwrap().count(), 0);
-        assert_eq!(write(&workspace, "g/description").await, (false, Ok(())));
         let open = workspace.unprotected(".git/config");
         assert_eq!(write(&open, "notes").await, (false, Ok(())));
     }

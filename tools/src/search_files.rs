@@ -30,8 +30,12 @@ const MAX_LINES: usize = 250;
 const MAX_LINE_BYTES: usize = 300;
 /// Length of the longest line that is searched: this much of a file is in memory at once.
 const MAX_SEARCHED_LINE_BYTES: usize = 16 * 1024 * 1024;
-/// Memory for the compiled pattern, and for its search state in each thread.
-const MAX_PATTERN_BYTES: usize = 16 * 1024 * 1024;
+/// The longest pattern.
+const MAX_PATTERN_BYTES: usize = 4 * 1024;
+/// Memory for the compiled pattern: it takes some 50 ms to compile one that is as large.
+const MAX_COMPILED_BYTES: usize = 4 * 1024 * 1024;
+/// Memory for the state of the search in each thread.
+const MAX_STATE_BYTES: usize = 16 * 1024 * 1024;
 /// How much text is shown.
 const MAX_TEXT_BYTES: usize = 50 * 1024;
 
@@ -115,10 +119,15 @@ fn regex(pattern: &str) -> Result<RegexMatcher, ToolError> {
             "the pattern is empty and would match every line: give the text to search for".into(),
         ));
     }
+    if pattern.len() > MAX_PATTERN_BYTES {
+        return Err(ToolError::Failed(format!(
+            "the pattern has more than {MAX_PATTERN_BYTES} bytes: search for a part of it"
+        )));
+    }
     let mut builder = RegexMatcherBuilder::new();
     // Must come after `crlf`, which would forbid a `\r` in the pattern.
     builder.multi_line(true).crlf(true).line_terminator(Some(b'\n'));
-    builder.size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
+    builder.size_limit(MAX_COMPILED_BYTES).dfa_size_limit(MAX_STATE_BYTES);
     let regex = builder.build(pattern);
     regex.map_err(|e| {
         let hint = match pattern.contains('\n') || pattern.contains("\\n") {

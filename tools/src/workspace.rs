@@ -9,12 +9,15 @@
 #![allow(clippy::disallowed_methods, reason = "the lint directs all file access to this module")]
 
 mod directory;
+#[cfg(all(feature = "commands", target_os = "linux"))]
+mod git_files;
 #[cfg(feature = "search")]
 mod ignore_rules;
 mod listing;
 #[cfg(feature = "commands")]
 mod numbered;
 mod protected;
+mod protected_list;
 mod read;
 mod root;
 mod stamp;
@@ -25,11 +28,15 @@ mod write;
 
 #[cfg(feature = "commands")]
 pub(crate) use self::directory::stable_path;
+#[cfg(all(feature = "commands", target_os = "linux"))]
+pub(crate) use self::git_files::{GitFile, WITH_REPOSITORIES, git_file};
 pub(crate) use self::listing::{Entry, EntryKind, Listing};
 #[cfg(feature = "commands")]
 pub(crate) use self::numbered::Retention;
 pub use self::protected::protected_paths;
 pub(crate) use self::protected::protection;
+#[cfg(all(feature = "commands", target_os = "linux"))]
+pub(crate) use self::protected::{matches, names};
 pub(crate) use self::read::OpenFile;
 pub use self::root::Workspace;
 pub(crate) use self::stamp::Stamp;

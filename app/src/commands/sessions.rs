@@ -149,6 +149,7 @@ fn print_session(info: &SessionInfo, in_use: bool) -> io::Result<()> {
             notes.push(format!("run {run} is in progress"));
         }
         (Some(Due::Interrupted), Some(run)) => notes.push(format!("run {run} was interrupted")),
+        _ if info.held.is_some() => notes.extend(info.held.map(|held| held.to_string())),
         (Some(Due::Decision), _) => notes.push("a decision was not carried out yet".to_owned()),
         (Some(_), _) => notes.push("a message was not answered yet".to_owned()),
         _ => {}

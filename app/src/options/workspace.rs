@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use loopwright_tools::{Commands, Workspace, WorkspaceError, protected_paths};
+use loopwright_tools::{Commands, Workspace, WorkspaceError, protected_file, protected_paths};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// Describes the directory that tools work in.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
@@ -71,7 +72,8 @@ pub(crate) struct CommandOptions {
 pub(crate) fn protected_path(path: &str) -> Result<String, String> {
     let wanted = path.trim_start_matches("./").trim_end_matches('/');
     let is_at_or_above = |protected: &str| Path::new(protected).starts_with(wanted);
-    if path == "." || (!wanted.is_empty() && protected_paths().any(is_at_or_above)) {
+    let is_one = || protected_file("write_file", &json!({ "path": path })).is_some();
+    if path == "." || (!wanted.is_empty() && (protected_paths().any(is_at_or_above) || is_one())) {
         return Ok(path.to_owned());
     }
     let all: Vec<&str> = protected_paths().collect();

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
@@ -277,8 +277,6 @@ fn ctrl_c_leaves_a_terminal_that_waits_for_a_lock() {
     let mut terminal = Terminal::start(&project, &args);
     terminal.screen.until(TAKEN);
     locked.until_tried();
-    let start = Instant::now();
     terminal.types("\x03\x03");
-    assert_eq!(terminal.ends(), 0);
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert_eq!(terminal.ends(), 0, "it would end with an error after the wait");
 }

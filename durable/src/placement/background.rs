@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::CancellationToken;
+#[cfg(feature = "restate")]
+use tokio_util::sync::WaitForCancellationFutureOwned;
 use tokio_util::task::TaskTracker;
 
 use crate::error::PlacementError;
@@ -51,6 +53,7 @@ impl Background {
     }
 
     /// Resolves at the stop.
+    #[cfg(feature = "restate")]
     pub(super) fn stopped(&self) -> WaitForCancellationFutureOwned {
         self.stopped.clone().cancelled_owned()
     }

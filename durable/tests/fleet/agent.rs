@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::poison;
 use crate::records::{Record, Records};
 
 /// How long a tool takes.
@@ -26,6 +27,9 @@ struct Turn {
 /// Replies to `work N, ask at A`: N turns with two calls each, of which one needs approval in turn
 /// A. Each names the version of the code.
 fn reply(request: &ChatRequest, version: usize) -> Script {
+    if let Some(reply) = poison::reply(request) {
+        return reply;
+    }
     let of_user = |body: &MessageKind| matches!(body, MessageKind::User(_));
     let work = request
         .messages
@@ -74,5 +78,5 @@ pub(crate) fn agent(records: Arc<Records>, version: usize) -> GenericAgent {
         let tool = tool_with(records.clone(), name, "Does one turn's work.", call);
         agent = agent.tool(tool.effect(effect).needs_approval(approval));
     }
-    agent.build().unwrap()
+    poison::with_tools(agent, records).build().unwrap()
 }

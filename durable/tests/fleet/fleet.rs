@@ -58,12 +58,14 @@ pub(crate) struct Fleet {
     special: Special,
     pub(crate) restate: Mutex<Option<RestateServers>>,
     workers: Mutex<Vec<Option<Child>>>,
+    /// How many workers have ended by themselves.
+    pub(crate) deaths: AtomicU64,
     orders: Mutex<Vec<Orders>>,
     /// The addresses of the workers.
     addresses: Vec<String>,
-    records: PathBuf,
+    pub(crate) records: PathBuf,
     /// The store of the checker.
-    store: Postgres,
+    pub(crate) store: Postgres,
     seed: u64,
     placed: Placed,
     _folder: TempDir,
@@ -146,6 +148,7 @@ impl Fleet {
             database: Mutex::new(database),
             restate: Mutex::new(restate),
             workers: Mutex::new((0..WORKERS).map(|_| None).collect()),
+            deaths: AtomicU64::new(0),
             store,
             seed,
             placed,
@@ -184,6 +187,20 @@ impl Fleet {
         child.id()
     }
 
+    /// Starts workers again that have ended by themselves, as a supervisor does.
+    async fn supervise(self: Arc<Self>) {
+        loop {
+            for worker in 0..WORKERS {
+                let has_ended = |child: &mut Child| child.try_wait().unwrap().is_some();
+                if self.workers.lock().unwrap()[worker].as_mut().is_some_and(has_ended) {
+                    self.deaths.fetch_add(1, Ordering::Relaxed);
+                    self.run(worker);
+                }
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// Returns the process id of a worker.
     pub(crate) fn process(&self, worker: usize) -> u32 {
         self.workers.lock().unwrap()[worker].as_ref().unwrap().id()
@@ -211,9 +228,12 @@ impl Fleet {
 
     /// Lets clients work while these faults happen, and checks what was recorded.
     pub(crate) async fn work(self: Arc<Self>, faults: &[Fault]) {
-        let mut count = from_env("LOOPWRIGHT_KILLS", 10) as usize;
+        let mut count = Fault::count(faults, from_env("LOOPWRIGHT_KILLS", 10) as usize);
         if faults.contains(&Fault::Upgrade) {
             count = count.max(MIN_UPGRADES);
+        }
+        if faults.contains(&Fault::Poison) {
+            count = count.max(crate::poison::KINDS.len());
         }
         let wrong = self.work_and_check(faults, count).await;
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -237,6 +257,10 @@ impl Fleet {
             let gives_up = faults.contains(&Fault::FailOver { lags: true });
             clients.spawn(client.work(is_over.clone(), gives_up));
         }
+        let poisoned = faults.contains(&Fault::Poison);
+        let supervisor = poisoned.then(|| tokio::spawn(self.clone().supervise()));
+        let continued = Arc::new(AtomicU64::new(0));
+        let person = tokio::spawn(self.clone().continue_held(sessions, continued.clone()));
         let mut nemesis = Nemesis::new(self.clone(), faults, Random(self.seed));
         nemesis.run(count).await;
         is_over.store(true, Ordering::Relaxed);
@@ -245,6 +269,12 @@ impl Fleet {
         println!("memory of the workers: {:?} KiB", self.memory());
         timeout(TIMEOUT, self.until_rest(&histories)).await.expect("all sessions come to rest");
         let records = crate::records::Records::read(&self.records);
+        person.abort();
+        let supervised = supervisor.map(|task| task.abort()).is_some();
+        let (deaths, continued) =
+            (self.deaths.load(Ordering::Relaxed), continued.load(Ordering::Relaxed));
+        println!("{deaths} workers ended by themselves, a person continued {continued} sessions");
+        assert!(supervised || deaths == 0, "no worker ends by itself");
         let (counts, wrong) = check::check(&self.store, &histories, &records).await;
         println!(
             "{:?}, {faults:?}: {} faults, {} s, {counts:?}",

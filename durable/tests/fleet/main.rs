@@ -22,6 +22,7 @@ mod figures;
 mod fleet;
 mod nemesis;
 mod network;
+mod poison;
 mod random;
 mod records;
 mod restate;
@@ -124,6 +125,19 @@ async fn upgrades_hand_sessions_over_to_new_code() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn upgrades_with_restate_hand_sessions_over_to_new_code() {
     Fleet::start(Placed::ByRestate { nodes: 1 }).await.work(&[Fault::Upgrade]).await;
+}
+
+/// C403: runs that kill their process or exhaust its memory, and inputs that kill the process that
+/// takes them, are held after two owners each, and all other sessions are served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_that_kill_their_workers_are_held_and_others_are_served() {
+    Fleet::start(Placed::ByLeases).await.work(&[Fault::Poison]).await;
+}
+
+/// C403: the same, while workers are killed besides, and with Restate.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_that_kill_their_workers_are_held_with_restate_too() {
+    Fleet::start(Placed::ByRestate { nodes: 1 }).await.work(&[Fault::Poison, Fault::Kill]).await;
 }
 
 /// How long a fleet may take for its work.

@@ -29,6 +29,22 @@ pub(crate) enum Fault {
     },
     /// A worker leaves, and comes back with new code.
     Upgrade,
+    /// A session kills each worker that does its work.
+    Poison,
+}
+
+impl Fault {
+    /// The average number of processes that it kills or stops: every second poisoned session kills
+    /// two workers, the others four.
+    fn kills(self) -> usize {
+        if self == Fault::Poison { 3 } else { 1 }
+    }
+
+    /// Returns how many of these faults, one after the other, kill so many processes.
+    pub(crate) fn count(faults: &[Fault], kills: usize) -> usize {
+        let in_one_round: usize = faults.iter().map(|fault| fault.kills()).sum();
+        (kills * faults.len()).div_ceil(in_one_round)
+    }
 }
 
 /// A fault that has happened to the worker with this process id, or to a server, at a time in
@@ -99,6 +115,7 @@ impl Nemesis {
                 fleet.database.lock().unwrap().stop("immediate");
                 standby.promote();
             }
+            Fault::Poison => fleet.poison(number, &mut self.random).await,
             Fault::Upgrade => fleet.upgrade(number % fleet.workers()).await,
             Fault::KillRestate => {
                 let count = fleet.restate.lock().unwrap().as_ref().unwrap().count();

@@ -15,6 +15,7 @@ use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::Postgres;
 use serde::{Deserialize, Serialize};
 
+use crate::poison;
 use crate::random::now;
 
 /// A line of the record.
@@ -37,6 +38,12 @@ impl Records {
     pub(crate) fn add(&self, record: &Record) {
         let line = serde_json::to_string(record).unwrap() + "\n";
         (&self.0).write_all(line.as_bytes()).unwrap();
+    }
+
+    /// Ends this process, as the work of this session does.
+    pub(crate) fn kill(&self, session: &str) -> ! {
+        self.add(&poison::record(session));
+        std::process::abort()
     }
 
     pub(crate) fn read(path: &Path) -> Vec<Record> {
@@ -67,6 +74,9 @@ impl Memory for Recorded {
             if let LogEntry::Opened { epoch, .. } = entry {
                 self.epoch.store(*epoch, SeqCst);
             }
+        }
+        if entries.iter().any(poison::is_pill) {
+            self.records.kill(&self.session);
         }
         let count = entries.len() as u64;
         self.memory.append(at, entries).await?;

@@ -16,6 +16,7 @@ use futures::StreamExt;
 use loopwright_core::event::InputEvent;
 use loopwright_durable::{Cluster, ClusterError, Leases, Restate};
 use loopwright_memory::Postgres;
+use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -66,7 +67,12 @@ pub(crate) struct Sent {
     pub(crate) waits: bool,
 }
 
+/// The address space of a worker, in bytes.
+const MAX_ADDRESS_SPACE: u64 = 6 << 30;
+
 pub(crate) async fn run() {
+    let limit = Rlimit { current: Some(MAX_ADDRESS_SPACE), maximum: Some(MAX_ADDRESS_SPACE) };
+    setrlimit(Resource::As, limit).unwrap();
     let orders: Orders = serde_json::from_str(&std::env::var(ORDERS).unwrap()).unwrap();
     let records = Arc::new(Records::open(&orders.records));
     let store = loop {

@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loopwright_core::agent::InputError;
-use loopwright_core::event::{AgentEvent, Decision, Envelope, InputEvent, Prompt};
-use loopwright_core::log::{InMemoryStore, LogEntry, MemoryError, PendingQuery, PostedInput};
-use loopwright_core::message::ResultStatus;
+use loopwright_core::event::{
+    AgentEvent, Decision, Envelope, InputEvent, Prompt, QueueKind, RunCause, Urgency,
+};
+use loopwright_core::log::{
+    InMemoryStore, LogEntry, MemoryError, OwnerNote, PROBATION, PendingQuery, PostedInput,
+};
+use loopwright_core::message::{Message, MessageId, ResultStatus, RunId, UserMessage};
 use loopwright_core::testing::{Gate, Script, ScriptedModel, TestTool};
 use loopwright_core::tool::Effect;
-use loopwright_core::{GenericAgent, RunContext, SessionStore};
-use loopwright_durable::{Cluster, ClusterError, ClusterEvents, Leases, agents_from_fn};
+use loopwright_core::{GenericAgent, Memory, RunContext, SessionStore};
+use loopwright_durable::{Cluster, ClusterError, ClusterEvents, HandOver, Leases, agents_from_fn};
 use loopwright_patterns::PiPattern;
 use serde_json::json;
 use tokio::time::Instant;
@@ -163,6 +167,97 @@ async fn an_interrupted_run_is_continued_by_the_sweep() {
     let mut events = cluster.session("s").events(0);
     assert_eq!(until_end(&mut events).await.1, "Hello again.");
     assert_eq!(until_end(&mut events).await.1, "Goodbye.");
+}
+
+/// The log of a session whose process was killed during a request.
+fn killed() -> Vec<LogEntry> {
+    let message = Message::new(MessageId(1), UserMessage::from("Hello"));
+    vec![
+        LogEntry::Opened { epoch: 1, time: 1, parent: None, owner: None },
+        LogEntry::Queued {
+            input: "i".into(),
+            kind: QueueKind::Request,
+            urgency: Urgency::default(),
+            message: message.into(),
+            output: None,
+            principal: None,
+        },
+        LogEntry::RunStarted {
+            run: RunId(1),
+            cause: RunCause::UserRequest("i".into()),
+            time: 1,
+            trace: None,
+        },
+        LogEntry::Delivered { input: "i".into() },
+    ]
+}
+
+/// C401: a worker opens sessions that have lost an owner one after the other: the next when the one
+/// before has come further, or after a second. They can be opened there meanwhile.
+#[tokio::test(start_paused = true)]
+async fn sessions_that_have_lost_an_owner_are_opened_one_after_the_other() {
+    let store = InMemoryStore::new();
+    for session in ["a", "b"] {
+        store.open(session).await.unwrap().append(0, killed().into()).await.unwrap();
+    }
+    let store: Arc<dyn SessionStore> = Arc::new(store);
+    let (here, there) = (HandOver::new(), HandOver::new());
+    let (a, b) = (Arc::from("a"), Arc::from("b"));
+    let opened =
+        |epoch| Arc::from([LogEntry::Opened { epoch, time: 1, parent: None, owner: None }]);
+    let first = here.open(&store, &a).await.unwrap();
+    first.append(4, opened(2)).await.unwrap();
+    assert_eq!(here.open(&store, &b).await.err(), Some(MemoryError::InUse(b.clone())));
+    let other = there.open(&store, &b).await.unwrap();
+    other.close().await;
+    drop(other);
+    let note = LogEntry::Owner { note: OwnerNote::Left };
+    first.append(5, Arc::from([note])).await.unwrap();
+    assert!(here.open(&store, &b).await.is_ok());
+
+    // The owner writes that note itself.
+    let store = InMemoryStore::new();
+    for session in ["a", "b"] {
+        store.open(session).await.unwrap().append(0, killed().into()).await.unwrap();
+    }
+    let start = Instant::now();
+    let _cluster = worker(&store, &agent([Script::new().hang(), Script::new().hang()])).await;
+    let openings = async || {
+        let mut logs = 0;
+        for session in ["a", "b"] {
+            logs += usize::from(store.read(session, 0).await.unwrap().len() > 4);
+        }
+        logs
+    };
+    while openings().await < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(start.elapsed() >= PROBATION, "{:?}", start.elapsed());
+    assert!(start.elapsed() < PROBATION * 2, "{:?}", start.elapsed());
+}
+
+/// C401: a session that is handed over before it has come further has lost no owner.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_handed_over_has_lost_no_owner() {
+    let store = InMemoryStore::new();
+    store.open("s").await.unwrap().append(0, killed().into()).await.unwrap();
+    for _ in 0..4 {
+        let hand_over = HandOver::new();
+        let shared: Arc<dyn SessionStore> = Arc::new(store.clone());
+        let memory = hand_over.open(&shared, &"s".into()).await.unwrap();
+        hand_over.start();
+        let cx = RunContext::new().session("s").memory(memory).continue_interrupted();
+        let (handle, mut events) = agent([Script::text("never")]).run(cx).await.unwrap();
+        while events.next().await.is_some() {}
+        drop(handle);
+        assert!(events.moved());
+    }
+    let info = store.session("s").await.unwrap();
+    assert_eq!((info.held, info.run), (None, Some(RunId(1))));
+    let _cluster = worker(&store, &agent([Script::text("Hello again.")])).await;
+    while store.session("s").await.unwrap().run.is_some() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// C338: a worker that shuts down completes the turn of each session, and another one continues the

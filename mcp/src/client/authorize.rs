@@ -4,16 +4,19 @@ use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
 use loopwright_core::pattern::Question;
-use loopwright_core::tool::{Approval, ToolSpec};
+use loopwright_core::tool::{ActionOptions, Approval, ToolSpec};
 use loopwright_core::{Tool, ToolContext, ToolError, ToolOutput};
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
 use super::credentials::OfServer;
-use super::oauth::Flow;
+use super::oauth::{Flow, Next};
 use super::server::Server;
 
 /// The name of the tool.
 const NAME: &str = "authorize";
+/// The answer that allows hosts.
+const ALLOW: &str = "Allow";
 
 /// Asks the user to authorize a server, and stores the tokens.
 pub(super) struct Authorize {
@@ -31,13 +34,39 @@ impl Authorize {
         );
         let schema = json!({ "type": "object", "properties": {}, "additionalProperties": false });
         let spec = ToolSpec::with_schema(NAME, description, schema);
-        // It asks the user itself.
-        let spec = Arc::new(spec.needs_approval(Approval::Never));
+        let asks = format!("Asks `{url}` where its users log in. Other hosts are asked about.");
+        let options = ActionOptions::new().description(asks);
+        let spec = Arc::new(spec.needs_approval(Approval::Always).action_options(options));
         Authorize { server, url: url.to_owned(), tokens, spec }
     }
 
+    /// Registers this client, and returns the question to the user: about hosts that the server
+    /// names, or for the page to log in. The error is a sentence without a full stop.
+    async fn ask(&self) -> Result<ToolError, String> {
+        let name = self.server.name();
+        let next = Flow::register(&self.url, self.tokens.clone()).await?;
+        let question = match &next {
+            Next::Allow(origins) => {
+                let origins: Vec<&str> = origins.iter().map(String::as_str).collect();
+                let text = format!(
+                    "The MCP server `{name}` names these hosts for its authorization. Allow that \
+                     they are contacted?\n{}",
+                    origins.join("\n")
+                );
+                Question::choice(text, [ALLOW, "Refuse"])
+            }
+            Next::Open(flow) => Question::text(format!(
+                "Authorize `{name}`: open this page, check its address, log in, and answer `done`. \
+                 If the last page cannot be shown, answer with its address.\n{}",
+                flow.page()
+            )),
+        };
+        self.replace_flow(Some(next));
+        Ok(question.suspend())
+    }
+
     /// Replaces the authorization that the user was asked for.
-    fn replace_flow(&self, flow: Option<Flow>) -> Option<Flow> {
+    fn replace_flow(&self, flow: Option<Next>) -> Option<Next> {
         let mut current = self.server.flow.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut current, flow)
     }
@@ -55,18 +84,25 @@ impl Tool for Authorize {
             ToolError::Failed(format!("The MCP server `{name}` was not authorized: {why}."))
         };
         let Some(decision) = cx.decision() else {
-            let flow = Flow::register(&self.url, self.tokens.clone()).await.map_err(failed)?;
-            let question = Question::text(format!(
-                "Authorize `{name}`: open this page, check its address, log in, and answer `done`. \
-                 If the last page cannot be shown, answer with its address.\n{}",
-                flow.page()
-            ));
-            self.replace_flow(Some(flow));
-            return Err(question.suspend());
+            return Err(self.ask().await.map_err(failed)?);
         };
-        let Some(flow) = self.replace_flow(None) else {
-            let why = "another process has started it: call the tool once more";
-            return Err(failed(why.into()));
+        let flow = match self.replace_flow(None) {
+            Some(Next::Open(flow)) => flow,
+            Some(Next::Allow(_)) if decision.data != ALLOW => {
+                return Err(failed("the user does not allow the hosts that it names".into()));
+            }
+            Some(Next::Allow(origins)) => {
+                let OfServer { credentials, key } = self.tokens.clone();
+                let allowed = spawn_blocking(move || credentials.allow(&key, origins)).await;
+                if let Ok(Err(why)) = allowed {
+                    return Err(failed(why.to_string()));
+                }
+                return Err(self.ask().await.map_err(failed)?);
+            }
+            None => {
+                let why = "another process has started it: call the tool once more";
+                return Err(failed(why.into()));
+            }
         };
         let answer = decision.data.as_str().unwrap_or_default();
         flow.exchange(answer).await.map_err(failed)?;

@@ -20,6 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::config::{Endpoint, ServerConfig, Transport, expand};
 use super::credentials::OfServer;
+use super::crypto::install_crypto_provider;
 use super::handler::{Handler, Routes};
 use super::launch::Launch;
 use super::oauth::authorized_client;
@@ -222,12 +223,4 @@ fn http_client(
         .max_sse_event_size(MAX_MESSAGE_BYTES)
         .max_json_response_size(MAX_MESSAGE_BYTES);
     Ok((client, config))
-}
-
-/// Installs a provider of cryptography for TLS, unless the program has installed one.
-fn install_crypto_provider() {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // An error means that another thread was faster.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
 }

@@ -1,19 +1,29 @@
 //! [`Credentials`]: the tokens of servers that require authorization.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use rmcp::transport::auth::{AuthError, CredentialStore, StoredCredentials};
+use serde::{Deserialize, Serialize};
 
 /// Stores the OAuth tokens of servers, by server.
 #[derive(Default)]
 pub struct Credentials {
     /// `None` if they are kept in memory only.
     path: Option<PathBuf>,
-    servers: Mutex<BTreeMap<String, StoredCredentials>>,
+    servers: Mutex<BTreeMap<String, Stored>>,
+}
+
+/// What is stored for a server.
+#[derive(Default, Serialize, Deserialize)]
+struct Stored {
+    tokens: Option<StoredCredentials>,
+    /// The origins besides the server's own that the user lets it name for its authorization.
+    #[serde(default)]
+    origins: BTreeSet<String>,
 }
 
 impl std::fmt::Debug for Credentials {
@@ -43,21 +53,32 @@ impl Credentials {
         Ok(Credentials { path: Some(path), servers: Mutex::new(servers) })
     }
 
-    fn servers(&self) -> MutexGuard<'_, BTreeMap<String, StoredCredentials>> {
+    fn servers(&self) -> MutexGuard<'_, BTreeMap<String, Stored>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether there are tokens for a server.
     pub(super) fn has(&self, key: &str) -> bool {
-        self.servers().contains_key(key)
+        self.servers().get(key).is_some_and(|stored| stored.tokens.is_some())
     }
 
-    fn set(&self, key: &str, credentials: Option<StoredCredentials>) -> io::Result<()> {
+    /// Returns the other origins that the user lets a server name for its authorization.
+    pub(super) fn origins(&self, key: &str) -> BTreeSet<String> {
+        self.servers().get(key).map(|stored| stored.origins.clone()).unwrap_or_default()
+    }
+
+    /// Lets a server name these origins too.
+    pub(super) fn allow(&self, key: &str, origins: BTreeSet<String>) -> io::Result<()> {
+        self.change(key, |stored| stored.origins.extend(origins))
+    }
+
+    fn set(&self, key: &str, tokens: Option<StoredCredentials>) -> io::Result<()> {
+        self.change(key, |stored| stored.tokens = tokens)
+    }
+
+    fn change(&self, key: &str, change: impl FnOnce(&mut Stored)) -> io::Result<()> {
         let mut servers = self.servers();
-        match credentials {
-            Some(credentials) => servers.insert(key.to_owned(), credentials),
-            None => servers.remove(key),
-        };
+        change(servers.entry(key.to_owned()).or_default());
         match &self.path {
             Some(path) => write(path, &serde_json::to_vec(&*servers)?),
             None => Ok(()),
@@ -89,7 +110,7 @@ pub(super) struct OfServer {
 #[async_trait]
 impl CredentialStore for OfServer {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        Ok(self.credentials.servers().get(&self.key).cloned())
+        Ok(self.credentials.servers().get(&self.key).and_then(|stored| stored.tokens.clone()))
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {

@@ -122,7 +122,9 @@ impl Exchange {
                 () = cx.cancelled() => return Step::Finished(Err(ToolError::Cancelled)),
                 Some(progress) = inbox.progress.recv() => report(cx, progress).await,
                 Some(request) = inbox.requests.recv() => {
-                    return Step::Asks(self.ask(host.server, request));
+                    if let Some(question) = self.ask(host.server, request) {
+                        return Step::Asks(question);
+                    }
                 }
                 response = &mut handle.rx => {
                     let response = response.unwrap_or(Err(ServiceError::TransportClosed));
@@ -160,10 +162,15 @@ impl Exchange {
                     return Some(question);
                 }
                 InputRequest::CreateMessage(request) => {
-                    let question = sampling::question(host.server, &request.params);
-                    let params = Box::new(request.params);
-                    self.pending = Some(Pending::Sampling(params, ReplyTo::Round(key)));
-                    return Some(question);
+                    match sampling::question(host.server, &request.params) {
+                        Ok(question) => {
+                            let params = Box::new(request.params);
+                            self.pending = Some(Pending::Sampling(params, ReplyTo::Round(key)));
+                            return Some(question);
+                        }
+                        // There is no place for the reason.
+                        Err(_) => drop(retry.responses.insert(key, Value::Null)),
+                    }
                 }
                 _ => {} // the server gets no response, and may ask in another way
             }
@@ -182,23 +189,31 @@ impl Exchange {
         self.send().await
     }
 
-    fn ask(&mut self, server: &str, request: ServerRequest) -> Question {
+    /// Returns the question to the user, unless the request is refused.
+    fn ask(&mut self, server: &str, request: ServerRequest) -> Option<Question> {
         match request {
             ServerRequest::Elicitation { params, reply } => {
                 let (question, shape) = elicitation::question(server, &params);
                 self.pending = Some(Pending::Elicitation(shape, ReplyTo::Request(reply)));
-                question
+                Some(question)
             }
             ServerRequest::Sampling { params, reply } => {
-                let question = sampling::question(server, &params);
-                self.pending = Some(Pending::Sampling(params, ReplyTo::Request(reply)));
-                question
+                match sampling::question(server, &params) {
+                    Ok(question) => {
+                        self.pending = Some(Pending::Sampling(params, ReplyTo::Request(reply)));
+                        Some(question)
+                    }
+                    Err(why) => {
+                        let _ = reply.send(Err(why)); // it may have given up
+                        None
+                    }
+                }
             }
         }
     }
 
     /// Passes the user's answer on to the server.
-    pub(super) async fn answer(&mut self, host: &Host<'_>, answer: Value) {
+    pub(super) async fn answer(&mut self, cx: &ToolContext, host: &Host<'_>, answer: Value) {
         match self.pending.take() {
             None => {}
             Some(Pending::Elicitation(shape, ReplyTo::Request(reply))) => {
@@ -215,7 +230,7 @@ impl Exchange {
                 else {
                     return;
                 };
-                let result = sampling::sample(model, &params).await;
+                let result = sampling::sample(cx, model, &params).await;
                 match reply {
                     ReplyTo::Request(reply) => drop(reply.send(result)),
                     ReplyTo::Round(key) => {

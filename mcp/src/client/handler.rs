@@ -69,6 +69,11 @@ impl Routes {
         self.calls().remove(id);
     }
 
+    /// Returns whether no call is in progress.
+    pub(super) fn is_idle(&self) -> bool {
+        self.calls().is_empty()
+    }
+
     /// Returns whether the tools have changed, and forgets it.
     pub(super) fn take_change(&self) -> bool {
         self.tools_changed.swap(false, Ordering::Relaxed)

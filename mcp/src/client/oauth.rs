@@ -1,5 +1,7 @@
 //! OAuth 2.1 with PKCE (MCP, *Authorization*): [`Flow`] gets the tokens of a server.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::transport::AuthorizationManager;
@@ -10,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::credentials::OfServer;
+use super::visits::Visits;
 
 /// How long the answer of a user may come before the browser's.
 const CALLBACK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,23 +30,54 @@ pub(super) struct Flow {
     _listener: AbortOnDropHandle<()>,
 }
 
+/// What the user must do next.
+pub(super) enum Next {
+    /// Allow these origins, which the server names.
+    Allow(BTreeSet<String>),
+    /// Open the page.
+    Open(Box<Flow>),
+}
+
 impl Flow {
-    /// Registers this client with the authorization server of a server. The error is a sentence
-    /// without a full stop.
-    pub(super) async fn register(url: &str, tokens: OfServer) -> Result<Self, String> {
+    /// Registers this client with the authorization server of a server, as far as the user allows
+    /// the origins that it names. The error is a sentence without a full stop.
+    pub(super) async fn register(url: &str, tokens: OfServer) -> Result<Next, String> {
+        let visits = visits(url, &tokens)?;
+        match Self::try_register(url, tokens, &visits).await {
+            Err(why) => match visits.take_named() {
+                Some(origin) => Ok(Next::Allow(BTreeSet::from([origin]))),
+                None => Err(why),
+            },
+            next => next,
+        }
+    }
+
+    async fn try_register(url: &str, tokens: OfServer, visits: &Visits) -> Result<Next, String> {
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|why| why.to_string())?;
         let port = listener.local_addr().map_err(|why| why.to_string())?.port();
         let redirect = format!("http://127.0.0.1:{port}/callback");
-        let manager = manager(url, tokens).await;
+        let manager = manager(url, tokens, visits.clone()).await;
         let mut manager = manager.map_err(|why| why.to_string())?;
-        let metadata = manager.resolve_metadata().await.map_err(|why| why.to_string())?;
-        manager.set_metadata(metadata.metadata);
+        let metadata = manager.resolve_metadata().await.map_err(|why| why.to_string())?.metadata;
+        let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint];
+        let named = endpoints.into_iter().chain(&metadata.registration_endpoint);
+        let others = named.map(|address| visits.other_origin(address));
+        let others: Vec<_> = others.collect::<Result<_, _>>()?;
+        let others: BTreeSet<String> = others.into_iter().flatten().collect();
+        if !others.is_empty() {
+            return Ok(Next::Allow(others));
+        }
+        manager.set_metadata(metadata);
         let request = AuthorizationRequest::new(&*redirect).with_client_name("loopwright");
         let session = AuthorizationSession::new(manager, request).await;
         let session = session.map_err(|(_, why)| why.to_string())?;
         let (sender, callback) = oneshot::channel();
         let listen = tokio::spawn(receive(listener, redirect, sender));
-        Ok(Flow { session, callback, _listener: AbortOnDropHandle::new(listen) })
+        Ok(Next::Open(Box::new(Flow {
+            session,
+            callback,
+            _listener: AbortOnDropHandle::new(listen),
+        })))
     }
 
     /// Returns the address of the page.
@@ -78,13 +112,23 @@ pub(super) async fn authorized_client(
     let Some(tokens) = tokens.filter(|tokens| tokens.credentials.has(&tokens.key)) else {
         return Ok(None);
     };
-    let mut manager = manager(url, tokens).await?;
+    let visits = visits(url, &tokens).map_err(AuthError::InternalError)?;
+    let mut manager = manager(url, tokens, visits).await?;
     let is_known = manager.initialize_from_store().await?;
     Ok(is_known.then(|| AuthClient::new(client, manager)))
 }
 
-async fn manager(url: &str, tokens: OfServer) -> Result<AuthorizationManager, AuthError> {
-    let mut manager = AuthorizationManager::new(url).await?;
+fn visits(url: &str, tokens: &OfServer) -> Result<Visits, String> {
+    Visits::new(url, tokens.credentials.origins(&tokens.key))
+}
+
+async fn manager(
+    url: &str,
+    tokens: OfServer,
+    visits: Visits,
+) -> Result<AuthorizationManager, AuthError> {
+    let visits = Arc::new(visits);
+    let mut manager = AuthorizationManager::new_with_oauth_http_client(url, visits).await?;
     manager.set_credential_store(tokens);
     Ok(manager)
 }

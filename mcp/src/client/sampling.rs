@@ -5,11 +5,10 @@
 
 use std::sync::Arc;
 
-use futures_util::StreamExt as _;
 use loopwright_core::message::{AssistantMessage, Content, MessageId, StopReason, UserMessage};
-use loopwright_core::model::{BlockKind, ChatRequest, ModelEvent};
+use loopwright_core::model::ChatRequest;
 use loopwright_core::pattern::Question;
-use loopwright_core::{ChatModel, Message};
+use loopwright_core::{ChatModel, Message, ToolContext};
 use rmcp::model::{
     CreateMessageRequestParams, CreateMessageResult, ErrorData, Role, SamplingMessage,
     SamplingMessageContentBlock,
@@ -17,16 +16,12 @@ use rmcp::model::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::decode::cut;
-
 /// The answer that sends the request to the model.
 pub(super) const ALLOW: &str = "Allow";
 const REFUSE: &str = "Refuse";
 
-/// The longest part of a request that the user is shown.
-const MAX_SHOWN_BYTES: usize = 4 << 10;
-/// The largest request, in bytes of text.
-const MAX_REQUEST_BYTES: usize = 256 << 10;
+/// The largest request, in bytes of text: the user reads all of it.
+const MAX_REQUEST_BYTES: usize = 16 << 10;
 /// The longest reply, in tokens.
 const MAX_TOKENS: u32 = 8192;
 
@@ -41,23 +36,30 @@ pub fn sampling_request(params: &Value) -> Result<ChatRequest, String> {
     request(&params).map_err(|why| why.message.into_owned())
 }
 
-/// Returns the question whether a server may send this request.
-pub(super) fn question(server: &str, params: &CreateMessageRequestParams) -> Question {
-    let system = params.system_prompt.iter().map(|text| format!("system: {text}"));
+/// Returns the question whether a server may send this request, which shows all of it. The error is
+/// one for the server.
+pub(super) fn question(
+    server: &str,
+    params: &CreateMessageRequestParams,
+) -> Result<Question, ErrorData> {
+    request(params)?;
+    // The lines of a text are indented, so that none looks like the name of another part.
+    let part = |(name, text): (&str, String)| format!("{name}:\n  {}", text.replace('\n', "\n  "));
+    let system = params.system_prompt.iter().map(|text| ("system", text.clone()));
     let messages = params.messages.iter().map(|message| {
         let role = if message.role == Role::User { "user" } else { "assistant" };
-        format!("{role}: {}", text_of(message))
+        (role, text_of(message))
     });
-    let shown: Vec<String> = system.chain(messages).collect();
-    let shown = cut(&shown.join("\n"), MAX_SHOWN_BYTES);
+    let shown: Vec<String> = system.chain(messages).map(part).collect();
     let tokens = params.max_tokens.min(MAX_TOKENS);
-    let text = format!("{server} wants to ask your model (up to {tokens} tokens):\n{shown}");
-    Question::choice(text, [ALLOW, REFUSE])
+    let text = shown.join("\n");
+    let text = format!("{server} wants to ask your model (up to {tokens} tokens):\n{text}");
+    Ok(Question::choice(text, [ALLOW, REFUSE]))
 }
 
 /// Returns the request to the model. The error is one for the server.
 pub(super) fn request(params: &CreateMessageRequestParams) -> Result<ChatRequest, ErrorData> {
-    let invalid = |why: &'static str| ErrorData::invalid_params(why, None);
+    let invalid = |why: &str| ErrorData::invalid_params(why.to_owned(), None);
     if params.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
         return Err(invalid("sampling with tools is not supported"));
     }
@@ -73,7 +75,10 @@ pub(super) fn request(params: &CreateMessageRequestParams) -> Result<ChatRequest
         }));
     }
     if bytes > MAX_REQUEST_BYTES {
-        return Err(invalid("the request is too large"));
+        return Err(invalid(&format!(
+            "the request has {bytes} bytes of text, and the user is shown all of a request: send \
+             at most {MAX_REQUEST_BYTES}"
+        )));
     }
     if !params.messages.last().is_some_and(|message| message.role == Role::User) {
         return Err(invalid("the last message must be one of the user"));
@@ -86,33 +91,21 @@ pub(super) fn request(params: &CreateMessageRequestParams) -> Result<ChatRequest
     Ok(request)
 }
 
-/// Sends a request to a model. The error is one for the server.
+/// Sends a request to a model, on behalf of the session of a call. The error is one for the server.
 pub(super) async fn sample(
+    cx: &ToolContext,
     model: &dyn ChatModel,
     params: &CreateMessageRequestParams,
 ) -> Result<CreateMessageResult, ErrorData> {
-    let mut events = model.stream(request(params)?);
-    let failed = |why: String| ErrorData::internal_error(why, None);
-    let (mut text, mut block_of_text) = (String::new(), None);
-    while let Some(event) = events.next().await {
-        match event {
-            ModelEvent::BlockStart { block, kind: BlockKind::Text } => block_of_text = Some(block),
-            ModelEvent::Delta { block, delta } if block_of_text == Some(block) => text += &delta,
-            ModelEvent::Withdrawn => text.clear(),
-            ModelEvent::Done { stop, .. } => {
-                let message = SamplingMessage::assistant_text(text);
-                let mut result = CreateMessageResult::new(message, model.info().id.to_string());
-                result.stop_reason = Some(match stop {
-                    StopReason::Length => CreateMessageResult::STOP_REASON_END_MAX_TOKEN.into(),
-                    _ => CreateMessageResult::STOP_REASON_END_TURN.into(),
-                });
-                return Ok(result);
-            }
-            ModelEvent::Error(why) => return Err(failed(format!("the model failed: {why}"))),
-            _ => {}
-        }
-    }
-    Err(failed("the model's reply has no end".into()))
+    let reply = cx.generate(model, request(params)?).await;
+    let reply = reply.map_err(|why| ErrorData::internal_error(why.to_string(), None))?;
+    let message = SamplingMessage::assistant_text(reply.text());
+    let mut result = CreateMessageResult::new(message, reply.model.to_string());
+    result.stop_reason = Some(match reply.stop {
+        StopReason::Length => CreateMessageResult::STOP_REASON_END_MAX_TOKEN.into(),
+        _ => CreateMessageResult::STOP_REASON_END_TURN.into(),
+    });
+    Ok(result)
 }
 
 /// Returns the texts of a message, and a note for everything else.

@@ -4,7 +4,7 @@
 #![allow(deprecated)]
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use loopwright_core::message::CallId;
@@ -13,7 +13,7 @@ use rmcp::model::{CallToolRequestParams, Root, Tool};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::config::ServerConfig;
+use super::config::{ServerConfig, Transport};
 use super::connection::{Connection, OpenError};
 use super::credentials::{Credentials, OfServer};
 use super::decode::definition_of;
@@ -21,7 +21,8 @@ use super::definitions::Definitions;
 use super::exchange::{Exchange, Host, Step, failure};
 use super::handler::{Handler, Routes};
 use super::launch::Launch;
-use super::oauth::Flow;
+use super::oauth::Next;
+use super::processes::{Process, ProcessLimit};
 
 /// How many calls may wait for the user at the same time.
 const MAX_WAITING: usize = 64;
@@ -39,11 +40,14 @@ pub(super) struct Options {
     pub(super) asks: bool,
     pub(super) definitions: Arc<Definitions>,
     pub(super) credentials: Option<Arc<Credentials>>,
+    /// The bound of processes, and whose the server's is.
+    pub(super) processes: Option<(ProcessLimit, Option<String>)>,
 }
 
 /// A server and the connection to it, if there is one.
 pub(super) struct Server {
     pub(super) options: Options,
+    own: Weak<Server>,
     state: tokio::sync::Mutex<State>,
     /// The definitions of the tools by name, as they were last listed.
     current: Mutex<BTreeMap<String, String>>,
@@ -51,7 +55,7 @@ pub(super) struct Server {
     failure: Mutex<Option<String>>,
     waiting: Mutex<HashMap<CallKey, (Instant, Exchange)>>,
     /// The authorization that the user was asked for.
-    pub(super) flow: Mutex<Option<Flow>>,
+    pub(super) flow: Mutex<Option<Next>>,
 }
 
 /// A session and a call of it.
@@ -63,12 +67,21 @@ struct State {
     delay: Duration,
     retry_at: Option<Instant>,
     needs_authorization: bool,
+    /// When the connection was used last.
+    used: Option<Instant>,
+}
+
+impl State {
+    fn is_open(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| !connection.is_closed())
+    }
 }
 
 impl Server {
-    pub(super) fn new(options: Options) -> Self {
+    pub(super) fn new(options: Options, own: Weak<Server>) -> Self {
         Server {
             options,
+            own,
             state: tokio::sync::Mutex::default(),
             current: Mutex::default(),
             failure: Mutex::default(),
@@ -85,9 +98,16 @@ impl Server {
         format!("{}__", self.name())
     }
 
-    pub(super) async fn is_connected(&self) -> bool {
-        let state = self.state.lock().await;
-        state.connection.as_ref().is_some_and(|connection| !connection.is_closed())
+    /// Returns whether there is a connection. While the server starts, there is none.
+    pub(super) fn is_connected(&self) -> bool {
+        self.state.try_lock().is_ok_and(|state| state.is_open())
+    }
+
+    fn is_idle(&self, state: &State) -> bool {
+        let is_unused = |connection: &Arc<Connection>| {
+            Arc::strong_count(connection) == 1 && connection.routes.is_idle()
+        };
+        state.connection.as_ref().is_some_and(is_unused) && lock(&self.waiting).is_empty()
     }
 
     pub(super) fn last_failure(&self) -> Option<String> {
@@ -114,6 +134,7 @@ impl Server {
     /// not started again at once. The error is a sentence without a full stop.
     async fn connection(&self) -> Result<Arc<Connection>, String> {
         let mut state = self.state.lock().await;
+        state.used = Some(Instant::now());
         if let Some(connection) = state.connection.as_ref().filter(|known| !known.is_closed()) {
             return Ok(connection.clone());
         }
@@ -121,7 +142,12 @@ impl Server {
         if state.retry_at.is_some_and(|at| Instant::now() < at) {
             return Err(self.last_failure().unwrap_or_else(|| "it has failed".into()));
         }
-        let Options { config, launch, roots, model, asks, .. } = &self.options;
+        let Options { config, launch, roots, model, asks, processes, .. } = &self.options;
+        if let (Transport::Stdio(_), Some((limit, owner))) = (&config.transport, processes) {
+            limit.admit(owner.as_deref(), self.own.clone()).inspect_err(|why| {
+                *lock(&self.failure) = Some(why.clone());
+            })?;
+        }
         let handler = Handler {
             routes: Arc::new(Routes::default()),
             roots: roots.clone(),
@@ -248,7 +274,7 @@ impl Server {
         tokio::select! {
             biased;
             () = cx.cancelled() => return Err(ToolError::Cancelled),
-            () = exchange.answer(&host, answer) => {}
+            () = exchange.answer(cx, &host, answer) => {}
         }
         self.continue_call(exchange, cx).await
     }
@@ -271,6 +297,25 @@ impl Server {
                 waiting.insert(key_of(cx), (Instant::now(), exchange));
                 Err(question.suspend())
             }
+        }
+    }
+}
+
+impl Process for Server {
+    fn has_process(&self) -> bool {
+        self.state.try_lock().map_or(true, |state| state.is_open())
+    }
+
+    fn idle_since(&self) -> Option<Instant> {
+        let state = self.state.try_lock().ok()?;
+        state.used.filter(|_| self.is_idle(&state))
+    }
+
+    fn close_idle(&self) {
+        if let Ok(mut state) = self.state.try_lock()
+            && self.is_idle(&state)
+        {
+            *state = State::default();
         }
     }
 }

@@ -93,7 +93,7 @@ async fn a_call_is_cancelled(server: &McpServer) {
     let run = tokio::spawn(async move { handle.prompt("go").await });
     harness.until(|event| matches!(event, AgentEvent::ToolExecutionUpdate { .. })).await;
     harness.handle.abort().await.unwrap();
-    tokio::time::timeout(Duration::from_secs(5), run).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(60), run).await.unwrap().unwrap().unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     while text(&call(server, &[("cancelled", json!({}))]).await[0]) != "1" {
         assert!(tokio::time::Instant::now() < deadline, "the server was not told");

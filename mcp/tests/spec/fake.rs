@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use loopwright_mcp::{CommandLine, Launch, McpServer, Pipes, ServerBuilder, ServerConfig};
@@ -22,6 +23,8 @@ struct State {
     tools: Vec<Value>,
     on_call: Option<OnCall>,
     is_silent: bool,
+    /// How long it takes to answer the first request.
+    delay: Duration,
     starts: usize,
     /// The messages that were received.
     received: Vec<Value>,
@@ -70,6 +73,11 @@ impl Fake {
 
     pub(crate) fn silent(self) -> Self {
         self.0.lock().unwrap().is_silent = true;
+        self
+    }
+
+    pub(crate) fn slow(self, delay: Duration) -> Self {
+        self.0.lock().unwrap().delay = delay;
         self
     }
 
@@ -157,7 +165,9 @@ impl Launch for Fake {
             state.peer = Some(peer.clone());
         }
         let fake = self.clone();
+        let delay = self.0.lock().unwrap().delay;
         let reader = tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
             let mut received = BufReader::new(from_client).lines();
             while let Ok(Some(line)) = received.next_line().await {
                 fake.handle(serde_json::from_str(&line).unwrap(), &peer);

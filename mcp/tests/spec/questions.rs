@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use loopwright_core::agent::Budget;
 use loopwright_core::event::{Decision, Provided};
-use loopwright_core::message::ResultStatus;
+use loopwright_core::log::{LogEntry, SessionLog};
+use loopwright_core::message::{ResultStatus, Usage};
 use loopwright_core::testing::{Harness, Script, ScriptedModel};
 use serde_json::{Value, json};
 
@@ -122,6 +124,70 @@ async fn sampling_needs_the_users_permission() {
         assert_eq!(model.requests().len(), usize::from(answer == "Allow"));
         harness.check().await;
     }
+}
+
+/// A server whose tool asks the model this.
+fn sampling_of(text: &str) -> Fake {
+    let message = json!({ "role": "user", "content": { "type": "text", "text": text } });
+    asking("sampling/createMessage", json!({ "messages": [message], "maxTokens": 9 }))
+}
+
+/// C413: The session is charged for a sampled request, before it is sent; beyond its budget nothing
+/// is sent, and the server is told why.
+#[tokio::test(start_paused = true)]
+async fn the_session_is_charged_for_sampling() {
+    let used = Usage::new(100, 20);
+    for (turns, is_sent) in [(9, true), (1, false)] {
+        let fake = sampling_of("2 + 2?");
+        let model = ScriptedModel::new([Script::text("Four.").usage(used)]);
+        let client = fake.builder().sampling(Arc::new(model.clone())).build();
+        let budget = Budget::default().turns(turns);
+        let mut harness = session(&client, calls(&["fake__ask"]), |agent| {
+            agent.auto_all().session_limits(budget)
+        })
+        .await;
+        harness.handle.prompt("go").await.unwrap();
+        until_asked(&mut harness).await;
+        harness.resolve(0, input(json!("Allow"))).await.unwrap();
+        harness.handle.wait_for_idle().await;
+        let entries = harness.memory.entries();
+        let spent = SessionLog::of(&entries).spent();
+        let (_, text) = only_result(&harness).await;
+        if is_sent {
+            assert_eq!((spent.turns, spent.tokens), (3, used.total()));
+            let started = |entry: &LogEntry| matches!(entry, LogEntry::DetachedStarted { .. });
+            assert!(entries.iter().any(started));
+        } else {
+            assert!(text.contains("1 of 1 turns are used"), "{text}");
+        }
+        assert_eq!(model.requests().len(), usize::from(is_sent));
+        harness.check().await;
+    }
+}
+
+/// C414: What the user allows is what was shown: all of the request, or it is refused without a
+/// question.
+#[tokio::test(start_paused = true)]
+async fn a_sampled_request_is_shown_whole_or_refused() {
+    let long = format!("{}\nsystem: TAIL", "x".repeat(16_000));
+    let fake = sampling_of(&long);
+    let model = ScriptedModel::new([Script::text("Four.")]);
+    let client = fake.builder().sampling(Arc::new(model.clone())).build();
+    let mut harness = session(&client, calls(&["fake__ask"]), |agent| agent.auto_all()).await;
+    harness.handle.prompt("go").await.unwrap();
+    until_asked(&mut harness).await;
+    let question = harness.pending().await[0].question().unwrap().question;
+    assert!(question.ends_with("\n  system: TAIL"), "a line of the user's text is indented");
+
+    let fake = sampling_of(&"x".repeat(17_000));
+    let client = fake.builder().sampling(Arc::new(model.clone())).build();
+    let harness = session(&client, calls(&["fake__ask"]), |agent| agent.auto_all()).await;
+    harness.handle.prompt("go").await.unwrap();
+    harness.handle.wait_for_idle().await;
+    assert_eq!(harness.pending().await, []);
+    let (_, text) = only_result(&harness).await;
+    assert!(text.contains("17000 bytes") && text.contains("16384"), "{text}");
+    assert_eq!(model.requests().len(), 0);
 }
 
 /// The roots are the directories of the agent.

@@ -142,7 +142,7 @@ async fn pending(store: &dyn SessionStore) -> Checked {
         let names = |p: &PendingAction| format!("{}/{}", p.session, p.action.call);
         expect_eq(&pending.iter().map(names).collect::<Vec<_>>(), &ids(expected), &rule)?;
         for action in &pending {
-            let digest = format!("digest of {}", action.action.call);
+            let digest = samples::digest(&action.action.call, &action.action.name);
             expect_eq(
                 &*action.action.digest,
                 &*digest,

@@ -8,7 +8,7 @@ use loopwright_core::compaction::CompactionCause;
 use loopwright_core::event::{
     Decision, ExternalAction, Parent, Provided, QueueKind, RunCause, RunStatus, Urgency,
 };
-use loopwright_core::log::{Estimate, LogEntry, Reservation, StateScope, Used};
+use loopwright_core::log::{Estimate, LogEntry, OwnerNote, Reservation, StateScope, Used};
 use loopwright_core::message::{
     AssistantMessage, Content, ContentPart, CustomMessage, MessageId, MessageKind, ResultStatus,
     RunId, StopReason, ToolCall, ToolResult, Usage, UserMessage,
@@ -90,15 +90,22 @@ pub(super) fn calling(call: &str) -> LogEntry {
     LogEntry::Replied { message: message(11, reply), cost: None }
 }
 
+fn arguments(call: &str) -> Arc<Value> {
+    Arc::new(json!({ "to": call }))
+}
+
+/// Returns the digest of a call of this tool that awaits a decision.
+pub(super) fn digest(call: &str, tool: &str) -> Arc<str> {
+    ExternalAction::new(call, tool, arguments(call), "").computed_digest()
+}
+
 /// Returns a call of this tool that awaits a decision since `time`.
 pub(super) fn awaiting(call: &str, tool: &str, time: u64) -> LogEntry {
-    let arguments = Arc::new(json!({ "to": call }));
-    let digest = format!("digest of {call}").into();
     LogEntry::CallAwaiting {
         call: call.into(),
         name: tool.into(),
-        arguments,
-        digest,
+        arguments: arguments(call),
+        digest: digest(call, tool),
         request: None,
         terms: Arc::default(),
         time,
@@ -330,6 +337,7 @@ pub(super) fn every_entry() -> Vec<LogEntry> {
         LogEntry::ChildEnded { call: ODD.into(), used: Used::default() },
         LogEntry::AbortRequested { input: ODD.into() },
         LogEntry::Handled { input: ODD.into() },
+        LogEntry::Owner { note: OwnerNote::Left },
         LogEntry::Reset,
     ];
     entries.extend(causes.map(|cause| LogEntry::RunStarted {

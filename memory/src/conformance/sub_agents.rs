@@ -99,8 +99,8 @@ fn started(call: &str, session: &str) -> Vec<LogEntry> {
 }
 
 fn awaits(call: &str, action: &str, time: u64) -> LogEntry {
-    let arguments = json!({ "to": action });
-    let action = ExternalAction::new(action, "send", arguments, format!("digest of {action}"));
+    let digest = samples::digest(action, "send");
+    let action = ExternalAction::new(action, "send", json!({ "to": action }), digest);
     LogEntry::ChildAwaits { call: call.into(), actions: vec![Arc::new(action)], time, idle: true }
 }
 

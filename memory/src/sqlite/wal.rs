@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loopwright_core::error::Failure;
 use rusqlite::{Connection, ErrorCode, Statement, Transaction, TransactionBehavior, ffi};
@@ -19,7 +19,11 @@ const MAX_PAGES: i64 = 1000;
 const TOO_MANY_PAGES: i64 = 4 * MAX_PAGES;
 
 /// How long it waits. Readers of a store take a few milliseconds.
-const RESTART_TIMEOUT: Duration = Duration::from_millis(50);
+pub(super) const RESTART_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// The timeout of one attempt. SQLite keeps waiting for a reader's slot even after another reader
+/// that does not block it has taken the slot; a new attempt notices that.
+const RESTART_ATTEMPT: Duration = Duration::from_millis(10);
 
 /// Counts the pages in the log; the number is the second column.
 pub(super) const COUNT_PAGES: &str = "PRAGMA wal_checkpoint(NOOP)";
@@ -29,9 +33,9 @@ pub(super) const COUNT_PAGES: &str = "PRAGMA wal_checkpoint(NOOP)";
 pub(crate) enum Checkpoint {
     /// Those that no reader needs.
     Passive,
-    /// All of them; then the log starts again. Waits for readers, while nothing can be written.
-    /// Only for the writer's connection, which waits for nothing else.
-    Restart,
+    /// All of them; then the log starts again. Waits so long for readers, while nothing can be
+    /// written. Only for the writer's connection, which waits for nothing else.
+    Restart(Duration),
     /// All of them; then the log is emptied.
     Truncate,
 }
@@ -42,9 +46,15 @@ pub(crate) fn checkpoint(connection: &Connection, mode: Checkpoint) -> rusqlite:
     let sql = match mode {
         Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
         Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
-        Checkpoint::Restart => {
-            connection.busy_timeout(RESTART_TIMEOUT)?;
-            let restarted = run_checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)");
+        Checkpoint::Restart(timeout) => {
+            let started = Instant::now();
+            connection.busy_timeout(RESTART_ATTEMPT.min(timeout))?;
+            let restarted = loop {
+                let restarted = run_checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)");
+                if restarted != Ok(false) || started.elapsed() >= timeout {
+                    break restarted;
+                }
+            };
             connection.busy_timeout(Duration::ZERO)?;
             return restarted;
         }
@@ -61,10 +71,13 @@ fn run_checkpoint(connection: &Connection, sql: &str) -> rusqlite::Result<bool> 
 }
 
 /// Returns how pages should be moved, if there are many in the log, with a [`COUNT_PAGES`]
-/// statement.
-pub(super) fn due(count_pages: &mut Statement<'_>) -> rusqlite::Result<Option<Checkpoint>> {
+/// statement. A restart waits for readers until the timeout.
+pub(super) fn due(
+    count_pages: &mut Statement<'_>,
+    restart_timeout: Duration,
+) -> rusqlite::Result<Option<Checkpoint>> {
     Ok(match count_pages.query_row((), |row| row.get::<_, i64>(1))? {
-        TOO_MANY_PAGES.. => Some(Checkpoint::Restart),
+        TOO_MANY_PAGES.. => Some(Checkpoint::Restart(restart_timeout)),
         MAX_PAGES.. => Some(Checkpoint::Passive),
         _ => None,
     })

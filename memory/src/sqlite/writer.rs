@@ -86,6 +86,8 @@ struct Writer<'c> {
     count_pages: Statement<'c>,
     /// The commits since the pages were counted.
     commits: u32,
+    /// How long a commit waits for readers, so that the write-ahead log starts again.
+    restart_timeout: Duration,
     file: &'c Path,
     /// The releases that failed. They are retried with the next job, or after
     /// [`RELEASE_RETRY_DELAY`].
@@ -116,6 +118,7 @@ impl<'c> Writer<'c> {
             changes: Changes::new(connection, owners, file)?,
             count_pages: connection.prepare(wal::COUNT_PAGES)?,
             commits: 0,
+            restart_timeout: wal::RESTART_TIMEOUT,
             file,
             retries: Vec::new(),
             retry_at: Instant::now(),
@@ -236,7 +239,7 @@ impl<'c> Writer<'c> {
             return;
         }
         self.commits = 0;
-        let checkpoint = match wal::due(&mut self.count_pages) {
+        let checkpoint = match wal::due(&mut self.count_pages, self.restart_timeout) {
             Ok(Some(mode)) => wal::checkpoint(self.connection, mode),
             Ok(None) => return,
             Err(error) => Err(error),

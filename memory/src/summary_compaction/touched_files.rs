@@ -6,7 +6,6 @@ use std::sync::Arc;
 use loopwright_core::Message;
 use loopwright_core::message::{MessageKind, ResultStatus, ToolCall};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// Says which argument of a tool names a file, and whether the tool changes that file.
 #[derive(Debug, Clone)]
@@ -43,7 +42,7 @@ impl FileRules {
     /// Returns the file that the call names, and whether the call changes it.
     fn file(&self, call: &ToolCall) -> Option<(String, bool)> {
         let rule = self.0.get(&*call.name)?;
-        let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
+        let arguments = call.parse_arguments()?;
         Some((arguments.get(&rule.argument)?.as_str()?.to_owned(), rule.edits))
     }
 }

@@ -59,7 +59,7 @@ impl Kind {
 }
 
 /// How long a server may take to see that a process was killed.
-const KILLED_TIMEOUT: Duration = Duration::from_secs(30);
+const KILLED_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Opens a session whose owner has been killed.
 pub(crate) async fn open_session(store: &dyn SessionStore, session: &str) -> Arc<dyn Memory> {

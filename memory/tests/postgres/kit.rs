@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::server::Server;
 
 /// How long something may take that must happen.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Opens the store in a schema.
 pub(crate) async fn connect(server: &Server, schema: &str) -> Postgres {

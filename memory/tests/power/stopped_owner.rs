@@ -55,8 +55,7 @@ fn is_named_and_not_waited_for(kind: Kind) {
 
     let start = Instant::now();
     let why = waiting.block_on(store.open("a")).err().unwrap().to_string();
-    let waited = start.elapsed().as_secs();
-    assert!((5..8).contains(&waited), "{waited} seconds: {why}");
+    assert!(start.elapsed().as_secs() >= 5, "{:?}: {why}", start.elapsed());
     let id = stopped.process.id();
     assert!(why.contains(&format!("process {id} (`")) && why.contains("is stopped"), "{why}");
     assert!(why.contains("sessions") && why.contains(&format!("`kill -CONT {id}`")), "{why}");
@@ -67,7 +66,7 @@ fn is_named_and_not_waited_for(kind: Kind) {
     assert!(open.is_err(), "the lock is held");
     drop(store);
     drop(waiting);
-    assert!(ended.elapsed() < Duration::from_secs(3), "{:?}", ended.elapsed());
+    assert!(ended.elapsed() < Duration::from_secs(9), "it has waited for the lock");
 
     stopped.finish();
     let store = kind.open(&workspace.root()).unwrap();

@@ -4,21 +4,28 @@ use std::fs;
 use std::sync::Arc;
 
 use loopwright_core::SessionStore;
+use loopwright_core::event::ExternalAction;
 use loopwright_core::log::{
     AuditQuery, DecisionRecord, InMemoryStore, LogEntry, MemoryError, PendingQuery,
 };
 use loopwright_memory::{Jsonl, Sqlite};
 
+/// Returns the digest of a call of `pay`.
+fn digest() -> Arc<str> {
+    ExternalAction::new("a", "pay", serde_json::json!({}), "").computed_digest()
+}
+
 /// Returns a log in which `ann` has approved a call, and another one waits since this time.
 fn log(time: u64) -> Vec<LogEntry> {
+    let digest = digest();
     let awaiting = |call: &str| {
         format!(
             r#"{{"type":"call_awaiting","call":"{call}","name":"pay","arguments":{{}},
-                "digest":"d","time":{time}}}"#
+                "digest":"{digest}","time":{time}}}"#
         )
     };
     let decided = format!(
-        r#"{{"type":"decided","input":"i{time}","call":"a","name":"pay","digest":"d",
+        r#"{{"type":"decided","input":"i{time}","call":"a","name":"pay","digest":"{digest}",
             "decision":"approve","by":"ann","source":"http","time":{time}}}"#
     );
     let read = |text: &String| serde_json::from_str(text).unwrap();
@@ -53,7 +60,10 @@ async fn decisions_outlive_their_session() {
         let before = of_session(&*store, "s").await;
         let record = &before[0];
         assert_eq!((before.len(), record.by.as_deref()), (1, Some("ann")));
-        assert_eq!((record.digest.as_deref(), record.source.as_deref()), (Some("d"), Some("http")));
+        assert_eq!(
+            (record.digest.as_deref(), record.source.as_deref()),
+            (Some(&*digest()), Some("http"))
+        );
         store.delete("s").await.unwrap();
         drop(store);
         let store = open(kind);

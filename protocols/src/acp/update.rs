@@ -151,7 +151,7 @@ impl SessionUpdates {
             ContentPart::Text { text, .. } if !has_streamed => part(REPLY, message, text),
             ContentPart::Thinking { text, .. } if !has_streamed => part(THOUGHT, message, text),
             ContentPart::ToolCall(call) => {
-                let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
+                let arguments = call.parse_arguments().unwrap_or_default();
                 Some(self.announce(&call.id, &call.name, &Arc::new(arguments), "pending"))
             }
             _ => None,

@@ -10,7 +10,7 @@ use crate::question::answer_schema;
 pub(super) fn input(call: &ToolCall) -> Value {
     match call.arguments.trim() {
         "" => json!({}),
-        text => serde_json::from_str(text).unwrap_or_else(|_| json!(call.arguments)),
+        _ => call.parse_arguments().unwrap_or_else(|| json!(call.arguments)),
     }
 }
 

@@ -118,7 +118,7 @@ async fn replay<F: WireFormat>(
         requests
     });
     talk.await?;
-    let requests = tokio::time::timeout(Duration::from_secs(5), served).await;
+    let requests = tokio::time::timeout(Duration::from_secs(60), served).await;
     let requests =
         requests.map_err(|_| "the agent sent fewer requests than there are turns")?.unwrap();
     let signed = check_requests(session, &requests)?;

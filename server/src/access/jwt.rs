@@ -2,11 +2,13 @@
 
 mod keys;
 
+use jsonwebtoken::jwk::{CommonParameters, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use loopwright_core::agent::Principal;
 use serde_json::{Map, Value};
 
-use self::keys::{IssuerKeys, check_url, invalid};
+pub(super) use self::keys::invalid;
+use self::keys::{IssuerKeys, check_url};
 use super::caller::Caller;
 use crate::error::{ApiError, ConfigError};
 
@@ -30,8 +32,11 @@ const LEEWAY_SECONDS: u64 = 30;
 ///
 /// A token must be signed with one of the issuer's keys (RS, PS, ES or EdDSA, never a shared
 /// secret), name the issuer (`iss`) and the audience (`aud`), and have an expiry (`exp`). A stream
-/// that is open when the token expires stays open. A token that names a
-/// [user](crate::ServerBuilder::user) of the server is refused, since both would be one principal.
+/// that is open when the token expires stays open.
+///
+/// A token that names a [user](crate::ServerBuilder::user) of the server, in whatever case, is
+/// refused, since both would be one principal. So is a name with characters that are not shown or
+/// that are variants of others. `Ann` and `ann` are two people of the issuer.
 ///
 /// ```
 /// use loopwright_server::JwtUsers;
@@ -94,7 +99,13 @@ impl JwtVerifier {
         if !ALGORITHMS.contains(&header.alg) {
             return Err(invalid("its signature has an algorithm that is not accepted"));
         }
+        if header.crit.is_some() {
+            return Err(invalid("its header has `crit`, and no extension is known here"));
+        }
         let key = self.keys.key(header.kid.as_deref()).await?;
+        if !is_for_signatures(&key.common) {
+            return Err(invalid("its key is not one for signatures"));
+        }
         let own = key.common.key_algorithm.map(|algorithm| algorithm.to_string());
         if own.is_some_and(|own| own != format!("{:?}", header.alg)) {
             return Err(invalid("its signature has another algorithm than the key"));
@@ -108,11 +119,17 @@ impl JwtVerifier {
         rules.set_audience(&[&self.users.audience]);
         let claims = decode::<Map<String, Value>>(token, &key, &rules);
         let claims = claims.map_err(|why| invalid(&why.to_string()))?.claims;
-        let name = claims.get("sub").and_then(Value::as_str).filter(|name| !name.is_empty());
+        let name = claims.get("sub").and_then(Value::as_str);
         let name = name.ok_or_else(|| invalid("it names nobody"))?;
         let caller = Caller::new(Principal::new(name));
         Ok(roles(&claims, &self.users.roles_claim).into_iter().fold(caller, Caller::role))
     }
+}
+
+/// Returns whether a key may check signatures (RFC 7517, `use` and `key_ops`).
+fn is_for_signatures(key: &CommonParameters) -> bool {
+    key.public_key_use.as_ref().is_none_or(|usage| *usage == PublicKeyUse::Signature)
+        && key.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify))
 }
 
 /// Returns the roles in a claim.

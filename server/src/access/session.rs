@@ -12,6 +12,7 @@ use loopwright_core::agent::Principal;
 use loopwright_core::log::{DecisionRecord, MemoryError, PendingAction, SessionInfo};
 
 use super::caller::Caller;
+use super::name::check_name;
 use super::policy::Access;
 use crate::error::{ApiError, ErrorKind};
 use crate::routes::SessionId;
@@ -70,7 +71,8 @@ impl FromRequestParts<Server> for Caller {
 /// has inserted into the extensions of a request; without one, the operator.
 ///
 /// # Errors
-/// Refuses a principal without a name: the host does not know who it is, so it is not the operator.
+/// Refuses a principal without a valid name: the host does not know who it is, so it is not the
+/// operator.
 pub(crate) fn caller_of(extensions: &Extensions, server: &Server) -> Result<Caller, ApiError> {
     let caller = extensions.get::<Caller>().filter(|caller| caller.named().is_some());
     let caller = match (caller, extensions.get::<Principal>()) {
@@ -82,12 +84,12 @@ pub(crate) fn caller_of(extensions: &Extensions, server: &Server) -> Result<Call
             return Ok(Caller::operator_as(named));
         }
     };
-    match caller.named() {
-        Some(principal) if principal.as_str().is_empty() => {
-            let why = "The app does not say who sends this request: its principal is empty.";
+    match check_name(caller.named().map(Principal::as_str).unwrap_or_default()) {
+        Ok(()) => Ok(caller),
+        Err(why) => {
+            let why = format!("The app does not say who sends this request: the name {why}.");
             Err(ApiError::new(ErrorKind::Forbidden, why))
         }
-        _ => Ok(caller),
     }
 }
 

@@ -2,9 +2,10 @@
 
 use loopwright_core::agent::Principal;
 
-use super::caller::{Caller, OPERATOR, SYSTEM};
+use super::caller::Caller;
 #[cfg(feature = "jwt")]
-use super::jwt::{JwtUsers, JwtVerifier};
+use super::jwt::{JwtUsers, JwtVerifier, invalid};
+use super::name::{check_name, is_alike};
 use super::token::TokenDigest;
 use crate::error::{ApiError, ConfigError, ErrorKind};
 
@@ -47,14 +48,17 @@ impl Users {
         digest: TokenDigest,
         caller: Caller,
     ) -> Result<(), ConfigError> {
-        if let Some(name) = caller.named().map(Principal::as_str)
-            && is_reserved(name)
-        {
-            let why = format!(
-                "A user cannot have the name `{name}`, which decisions of the operator, or those \
-                 that are taken at a deadline, have: choose another name."
-            );
-            return Err(ConfigError(why.into()));
+        if let Some(name) = caller.named().map(Principal::as_str) {
+            let invalid = |why: String| Err(ConfigError(why.into()));
+            if let Err(why) = check_name(name) {
+                let name = name.escape_debug();
+                return invalid(format!("A user cannot have the name `{name}`: it {why}."));
+            }
+            if let Some(other) = self.alike(name).filter(|other| *other != name) {
+                return invalid(format!(
+                    "The names `{name}` and `{other}` differ only in case: choose others."
+                ));
+            }
         }
         if let Some((_, other)) = self.by_token.iter().find(|(known, _)| *known == digest) {
             let why = format!("`{other}` and `{caller}` have the same token: give each its own.");
@@ -112,8 +116,10 @@ impl Users {
     /// Checks that the caller whom a token of the issuer names is not another one of this server.
     #[cfg(feature = "jwt")]
     fn check_issued(&self, caller: Caller) -> Result<Caller, ApiError> {
-        let is_own = self.by_token.iter().any(|(_, own)| own.named() == caller.named());
-        if is_own || caller.named().is_none_or(|name| is_reserved(name.as_str())) {
+        let name = caller.named().map(Principal::as_str).unwrap_or_default();
+        check_name(name)
+            .map_err(|why| invalid(&format!("the name in it, `{}`, {why}", name.escape_debug())))?;
+        if self.alike(name).is_some() {
             tracing::warn!(%caller, "a token of the issuer names a user of this server");
             return Err(ApiError::new(
                 ErrorKind::Token,
@@ -124,6 +130,12 @@ impl Users {
             ));
         }
         Ok(caller)
+    }
+
+    /// Returns the name of a user that differs from this one at most in case.
+    fn alike(&self, name: &str) -> Option<&str> {
+        let mut names = self.by_token.iter().filter_map(|(_, own)| own.named());
+        names.find(|own| is_alike(own.as_str(), name)).map(Principal::as_str)
     }
 
     /// Looks a token up. The time does not depend on which one it is.
@@ -137,9 +149,4 @@ impl Users {
         }
         found
     }
-}
-
-/// Returns whether decisions of others have this name.
-fn is_reserved(name: &str) -> bool {
-    [OPERATOR, SYSTEM].contains(&name)
 }

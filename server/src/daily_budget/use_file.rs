@@ -145,6 +145,11 @@ impl ReadFile {
     }
 }
 
+/// Returns the sum.
+pub(super) fn add(one: Use, other: Use) -> Use {
+    (one.0.saturating_add(other.0), one.1 + other.1)
+}
+
 /// Returns the greater tokens, and the greater cost.
 pub(super) fn max(one: Use, other: Use) -> Use {
     (one.0.max(other.0), one.1.max(other.1))

@@ -93,7 +93,7 @@ impl LiveSessions {
         let capacity = self.0.acquire_capacity().await?;
         let mut releasing = Releasing::new(&**store, id, CHANGE);
         let cx = loop {
-            match self.context(info.id.clone(), principal).await {
+            match self.context(info.id.clone(), info.owner.as_ref()).await {
                 Err(MemoryError::InUse(session)) => releasing.wait(&session).await?,
                 cx => break cx?.settings(settings),
             }
@@ -147,7 +147,7 @@ impl LiveSessions {
         let name = agents.name_of(&settings);
         let settings = serde_json::to_value(settings).unwrap_or_default();
         let capacity = self.0.acquire_capacity().await?;
-        let cx = self.context(new.clone(), principal).await?.settings(settings);
+        let cx = self.context(new.clone(), info.owner.as_ref()).await?.settings(settings);
         let forked = self.resume(new.clone(), (name, &agent), cx, capacity).await?;
         self.keep(&mut slot, forked).await;
         drop(slot);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use loopwright_core::agent::{Environment, SystemEnvironment};
-use loopwright_core::log::{Due, SessionInfo, SessionQuery};
+use loopwright_core::log::{Due, PROBATION, SessionInfo, SessionQuery};
 use tokio::time::Instant;
 
 use super::{LiveSessions, Parts};
@@ -47,7 +47,7 @@ impl LiveSessions {
     /// left alone, and so is one whose log has as many entries as in `done`, which has those of all
     /// sessions that were opened, unless it has unread inputs or a deadline.
     pub(crate) async fn run_due(&self, done: &mut HashMap<Arc<str>, u64>) {
-        let Parts { store, drain, .. } = &self.0.parts;
+        let Parts { store, .. } = &self.0.parts;
         // Without prompts and arguments, which would all be in memory at the same time.
         let sessions = match store.sessions_page(&SessionQuery::new(usize::MAX).brief()).await {
             Ok(page) => page.sessions,
@@ -70,28 +70,44 @@ impl LiveSessions {
                 _ => false,
             })
             .collect();
-        let opened: Vec<Arc<str>> = due.iter().map(|session| session.id.clone()).collect();
-        let run = async |session: SessionInfo| {
-            if drain.is_draining() {
-                return;
-            }
-            let id = &*session.id;
-            match self.lease(id).await {
-                Ok(Some(lease)) => {
-                    let due = session.due_at(now);
-                    tracing::info!(session = id, ?due, "it is opened to do its work");
-                    lease.handle.wait_for_idle().await;
-                }
-                Ok(None) => {} // its owner does it
-                Err(error) => {
-                    tracing::warn!(session = id, %error, "it has work to do and cannot be opened");
-                }
+        // If one of these kills this process, as it may have killed another one, the others are not
+        // blamed for it: they are opened one after the other.
+        let (suspects, due): (Vec<SessionInfo>, Vec<SessionInfo>) =
+            due.into_iter().partition(SessionInfo::has_lost_owner);
+        let opened: Vec<Arc<str>> =
+            due.iter().chain(&suspects).map(|session| session.id.clone()).collect();
+        // A run that takes longer continues.
+        let one_by_one = async {
+            for session in suspects {
+                let _ = tokio::time::timeout(PROBATION, self.clone().run_one(session, now)).await;
             }
         };
-        futures::stream::iter(due).for_each_concurrent(MAX_DUE_SESSIONS, run).await;
+        let sessions = self.clone();
+        let run = move |session| sessions.clone().run_one(session, now);
+        let all = futures::stream::iter(due).for_each_concurrent(MAX_DUE_SESSIONS, run);
+        tokio::join!(all, one_by_one);
         for id in opened {
             if let Ok(session) = store.session(&id).await {
                 done.insert(id, session.entries);
+            }
+        }
+    }
+
+    /// Opens a session that has work to do, and waits for the end of that.
+    async fn run_one(self, session: SessionInfo, now: u64) {
+        if self.0.parts.drain.is_draining() {
+            return;
+        }
+        let id = &*session.id;
+        match self.lease(id).await {
+            Ok(Some(lease)) => {
+                let due = session.due_at(now);
+                tracing::info!(session = id, ?due, "it is opened to do its work");
+                lease.handle.wait_for_idle().await;
+            }
+            Ok(None) => {} // its owner does it
+            Err(error) => {
+                tracing::warn!(session = id, %error, "it has work to do and cannot be opened");
             }
         }
     }

@@ -113,6 +113,7 @@ impl Host for SessionHost {
 
     async fn drain(&self) {
         let Ok(sessions) = self.sessions() else { return };
+        sessions.note_end().await;
         sessions.0.parts.cluster.hand_over().start();
         loop {
             let open: Vec<Arc<str>> = sessions.0.by_id().keys().cloned().collect();

@@ -16,7 +16,6 @@ use super::distil;
 use super::open_session::OpenSession;
 use crate::agents::Agents;
 use crate::cluster::ClusterLink;
-#[cfg(feature = "long-term")]
 use crate::daily_budget::DailyBudget;
 use crate::drain::Drain;
 use crate::error::{ApiError, ErrorKind};
@@ -33,7 +32,6 @@ pub(crate) struct Parts {
     pub(crate) principal: Option<Principal>,
     pub(crate) actions: ActionWatch,
     pub(crate) runs: RunQuota,
-    #[cfg(feature = "long-term")]
     pub(crate) daily_budget: Arc<DailyBudget>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) drain: Drain,

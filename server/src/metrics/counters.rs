@@ -39,6 +39,8 @@ pub(crate) struct Source {
 pub(super) struct RunCounters {
     /// By status.
     pub(super) runs: BTreeMap<String, u64>,
+    /// How often a session was held for a person.
+    pub(super) held: u64,
     pub(super) tokens: Usage,
     pub(super) cost: f64,
     pub(super) run_seconds: Histogram,

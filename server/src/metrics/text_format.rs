@@ -25,6 +25,11 @@ impl TextFormat {
                 ended += count;
             }
         }
+        let help = "Sessions held for a person, since processes ended while they worked on them.";
+        self.head("sessions_held_total", "counter", help);
+        for (source, own) in &counters.by_source {
+            self.sample("sessions_held_total", &labels(source), own.held);
+        }
         self.head("runs_active", "gauge", "Runs in progress.");
         self.sample("runs_active", &[], counters.runs_started.saturating_sub(ended));
         let help = "Turns that were started: model replies and their tool calls.";

@@ -40,6 +40,16 @@ pub(crate) fn routes() -> Router<Server> {
         .route("/.well-known/agent-card.json", get(default_card))
 }
 
+/// Returns whether an agent's card is at this path. Clients read it before they have a token: it
+/// says that they need one.
+pub(crate) fn is_card(path: &str) -> bool {
+    let agent = path.strip_suffix("/.well-known/agent-card.json");
+    agent.is_some_and(|agent| match agent.strip_prefix("/a2a/") {
+        Some(name) => !name.is_empty() && !name.contains('/'),
+        None => agent.is_empty(),
+    })
+}
+
 async fn card(
     State(server): State<Server>,
     agent: Result<Path<String>, PathRejection>,

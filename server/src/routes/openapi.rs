@@ -9,9 +9,12 @@ mod lookups;
 mod openai;
 mod operations;
 
+use axum::Router;
+use axum::body::Bytes;
 use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
 use axum::routing::get;
-use axum::{Json, Router};
 use serde_json::Value;
 
 use self::document::Document;
@@ -25,8 +28,12 @@ pub(crate) fn routes() -> Router<Server> {
     Router::new().route("/api/openapi.json", get(openapi))
 }
 
-async fn openapi(State(server): State<Server>) -> Json<Value> {
-    Json(document(server.shared().agents.custom_settings()))
+/// The document is the same for all requests, and takes longer to build than to send.
+async fn openapi(State(server): State<Server>) -> impl IntoResponse {
+    let shared = server.shared();
+    let build = || document(shared.agents.custom_settings()).to_string().into();
+    let bytes: Bytes = shared.openapi.get_or_init(build).clone();
+    ([(header::CONTENT_TYPE, "application/json")], bytes)
 }
 
 /// Returns the OpenAPI document of a server with these settings of the app.
@@ -48,4 +55,27 @@ fn document(settings: &[CustomSetting]) -> Value {
         };
     }
     document
+}
+
+#[cfg(test)]
+mod tests {
+    use loopwright_core::GenericAgent;
+    use loopwright_core::log::InMemoryStore;
+    use loopwright_core::testing::ScriptedModel;
+    use loopwright_patterns::PiPattern;
+
+    use super::*;
+
+    /// C415: The document is built once.
+    #[tokio::test]
+    async fn the_document_is_built_once() {
+        let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern).build().unwrap();
+        let server = Server::builder(InMemoryStore::new()).agent("agent", agent).build().unwrap();
+        let mut built = Vec::new();
+        for _ in 0..2 {
+            let _ = openapi(State(server.clone())).await;
+            built.push(server.shared().openapi.get().unwrap().as_ptr());
+        }
+        assert_eq!(built[0], built[1]);
+    }
 }

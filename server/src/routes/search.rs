@@ -12,6 +12,7 @@ use loopwright_core::log::{LogEntry, MemoryError, SearchHit, SessionQuery};
 use loopwright_core::message::MessageId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
 
 use crate::access::{Caller, may_read};
 use crate::error::{ApiError, ErrorKind};
@@ -111,7 +112,7 @@ async fn find(
     if caller.named().is_none() {
         return Ok(store.search(text, limit).await?);
     }
-    let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
+    let words: Arc<[String]> = text.split_whitespace().map(str::to_lowercase).collect();
     let mut query = SessionQuery::new(PAGE_SESSIONS).brief();
     query.owner = server.shared().policy.only_owner(caller);
     let mut hits = Vec::new();
@@ -125,10 +126,16 @@ async fn find(
                 Err(MemoryError::NoSession(_)) => continue, // deleted by now
                 entries => entries?,
             };
-            let messages = entries.iter().rev().filter_map(LogEntry::message);
-            let found = messages.filter(|message| message.has_words(&words));
-            let found = found.map(|message| SearchHit::new(info.id.clone(), message.clone()));
-            hits.extend(found.take(limit - hits.len()));
+            let (words, missing) = (words.clone(), limit - hits.len());
+            let found = spawn_blocking(move || {
+                let messages = entries.iter().rev().filter_map(LogEntry::message);
+                let found = messages.filter(|message| message.has_words(&words));
+                let found = found.map(|message| SearchHit::new(info.id.clone(), message.clone()));
+                found.take(missing).collect::<Vec<_>>()
+            });
+            hits.extend(found.await.map_err(|_| {
+                ApiError::new(ErrorKind::Internal, "The messages could not be searched.")
+            })?);
             if hits.len() == limit {
                 return Ok(hits);
             }

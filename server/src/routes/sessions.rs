@@ -70,6 +70,7 @@ async fn status(
 async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError> {
     let shared = server.shared();
     let session = shared.store.session(id).await?;
+    let held = session.held.map(|held| held.to_string());
     let setup = Setup::of(&shared.agents, &session);
     let settings = SessionSettings::from_stored(session.settings.as_deref());
     let commands = shared.agents.commands(&settings);
@@ -83,6 +84,7 @@ async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError>
             commands,
             running: state.is_running,
             interrupted: state.interrupted_run.is_some(),
+            held,
             queue: Queue {
                 steering: texts(state.steering_queue),
                 follow_up: texts(state.follow_up_queue),
@@ -98,7 +100,7 @@ async fn status_of(server: &Server, id: &str) -> Result<SessionStatus, ApiError>
         Queue { steering: texts(QueueKind::Steering), follow_up: texts(QueueKind::FollowUp) };
     let running = log.run().is_some() && shared.live.is_running(id).await?;
     let interrupted = log.run().is_some() && !running;
-    Ok(SessionStatus { session, setup, commands, running, interrupted, queue })
+    Ok(SessionStatus { session, setup, commands, running, interrupted, held, queue })
 }
 
 async fn change(

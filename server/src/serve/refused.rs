@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::error::{ApiError, ErrorBody, ErrorKind};
+use crate::error::{ApiError, ErrorBody, ErrorKind, RETRY_AFTER_SECONDS};
 
 /// How often refused connections are logged.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
@@ -46,11 +46,13 @@ pub(super) fn too_many_connections() -> ApiError {
 
 /// Sends an error to a client that has too many connections, without reading its request.
 pub(super) fn refuse(stream: &TcpStream) {
-    let body = ErrorBody { error: too_many_connections() };
+    let error = too_many_connections();
+    let retry_after = error.retry_after().unwrap_or(RETRY_AFTER_SECONDS);
+    let body = ErrorBody { error };
     let body = serde_json::to_string(&body).unwrap_or_default();
     let response = format!(
         "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\n\
-         Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+         Retry-After: {retry_after}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     // It fits into the socket's buffer, unless the client has closed the connection.

@@ -1,9 +1,10 @@
 //! Who may do what: owners, roles and the policy of the host.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use axum::http::{Request, header};
 use loopwright_core::agent::{Budget, Principal};
 use loopwright_core::log::InMemoryStore;
 use loopwright_core::message::Usage;
@@ -14,7 +15,7 @@ use loopwright_patterns::PiPattern;
 use loopwright_server::{Access, AccessPolicy, Caller, OperatorRules, Server, ServerBuilder};
 use serde_json::{Value, json};
 
-use crate::api::Api;
+use crate::api::{Api, retry_after};
 
 fn writes() -> Script {
     Script::calls([("w", "write_file", json!({ "path": "new.txt", "content": "x" }))])
@@ -214,6 +215,38 @@ async fn a_daily_budget_ends_the_prompts_of_a_principal() {
     let own = bob.session(json!({})).await;
     assert_eq!(ask(&bob, &own, "prompt").await.0, 202);
     assert_eq!(ask(&api, &ids[0], "prompt").await.0, 202, "the operator is not limited");
+}
+
+/// C428: a client whose budget for the day is used up is told to wait until midnight, UTC; others
+/// that are refused for now, a moment.
+#[tokio::test]
+async fn a_refusal_says_when_to_retry() {
+    const DAY: u64 = 24 * 60 * 60;
+    let mut usage = Usage::default();
+    usage.input = 20;
+    let daily = Budget::default().tokens(20);
+    let replies = [Script::text("Hi.").usage(usage)];
+    let store = Arc::new(InMemoryStore::new());
+    let ann = Api::with(store, replies, |builder| builder.daily_budget(daily)).as_user("ann");
+    let id = ann.session(json!({})).await;
+    ann.say(&id, "Hello").await;
+    ann.run(&id, None).await;
+    let own = json!({ "message": "Hello" });
+    let chat = json!({ "model": "coding", "messages": [{ "role": "user", "content": "Hello" }] });
+    let prompt = format!("/api/sessions/{id}/prompt");
+    for (path, body) in [(&*prompt, own), ("/v1/chat/completions", chat)] {
+        let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
+        let before = now_in_seconds();
+        let response = ann.send(request.body(body.to_string().into()).unwrap()).await;
+        assert_eq!(response.status(), 429, "{path}");
+        let wait = retry_after(response.headers());
+        let (first, last) = (before + wait - 2, now_in_seconds() + wait);
+        assert!(last / DAY * DAY >= first, "{path}: midnight is not within {first}..{last}");
+    }
+}
+
+fn now_in_seconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
 }
 
 /// C284: a principal without a name, which a layer of the host has inserted by mistake, is not the

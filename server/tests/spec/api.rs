@@ -1,25 +1,22 @@
-//! A server in this process, called without sockets, so that time can be paused; and a store that
-//! outlives it.
+//! A server in this process, called without sockets, so that time can be paused.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use axum::http::{Request, header};
+use axum::http::{HeaderMap, Request, header};
 use futures::FutureExt;
 use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use loopwright_core::agent::Principal;
-use loopwright_core::log::{InMemoryStore, LogEntry, MemoryError, SessionInfo};
+use loopwright_core::log::InMemoryStore;
 use loopwright_core::model::ModelError;
-use loopwright_core::testing::{FaultyMemory, Script, ScriptedModel};
-use loopwright_core::{ChatModel, Memory, SessionStore};
+use loopwright_core::testing::{Script, ScriptedModel};
+use loopwright_core::{ChatModel, SessionStore};
 use loopwright_memory::long_term::LongTerm;
 use loopwright_server::{
     AgentFactory, AgentRejection, Caller, CodingAgent, LlmConfig, Models, OperatorRules, Server,
@@ -53,6 +50,12 @@ impl Models for Scripted {
     ) -> Result<Box<dyn ChatModel>, AgentRejection> {
         Ok(Box::new(self.0.clone()))
     }
+}
+
+/// Returns when the client should try again, in seconds.
+pub(crate) fn retry_after(headers: &HeaderMap) -> u64 {
+    let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+    seconds.and_then(|seconds| seconds.parse().ok()).unwrap_or_else(|| panic!("{headers:?}"))
 }
 
 /// The settings of sessions that name no model.
@@ -163,7 +166,8 @@ impl Api {
         self.server.drain(grace).await
     }
 
-    async fn send(&self, mut request: Request<Body>) -> axum::response::Response {
+    /// Returns the response without reading its body.
+    pub(crate) async fn send(&self, mut request: Request<Body>) -> axum::response::Response {
         request.extensions_mut().insert(ConnectInfo(self.client));
         if let Some(caller) = &self.caller {
             match (caller.principal(), caller.roles()) {
@@ -189,6 +193,9 @@ impl Api {
     pub(crate) async fn respond(&self, request: Request<Body>) -> (u16, Value) {
         let response = self.send(request).await;
         let status = response.status().as_u16();
+        if status == 429 {
+            retry_after(response.headers()); // C428
+        }
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
@@ -429,69 +436,5 @@ impl Screen {
         let mut screen = Screen::default();
         frames.iter().for_each(|frame| screen.apply(frame));
         screen
-    }
-}
-
-/// A store whose disk is full from a number of entries on.
-pub(crate) struct Faulty {
-    pub(crate) inner: InMemoryStore,
-    pub(crate) full_after: Arc<AtomicU64>,
-}
-
-struct FaultyLog {
-    inner: Arc<dyn Memory>,
-    full_after: Arc<AtomicU64>,
-}
-
-struct Shared(Arc<dyn Memory>);
-
-#[async_trait]
-impl Memory for Shared {
-    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
-        self.0.append(at, items).await
-    }
-
-    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
-        self.0.load(from).await
-    }
-}
-
-#[async_trait]
-impl Memory for FaultyLog {
-    async fn append(&self, at: u64, items: Arc<[LogEntry]>) -> Result<(), MemoryError> {
-        let log = FaultyMemory::new(Shared(self.inner.clone()))
-            .full_after(self.full_after.load(Ordering::Relaxed));
-        log.append(at, items).await
-    }
-
-    async fn load(&self, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
-        self.inner.load(from).await
-    }
-}
-
-#[async_trait]
-impl SessionStore for Faulty {
-    async fn open(&self, session: &str) -> Result<Arc<dyn Memory>, MemoryError> {
-        let inner = self.inner.open(session).await?;
-        Ok(Arc::new(FaultyLog { inner, full_after: self.full_after.clone() }))
-    }
-
-    async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError> {
-        self.inner.read(session, from).await
-    }
-
-    async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError> {
-        self.inner.sessions().await
-    }
-
-    async fn delete(&self, session: &str) -> Result<(), MemoryError> {
-        self.inner.delete(session).await
-    }
-
-    async fn check_writable(&self) -> Result<(), MemoryError> {
-        match self.full_after.load(Ordering::Relaxed) {
-            0 => Err(MemoryError::Failed("the disk is full".into())),
-            _ => Ok(()),
-        }
     }
 }

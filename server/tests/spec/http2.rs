@@ -68,7 +68,7 @@ impl Client {
         request.body(Body::from(body.to_string())).unwrap()
     }
 
-    async fn send(&mut self, request: Request<Body>) -> Response<Incoming> {
+    pub(crate) async fn send(&mut self, request: Request<Body>) -> Response<Incoming> {
         self.sender.send_request(request).await.unwrap()
     }
 
@@ -80,7 +80,7 @@ impl Client {
         (status, serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
-    async fn get(&mut self, path: &str) -> (u16, Value) {
+    pub(crate) async fn get(&mut self, path: &str) -> (u16, Value) {
         let request = self.request(Method::GET, path, &Value::Null);
         self.call(request).await
     }
@@ -137,7 +137,7 @@ async fn what_is_meant_as_harm_is_refused() {
 
     let own = served.address.to_string();
     for (name, value, status) in [
-        (header::AUTHORIZATION, "Bearer another-token-12345", 403),
+        (header::AUTHORIZATION, "Bearer another-token-12345", 401),
         (header::HOST, "evil.example", 403),
         (header::ORIGIN, "http://evil.example", 403),
         (header::ORIGIN, "null", 403),
@@ -171,7 +171,7 @@ async fn what_is_meant_as_harm_is_refused() {
     metrics.headers_mut().insert(header::AUTHORIZATION, token);
     let text = client.send(metrics).await.into_body().collect().await.unwrap().to_bytes();
     let text = String::from_utf8(text.to_vec()).unwrap();
-    for line in ["http_responses_total{status=\"201\"} 2", "http_responses_total{status=\"403\"} 7"]
+    for line in ["http_responses_total{status=\"201\"} 2", "http_responses_total{status=\"403\"} 6"]
     {
         assert!(text.contains(&format!("loopwright_{line}\n")), "{line}: {text}");
     }
@@ -191,4 +191,44 @@ async fn a_shutdown_ends_the_streams_of_a_connection() {
     reader.until("draining").await;
     assert!(reader.next().await.is_none());
     served.ended.await.unwrap().unwrap();
+}
+
+/// C419: A request without a valid token is answered with 401 and a challenge, which says whether
+/// a token was wrong. The agents' cards need no token, and say that the agents need one.
+#[tokio::test]
+async fn a_missing_token_is_asked_for() {
+    let served = Served::start(Vec::new(), |builder| builder.token(TOKEN)).await;
+    let mut client = served.connect().await;
+    for path in ["/api/sessions", "/api/inbox/events", "/v1/models", "/metrics", "/a2a/agent", "/x"]
+    {
+        for (authorization, wrong) in [
+            (None, false),
+            (Some("Basic YTpi"), false),
+            (Some("Bearer another-token-12345"), true),
+            (Some("Bearer a.b.c"), true),
+        ] {
+            let mut request = client.request(Method::GET, path, &Value::Null);
+            if let Some(value) = authorization {
+                request.headers_mut().insert(header::AUTHORIZATION, value.parse().unwrap());
+            }
+            let response = client.send(request).await;
+            assert_eq!(response.status(), 401, "{path} {authorization:?}");
+            let challenge = response.headers()[header::WWW_AUTHENTICATE].to_str().unwrap();
+            assert!(challenge.starts_with("Bearer realm="), "{challenge}");
+            assert_eq!(challenge.contains("error=\"invalid_token\""), wrong, "{path} {challenge}");
+        }
+    }
+    let own = client.get("/.well-known/agent-card.json").await;
+    assert_eq!(own, client.get("/a2a/agent/.well-known/agent-card.json").await);
+    assert_eq!((own.0, &own.1["name"]), (200, &json!("agent")), "{own:?}");
+    assert!(own.1["securitySchemes"]["token"].is_object(), "{own:?}");
+    assert_eq!(client.get("/a2a/other/.well-known/agent-card.json").await.0, 404);
+    for path in ["/a2a/agent/x/.well-known/agent-card.json", "/x/.well-known/agent-card.json"] {
+        assert_eq!(client.get(path).await.0, 401, "{path}");
+    }
+    let mut foreign = client.request(Method::GET, "/api/sessions", &Value::Null);
+    foreign.headers_mut().insert(header::ORIGIN, "http://evil.example".parse().unwrap());
+    let refused = client.send(foreign).await;
+    assert_eq!(refused.status(), 403, "no token would help");
+    assert!(!refused.headers().contains_key(header::WWW_AUTHENTICATE));
 }

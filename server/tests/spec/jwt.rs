@@ -101,6 +101,12 @@ async fn a_token_of_the_issuer_names_its_caller() {
         claims[name] = value;
         sign(0, "k0", &claims)
     };
+    let crit = Header {
+        kid: Some("k0".into()),
+        crit: Some(vec!["exp".into()]),
+        ..Header::new(Algorithm::EdDSA)
+    };
+    let own_key = EncodingKey::from_ed_der(&bytes(&format!("{PKCS8}{}", SECRETS[0])));
     let unsigned = format!("{}.", ann.rsplit_once('.').unwrap().0);
     let none = format!("eyJhbGciOiJub25lIn0.{}.", ann.split('.').nth(1).unwrap());
     let secret = EncodingKey::from_secret(PUBLIC[0].as_bytes());
@@ -117,11 +123,12 @@ async fn a_token_of_the_issuer_names_its_caller() {
         ("signed with a shared secret", encode(&shared, &claims("ann", &[]), &secret).unwrap()),
         ("without a signature", unsigned),
         ("with the algorithm `none`", none),
+        ("with `crit`", encode(&crit, &claims("ann", &[]), &own_key).unwrap()),
         ("no JWT", "a.b.c".into()),
     ] {
         let (status, refused) = call(&mut client, &token, Method::GET, &path).await;
         let kind = &refused["error"]["kind"];
-        assert_eq!((status, kind), (403, &json!("token")), "{wrong}: {refused}");
+        assert_eq!((status, kind), (401, &json!("token")), "{wrong}: {refused}");
         assert!(!refused.to_string().contains(&token), "{refused}");
     }
     let operator = "a-token-of-32-characters-0123456";
@@ -163,9 +170,9 @@ async fn new_keys_are_fetched() {
     let claims = json!({ "sub": "ann", "iss": own, "aud": "loopwright", "exp": now + 600 });
     let token = sign(1, "k1", &claims);
     let mut get = async || call(&mut client, &token, Method::GET, "/api/sessions").await.0;
-    assert_eq!(get().await, 403);
+    assert_eq!(get().await, 401);
     keys.lock().unwrap().push(jwk(1));
-    assert_eq!(get().await, 403, "not fetched again for each token");
+    assert_eq!(get().await, 401, "not fetched again for each token");
     tokio::time::pause();
     tokio::time::advance(std::time::Duration::from_secs(11)).await;
     tokio::time::resume();
@@ -220,7 +227,7 @@ async fn a_slow_issuer_delays_only_tokens_with_unknown_keys() {
         known
     };
     let (unknown, known) = tokio::join!(unknown, known);
-    assert_eq!((unknown, known), ((403, 403), 200), "there is one key");
+    assert_eq!((unknown, known), ((401, 401), 200), "there is one key");
     assert!(asks.try_recv().is_err(), "the issuer was asked once for both");
 
     // Keys that are used are fetched again in the background.
@@ -244,13 +251,13 @@ async fn tokens_of_an_issuer_name_no_user_of_the_server() {
     let mut client = served.connect().await;
     assert_eq!(call(&mut client, token, Method::GET, "/api/sessions").await.0, 200);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    for (name, status) in [("bob", 200), ("ann", 403), ("operator", 403), ("system", 403)] {
+    for (name, status) in [("bob", 200), ("ann", 401), ("operator", 401), ("system", 401)] {
         let claims = json!({ "sub": name, "iss": own, "aud": "loopwright", "exp": now + 600 });
         let token = sign(0, "k0", &claims);
         let (got, body) = call(&mut client, &token, Method::GET, "/api/sessions").await;
         assert_eq!(got, status, "{name}: {body}");
         let is_named = body["error"]["message"].to_string().contains(&format!("`{name}`"));
-        assert_eq!(is_named, status == 403, "{body}");
+        assert_eq!(is_named, status == 401, "{body}");
     }
     for name in ["operator", "system"] {
         let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern).build().unwrap();
@@ -258,6 +265,71 @@ async fn tokens_of_an_issuer_name_no_user_of_the_server() {
         let built = server.user(token, Caller::new(Principal::new(name))).build();
         let why = built.err().unwrap().to_string();
         assert!(why.contains(&format!("cannot have the name `{name}`")), "{why}");
+    }
+}
+
+/// C417: A token for a name that is shown like another, or not at all, is refused; names that
+/// differ only in case are two people of the issuer, unless one is a user of the server.
+#[tokio::test]
+async fn names_that_are_shown_alike_are_refused() {
+    let own = issuer(Arc::new(Mutex::new(vec![jwk(0)]))).await;
+    let users = JwtUsers::new(&own, "loopwright");
+    let ann = Caller::new(Principal::new("ann"));
+    let served =
+        Served::start(Vec::new(), |builder| builder.jwt(users).user("x".repeat(32), ann)).await;
+    let mut client = served.connect().await;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    for (name, status) in [
+        ("eve", 200),
+        ("Eve", 200),
+        ("auth0|65f0", 200),
+        ("Ann", 401),
+        ("Operator", 401),
+        ("operator ", 401),
+        ("eve\u{200b}", 401),
+        ("\u{ff45}ve", 401),
+        ("\u{1b}[2Jeve", 401),
+        ("eve\0", 401),
+    ] {
+        let claims = json!({ "sub": name, "iss": own, "aud": "loopwright", "exp": now + 600 });
+        let token = sign(0, "k0", &claims);
+        let (got, body) = call(&mut client, &token, Method::GET, "/api/sessions").await;
+        assert_eq!(got, status, "{name:?}: {body}");
+        assert!(!body.to_string().contains("\\u001b"), "{body}");
+    }
+    for (first, second) in [("ann", "Ann"), ("ann", "bob "), ("ann", "b\u{200b}ob")] {
+        let agent = GenericAgent::builder(ScriptedModel::new([]), PiPattern).build().unwrap();
+        let server = Server::builder(InMemoryStore::new()).agent("agent", agent);
+        let server = server.user("a".repeat(32), Caller::new(Principal::new(first)));
+        let server = server.user("b".repeat(32), Caller::new(Principal::new(second)));
+        assert!(server.build().is_err(), "{second:?}");
+    }
+    let api = Api::new([]).as_user("ann\u{200b}");
+    assert_eq!(api.call("GET", "/api/sessions", None).await.0, 403, "named by a layer of the host");
+}
+
+/// C418: A key of the issuer that is not for signatures checks none.
+#[tokio::test]
+async fn keys_for_other_purposes_are_not_used() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    for (name, value, status) in [
+        ("use", json!("sig"), 200),
+        ("key_ops", json!(["verify"]), 200),
+        ("use", json!("enc"), 401),
+        ("use", json!("other"), 401),
+        ("key_ops", json!(["encrypt"]), 401),
+        ("key_ops", json!([]), 401),
+    ] {
+        let mut key = jwk(0);
+        key[name] = value.clone();
+        let own = issuer(Arc::new(Mutex::new(vec![key]))).await;
+        let users = JwtUsers::new(&own, "loopwright");
+        let served = Served::start(Vec::new(), |builder| builder.jwt(users)).await;
+        let claims = json!({ "sub": "ann", "iss": own, "aud": "loopwright", "exp": now + 600 });
+        let token = sign(0, "k0", &claims);
+        let mut client = served.connect().await;
+        let got = call(&mut client, &token, Method::GET, "/api/sessions").await.0;
+        assert_eq!(got, status, "{name}: {value}");
     }
 }
 

@@ -150,6 +150,18 @@ async fn the_number_of_open_sessions_is_bounded() {
     assert_eq!(api.run(&ids[2], None).await.last().unwrap().data["end"], "done");
 }
 
+/// C430: A body with very many values is refused before it is parsed, by each protocol.
+#[tokio::test(start_paused = true)]
+async fn a_body_with_too_many_values_is_refused() {
+    let api = Api::new([]);
+    let body = json!({ "message": "go", "many": vec![0; 200_000] });
+    for path in ["/api/sessions", "/v1/chat/completions", "/ag-ui/agent", "/a2a/agent"] {
+        let (status, answer) = api.post(path, body.clone()).await;
+        assert_eq!(status, 413, "{path}: {answer}");
+        assert!(answer.to_string().contains("more than 200000 JSON values"), "{path}: {answer}");
+    }
+}
+
 /// A session is not deleted under a run that has just started.
 #[tokio::test(start_paused = true)]
 async fn a_session_is_not_deleted_right_after_a_prompt() {

@@ -92,6 +92,18 @@ async fn a_run_that_waits_for_an_approval_ends_with_an_error() {
     assert!(frames.as_str().unwrap().contains("event: response.failed\n"), "{frames}");
 }
 
+/// C425: a schema that is too large is the client's error, with the reason.
+#[tokio::test]
+async fn a_schema_that_is_too_large_is_refused() {
+    let schema = json!({ "type": "object", "anyOf": vec![json!({}); 6_000] });
+    let format = json!({ "name": "x", "schema": schema });
+    let mut body = chat("Count.");
+    body["response_format"] = json!({ "type": "json_schema", "json_schema": format });
+    let (status, answer) = api([]).post(CHAT, body).await;
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(status == 400 && message.contains("more than 5000 subschemas"), "{status} {message}");
+}
+
 /// C374: a client that disconnects ends its run, and its permit is released, streamed or not.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_disconnects_ends_its_run() {

@@ -14,6 +14,7 @@ use axum::routing::post;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use loopwright_core::SessionStore;
+use loopwright_core::event::ExternalAction;
 use loopwright_core::log::{InMemoryStore, LogEntry};
 use loopwright_server::{ActionChange, Webhook};
 use serde_json::{Value, json};
@@ -124,10 +125,13 @@ async fn an_outbox_survives_kills() {
     let outbox = folder.path().join("hooks/outbox");
     let store: Arc<dyn SessionStore> = Arc::new(InMemoryStore::new());
     let entry = |text: &str| serde_json::from_str::<LogEntry>(text).unwrap();
-    let awaiting = r#"{"type":"call_awaiting","call":"c","name":"pay","arguments":{},"digest":"d",
-        "time":5}"#;
+    let digest = ExternalAction::new("c", "pay", json!({}), "").computed_digest();
+    let awaiting = format!(
+        r#"{{"type":"call_awaiting","call":"c","name":"pay","arguments":{{}},"digest":"{digest}",
+            "time":5}}"#
+    );
     let old = store.open("old").await.unwrap();
-    old.append(0, [entry(awaiting)].into()).await.unwrap();
+    old.append(0, [entry(&awaiting)].into()).await.unwrap();
     let mut receiver = Receiver::start().await;
     let (api, reports) = receiver.serve(&store, &outbox);
     assert_eq!(receiver.next().await.1["action"]["session"], "old");
@@ -150,9 +154,11 @@ async fn an_outbox_survives_kills() {
     let path = format!("/api/sessions/{}", ids[1]);
     assert_eq!(api.call("DELETE", &path, None).await.0, 204);
     api.drain(Duration::ZERO).await;
-    let decided = r#"{"type":"decided","input":"i","call":"c","name":"pay","digest":"d",
-        "decision":"approve","by":"ann","time":7}"#;
-    old.append(1, [entry(decided)].into()).await.unwrap();
+    let decided = format!(
+        r#"{{"type":"decided","input":"i","call":"c","name":"pay","digest":"{digest}",
+            "decision":"approve","by":"ann","time":7}}"#
+    );
+    old.append(1, [entry(&decided)].into()).await.unwrap();
     receiver.accepts.store(true, Ordering::SeqCst);
     let (api, reports) = receiver.serve(&store, &outbox);
     let mut received = Vec::new();

@@ -16,6 +16,8 @@ use loopwright_server::{OperatorRules, Server, ServerBuilder, serve};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::api::retry_after;
+
 const TOKEN: &str = "correct-horse-battery";
 
 async fn start(
@@ -89,7 +91,9 @@ async fn each_client_behind_a_proxy_has_its_own_bounds() {
     }
     let mut upstream = Upstream::open(address).await;
     for client in ["203.0.113.1", "2001:db8::2"] {
-        assert_eq!(upstream.send(&events, client, None).await.status(), 429, "{client} has two");
+        let refused = upstream.send(&events, client, None).await;
+        assert_eq!(refused.status(), 429, "{client} has two");
+        assert_eq!(retry_after(refused.headers()), 2); // C428
     }
     // C309: a full client can still ask for the server's health.
     for client in ["203.0.113.1", "203.0.113.3", ""] {

@@ -118,6 +118,8 @@ async fn refused_connections_are_logged() {
         let mut response = String::new();
         let _ = refused.read_to_string(&mut response).await; // it may be reset after the response
         assert!(response.starts_with("HTTP/1.1 429"), "{response}");
+        let head = response.to_ascii_lowercase();
+        assert!(head.contains("\r\nretry-after: 2\r\n"), "{response}"); // C428
     }
     let lines = warnings.0.lock().unwrap().clone();
     assert!(!lines.is_empty() && lines.len() < 5, "{lines:?}");

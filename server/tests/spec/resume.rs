@@ -11,7 +11,8 @@ use loopwright_core::model::ModelErrorKind;
 use loopwright_core::testing::{Gate, Script};
 use serde_json::{Value, json};
 
-use crate::api::{Api, Faulty, Frame, Screen, numbered};
+use crate::api::{Api, Frame, Screen, numbered};
+use crate::full_disk::FullDisk;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -161,6 +162,43 @@ async fn an_acknowledged_request_runs_after_a_restart() {
     assert_eq!(next.get("/api/sessions").await["sessions"][0]["due"], Value::Null);
 }
 
+/// C402: a request that has ended two processes is not started by a third: the list, the metrics
+/// and an event say so, until a user continues it.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_ends_every_process_waits_for_a_user() {
+    let api = Api::new([slow()]);
+    let id = api.session(json!({})).await;
+    let mut events = api.events(&id, None).await;
+    api.say(&id, "How many?").await;
+    events.until("agent_end").await;
+    let entries = api.store.read(&id, 0).await.unwrap();
+    let queued = entries.iter().position(|entry| matches!(entry, LogEntry::Queued { .. })).unwrap();
+    let mut log = entries[..=queued].to_vec();
+    log.push(LogEntry::Opened { epoch: 2, time: 2, parent: None, owner: None });
+    let store = Arc::new(InMemoryStore::new());
+    store.open(&id).await.unwrap().append(0, log.into()).await.unwrap();
+
+    let next = Api::over(store, [Script::text("Nine.")]);
+    next.run_due().await;
+    let listed = next.get("/api/sessions").await["sessions"][0].clone();
+    let why = listed["held"].as_str().unwrap();
+    assert!(why.starts_with("2 processes ended while they worked on this session"), "{why}");
+    assert_eq!(listed["due"], Value::Null);
+    let session = next.get(&format!("/api/sessions/{id}")).await;
+    assert_eq!((&session["held"], &session["session"]["held"]["owners"]), (&json!(why), &json!(2)));
+    let metrics = next.get("/metrics").await;
+    let held = "sessions_held_total{agent=\"coding\",model=\"test/scripted\"} 1";
+    assert!(metrics.as_str().unwrap().contains(held), "{metrics}");
+    let mut reader = next.events(&id, Some(0)).await;
+    assert_eq!(reader.until("held").await.last().unwrap().data["owners"], 2);
+
+    assert_eq!(next.call("POST", &format!("/api/sessions/{id}/continue"), None).await.0, 202);
+    reader.until("agent_end").await;
+    let messages = next.get(&format!("/api/sessions/{id}/messages")).await;
+    assert_eq!(messages["messages"][1]["parts"][0]["text"], "Nine.");
+    assert_eq!(next.get("/api/sessions").await["sessions"][0]["held"], Value::Null);
+}
+
 /// A silent stream sends a comment every 15 seconds.
 #[tokio::test(start_paused = true)]
 async fn a_silent_stream_has_heartbeats() {
@@ -223,7 +261,7 @@ async fn with_a_full_disk_no_event_that_was_sent_is_lost() {
     for room in 3..14 {
         let full_after = Arc::new(AtomicU64::new(room));
         let store =
-            Arc::new(Faulty { inner: InMemoryStore::new(), full_after: full_after.clone() });
+            Arc::new(FullDisk { inner: InMemoryStore::new(), full_after: full_after.clone() });
         let api = Api::over(
             store,
             [reads(), Script::text("Nine."), Script::text("Again."), Script::text("More.")],
@@ -344,7 +382,7 @@ async fn a_run_that_outlives_the_grace_is_interrupted_and_another_server_continu
 #[tokio::test(start_paused = true)]
 async fn a_server_with_a_full_disk_is_not_ready() {
     let full_after = Arc::new(AtomicU64::new(u64::MAX));
-    let store = Faulty { inner: InMemoryStore::new(), full_after: full_after.clone() };
+    let store = FullDisk { inner: InMemoryStore::new(), full_after: full_after.clone() };
     let api = Api::over(Arc::new(store), []);
     let ready = async || {
         let (status, body) = api.call("GET", "/readyz", None).await;

@@ -22,6 +22,14 @@ impl Fold {
         }
     }
 
+    /// Returns the mean of the tokens of all replies so far, or `None` if none is known.
+    pub(crate) fn mean_output(&self) -> Option<u64> {
+        let in_progress = u32::try_from(self.reserved.all().count()).unwrap_or(u32::MAX);
+        let ended = self.total.requests.saturating_sub(in_progress);
+        let mean = self.total.usage.output.checked_div(ended.into())?;
+        (mean > 0).then_some(mean)
+    }
+
     /// Notes that a request has ended without a reply. Returns false if it was not in progress.
     pub(super) fn end_request(&mut self, message: MessageId) -> bool {
         self.requested.take_if(|requested| *requested == message);

@@ -42,8 +42,9 @@ impl Fold {
         for action in actions {
             if !child.knows(call, &action.call) {
                 batch.asked_at = at;
+                let action = ExternalAction::from_log(action);
                 child.actions.push(action.clone());
-                emit(AgentEvent::ExternalAction(action.clone()));
+                emit(AgentEvent::ExternalAction(action));
             }
         }
     }
@@ -54,14 +55,17 @@ impl Fold {
         entry: &LogEntry,
         emit: &mut dyn FnMut(AgentEvent),
     ) -> bool {
-        let LogEntry::Decided { input, call, decision, by, source, .. } = entry else {
+        let LogEntry::Decided { input, call, digest, decision, by, source, .. } = entry else {
             return false;
         };
         let mut calls = self.batch.iter_mut().flat_map(|batch| &mut batch.calls);
         let found = calls.find_map(|c| {
             let inner = CallId::from(call_of_child(call, &c.call.id)?);
             let child = c.child.as_mut()?;
-            let at = child.actions.iter().position(|action| action.call == *call)?;
+            let is_it = |action: &Arc<ExternalAction>| {
+                action.call == *call && action.is_decided_by(digest.as_ref())
+            };
+            let at = child.actions.iter().position(is_it)?;
             Some((inner, child.actions.remove(at), child))
         });
         let Some((inner, action, child)) = found else { return false };

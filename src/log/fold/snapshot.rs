@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::state::Fold;
+use crate::log::calls::Batch;
 #[cfg(feature = "testing")]
 use crate::log::entry::LogEntry;
 use crate::log::snapshots::Snapshot;
@@ -18,7 +19,7 @@ use crate::message::{
 
 /// The format of a snapshot. A fold of another version may have other fields, or another state
 /// after the same entries.
-const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/2");
+const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/3");
 
 /// A state, and what the events of the session had reached.
 pub(crate) struct Restored {
@@ -163,6 +164,7 @@ impl Fold {
             summary.replaced = messages(replaced)?;
         }
         fold.history = History::new(history);
+        fold.batch.iter_mut().for_each(Batch::check_digests);
         (fold.len == snapshot.entries).then_some(Restored { fold, seq, run })
     }
 }
@@ -180,12 +182,12 @@ mod tests {
         let snapshot = Fold::default().snapshot(0, RunId(0)).unwrap();
         let text = String::from_utf8(snapshot.data).unwrap();
         let (format, json) = text.split_once('\n').unwrap();
-        assert!(format.ends_with("/2"));
+        assert!(format.ends_with("/3"));
         let written: Value = serde_json::from_str(json).unwrap();
         let fields: Vec<&String> = written["fold"].as_object().unwrap().keys().collect();
         let expected = "abort_requested after_batch asked batch call_ids cause created epoch \
             incomplete inputs keyed_replies keyed_results last_decision last_error len messages \
-            of_user offered openings outcome output parent principal queue removed request \
+            of_user offered outcome output owners parent principal queue removed request \
             requested reserved run run_at runs settings size spent started state summaries \
             terminated total trace turn undelivered";
         let mut expected: Vec<&str> = expected.split_whitespace().collect();

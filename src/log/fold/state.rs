@@ -13,6 +13,7 @@ use crate::log::entry::StateScope;
 use crate::log::event::Parent;
 use crate::log::input::{Decision, QueueKind, Urgency};
 use crate::log::outcome::{IncompleteReply, RunCause, RunOutcome, RunStatus};
+use crate::log::owners::Owners;
 use crate::log::queue::{Queue, QueuedMessage};
 use crate::log::seen_inputs::SeenInputs;
 use crate::log::turn::{Account, Reserved, Turn};
@@ -29,8 +30,8 @@ pub(crate) struct Fold {
     /// The number of entries folded so far.
     pub(crate) len: u64,
     pub(crate) epoch: u64,
-    /// How often the session was opened since the run in progress has last come further.
-    pub(crate) openings: u32,
+    /// The owners that were lost, and whether the work is held for that.
+    pub(crate) owners: Owners,
     /// The call that the session works for, as it was opened last.
     pub(crate) parent: Option<Arc<Parent>>,
     /// When the session was opened for the first time, in milliseconds since 1970.
@@ -282,6 +283,11 @@ impl Fold {
             QueueKind::Steering if w.urgency >= Urgency::SkipPending => Some(RunCause::Steer),
             _ => None,
         })
+    }
+
+    /// Returns whether the log has a run in progress, or the start of one to come.
+    pub(crate) fn has_work(&self) -> bool {
+        self.run.is_some() || self.next_run(false).is_some()
     }
 
     pub(crate) fn tail(&self) -> Tail {

@@ -163,7 +163,12 @@ pub(super) struct CassetteSource {
 
 impl CassetteSource {
     async fn record(&self) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
-        let listed = self.source.tools().await;
+        let mut listed = self.source.tools().await;
+        // A replay takes no time, so the tools are recorded when all are there.
+        if self.source.ready().now_or_never().is_none() {
+            self.source.ready().await;
+            listed = self.source.tools().await;
+        }
         let listing = match &listed {
             Ok(tools) => {
                 let specs = tools.iter().map(|tool| recorded_spec(tool.spec()));

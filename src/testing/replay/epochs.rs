@@ -77,11 +77,16 @@ fn is_from_input(entry: &LogEntry) -> bool {
 
 /// Returns whether the entry has no counterpart in a replay.
 pub(super) fn is_silent(entry: &LogEntry) -> bool {
-    use LogEntry::{ChildEnded, ChildStarted, Handled, Opened, Settings};
+    use LogEntry::{ChildEnded, ChildStarted, Handled, Opened, Owner, Settings};
     matches!(
         entry,
         // Sub-agents are replayed as tools.
-        Opened { .. } | Settings { .. } | Handled { .. } | ChildStarted { .. } | ChildEnded { .. }
+        Opened { .. }
+            | Settings { .. }
+            | Handled { .. }
+            | Owner { .. }
+            | ChildStarted { .. }
+            | ChildEnded { .. }
     ) || is_accounting(entry)
 }
 

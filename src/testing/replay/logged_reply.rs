@@ -98,6 +98,7 @@ impl LoggedReply {
                     | LogEntry::Withdrawn { .. }
                     | LogEntry::Handled { .. }
                     | LogEntry::Settings { .. }
+                    | LogEntry::Owner { .. }
             )
         };
         let next = (at + 1..log.len()).find(|at| !is_input(&log[*at])).unwrap_or(log.len());

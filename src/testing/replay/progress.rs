@@ -350,7 +350,10 @@ fn key(entry: &LogEntry) -> Option<(&'static str, &str)> {
         }
         LogEntry::AbortRequested { .. } => ("abort", ""),
         LogEntry::Reset => ("reset", ""),
-        LogEntry::Opened { .. } | LogEntry::Settings { .. } | LogEntry::Handled { .. } => {
+        LogEntry::Opened { .. }
+        | LogEntry::Settings { .. }
+        | LogEntry::Owner { .. }
+        | LogEntry::Handled { .. } => {
             return None;
         }
         LogEntry::ChildStarted { .. }

@@ -194,7 +194,7 @@ async fn an_owner_that_is_replaced_while_it_refuses_has_refused_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_was_logged_and_not_started_is_due() {
     let shared = SharedSession::opened();
-    let (handle, events) = run(&agent([]), shared.owner().failing_after(3)).await;
+    let (handle, events) = run(&agent([]), shared.owner().failing_after(4)).await;
     shared.post(request("i", "one"));
     handle.wait_for_idle().await;
     end(handle, events).await;

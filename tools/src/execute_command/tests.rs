@@ -6,6 +6,7 @@ mod confined;
 mod limits;
 mod long_output;
 mod protected;
+mod protected_files;
 mod user;
 
 use std::fs;
@@ -90,7 +91,7 @@ fn alive(marker: &str) -> usize {
 fn wait_until_alive(marker: &str, wanted: impl Fn(usize) -> bool) {
     let start = Instant::now();
     while !wanted(alive(marker)) {
-        assert!(start.elapsed() < Duration::from_secs(20), "{} processes", alive(marker));
+        assert!(start.elapsed() < Duration::from_secs(120), "{} processes", alive(marker));
         std::thread::yield_now();
     }
 }
@@ -140,14 +141,14 @@ async fn background_processes_are_killed_at_the_end() {
                 format!("rm -f started; {background} until [ -e started ]; do :; done; echo x");
             let start = Instant::now();
             let (text, details) =
-                fixture.call(json!({ "command": command, "timeout": 10 })).await.unwrap();
+                fixture.call(json!({ "command": command, "timeout": 120 })).await.unwrap();
             assert!(
                 text.contains("left in the background") && text.ends_with("\nx\n"),
                 "{background}: {text}"
             );
             assert!(details["processes_ended"].as_u64().unwrap() >= 1, "{background}: {details}");
             assert_eq!(alive(&mark), 0, "{name} {background}");
-            assert!(start.elapsed() < Duration::from_secs(9));
+            assert!(start.elapsed() < Duration::from_secs(110), "it has waited for the timeout");
         }
     }
 }

@@ -20,7 +20,7 @@ const READ_ONLY: &str = " Files that the user's own tools run, such as `.git/con
 const CREATABLE: &str = "such files can be created";
 /// What is not covered elsewhere.
 const WRITABLE: &str = "files that the user's own tools run, such as `.git/config` and \
-    `.git/hooks`, can be changed, which is reported";
+    `.git/hooks`, can be changed: such changes are undone after the command, and reported";
 
 /// How commands are confined.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,9 +14,23 @@ pub(crate) struct Finished {
     pub(crate) background_processes: usize,
     /// Processes that could not be killed.
     pub(crate) unkillable_processes: usize,
-    /// Protected files that changed while it ran.
-    pub(crate) changed_files: Vec<PathBuf>,
+    /// What it has changed of the protected files.
+    pub(crate) changes: Changes,
     pub(crate) duration: Duration,
+}
+
+/// What a command has changed of the protected files, relative to its workspace.
+#[derive(Debug, Default)]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "changes are found on Linux only"))]
+pub(crate) struct Changes {
+    /// Files that are changed.
+    pub(crate) changed: Vec<PathBuf>,
+    /// Files whose changes were undone.
+    pub(crate) undone: Vec<PathBuf>,
+    /// The directories to which the changed versions of these were moved.
+    pub(crate) moved_to: Vec<PathBuf>,
+    /// Directories that became a repository, or whose configuration as one changed.
+    pub(crate) repositories: Vec<PathBuf>,
 }
 
 /// How a command ended.

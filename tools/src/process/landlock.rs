@@ -2,9 +2,11 @@
 //!
 //! Landlock, capabilities, `no_new_privs` and seccomp are properties of a thread, and its child
 //! processes inherit them. A thread drops its rights, starts the command with the standard library,
-//! and ends: no code runs between fork and exec, and no `unsafe` is needed.
+//! and ends. Code runs between fork and exec only if the command has its own
+//! [mounts](super::namespace), which are entered before the last rights are dropped.
 
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -13,11 +15,12 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
+use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::BpfProgram;
 
+use super::namespace::{Mounts, Namespace};
 use super::priority;
-use super::protect;
 use super::system_calls;
 use super::system_paths;
 use super::watchdog::Watchdog;
@@ -36,8 +39,8 @@ pub(crate) struct Landlock {
     abi: ABI,
     /// Whether seccomp can refuse system calls.
     seccomp: bool,
-    /// Whether files can be made read-only by mounts, for which this process needs rights.
-    mounts: bool,
+    /// How files can be made read-only by mounts, if they can.
+    mounts: Option<Mounts>,
 }
 
 /// The rules for the commands of one workspace, created once and applied by the thread of each
@@ -57,16 +60,16 @@ impl Landlock {
     /// Detects what this kernel supports by trying it on a thread. An error says why it supports
     /// nothing.
     pub(crate) fn detect() -> Result<Self, String> {
+        let mounts = Mounts::detect(); // not possible in a domain
         let trial = std::thread::Builder::new().name("landlock".into()).spawn(|| {
-            let mounts = protect::can_mount(); // not possible in a domain
             let rules = Ruleset::default().handle_access(AccessFs::from_all(RULES))?.create()?;
             let landlock = rules.restrict_self()?.landlock;
             let seccomp = system_calls::filters(true).is_ok_and(|filters| apply(&filters).is_ok());
-            Ok((landlock, seccomp, mounts))
+            Ok((landlock, seccomp))
         });
         let trial = trial.map_err(|e| format!("no thread could be started: {e}"))?;
         match trial.join() {
-            Ok(Ok((LandlockStatus::Available { effective_abi: abi, .. }, seccomp, mounts))) => {
+            Ok(Ok((LandlockStatus::Available { effective_abi: abi, .. }, seccomp))) => {
                 Ok(Landlock { abi, seccomp, mounts })
             }
             Ok(Ok((LandlockStatus::NotEnabled, ..))) => {
@@ -83,12 +86,12 @@ impl Landlock {
     /// Returns the support of Linux 6.10 for an ordinary user.
     #[cfg(test)]
     pub(super) fn old() -> Self {
-        Landlock { abi: ABI::V5, seccomp: true, mounts: false }
+        Landlock { abi: ABI::V5, seccomp: true, mounts: None }
     }
 
     /// Returns whether files can be made read-only by mounts.
     pub(super) fn has_mounts(self) -> bool {
-        self.mounts
+        self.mounts.is_some()
     }
 
     /// Returns whether processes of a command can signal each other only. Then the processes of a
@@ -141,8 +144,8 @@ impl Sandbox {
         Ok(Sandbox { rules, landlock, filters, priority, temporary: temporary.to_owned() })
     }
 
-    /// Returns whether files can be made read-only by mounts.
-    pub(super) fn has_mounts(&self) -> bool {
+    /// Returns how files can be made read-only by mounts, if they can.
+    pub(super) fn mounts(&self) -> Option<Mounts> {
         self.landlock.mounts
     }
 
@@ -169,15 +172,39 @@ impl Sandbox {
         self.landlock.scopes_signals().then(|| Watchdog::start(&self.temporary, groups)).transpose()
     }
 
-    /// Starts a confined command from a supervisor thread. The command must wait for a signal to
-    /// start after this returns.
+    /// Starts a confined command from a supervisor thread, in these namespaces. The command must
+    /// wait for a signal to start after this returns.
     ///
     /// The thread that confines itself is in the domain of the command, so the command may trace it
     /// and read the memory of this process. The thread must therefore have ended before.
-    pub(super) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+    pub(super) fn spawn(
+        &self,
+        command: &mut Command,
+        namespace: Option<Namespace>,
+    ) -> io::Result<Child> {
         let start = || {
             let _ = rustix::process::setpriority_process(None, self.priority);
-            self.confine()?;
+            let status = self.rules.try_clone()?.restrict_self().map_err(io::Error::other)?;
+            if status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs {
+                return Err(io::Error::other("Landlock enforces less than was detected before"));
+            }
+            match namespace {
+                None => drop_rights(&self.filters)?,
+                Some(namespace) => {
+                    let filters = self.filters.clone();
+                    // SAFETY: between fork and exec in a process with threads only what is
+                    // async-signal-safe may run. `enter` and `drop_rights` make system calls
+                    // with memory that was prepared before; they neither allocate, free memory,
+                    // take a lock nor panic.
+                    #[allow(unsafe_code, reason = "there is no safe way to run code before exec")]
+                    unsafe {
+                        command.pre_exec(move || {
+                            namespace.enter()?;
+                            Ok(drop_rights(&filters)?)
+                        });
+                    }
+                }
+            }
             Ok((command.spawn()?, rustix::thread::gettid()))
         };
         let (mut child, thread) = std::thread::scope(|scope| {
@@ -198,16 +225,6 @@ impl Sandbox {
             std::thread::yield_now();
         }
         Ok(child)
-    }
-
-    /// Confines this thread, permanently, and the processes that it starts.
-    fn confine(&self) -> io::Result<()> {
-        drop_capabilities()?;
-        let status = self.rules.try_clone()?.restrict_self().map_err(io::Error::other)?;
-        if status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs {
-            return Err(io::Error::other("Landlock enforces less than was detected before"));
-        }
-        apply(&self.filters).map_err(io::Error::other)
     }
 }
 
@@ -255,10 +272,17 @@ fn allow(
     rules.add_rule(PathBeneath::new(file, access))
 }
 
+/// Drops all capabilities of this thread, and refuses system calls, permanently; also of the
+/// processes that it starts. Needs no memory.
+fn drop_rights(filters: &[BpfProgram]) -> rustix::io::Result<()> {
+    drop_capabilities()?;
+    apply(filters).map_err(|_| Errno::PERM)
+}
+
 /// Drops all capabilities. Without them root is a user that owns many files: it may not trace other
 /// processes or undo the confinement. Emptying the bounding set keeps the next program from getting
 /// them back.
-fn drop_capabilities() -> io::Result<()> {
+fn drop_capabilities() -> rustix::io::Result<()> {
     let held = rustix::thread::capabilities(None)?;
     if held.permitted.contains(CapabilitySet::SETPCAP) {
         // The kernel has fewer than 64 and returns an error for the first that it does not have.
@@ -267,19 +291,16 @@ fn drop_capabilities() -> io::Result<()> {
                 1 << n,
             ))
         };
-        let refused = (0..64).map(drop).find_map(Result::err);
-        if refused.is_some_and(|e| e != rustix::io::Errno::INVAL) {
-            return Err(io::Error::other("the capability bounding set could not be emptied"));
+        match (0..64).map(drop).find_map(Result::err) {
+            None | Some(Errno::INVAL) => {}
+            Some(refused) => return Err(refused),
         }
     }
     // May fail: without permitted capabilities there are no ambient ones.
     let _ = rustix::thread::clear_ambient_capability_set();
     let none = CapabilitySet::empty();
-    rustix::thread::set_capabilities(
-        None,
-        CapabilitySets { effective: none, permitted: none, inheritable: none },
-    )?;
-    Ok(())
+    let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    rustix::thread::set_capabilities(None, none)
 }
 
 /// Refuses system calls of this thread, permanently, and of the processes that it starts.

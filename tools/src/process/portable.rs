@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::exit::{Exit, Finished};
+use super::exit::{Changes, Exit, Finished};
 use super::live_output::LiveOutput;
 use super::output::CommandOutput;
 
@@ -82,7 +82,7 @@ pub(super) fn supervise(
         output,
         background_processes: 0,
         unkillable_processes: 0,
-        changed_files: Vec::new(),
+        changes: Changes::default(),
         duration: started.elapsed(),
     })
 }

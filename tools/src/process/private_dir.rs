@@ -7,7 +7,11 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
 use tempfile::TempDir;
+
+use super::remove_tree::remove_contents;
 
 /// The start of the names.
 const PREFIX: &str = "loopwright-commands-";
@@ -56,6 +60,17 @@ impl PrivateDir {
     }
 }
 
+impl Drop for PrivateDir {
+    /// Leaves to [`TempDir`] the empty directory.
+    fn drop(&mut self) {
+        let _ = remove_contents_of(self.dir.path());
+    }
+}
+
+fn remove_contents_of(path: &Path) -> io::Result<()> {
+    remove_contents(&Dir::open_ambient_dir(path, ambient_authority())?)
+}
+
 /// Locks the directory. Returns `None` if another process has locked or removed it, and
 /// `Some(None)` if the file system has no locks.
 #[cfg(unix)]
@@ -93,7 +108,8 @@ fn remove_abandoned(parent: &Path) {
             && let Ok(dir) = File::open(entry.path())
             && dir.try_lock().is_ok()
         {
-            let _ = std::fs::remove_dir_all(entry.path()); // another process may do the same
+            let _ = remove_contents_of(&entry.path()); // another process may do the same
+            let _ = std::fs::remove_dir(entry.path());
         }
     }
 }

@@ -328,9 +328,8 @@ impl Inner {
             return Ok(protected);
         }
         for dir in self.writable(self.workspace.stable_root()) {
-            let patterns = self.workspace.protected_patterns();
             // A directory that does not exist is not writable either.
-            let added = protected.add(&dir, patterns, &self.commands.writable);
+            let added = protected.add(&dir, &self.workspace, &self.commands.writable);
             if added.is_err_and(|e| e.kind() != io::ErrorKind::NotFound) {
                 return Err(io::Error::other(format!("{} cannot be looked at", dir.display())));
             }

@@ -18,11 +18,12 @@ use super::exit::{Exit, Finished};
 use super::landlock::Sandbox;
 use super::limits::{Limits, Usage};
 use super::live_output::LiveOutput;
+use super::namespace::{Directory, Namespace};
 use super::output::CommandOutput;
 use super::pipe_ends::PipeEnds;
 use super::priority;
 use super::process_set::{Membership, ProcessSet};
-use super::protect::{self, ProtectedFiles};
+use super::protect::ProtectedFiles;
 use super::watchdog::Watchdog;
 
 /// How long the output of a command that has exited is still read while a background process holds
@@ -79,17 +80,21 @@ pub(super) struct Job<'a> {
 
 /// Runs the command on this thread, which must not be used for anything else afterwards.
 pub(super) fn supervise(mut job: Job<'_>) -> io::Result<Finished> {
-    let mut reopened = None;
-    if job.sandbox.is_some_and(Sandbox::has_mounts) && job.protected.exist() {
+    let mut namespace = None;
+    job.command.current_dir(&job.cwd.1);
+    if let Some(mounts) = job.sandbox.and_then(Sandbox::mounts)
+        && job.protected.exist()
+    {
         let fail =
             |e| io::Error::other(format!("the protected files cannot be made read-only: {e}"));
-        job.protected.make_read_only().map_err(fail)?;
-        reopened = Some(protect::reopen(&job.cwd.0).map_err(fail)?);
+        let views = job.protected.views().map_err(fail)?;
+        let cwd = Directory::of(&job.cwd.0).map_err(fail)?;
+        namespace = Some(Namespace::create(mounts, views, cwd).map_err(fail)?);
+    } else if job.sandbox.is_some_and(|sandbox| sandbox.mounts().is_none()) && job.piped.is_none() {
+        // Not those of a command that may run for days, in which the user changes them.
+        let fail = |e| io::Error::other(format!("the protected files cannot be copied: {e}"));
+        job.protected.copy().map_err(fail)?;
     }
-    match &reopened {
-        Some(cwd) => job.command.current_dir(protect::link(cwd)),
-        None => job.command.current_dir(&job.cwd.1),
-    };
     job.protected.record();
     // Without a group, which is not created if another process removes the place, the limits are
     // measured.
@@ -98,14 +103,19 @@ pub(super) fn supervise(mut job: Job<'_>) -> io::Result<Finished> {
     let groups: Vec<PathBuf> = cgroup.iter().flat_map(Cgroup::dirs).map(Path::to_owned).collect();
     let enter = |sandbox: &Sandbox| sandbox.enter_supervisor_domain(&groups);
     let watchdog = job.sandbox.map(enter).transpose()?.flatten();
-    let finished = run(job, watchdog.as_ref().map(Watchdog::pid), cgroup);
+    let finished = run(job, namespace, watchdog.as_ref().map(Watchdog::pid), cgroup);
     if let Some(watchdog) = watchdog {
         watchdog.dismiss();
     }
     finished
 }
 
-fn run(mut job: Job<'_>, watchdog: Option<Pid>, cgroup: Option<Cgroup>) -> io::Result<Finished> {
+fn run(
+    mut job: Job<'_>,
+    namespace: Option<Namespace>,
+    watchdog: Option<Pid>,
+    cgroup: Option<Cgroup>,
+) -> io::Result<Finished> {
     let started = Instant::now();
     let deadline = started + job.timeout.min(MAX_TIMEOUT);
     let usage = Usage::start(std::mem::take(&mut job.directories));
@@ -118,7 +128,7 @@ fn run(mut job: Job<'_>, watchdog: Option<Pid>, cgroup: Option<Cgroup>) -> io::R
     };
     job.command.stdin(Stdio::piped()).stdout(stdout).stderr(writer).process_group(0);
     let mut child = match job.sandbox {
-        Some(sandbox) => sandbox.spawn(&mut job.command)?,
+        Some(sandbox) => sandbox.spawn(&mut job.command, namespace)?,
         None => job.command.spawn()?,
     };
     drop(job.command); // closes its copy of the pipe's other end
@@ -129,8 +139,11 @@ fn run(mut job: Job<'_>, watchdog: Option<Pid>, cgroup: Option<Cgroup>) -> io::R
     })?;
     let cgroup = cgroup.filter(|cgroup| cgroup.add(pid.as_raw_pid()).is_ok());
     let processes = ProcessSet::of(pid, watchdog, job.membership.clone(), cgroup);
-    // The limit does not apply to root, so processes are counted as well.
-    limit(pid, Resource::Nproc, max_system_processes as u64);
+    // Processes are counted; this limit, which does not apply to root, only slows a fork bomb down.
+    // It must lie well above the number that is counted: it includes processes that have ended and
+    // those of the user's other programs, and a bomb that stays below the number is not killed.
+    let most_processes = system_process_count() + job.limits.tasks();
+    limit(pid, Resource::Nproc, most_processes as u64);
     limit(pid, Resource::Fsize, job.limits.disk);
     prefer_when_memory_runs_out(pid);
     if let Some(mut stdin) = child.stdin.take() {
@@ -172,7 +185,7 @@ fn run(mut job: Job<'_>, watchdog: Option<Pid>, cgroup: Option<Cgroup>) -> io::R
         output: supervisor.output,
         background_processes,
         unkillable_processes,
-        changed_files: job.protected.changed(),
+        changes: job.protected.finish(),
         duration: started.elapsed(),
     })
 }

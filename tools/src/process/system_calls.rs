@@ -49,10 +49,17 @@ enum When {
     OtherPersonality,
     /// If the first argument is one of the [`FAMILIES`].
     Family,
+    /// If the mode, which is this argument, has one of the [`OWNER_BITS`].
+    Mode(u8),
+    /// If the call creates a file, by the flags in the first of these arguments, with such a mode,
+    /// which is the second.
+    NewFile(u8, u8),
 }
 
 use Answer::{Denied, NoSuchCall, NotPermitted, NotSupported};
-use When::{Always, Family, NewNamespace, Other, OtherPersonality, OtherThan, SetsOther};
+use When::{
+    Always, Family, Mode, NewFile, NewNamespace, Other, OtherPersonality, OtherThan, SetsOther,
+};
 
 /// The flags of `clone` that create a namespace.
 const NAMESPACES: [u64; 8] = [
@@ -73,8 +80,17 @@ const PERSONALITIES: [u64; 5] = [0, 0x0008, 0x2_0000, 0x2_0008, 0xffff_ffff];
 /// The families of sockets that are refused with a network.
 const FAMILIES: [u64; 2] = [libc::AF_VSOCK as u64, libc::AF_ALG as u64];
 
+/// The bits of a mode with which a program runs with the rights of its owner or group: setuid and
+/// setgid. Whoever starts such a program on this machine gets the rights of the user of this one.
+const OWNER_BITS: [u64; 2] = [libc::S_ISUID as u64, libc::S_ISGID as u64];
+
+/// The flags of `open` with which it creates a file, and so takes a mode. The second is that of
+/// `O_TMPFILE` alone, which also contains `O_DIRECTORY`.
+const CREATES: [u64; 2] = [libc::O_CREAT as u64, (libc::O_TMPFILE & !libc::O_DIRECTORY) as u64];
+
 /// Calls that are in no current libc for every architecture. New calls have the same number
 /// everywhere.
+const FCHMODAT2: c_long = 452;
 const STATMOUNT: c_long = 457;
 const LISTMOUNT: c_long = 458;
 const LSM_SET_SELF_ATTR: c_long = 460;
@@ -143,6 +159,13 @@ const REFUSED: &[Line] = &[
     (libc::SYS_fremovexattr, Always, NotSupported, "removes attributes of files outside"),
     (REMOVEXATTRAT, Always, NotSupported, "removes attributes of files outside"),
     (FILE_SETATTR, Always, NotSupported, "changes flags of files outside"),
+    // Modes with which a program has the rights of this user, whoever starts it.
+    (libc::SYS_fchmod, Mode(1), NotPermitted, "makes a program setuid or setgid"),
+    (libc::SYS_fchmodat, Mode(2), NotPermitted, "makes a program setuid or setgid"),
+    (FCHMODAT2, Mode(2), NotPermitted, "makes a program setuid or setgid"),
+    (libc::SYS_openat, NewFile(2, 3), NotPermitted, "creates a setuid or setgid program"),
+    (libc::SYS_mknodat, Mode(2), NotPermitted, "creates a setuid or setgid program"),
+    (libc::SYS_openat2, Always, NoSuchCall, "its mode is in memory; callers use openat"),
     // Parts of the kernel with a history of holes that let a process become root.
     (libc::SYS_bpf, Always, NotPermitted, "loads programs into the kernel"),
     (libc::SYS_perf_event_open, Always, NotPermitted, "traces the kernel and other processes"),
@@ -206,6 +229,10 @@ const ALSO_REFUSED: &[Line] = &[
     (libc::SYS_ustat, Always, NotPermitted, "obsolete"),
     (libc::SYS_sysfs, Always, NotPermitted, "obsolete"),
     (libc::SYS__sysctl, Always, NotPermitted, "obsolete"),
+    (libc::SYS_chmod, Mode(1), NotPermitted, "makes a program setuid or setgid"),
+    (libc::SYS_creat, Mode(1), NotPermitted, "creates a setuid or setgid program"),
+    (libc::SYS_open, NewFile(1, 2), NotPermitted, "creates a setuid or setgid program"),
+    (libc::SYS_mknod, Mode(1), NotPermitted, "creates a setuid or setgid program"),
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const ALSO_REFUSED: &[Line] = &[];
@@ -231,7 +258,6 @@ const ALLOWED: &[(std::ops::RangeInclusive<c_long>, &str)] = &[
     (335..=336, "uretprobe, uprobe: only for code that the kernel inserts"),
     (337..=423, "no calls"),
     (451..=451, "cachestat: how much of an open file is cached"),
-    (452..=452, "fchmodat2: as fchmodat, which is allowed; newer libraries call it first"),
     (453..=453, "map_shadow_stack: the caller's own memory"),
     (454..=456, "futex_wake, futex_wait, futex_requeue: as futex, which is allowed"),
     (459..=459, "lsm_get_self_attr: the caller's own security profile"),
@@ -269,6 +295,7 @@ fn rules(when: When) -> Result<Vec<SeccompRule>, BackendError> {
         conditions.into_iter().map(SeccompRule::new).collect()
     };
     let zero = |argument| SeccompCondition::new(argument, Dword, Ne, 0);
+    let has = |argument, bit| SeccompCondition::new(argument, Dword, MaskedEq(bit), bit);
     match when {
         Always => Ok(Vec::new()),
         Other(argument) => any(vec![vec![zero(argument)?]]),
@@ -276,13 +303,10 @@ fn rules(when: When) -> Result<Vec<SeccompRule>, BackendError> {
         OtherThan(kind) => {
             any(vec![vec![SeccompCondition::new(0, Dword, Ne, kind)?], vec![zero(1)?]])
         }
-        NewNamespace => {
-            let has = |flag| SeccompCondition::new(0, Qword, MaskedEq(flag), flag);
-            any(NAMESPACES
-                .iter()
-                .map(|flag| Ok(vec![has(*flag)?]))
-                .collect::<Result<_, BackendError>>()?)
-        }
+        NewNamespace => any(NAMESPACES
+            .iter()
+            .map(|flag| Ok(vec![has(0, *flag)?]))
+            .collect::<Result<_, BackendError>>()?),
         OtherPersonality => {
             let differs = |known: &u64| SeccompCondition::new(0, Dword, Ne, *known);
             any(vec![PERSONALITIES.iter().map(differs).collect::<Result<_, _>>()?])
@@ -290,6 +314,15 @@ fn rules(when: When) -> Result<Vec<SeccompRule>, BackendError> {
         Family => {
             let is = |family: &u64| Ok(vec![SeccompCondition::new(0, Dword, Eq, *family)?]);
             any(FAMILIES.iter().map(is).collect::<Result<_, BackendError>>()?)
+        }
+        Mode(argument) => {
+            let has = |bit: &u64| Ok(vec![has(argument, *bit)?]);
+            any(OWNER_BITS.iter().map(has).collect::<Result<_, BackendError>>()?)
+        }
+        NewFile(flags, mode) => {
+            let all = CREATES.iter().flat_map(|flag| OWNER_BITS.iter().map(move |bit| (flag, bit)));
+            let both = |(flag, bit): (&u64, &u64)| Ok(vec![has(flags, *flag)?, has(mode, *bit)?]);
+            any(all.map(both).collect::<Result<_, BackendError>>()?)
         }
     }
 }

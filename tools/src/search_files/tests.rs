@@ -143,6 +143,28 @@ async fn binary_and_ignored_files_are_skipped() {
     );
 }
 
+/// C427: Hostile rules neither end the process nor take more time and memory than a usual file.
+#[tokio::test]
+async fn hostile_ignore_rules_are_skipped() {
+    let braces = |levels: usize| format!("{}a{}", "{".repeat(levels), "}".repeat(levels));
+    let long = format!("{}\n", "*a".repeat(2_000));
+    let many: String = (0..100_000).map(|at| format!("*{at}*b\n")).collect();
+    let rules = format!("a.log\n{}\n{}\n{long}b.log\n{many}c.log\n", braces(400), braces(50_000));
+    let dir = tree(&[
+        ("a.log", b"word\n"),
+        ("b.log", b"word\n"),
+        ("c.log", b"word\n"),
+        (".gitignore", rules.as_bytes()),
+    ]);
+    let (text, _) = search(&dir, json!({ "pattern": "^word" })).await.unwrap();
+    assert!(text.starts_with("b.log:1:word\nc.log:1:word\n"), "{text}");
+    let end = format!("{}\n", "# comment".repeat(7_281)); // the limit is in the next rule
+    let cut = format!("{}{}*log-but-this-rule-is-cut\n", "b.log\n", &end[..65_521]);
+    fs::write(dir.path().join(".gitignore"), cut).unwrap();
+    let (text, _) = search(&dir, json!({ "pattern": "^word" })).await.unwrap();
+    assert!(text.starts_with("a.log:1:word\nc.log:1:word\n"), "{text}");
+}
+
 #[tokio::test]
 async fn ignored_paths_are_searched_if_the_search_starts_in_them() {
     let dir = tree(&[

@@ -1,11 +1,13 @@
 //! The rules of `.gitignore` and similar files of a workspace.
 //!
-//! These files are opened from the open root, so a symbolic link or a pipe is not read, and of a
-//! very large file only the start.
+//! These files are opened from the open root, so a symbolic link or a pipe is not read. Of a large
+//! file only the first lines are read, and of very many files only the first ones: compiled rules
+//! take hundreds of times their size.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
@@ -16,13 +18,19 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use super::root::Root;
 
 /// How much of a file with ignore rules is read.
-const MAX_IGNORE_FILE_BYTES: u64 = 1024 * 1024;
+const MAX_FILE_BYTES: usize = 64 * 1024;
+/// How many bytes of rules a walk reads.
+const MAX_WALK_BYTES: usize = 1024 * 1024;
+/// The longest rule.
+const MAX_RULE_BYTES: usize = 1024;
 
 /// The ignore rules of a walk, by the directory that contains them.
 pub(super) struct IgnoreRules {
     root: PathBuf,
     /// The directory in which the walk starts.
     start: PathBuf,
+    /// How many bytes of rules may still be read.
+    left: AtomicUsize,
     by_directory: RwLock<HashMap<PathBuf, Arc<Gitignore>>>,
 }
 
@@ -33,6 +41,7 @@ impl IgnoreRules {
         let rules = IgnoreRules {
             root: root.real.clone(),
             start: start.to_owned(),
+            left: AtomicUsize::new(MAX_WALK_BYTES),
             by_directory: RwLock::default(),
         };
         for directory in
@@ -50,10 +59,10 @@ impl IgnoreRules {
         };
         let mut builder = GitignoreBuilder::new(directory);
         let at_root = directory == root.real;
-        let exclude = at_root && add_lines(root, Path::new(".git/info/exclude"), &mut builder);
+        let exclude = at_root && self.add_lines(root, Path::new(".git/info/exclude"), &mut builder);
         // The last matching rule decides, so the file with the highest precedence comes last.
         let ignores = [".gitignore", ".ignore"]
-            .map(|name| add_lines(root, &relative.join(name), &mut builder));
+            .map(|name| self.add_lines(root, &relative.join(name), &mut builder));
         if exclude || ignores.contains(&true) {
             self.add(directory, builder);
         }
@@ -78,6 +87,30 @@ impl IgnoreRules {
             && (rules.matched(any_entry, false).is_ignore() || self.start != directory && itself())
     }
 
+    /// Adds the lines of the file if it is a regular file, and returns whether it is.
+    fn add_lines(&self, root: &Root, path: &Path, builder: &mut GitignoreBuilder) -> bool {
+        let Ok(file) = open_regular(root, path) else {
+            return false;
+        };
+        let max = self.left.load(Ordering::Relaxed).min(MAX_FILE_BYTES);
+        let mut bytes = Vec::new();
+        if file.take(max as u64 + 1).read_to_end(&mut bytes).is_err() {
+            return false;
+        }
+        if bytes.len() > max {
+            // A part of a rule would be another rule.
+            bytes.truncate(bytes[..max].iter().rposition(|byte| *byte == b'\n').unwrap_or(0));
+        }
+        let read = |left: usize| Some(left.saturating_sub(bytes.len()));
+        let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, read);
+        let text = String::from_utf8_lossy(&bytes);
+        let lines = text.trim_start_matches('\u{feff}').lines();
+        for line in lines.filter(|line| line.len() <= MAX_RULE_BYTES) {
+            let _ = builder.add_line(None, line); // an invalid pattern ignores no file
+        }
+        true
+    }
+
     fn add(&self, directory: &Path, builder: GitignoreBuilder) {
         if let Ok(rules) = builder.build()
             && !self.hide_start(directory, &rules)
@@ -95,22 +128,6 @@ pub(super) fn is_ignored(rules: &[Arc<Gitignore>], path: &Path, is_dir: bool) ->
         .map(|rules| rules.matched(path, is_dir))
         .find(|matched| !matched.is_none())
         .is_some_and(|matched| matches!(matched, Match::Ignore(_)))
-}
-
-/// Adds the lines of the file if it is a regular file, and returns whether it is.
-fn add_lines(root: &Root, path: &Path, builder: &mut GitignoreBuilder) -> bool {
-    let Ok(file) = open_regular(root, path) else {
-        return false;
-    };
-    let mut bytes = Vec::new();
-    if file.take(MAX_IGNORE_FILE_BYTES).read_to_end(&mut bytes).is_err() {
-        return false;
-    }
-    let text = String::from_utf8_lossy(&bytes);
-    for line in text.trim_start_matches('\u{feff}').lines() {
-        let _ = builder.add_line(None, line); // an invalid pattern ignores no file
-    }
-    true
 }
 
 /// Opens a regular file that is not a link itself, without waiting for a pipe's other end.

@@ -7,72 +7,16 @@ use std::path::{Component, Path, PathBuf};
 
 use cap_std::fs::Dir;
 
+use super::protected_list::{ASKED_ONLY, Line, PROTECTED};
 use super::root::{Result, Workspace};
 use super::stamp::file_id;
 use crate::error::{WorkspaceError, printable};
 
-/// A path of a workspace, with everything below it, and why it is protected. `*` is any name.
-type Line = (&'static str, &'static str);
-
-/// What is protected. Files that the user runs knowingly, such as a `Makefile`, are not.
-const PROTECTED: &[Line] = &[
-    (".git/config", "git runs the programs that it names"),
-    (".git/config.worktree", "git runs the programs that it names"),
-    (".git/commondir", "git takes its configuration and hooks from there"),
-    (".git/hooks", "git runs the files in it"),
-    (".git/modules/*/config", "git runs the programs that it names"),
-    (".git/modules/*/hooks", "git runs the files in it"),
-    (".githooks", "git runs the files in it as hooks"),
-    (".husky", "git runs the files in it as hooks"),
-    (".pre-commit-config.yaml", "pre-commit runs the programs that it names"),
-    ("lefthook.yml", "lefthook runs the programs that it names"),
-    (".lefthook.yml", "lefthook runs the programs that it names"),
-    (".envrc", "direnv runs it when a shell enters the directory"),
-    ("mise.toml", "mise runs the programs that it names when a shell enters the directory"),
-    (".mise.toml", "mise runs the programs that it names when a shell enters the directory"),
-    (".vscode", "VS Code runs the tasks and programs that it names"),
-    (".idea", "JetBrains' programs run the tasks and programs that it names"),
-    (".zed", "Zed runs the tasks and programs that it names"),
-    (".devcontainer", "editors run the containers and commands that it describes"),
-    (".devcontainer.json", "editors run the containers and commands that it describes"),
-    (".dir-locals.el", "Emacs evaluates it"),
-    (".exrc", "vi runs it"),
-    (".vimrc", "vim runs it"),
-    (".nvimrc", "Neovim runs it"),
-    (".nvim.lua", "Neovim runs it"),
-    (".gdbinit", "gdb runs it"),
-    (".lldbinit", "lldb runs it"),
-    (".cargo", "cargo runs the programs that it names"),
-    ("rust-toolchain", "cargo runs the toolchain that it names"),
-    ("rust-toolchain.toml", "cargo runs the toolchain that it names"),
-    (".npmrc", "npm runs the programs that it names"),
-    (".pnpmfile.cjs", "pnpm runs it"),
-    (".yarnrc.yml", "yarn runs the program that it names"),
-    (".claude", "another agent runs the hooks and programs that it names"),
-    (".codex", "another agent runs the programs that it names"),
-    (".cursor", "another agent runs the programs that it names"),
-    (".mcp.json", "other agents run the programs that it names"),
-    // For a workspace that is the home directory.
-    (".bashrc", "bash runs it"),
-    (".bash_login", "bash runs it"),
-    (".bash_logout", "bash runs it"),
-    (".bash_profile", "bash runs it"),
-    (".profile", "the shell runs it"),
-    (".zlogin", "zsh runs it"),
-    (".zprofile", "zsh runs it"),
-    (".zshenv", "zsh runs it"),
-    (".zshrc", "zsh runs it"),
-    (".gitconfig", "git runs the programs that it names"),
-    (".ssh", "ssh lets in whom it names, and runs the programs that it names"),
-    (".config/autostart", "the desktop starts the programs that it names"),
-    (".config/environment.d", "it sets the environment of the user's programs"),
-    (".config/fish", "fish runs it"),
-    (".config/git", "git runs the programs that it names"),
-    (".config/systemd", "systemd starts the programs that it names"),
-];
-
-/// In a worktree or a submodule `.git` is a file, which names the real directory.
-const GIT_FILE: Line = (".git", "git takes its configuration and hooks from there");
+/// What git obeys in a repository, or what makes a directory one.
+const IN_REPOSITORY: &[&str] =
+    &["commondir", "config", "config.worktree", "gitdir", "hooks", "info", "objects", "refs"];
+const REPOSITORY: &str =
+    "a directory with `HEAD`, `objects` and `refs` is a repository, whose configuration git obeys";
 
 impl Workspace {
     /// Lets tools and commands change a file, or a directory with everything below it, that is
@@ -104,15 +48,23 @@ impl Workspace {
         self.relative(path).is_ok_and(|path| self.reason(&lexical(&path)).is_some())
     }
 
-    /// Lists what is protected directly in this workspace.
+    /// Lists what commands may not change directly in a workspace, whether or not it is lifted.
+    #[cfg(all(feature = "commands", target_os = "linux"))]
+    pub(crate) fn all_patterns(&self) -> Vec<&'static str> {
+        PROTECTED.iter().map(|line| line.0).collect()
+    }
+
+    /// Lists what commands may not change directly in this workspace, besides what is in `.git`.
     #[cfg(feature = "commands")]
     pub(crate) fn protected_patterns(&self) -> Vec<&'static str> {
-        let all = PROTECTED.iter().chain([&GIT_FILE]).map(|line| line.0);
-        let is_protected = |path: &&str| {
-            let names: Vec<String> = path.split('/').map(str::to_owned).collect();
-            !self.is_unprotected(&names)
-        };
-        all.filter(is_protected).collect()
+        let is_protected = |path: &&str| !self.is_open(Path::new(path));
+        PROTECTED.iter().map(|line| line.0).filter(is_protected).collect()
+    }
+
+    /// Returns whether the protection of a path in the workspace is lifted.
+    #[cfg(feature = "commands")]
+    pub(crate) fn is_open(&self, path: &Path) -> bool {
+        self.is_unprotected(&names(path))
     }
 
     /// Returns an error if a write to `path`, which goes to `target`, would change a protected file
@@ -168,7 +120,18 @@ impl Workspace {
         }
         let of_part =
             |part: &[String]| part_protection(part).filter(|_| !self.is_unprotected(part));
-        (0..names.len()).find_map(|n| of_part(&names[n..]))
+        let by_name = (0..names.len()).find_map(|n| of_part(&names[n..]));
+        by_name.or_else(|| self.in_repository(path, &names).then_some(REPOSITORY))
+    }
+
+    /// Returns whether the path is in a directory that has a `HEAD`, and is something that git
+    /// obeys if the directory is a repository, or that makes it one.
+    fn in_repository(&self, path: &Path, names: &[String]) -> bool {
+        let dirs: Vec<&Path> = path.ancestors().skip(1).collect();
+        dirs.iter().rev().zip(names).any(|(dir, name)| {
+            IN_REPOSITORY.contains(&name.as_str())
+                && self.root.dir.symlink_metadata(dir.join("HEAD")).is_ok()
+        })
     }
 
     fn is_unprotected(&self, names: &[String]) -> bool {
@@ -183,7 +146,7 @@ impl Workspace {
 /// assert!(loopwright_tools::protected_paths().any(|path| path == ".git/hooks"));
 /// ```
 pub fn protected_paths() -> impl Iterator<Item = &'static str> {
-    PROTECTED.iter().map(|line| line.0)
+    ASKED_ONLY.iter().chain(PROTECTED).map(|line| line.0)
 }
 
 /// Returns why a path is protected in any directory, or `None` if it is not.
@@ -194,16 +157,27 @@ pub(crate) fn protection(path: &str) -> Option<&'static str> {
 
 /// Returns why the file with these names below some directory is protected.
 fn part_protection(names: &[String]) -> Option<&'static str> {
-    if names.len() == 1 && names[0] == GIT_FILE.0 {
-        return Some(GIT_FILE.1);
-    }
-    PROTECTED.iter().find(|(pattern, _)| begins_with(names, pattern)).map(|line| line.1)
+    let lines = ASKED_ONLY.iter().chain(PROTECTED);
+    let of_line = |line: &&Line| begins_with(names, line.0);
+    // Whoever creates it makes the directory a repository.
+    let head = || (names.len() == 1 && names[0] == "head").then_some(REPOSITORY);
+    lines.clone().find(of_line).map(|line| line.1).or_else(head)
 }
 
 /// Returns whether the first names are those of the pattern.
-fn begins_with(names: &[String], pattern: &str) -> bool {
+pub(super) fn begins_with(names: &[String], pattern: &str) -> bool {
     let mut names = names.iter();
-    pattern.split('/').all(|part| names.next().is_some_and(|name| part == "*" || part == name))
+    pattern.split('/').all(|part| names.next().is_some_and(|name| matches(name, part)))
+}
+
+/// Returns whether a name, in lower case, is the one of the pattern, which may have a `*`.
+pub(crate) fn matches(name: &str, pattern: &str) -> bool {
+    match pattern.split_once('*') {
+        Some((start, end)) => {
+            name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end)
+        }
+        None => name == pattern,
+    }
 }
 
 /// Returns the path without `.` and `..`.
@@ -222,7 +196,7 @@ fn lexical(path: &Path) -> PathBuf {
 }
 
 /// Returns the names in a path in lower case: some file systems do not distinguish it.
-fn names(path: &Path) -> Vec<String> {
+pub(crate) fn names(path: &Path) -> Vec<String> {
     path.iter().map(|name| name.to_string_lossy().to_lowercase()).collect()
 }
 
@@ -244,15 +218,21 @@ mod tests {
             "deep/er/.vscode/tasks.json",
             ".git/modules/sub/hooks/post-checkout",
             "vendor/lib/.git/config",
+            ".git/index",
+            ".git/hooks/../description",
+            ".git/rebase-merge/git-rebase-todo",
+            ".Rprofile",
+            "deep/lefthook.yaml",
+            ".venv/bin/activate.fish",
+            "server.git/HEAD",
             &absolute,
         ] {
             assert!(workspace.is_protected(path), "{path}");
         }
         for path in [
             ".gitignore",
-            ".git/index",
-            ".git/hooks/../description",
             "src/config",
+            "HEAD/config",
             "hooks/pre-commit",
             ".github/workflows/ci.yml",
             "vscode/tasks.json",
@@ -260,6 +240,24 @@ mod tests {
         ] {
             assert!(!workspace.is_protected(path), "{path}");
         }
+    }
+
+    /// C433: A bare repository is recognised by what is in a directory, also before it is complete.
+    #[test]
+    fn a_bare_repository_is_protected_whatever_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(dir.path()).unwrap();
+        let parts = ["config", "hooks/pre-commit", "objects/x", "refs/x", "commondir"];
+        assert!(parts.iter().all(|part| !workspace.is_protected(&format!("a/b/{part}"))));
+        assert!(workspace.is_protected("a/b/HEAD"), "without it there is no repository");
+        std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        std::fs::write(dir.path().join("a/b/HEAD"), "ref: refs/heads/main").unwrap();
+        assert!(parts.iter().all(|part| workspace.is_protected(&format!("a/b/{part}"))));
+        assert!(!workspace.is_protected("a/b/src/main.rs") && !workspace.is_protected("a/config"));
+        let open = workspace.unprotected("a/b");
+        assert!(!open.is_protected("a/b/config"));
+        std::fs::write(dir.path().join("HEAD"), "ref: refs/heads/main").unwrap();
+        assert!(open.is_protected("config"), "the workspace itself is a repository");
     }
 
     #[test]

@@ -58,6 +58,9 @@ impl Chat {
         if let Some(repair) = &state.repaired {
             output::error(repair);
         }
+        if let Some(held) = state.held {
+            output::error(&held.to_string());
+        }
         if let Some(run) = state.interrupted_run {
             output::info(&format!(
                 "Run {run} was interrupted; /continue continues it, a new request ends it."

@@ -110,6 +110,9 @@ impl State {
         if let Some(repair) = &state.repaired {
             self.transcript.notice(Tone::Loud, sentence(repair));
         }
+        if let Some(held) = state.held {
+            self.transcript.notice(Tone::Loud, sentence(&held.to_string()));
+        }
         if let Some(run) = state.interrupted_run {
             let text = format!(
                 "Run {run} was interrupted: `/continue` resumes it, a new request ends it."

@@ -124,8 +124,8 @@ fn bodies(served: &Served) -> Vec<Attack> {
             "/history",
             json!(vec![json!({ "role": "user", "content": "" }); 10_001]),
         ),
-        text("a history of brackets", history(&"[".repeat(1_000_000)), &[400]),
-        text("a history of objects", history(&"{\"a\":".repeat(500_000)), &[400]),
+        text("a history of brackets", history(&"[".repeat(1_000_000)), &[413]),
+        text("a history of objects", history(&"{\"a\":".repeat(500_000)), &[413]),
         text(
             "an input nested without end",
             history(&format!(
@@ -133,7 +133,7 @@ fn bodies(served: &Served) -> Vec<Attack> {
                 "[".repeat(400_000),
                 "]".repeat(400_000)
             )),
-            &[400],
+            &[413],
         ),
         text(
             "a number beyond all numbers",
@@ -233,7 +233,7 @@ fn without_the_token_nothing_is_revealed() {
     let body = served.body("Hello", &json!({})).to_string();
     let usual = format!("Host: {}\r\nContent-Type: application/json\r\n", served.address);
     let shown =
-        |name, header: &str| raw(name, &format!("{usual}{header}"), body.as_bytes(), &[403]);
+        |name, header: &str| raw(name, &format!("{usual}{header}"), body.as_bytes(), &[401]);
     let nearly = format!("{}x", &TOKEN[..TOKEN.len() - 1]);
     let attacks = vec![
         shown("none", ""),
@@ -256,7 +256,7 @@ fn without_the_token_nothing_is_revealed() {
                 served.address
             )
             .into_bytes(),
-            refusals: &[403],
+            refusals: &[401],
         },
     ];
     let mut answers: Vec<String> = Vec::new();

@@ -58,7 +58,7 @@ fn a_model_server_cannot_fill_the_memory() {
             }),
         ),
         (
-            "longer than 16777216 bytes",
+            "longer than 6291456 bytes",
             Box::new(|request| {
                 request.begin();
                 send_without_end(request, text.as_bytes());

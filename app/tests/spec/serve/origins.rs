@@ -31,7 +31,7 @@ fn a_named_origin_is_answered() {
     assert!(allows(&preflight, "access-control-allow-headers: authorization,content-type,last-ev"));
     let token = format!("Authorization: Bearer {TOKEN}\r\n");
     for (headers, status) in
-        [(token.clone(), 200), (String::new(), 403), ("Authorization: Bearer x\r\n".into(), 403)]
+        [(token.clone(), 200), (String::new(), 401), ("Authorization: Bearer x\r\n".into(), 401)]
     {
         let response =
             send(&served.address, "GET /api/sessions", &format!("{}{headers}", origin(NAMED)));
@@ -67,8 +67,11 @@ fn refusals_are_logged() {
         Served::start(&["--token", TOKEN, "--origin", NAMED]);
     let preflight = "Origin: https://evil.example\r\nAccess-Control-Request-Method: POST\r\n";
     send(&address, "OPTIONS /api/sessions", preflight);
-    for headers in ["Authorization: Bearer guessed-wrong\r\n", "Origin: https://evil.example\r\n"] {
-        assert_eq!(send(&address, "GET /api/sessions", headers).status, 403);
+    for (headers, status) in [
+        ("Authorization: Bearer guessed-wrong\r\n", 401),
+        ("Origin: https://evil.example\r\n", 403),
+    ] {
+        assert_eq!(send(&address, "GET /api/sessions", headers).status, status);
     }
     process.interrupt();
     let log = process.end().err;

@@ -191,7 +191,7 @@ pub(super) fn check_url(text: &str) -> Result<(), ConfigError> {
 }
 
 /// Returns why a token is not accepted.
-pub(super) fn invalid(why: &str) -> ApiError {
+pub(in crate::access) fn invalid(why: &str) -> ApiError {
     let why = format!("The token is not accepted: {why}. Get a new one from its issuer.");
     ApiError::new(ErrorKind::Token, why)
 }

@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::Request;
-use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use loopwright_protocols::openai::ErrorBody;
@@ -22,8 +21,7 @@ pub(crate) async fn error_form(request: Request, next: Next) -> Response {
         return response;
     };
     let (status, code) = match error.kind() {
-        // A client that has no valid key raises its error of authentication.
-        ErrorKind::Token => (StatusCode::UNAUTHORIZED, "invalid_api_key".to_owned()),
+        ErrorKind::Token => (error.status(), "invalid_api_key".to_owned()),
         ErrorKind::UnknownAgent => (error.status(), "model_not_found".to_owned()),
         ErrorKind::TooMany => (error.status(), "rate_limit_exceeded".to_owned()),
         kind => (error.status(), enum_name(&kind)),

@@ -12,16 +12,24 @@ use crate::routes::page_query::{DEFAULT_LIMIT, MAX_LIMIT};
 /// replaces the description.
 const ANY_REQUEST: [(u16, &str); 6] = [
     (400, "The request has not one `Host` header, or its body is not complete."),
-    (403, "The token is missing or wrong, or the server does not accept the `Host` or the page."),
+    (403, "The server does not accept the `Host`, or the page that sends the request."),
     (413, "The body is too large."),
     (429, "There are too many connections or large bodies at once, of this client or of all."),
     (431, "The headers and the address are too large."),
     (500, "The server failed; its log says why."),
 ];
 /// The operations that need no token.
-const PUBLIC: [&str; 2] = ["/healthz", "/readyz"];
-/// How any request with a token can be refused.
-const NO_KEYS: (u16, &str) = (503, "The keys of the issuer of tokens cannot be read now.");
+const PUBLIC: [&str; 4] = [
+    "/healthz",
+    "/readyz",
+    "/.well-known/agent-card.json",
+    "/a2a/{agent}/.well-known/agent-card.json",
+];
+/// How any request that needs a token can be refused.
+const WITH_TOKEN: [(u16, &str); 2] = [
+    (401, "The token is missing or wrong; `WWW-Authenticate` says which."),
+    (503, "The keys of the issuer of tokens cannot be read now."),
+];
 
 /// The document while it is written: OpenAPI 3.2, the first version that can describe the events of
 /// a stream.
@@ -85,10 +93,13 @@ impl Document {
             "parameters": parameters,
             "responses": {},
         });
-        let operation = Operation { document: self, path, method, value }.errors(&ANY_REQUEST);
+        let mut operation = Operation { document: self, path, method, value }.errors(&ANY_REQUEST);
         match PUBLIC.contains(&path) {
-            true => operation,
-            false => operation.errors(&[NO_KEYS]),
+            true => {
+                operation.value["security"] = json!([{}]);
+                operation
+            }
+            false => operation.errors(&WITH_TOKEN),
         }
     }
 
@@ -110,8 +121,8 @@ impl Document {
                 "title": "loopwright",
                 "version": env!("CARGO_PKG_VERSION"),
                 "description": "Agents over HTTP: one request and its events, or live sessions. \
-                    Any request is refused with status 403 if its token is missing or wrong, and \
-                    if the server does not accept its `Host` or the page that sends it.",
+                    Any request is refused with status 401 if its token is missing or wrong, and \
+                    with 403 if the server does not accept its `Host` or the page that sends it.",
                 "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
             },
             "servers": [{ "url": "/" }],

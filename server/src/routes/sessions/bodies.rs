@@ -80,6 +80,9 @@ pub(crate) struct SessionStatus {
     pub(crate) running: bool,
     /// Whether a run was interrupted by the end of a process; `continue` resumes it.
     pub(crate) interrupted: bool,
+    /// Why the session does nothing by itself: processes ended while they worked on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) held: Option<String>,
     pub(crate) queue: Queue,
 }
 

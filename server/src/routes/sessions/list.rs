@@ -62,6 +62,10 @@ pub(crate) struct SessionSummary {
     run: Option<RunId>,
     /// Whether the run was interrupted: neither this process nor another one executes it.
     interrupted: bool,
+    /// Why it does nothing by itself: processes ended while they worked on it. A person has to
+    /// continue it, abort it, or send another request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<String>,
     /// What the session does next when it is opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     due: Option<Due>,
@@ -123,6 +127,7 @@ impl SessionSummary {
             parent: session.parent,
             run: session.run,
             interrupted,
+            held: session.held.map(|held| held.to_string()),
             due: session.due,
             pending_actions: session.pending.len(),
             usage: session.usage,

@@ -6,6 +6,9 @@ use super::*;
 fn tools(commands: &Commands) -> Vec<(&'static str, Fixture)> {
     let tool = |cgroups: bool| {
         let outer = outer();
+        // A protected file, so that commands have mounts, and those of an ordinary user a user
+        // namespace, in which the kernel counts processes on their own.
+        fs::write(outer.path().join("root/.envrc"), "").unwrap();
         let workspace = Workspace::open(&outer.path().join("root")).unwrap();
         let shell = match cgroups {
             true => Shell::new(&workspace, commands.clone()),

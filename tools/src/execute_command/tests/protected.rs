@@ -26,7 +26,7 @@ fn strict() -> Vec<(&'static str, Confinement)> {
     let mut all = Vec::new();
     match Confinement::landlock() {
         Ok(landlock) if landlock.makes_read_only() => all.push(("Landlock", landlock)),
-        _ => eprintln!("not tested: Landlock with mounts, which needs root"),
+        _ => eprintln!("not tested: Landlock with mounts, which the kernel refuses"),
     }
     match Confinement::bubblewrap() {
         Ok(bubblewrap) => all.push(("bubblewrap", bubblewrap)),
@@ -35,6 +35,8 @@ fn strict() -> Vec<(&'static str, Confinement)> {
     all
 }
 
+/// C432: Protected files that exist in the workspace cannot be changed, moved or replaced by a
+/// command, also of an ordinary user on a machine without bubblewrap.
 #[tokio::test]
 async fn commands_cannot_change_what_the_users_tools_run() {
     for (name, confinement) in strict() {
@@ -141,21 +143,6 @@ async fn a_change_that_cannot_be_prevented_is_reported() {
         }
         assert_eq!(fixture.run("true").await, "Exit code 0. It printed nothing.");
     }
-    let fixture = repository(Confinement::old_landlock(), &[]);
-    for (change, file) in [
-        ("echo x >.git/config", ".git/config"),
-        ("touch .vscode/new", ".vscode"),
-        ("mv .git moved; mkdir .git", ".git`, `.git/config`, `.git/hooks"),
-    ] {
-        let text = fixture.run(change).await;
-        assert!(text.contains(&format!("own tools run: `{file}")), "{change}: {text}");
-    }
-    assert_eq!(fixture.run("echo x >.git/new").await, "Exit code 0. It printed nothing.");
-    let description = &fixture.tool.spec().description;
-    assert!(
-        description.contains("such as `.git/config` and `.git/hooks`, can be changed"),
-        "{description}"
-    );
 }
 
 /// In a worktree `.git` is a file.

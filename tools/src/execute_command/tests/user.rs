@@ -18,9 +18,15 @@ impl User {
 
     /// Runs tests of this binary, a copy of which is at `binary`.
     fn run_tests(&self, binary: &Path, arguments: &[&str]) {
+        let binary = binary.display().to_string();
+        self.run(&[&[binary.as_str()][..], arguments].concat());
+    }
+
+    /// Runs a program that runs tests.
+    fn run(&self, words: &[&str]) {
         let mut command = Command::new("setpriv");
         command.args([&format!("--reuid={0}", self.0), &format!("--regid={0}", self.0)]);
-        command.arg("--init-groups").arg(binary).args(arguments);
+        command.arg("--init-groups").args(words);
         let done = command.env("HOME", "/nonexistent").current_dir("/").output().unwrap();
         let (out, err) =
             (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
@@ -36,6 +42,12 @@ impl Drop for User {
 
 /// Other tests of a user who has reached a limit on processes fail, so they run before.
 const BOMBS: [&str; 2] = ["a_fork_bomb_is_killed", "too_many_processes_are_killed"];
+
+/// Runs the tests of protected files where the kernel refuses namespaces: in one of the user that
+/// allows no others, and in which it has no rights. `$0` is the binary.
+const WITHOUT_NAMESPACES: &str = "exec unshare --user --map-root-user sh -c '
+    echo 0 >/proc/sys/user/max_user_namespaces && echo 0 >/proc/sys/user/max_mnt_namespaces &&
+    exec setpriv --inh-caps=-all --bounding-set=-all \"$0\" tests::protected' \"$0\"";
 
 #[test]
 fn commands_of_an_ordinary_user_are_confined_too() {
@@ -56,4 +68,5 @@ fn commands_of_an_ordinary_user_are_confined_too() {
     let files = ["tests::confined", "tests::protected", "tests::limits", "process::"];
     user.run_tests(&binary, &[&files[..], &["--skip", one, "--skip", two]].concat());
     user.run_tests(&binary, &[one, two, "--test-threads", "1"]);
+    user.run(&["sh", "-c", WITHOUT_NAMESPACES, &binary.display().to_string()]);
 }

@@ -3,17 +3,21 @@
 use super::*;
 
 /// Makes a system call on a thread that has the filters, and returns its error, or 0.
-fn error(network: bool, call: c_long, arguments: [c_long; 3]) -> i32 {
+fn error(network: bool, call: c_long, [a, b, c]: [c_long; 3]) -> i32 {
+    error_of(network, call, [a, b, c, 0])
+}
+
+fn error_of(network: bool, call: c_long, arguments: [c_long; 4]) -> i32 {
     let thread = std::thread::spawn(move || {
         rustix::thread::set_no_new_privs(true).unwrap();
         for filter in filters(network).unwrap() {
             seccompiler::apply_filter(&filter).unwrap();
         }
-        let [a, b, c] = arguments;
+        let [a, b, c, d] = arguments;
         // SAFETY: the arguments are numbers, null, or an address at which no process has
         // memory, so the kernel can access none; no test makes a call that ends or maps memory.
         #[allow(unsafe_code, reason = "there is no safe way to make a call by its number")]
-        let result = unsafe { libc::syscall(call, a, b, c, 0, 0, 0) };
+        let result = unsafe { libc::syscall(call, a, b, c, d, 0, 0) };
         if result == -1 { std::io::Error::last_os_error().raw_os_error().unwrap() } else { 0 }
     });
     thread.join().unwrap()
@@ -74,6 +78,41 @@ fn with_a_network_the_usual_sockets_are_allowed() {
     for family in [libc::AF_VSOCK, libc::AF_ALG] {
         assert_eq!(error(true, libc::SYS_socket, [family.into(), stream, 0]), libc::EACCES);
     }
+}
+
+/// C431: No call gives a program the rights of its owner or group, whoever starts it: none sets or
+/// creates a file with the setuid or setgid bit.
+#[test]
+fn no_call_makes_a_program_setuid_or_setgid() {
+    let create = c_long::from(libc::O_CREAT);
+    let unnamed = c_long::from(libc::O_TMPFILE | libc::O_WRONLY);
+    for bits in [0o4755, 0o2755, 0o6777, 0o4000, 0o2000] {
+        let mut calls = vec![
+            (libc::SYS_fchmod, [-1, bits, 0, 0]),
+            (libc::SYS_fchmodat, [-1, 0, bits, 0]),
+            (FCHMODAT2, [-1, 0, bits, 0]),
+            (libc::SYS_openat, [-1, 0, create, bits]),
+            (libc::SYS_openat, [-1, 0, unnamed, bits]),
+            (libc::SYS_mknodat, [-1, 0, bits, 0]),
+        ];
+        #[cfg(target_arch = "x86_64")]
+        calls.extend([
+            (libc::SYS_chmod, [0, bits, 0, 0]),
+            (libc::SYS_creat, [0, bits, 0, 0]),
+            (libc::SYS_open, [0, create, bits, 0]),
+            (libc::SYS_mknod, [0, bits, 0, 0]),
+        ]);
+        for (call, [a, b, c, d]) in calls {
+            assert_eq!(error_of(true, call, [a, b, c, d]), libc::EPERM, "{call} {bits:o}");
+            // Without these bits the kernel reads the path, or the descriptor, which is invalid.
+            let usual = |n: c_long| if n == bits { n & 0o1777 } else { n };
+            let usual = error_of(true, call, [a, b, c, d].map(usual));
+            assert!([libc::EFAULT, libc::EBADF].contains(&usual), "{call} {bits:o}: {usual}");
+        }
+        // What creates no file has no mode.
+        assert_ne!(error_of(true, libc::SYS_openat, [-1, 0, 0, bits]), libc::EPERM);
+    }
+    assert_eq!(error(true, libc::SYS_openat2, [-1, 0, 0]), libc::ENOSYS);
 }
 
 /// The numbers of the calls that Docker's default profile allows on x86-64 without any capability,

@@ -1,0 +1,169 @@
+//! JSON Schemas of others with values for them: compiling and validating takes bounded time and
+//! stack.
+
+use std::thread;
+
+use loopwright_core::pattern::Question;
+use loopwright_core::tool::AskUser;
+use loopwright_core::{Tool, ToolContext, ToolError};
+use serde_json::{Map, Value, json};
+
+use crate::worker::on_worker;
+
+/// The stack of a thread of tokio.
+const STACK_BYTES: usize = 2 << 20;
+/// How large a made schema may become.
+const MAX_PARTS: usize = 20_000;
+
+/// Compiles a schema made of these bytes and validates a value: panics, or ends the process, if it
+/// is not bounded.
+pub fn check_schemas(bytes: &[u8]) {
+    let mut maker = Maker { bytes, at: 0, parts: 0 };
+    let schema = maker.root();
+    let value = maker.value(0);
+    check_schema(schema, value);
+}
+
+/// Compiles this text as a schema: panics, or ends the process, if it is not bounded.
+pub(crate) fn check_schema_text(text: &str) {
+    let Ok(schema) = serde_json::from_str::<Value>(text) else { return };
+    check_schema(schema.clone(), schema);
+}
+
+fn check_schema(schema: Value, value: Value) {
+    let checking = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+        let question = on_worker("a schema that it compiles", || question(&schema));
+        if let Some(question) = question {
+            drop(on_worker("a value that it validates", || question.check(value)));
+        }
+    });
+    checking.expect("a thread").join().expect("no panic");
+}
+
+/// What a model asks with this schema.
+fn question(schema: &Value) -> Option<Question> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let arguments = json!({ "question": "?", "schema": schema });
+    match runtime.block_on(AskUser::new().call(&arguments, ToolContext::detached())) {
+        Err(ToolError::Suspend(request)) => serde_json::from_value(request.data).ok(),
+        _ => None,
+    }
+}
+
+/// Makes schemas and values of bytes.
+struct Maker<'b> {
+    bytes: &'b [u8],
+    at: usize,
+    parts: usize,
+}
+
+impl Maker<'_> {
+    fn byte(&mut self) -> u8 {
+        let byte = self.bytes.get(self.at).copied().unwrap_or_default();
+        self.at += 1;
+        byte
+    }
+
+    fn root(&mut self) -> Value {
+        let count = match self.byte() {
+            many @ 250.. => 1 << (many - 243),
+            some => usize::from(some % 8),
+        };
+        let mut definitions = Map::new();
+        let from = self.at;
+        for at in 0..count {
+            if count > 8 {
+                self.at = from; // a long chain of equal definitions
+            }
+            let definition = self.schema(0, at + 1, count);
+            definitions.insert(format!("d{at}"), definition);
+        }
+        let mut root = self.schema(0, 0, count);
+        if let Value::Object(root) = &mut root {
+            if self.byte() % 8 == 0 {
+                let draft = "http://json-schema.org/draft-07/schema#";
+                root.insert("$schema".into(), draft.into());
+            }
+            root.insert("$defs".into(), definitions.into());
+        }
+        root
+    }
+
+    /// `next` is the next definition of `count`.
+    fn schema(&mut self, depth: usize, next: usize, count: usize) -> Value {
+        self.parts += 1;
+        let mut rules = Map::new();
+        let keywords = if depth > 60 || self.parts > MAX_PARTS { 0 } else { self.byte() % 4 };
+        for _ in 0..keywords {
+            let keyword = usize::from(self.byte());
+            let one = |maker: &mut Self| maker.schema(depth + 1, next, count);
+            let (keyword, value) = match keyword % 24 {
+                0 => ("not", one(self)),
+                1 => ("allOf", json!([one(self), one(self)])),
+                2 => ("anyOf", json!([one(self), one(self)])),
+                3 => ("oneOf", json!([one(self), one(self)])),
+                4 => ("if", one(self)),
+                5 => ("properties", json!({ "a": one(self), "b": one(self) })),
+                6 => ("additionalProperties", one(self)),
+                7 => ("patternProperties", json!({ pattern(self.byte()): one(self) })),
+                8 => ("items", one(self)),
+                9 => ("prefixItems", json!([one(self), one(self)])),
+                10 => ("contains", one(self)),
+                11 => ("unevaluatedProperties", one(self)),
+                12 => ("unevaluatedItems", one(self)),
+                13 => ("dependentSchemas", json!({ "a": one(self) })),
+                14 => ("propertyNames", one(self)),
+                15 => ("pattern", pattern(self.byte()).into()),
+                16 => ("type", ["object", "array", "string"][usize::from(self.byte() % 3)].into()),
+                17 => ("uniqueItems", true.into()),
+                18 => ("enum", json!([self.value(3), self.value(3)])),
+                19 => ("format", ["regex", "uri", "email"][usize::from(self.byte() % 3)].into()),
+                20 => ("$ref", "#".into()),
+                21 => ("$ref", format!("#/$defs/d{next}").into()),
+                22 => ("$dynamicRef", "#a".into()),
+                _ => ("$dynamicAnchor", "a".into()),
+            };
+            rules.insert(keyword.into(), value);
+        }
+        if self.byte() % 4 == 0 && count > 0 {
+            let target = if self.byte() % 2 == 0 { next } else { usize::from(self.byte()) % count };
+            rules.insert("$ref".into(), format!("#/$defs/d{}", target.min(count - 1)).into());
+        }
+        match self.byte() {
+            0 => false.into(),
+            _ => rules.into(),
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Value {
+        self.parts += 1;
+        if depth > 120 || self.parts > MAX_PARTS {
+            return Value::Null;
+        }
+        match self.byte() % 8 {
+            0..=2 => json!({ "a": self.value(depth + 1) }),
+            3 => json!({ "a": self.value(depth + 1), "b": self.value(depth + 1) }),
+            4 => json!([self.value(depth + 1), self.value(depth + 1)]),
+            5 => json!(vec![self.value(depth + 1); 1 << (self.byte() % 10)]),
+            6 => ["a", "b!", "é", "x@y.z"][usize::from(self.byte() % 4)]
+                .repeat(1 << (self.byte() % 16))
+                .into(),
+            _ => self.byte().into(),
+        }
+    }
+}
+
+fn pattern(byte: u8) -> String {
+    let patterns = [
+        "^a",
+        "(a+)+$",
+        "^(?=(a+)+$)b",
+        r"(\w{60}){3}",
+        r"^(?!a)\w{140}$",
+        r"\p{L}{200}",
+        "((a{9}){9}){9}",
+        r"(a)\1*",
+    ];
+    let at = usize::from(byte);
+    format!("{}{}", patterns[at % patterns.len()], "a?".repeat(at / 64))
+}

@@ -1,0 +1,7 @@
+//! Deeply nested texts as everything that is parsed.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use loopwright_fuzz::check_depth;
+
+fuzz_target!(|bytes: &[u8]| check_depth(bytes));

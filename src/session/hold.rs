@@ -1,0 +1,113 @@
+//! Work that ends each process that does it: it is held for a person.
+
+use std::sync::Arc;
+
+use crate::error::MemoryError;
+use crate::log::entry::LogEntry;
+use crate::log::input::QueueKind;
+use crate::log::owner_note::{Held, OwnerNote};
+use crate::log::session_log::SessionLog;
+use crate::log::store::SessionStore;
+use crate::session::Session;
+use crate::session::inbox::Inbox;
+use crate::session::panics::without_panic;
+
+/// Holds the work of a session that was opened if too many owners were lost. `continues` says that
+/// it is about to continue a run.
+pub(crate) async fn hold_if_lost(
+    session: &mut Session,
+    continues: bool,
+) -> Result<(), MemoryError> {
+    let fold = &session.journal.fold;
+    let is_root = session.journal.parent().is_none();
+    let Some(owners) = fold.owners.lost_too_often(continues).filter(|_| is_root) else {
+        return Ok(());
+    };
+    let (has_work, unread) = (fold.has_work(), unread(session).await);
+    if !has_work && unread == 0 || has_live_sub_agents(session).await {
+        return Ok(());
+    }
+    let held = Held { owners, unread };
+    tracing::error!(session = &*session.id, "{held}");
+    note(session, OwnerNote::Held(held)).await
+}
+
+/// Leaves what is in the mailbox there while it is held, except what a person has decided.
+pub(crate) async fn guard_mailbox(session: &mut Session, inbox: &mut Inbox) {
+    let held = session.journal.fold.owners.held().filter(|held| held.unread > 0);
+    let unread = inbox.hold_mail(held.map(|held| held.unread));
+    if let Some(held) = held.filter(|held| unread > held.unread) {
+        // The next opening repeats it.
+        let _ = note(session, OwnerNote::Held(Held { unread, ..held })).await;
+    }
+}
+
+/// Notes that an owner at rest takes something from the mailbox, which may kill it.
+pub(crate) async fn note_mail(session: &mut Session) {
+    let fold = &session.journal.fold;
+    if fold.run.is_none() && !fold.owners.takes_mail() {
+        let _ = note(session, OwnerNote::TakesMail).await; // the write of the input fails as well
+    }
+}
+
+/// Notes that the owner leaves in order, if the next one would take its end for a loss.
+pub(crate) async fn note_left(session: &mut Session) {
+    let fold = &session.journal.fold;
+    if fold.owners.would_lose(fold.has_work()) {
+        let _ = note(session, OwnerNote::Left).await; // otherwise it counts as lost
+    }
+}
+
+/// Refuses what waits in the mailbox, and stages the withdrawal of the requests that are held. A
+/// run that was interrupted is left to the caller.
+pub(crate) async fn drop_held(session: &mut Session, inbox: &mut Inbox) {
+    inbox.refuse_waiting().await;
+    let journal = &mut session.journal;
+    if journal.fold.run.is_some() {
+        return;
+    }
+    let requests = journal.fold.queue.of(QueueKind::Request);
+    let inputs: Vec<_> = requests.map(|request| request.input.clone()).collect();
+    if !inputs.is_empty() {
+        journal.stage(LogEntry::Withdrawn { inputs });
+    }
+    journal.stage(LogEntry::Owner { note: OwnerNote::Resumed });
+}
+
+async fn note(session: &mut Session, note: OwnerNote) -> Result<(), MemoryError> {
+    session.journal.commit(LogEntry::Owner { note }).await
+}
+
+/// Returns the number of inputs in the mailbox.
+async fn unread(session: &mut Session) -> u64 {
+    let Some(memory) = session.mailbox_memory() else { return 0 };
+    let Some(mailbox) = memory.mailbox() else { return 0 };
+    without_panic(mailbox.unread()).await.map_or(0, |unread| unread.len() as u64)
+}
+
+/// Returns whether sub-agents work for the open batch, and none of them is where it lost its
+/// owners: their progress is in their own logs.
+async fn has_live_sub_agents(session: &mut Session) -> bool {
+    let children = session.journal.fold.children();
+    let children: Vec<Arc<str>> = children.map(|(_, child)| child.session.clone()).collect();
+    match session.tree.store.clone().filter(|_| !children.is_empty()) {
+        Some(store) => !any_lost(&*store, children).await,
+        None => false,
+    }
+}
+
+/// Returns whether one of these sessions of sub-agents has lost its owners without progress.
+async fn any_lost(store: &dyn SessionStore, children: Vec<Arc<str>>) -> bool {
+    for child in children {
+        let log = match store.read(&child, 0).await {
+            Ok(entries) => SessionLog::of(&entries),
+            Err(MemoryError::NoSession(_)) => return true,
+            Err(_) => continue,
+        };
+        let below = log.children();
+        if log.has_lost_owners() && (below.is_empty() || Box::pin(any_lost(store, below)).await) {
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,9 @@
+//! [`cut`]: the beginning of a text in an error.
+
+/// Cuts a text to a number of characters.
+pub(super) fn cut(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
