@@ -210,7 +210,7 @@ impl User {
             let handle = self.handle.clone();
             let state = self.until(handle.state()).await.expect("the session is open");
             let waits = !state.steering_queue.is_empty() || !state.follow_up_queue.is_empty();
-            if !waits && state.interrupted_run.is_none() {
+            if !waits && state.interrupted_run.is_none() && state.held.is_none() {
                 return;
             }
             self.until(handle.continue_run()).await.expect("queued messages can be processed");
@@ -222,14 +222,14 @@ impl User {
         self.until(handle.wait_for_idle()).await;
     }
 
-    /// Continues a run that a kill has interrupted.
+    /// Continues what a kill has interrupted, or what is held after several.
     async fn continue_run(&mut self) {
         if self.orders.decides_first {
             self.decide().await;
         }
         let handle = self.handle.clone();
         let state = self.until(handle.state()).await.expect("the session is open");
-        if state.interrupted_run.is_some() {
+        if state.interrupted_run.is_some() || state.held.is_some() {
             match self.until(handle.continue_run()).await {
                 Ok(_) | Err(InputError::Busy) => {}
                 Err(error) => panic!("an interrupted run does not continue: {error}"),

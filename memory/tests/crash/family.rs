@@ -180,10 +180,11 @@ struct UserOf {
 }
 
 impl UserOf {
-    /// Continues a run that a kill has interrupted; returns false if there is none.
+    /// Continues what a kill has interrupted, or what is held after several; returns false if
+    /// there is nothing.
     async fn continue_run(&self) -> bool {
         let state = self.handle.state().await.expect("the session is open");
-        if state.interrupted_run.is_none() {
+        if state.interrupted_run.is_none() && state.held.is_none() {
             return false;
         }
         match self.handle.continue_run().await {

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use case::{Case, End, Workspace};
 use child::KillPoint;
-use loopwright_core::log::LogEntry;
+use loopwright_core::log::{LogEntry, OwnerNote};
 use loopwright_core::message::ResultStatus;
 use scenario::{SCENARIOS, number};
 use stores::Kind;
@@ -243,5 +243,25 @@ async fn another_process_approves_the_request_of_a_killed_one() {
         let second = case.pid;
         case.finish().await;
         assert_eq!(paid(&case), (vec![second], Some(ResultStatus::Ok)), "paid once, and known");
+    }
+}
+
+/// C398: A request that is held, since kills at random times happened to end each process before
+/// it had done anything, is done once a person continues it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_request_is_done_when_a_person_continues_it() {
+    let workspace = Arc::new(Workspace::new("held").await);
+    for &store in stores::all() {
+        for (scenario, it) in SCENARIOS.iter().enumerate() {
+            let mut case = Case::new(&workspace, store, scenario, &format!("held-{scenario}"), 1);
+            let after = |kind: &str| Some(KillPoint::AfterEntry(kind.into()));
+            for kind in ["queued", "opened", "opened"] {
+                assert_eq!(case.run_process(None, after(kind)).await, End::Killed, "{}", it.name);
+            }
+            case.finish().await;
+            let is_held =
+                |entry: &LogEntry| matches!(entry, LogEntry::Owner { note: OwnerNote::Held(_) });
+            assert!(case.entries.iter().any(is_held), "{}", it.name);
+        }
     }
 }

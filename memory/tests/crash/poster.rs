@@ -117,7 +117,7 @@ async fn own(store: Arc<dyn SessionStore>, orders: Orders, owned: Owned) {
         let (handle, mut events) = agent.run(cx).await.expect("the session is resumed");
         *owned.lock().expect("no task has panicked") = Some(handle.clone());
         let state = handle.state().await.expect("the session is open");
-        if state.interrupted_run.is_some() {
+        if state.interrupted_run.is_some() || state.held.is_some() {
             let _ = handle.send(InputEvent::Continue(None)).await; // another input can be first
         }
         tokio::time::sleep(pause * 4).await;
