@@ -61,8 +61,8 @@ pub(crate) async fn note_left(session: &mut Session) {
 /// Refuses what waits in the mailbox, and stages the withdrawal of the requests that are held. A
 /// run that was interrupted is left to the caller.
 pub(crate) async fn drop_held(session: &mut Session, inbox: &mut Inbox) {
-    inbox.refuse_waiting().await;
     let journal = &mut session.journal;
+    inbox.refuse_waiting(|input| journal.fold.has_seen(input)).await;
     if journal.fold.run.is_some() {
         return;
     }

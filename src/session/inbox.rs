@@ -5,7 +5,7 @@
 //! mailbox is read: what was posted earlier comes first, and an id has one answer. Everything here
 //! can be dropped while it waits, and continues with the next call.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -173,12 +173,23 @@ impl Inbox {
         self.waiting.len() as u64
     }
 
-    /// Refuses the inputs that wait for a person.
-    pub(crate) async fn refuse_waiting(&mut self) {
-        let Some(memory) = self.mail.as_ref().map(|mail| mail.memory.clone()) else { return };
+    /// Refuses the inputs that wait for a person. Those that were accepted in another way are
+    /// answered when the mailbox is read next: the log has them, or a handle has sent them too.
+    pub(crate) async fn refuse_waiting(&mut self, is_logged: impl Fn(&InputId) -> bool) {
+        let Some(mail) = &self.mail else { return };
+        let memory = mail.memory.clone();
         let Some(mailbox) = memory.mailbox() else { return };
+        let ready = self.ready.iter().filter_map(|command| match command {
+            Command::Input(input) => Some(&**input),
+            _ => None,
+        });
+        let sent = ready.chain(mail.held.as_deref()).filter_map(Input::client_id);
+        let sent: HashSet<InputId> = sent.collect();
         let refused = InputReceipt::Refused(InputError::Dropped);
         for input in std::mem::take(&mut self.waiting) {
+            if is_logged(&input) || sent.contains(&input) {
+                continue;
+            }
             if let Err(error) = without_panic(mailbox.acknowledge(&input, &refused)).await {
                 tracing::warn!(input = &*input, %error, "an input that was dropped stays");
             }

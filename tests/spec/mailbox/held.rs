@@ -71,6 +71,49 @@ async fn an_abort_refuses_what_is_held() {
     );
 }
 
+/// C400: An abort does not refuse a copy of an input that the log has: its sender learns that.
+#[tokio::test(start_paused = true)]
+async fn an_abort_does_not_refuse_a_copy_of_what_was_accepted() {
+    let pill = request("pill", "Kill.");
+    let InputEvent::UserRequest(prompt) = &pill.event else { unreachable!() };
+    let queued = LogEntry::Queued {
+        input: "pill".into(),
+        kind: QueueKind::Request,
+        urgency: Urgency::default(),
+        message: Message::new(MessageId(1), prompt.message.clone()).into(),
+        output: None,
+        principal: None,
+    };
+    let shared = SharedSession::with(vec![opened(1), queued, opened(2), opened(3)]);
+    shared.post(pill);
+    let (handle, _events) = run(&agent([]), shared.owner()).await;
+    handle.wait_for_idle().await;
+    assert_eq!(info(&shared, 1).held.map(|held| (held.owners, held.unread)), Some((3, 1)));
+    handle.abort().await.unwrap();
+    sleep(Duration::from_secs(31)).await;
+    assert_eq!((shared.receipts(), info(&shared, 0).held), (vec![ACCEPTED], None));
+    let withdrawn = LogEntry::Withdrawn { inputs: vec!["pill".into()] };
+    assert!(shared.entries().contains(&withdrawn));
+}
+
+/// C400: Nor what a handle sends at the same time.
+#[tokio::test(start_paused = true)]
+async fn an_abort_does_not_refuse_what_a_handle_sends_too() {
+    let shared = with_pill();
+    let (handle, _events) = run(&agent([Script::text("Hi.")]), shared.owner()).await;
+    handle.wait_for_idle().await;
+    shared.post(
+        PostedInput::new("stop", InputEvent::Abort(AbortRequest::new().run(RunId(0)))).unwrap(),
+    );
+    handle.send_as("pill", request("pill", "Kill.").event).await.unwrap();
+    sleep(Duration::from_secs(31)).await;
+    handle.wait_for_idle().await;
+    assert_eq!(
+        (shared.receipts(), shared.inputs()),
+        (vec![ACCEPTED; 2], vec!["stop".into(), "pill".into()])
+    );
+}
+
 /// C400: An input that an owner has refused, and an owner that leaves, are no loss.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_leaves_after_a_refusal_is_no_loss() {
