@@ -219,7 +219,8 @@ impl Case {
 
     async fn check(&mut self, done: bool) -> Result<(), String> {
         let session = self.orders.session.clone();
-        settle(&*self.store, &session).await;
+        let Orders { store, directory, .. } = &self.orders;
+        store.settle(directory, &*self.store, &session, self.pid).await;
         let entries = match self.store.read(&session, 0).await {
             Err(MemoryError::NoSession(_)) if self.entries.is_empty() => Vec::new(),
             read => read.map_err(|e| e.to_string())?,
@@ -263,14 +264,6 @@ impl Case {
             folder.display(),
             log.join("\n")
         )
-    }
-}
-
-/// Waits until nothing that a killed process has sent to a server is written any more: its session
-/// is opened, which later writes of the process cannot survive, and closed.
-pub(crate) async fn settle(store: &dyn SessionStore, session: &str) {
-    if crate::stores::all() == [Kind::Postgres] {
-        crate::stores::open_session(store, session).await.close().await;
     }
 }
 

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use crate::case::{PROCESS_TIMEOUT, next_random, settle};
+use crate::case::{PROCESS_TIMEOUT, next_random};
 use crate::child::open_for_append;
 use crate::family::{ORDERS, Orders, User};
 use crate::server::Server;
@@ -112,6 +112,7 @@ impl Family {
         command.env(ORDERS, orders).stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(open_for_append(&self.orders.record.join("stderr"))).kill_on_drop(true);
         let mut process = command.spawn().expect("a process is started");
+        let pid = process.id().unwrap_or_default();
         let time = kill_after.unwrap_or(PROCESS_TIMEOUT);
         let status = match tokio::time::timeout(time, process.wait()).await {
             Ok(status) => status.expect("the process ends"),
@@ -126,7 +127,8 @@ impl Family {
             (false, Some(9)) => false,
             _ => self.fail(&format!("the process failed: {status}")),
         };
-        settle(&*self.store, &self.orders.session).await;
+        let Orders { store, directory, session, .. } = &self.orders;
+        store.settle(directory, &*self.store, session, pid).await;
         let checked = self.check(is_done).await;
         checked.unwrap_or_else(|why| self.fail(&why));
         is_done

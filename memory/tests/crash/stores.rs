@@ -9,6 +9,7 @@ use loopwright_core::log::MemoryError;
 use loopwright_core::{Memory, SessionStore};
 use loopwright_memory::{Jsonl, Postgres, Sqlite};
 use serde::{Deserialize, Serialize};
+use tokio_postgres::NoTls;
 
 use crate::server::Server;
 
@@ -50,12 +51,45 @@ impl Kind {
                 Sqlite::open(directory.join("sessions.db")).expect("the store can be opened"),
             ),
             Kind::Postgres => {
-                let address = std::fs::read_to_string(directory.join(ADDRESS));
-                let store = Postgres::connect(address.expect("the server has an address")).await;
+                let address =
+                    format!("{}?application_name={}", address(directory), std::process::id());
+                let store = Postgres::connect(address).await;
                 Arc::new(store.expect("the store can be opened"))
             }
         }
     }
+
+    /// Waits until nothing that a killed process has sent to a server is written any more. First
+    /// its session is opened, so that what it has sent for it comes after the next owner, and
+    /// closed; what it has sent for sub-agents is written while its connections last.
+    pub(crate) async fn settle(
+        self,
+        directory: &Path,
+        store: &dyn SessionStore,
+        session: &str,
+        pid: u32,
+    ) {
+        if self != Kind::Postgres {
+            return;
+        }
+        open_session(store, session).await.close().await;
+        let (client, connection) =
+            tokio_postgres::connect(&address(directory), NoTls).await.expect("the server is there");
+        let connection = tokio::spawn(connection);
+        let start = Instant::now();
+        let connections = "SELECT FROM pg_stat_activity WHERE application_name = $1";
+        let name = pid.to_string();
+        while !client.query(connections, &[&name]).await.expect("an answer").is_empty() {
+            assert!(start.elapsed() < KILLED_TIMEOUT, "a killed process still has connections");
+        }
+        drop(client);
+        let _ = connection.await;
+    }
+}
+
+/// Returns the address of the server of the store in this directory.
+fn address(directory: &Path) -> String {
+    std::fs::read_to_string(directory.join(ADDRESS)).expect("the server has an address")
 }
 
 /// How long a server may take to see that a process was killed.
