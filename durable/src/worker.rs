@@ -62,8 +62,7 @@ impl Driver for Worker {
             Err(MemoryError::NoSession(_)) => return Ok(Drive::Closed { next: None }),
             info => info?,
         };
-        let deadlines = info.pending.iter().filter_map(|pending| pending.action.terms.deadline);
-        Ok(Drive::Closed { next: deadlines.min() })
+        Ok(Drive::Closed { next: info.next_deadline() })
     }
 
     async fn post_schedules(&self, session: Option<&str>) -> Result<(), ClusterError> {

@@ -115,13 +115,14 @@ impl Task {
     /// Runs until no handle is left. The work is boxed, so that an idle session has no room for it.
     pub(crate) async fn run(&mut self) {
         if self.session.interrupted && self.session.journal.fold.abort_requested {
-            Box::pin(self.end_interrupted(RunStatus::Aborted.into())).await;
+            Box::pin(self.end(RunStatus::Aborted.into())).await;
         }
         let continues = self.continues && self.session.interrupted;
-        let checked = Box::pin(hold::hold_if_lost(&mut self.session, continues)).await;
-        self.log_failed = checked.is_err();
+        if Box::pin(hold::hold_if_lost(&mut self.session, continues)).await.is_err() {
+            return; // the next owner looks once more
+        }
         self.guard_mailbox().await;
-        if continues && !self.log_failed && !self.is_held() {
+        if continues && !self.is_held() {
             Box::pin(self.resume(None, None)).await;
         }
         self.channels.inbox.read_mailbox().await;
@@ -218,7 +219,7 @@ impl Task {
             self.session.interrupted = self.session.journal.fold.run.is_some();
             if self.session.interrupted && self.session.journal.fold.abort_requested {
                 // It was written, although the append failed.
-                self.end_interrupted(RunStatus::Aborted.into()).await;
+                self.end(RunStatus::Aborted.into()).await;
             }
         }
         if self.channels.inbox.is_posted(&command) {
@@ -241,7 +242,7 @@ impl Task {
         self.load_tools_to_check(&command).await;
         match self.session.receive(command).await {
             Ok(Accepted::Request) if self.session.interrupted => {
-                self.end_interrupted(StepError::Interrupted.into()).await;
+                self.end(StepError::Interrupted.into()).await;
             }
             Ok(Accepted::Decision) if self.session.interrupted => self.resume(None, None).await,
             // The sender has been answered; a failure is also the sender's.
@@ -282,7 +283,7 @@ impl Task {
         };
         if self.session.interrupted && self.session.journal.fold.abort_requested {
             // Its end could not be written before.
-            self.end_interrupted(RunStatus::Aborted.into()).await;
+            self.end(RunStatus::Aborted.into()).await;
         }
         let known = prompt.as_ref().map_or(id.clone(), |prompt| prompt.id.clone());
         if let Some(id) = known.clone().filter(|id| self.session.journal.fold.has_seen(id)) {
@@ -455,10 +456,13 @@ impl Task {
         self.late_steer = false;
         let withdrawn = self.session.queued_texts();
         if self.is_held() {
-            hold::drop_held(&mut self.session, &mut self.channels.inbox).await;
+            let inbox = &mut self.channels.inbox;
+            if let Err(error) = Box::pin(hold::drop_held(&mut self.session, inbox)).await {
+                return drop(input.ack.send(Err(InputError::Memory(error))));
+            }
         }
         if self.session.interrupted {
-            self.end_interrupted(RunStatus::Aborted.into()).await;
+            self.end(RunStatus::Aborted.into()).await;
             if self.log_failed {
                 let why = "the end of the run could not be written: send the abort again";
                 let error = InputError::Memory(MemoryError::Failed(why.into()));
@@ -486,13 +490,9 @@ impl Task {
         fold.run.or_else(|| is_open.then_some(RunId(fold.runs)))
     }
 
-    /// Ends a run that was interrupted, without continuing it.
-    async fn end_interrupted(&mut self, ending: Ending) {
-        self.session.interrupted = false;
-        self.end(ending).await;
-    }
-
+    /// Ends a run that was interrupted, or whose calls wait for decisions, without continuing it.
     async fn end(&mut self, ending: Ending) {
+        self.session.interrupted = false;
         let after = run::end(&mut self.session, &mut self.channels, ending, None).await;
         self.note_end(after);
     }

@@ -421,6 +421,7 @@ impl LogEntry {
                 | CallStarted { .. }
                 | ChildStarted { .. }
                 | State { .. }
+                | Withdrawn { .. }
         )
     }
 

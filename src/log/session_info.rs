@@ -289,12 +289,20 @@ impl SessionInfo {
     /// 1970: [`due`](SessionInfo::due), or [`Due::Deadline`] if the deadline of a pending action
     /// has passed.
     pub fn due_at(&self, now: u64) -> Option<Due> {
-        let is_overdue = |pending: &PendingAction| pending.action.terms.is_overdue(now);
         match self.due {
             due @ Some(Due::Decision | Due::Inbox) => due,
-            _ if self.pending.iter().any(is_overdue) => Some(Due::Deadline),
+            _ if self.next_deadline().is_some_and(|next| next <= now) => Some(Due::Deadline),
             due => due,
         }
+    }
+
+    /// Returns the first deadline of the pending actions, in milliseconds since 1970. While the
+    /// session is [held](SessionInfo::held), it has none: a default would continue its work.
+    pub fn next_deadline(&self) -> Option<u64> {
+        if self.held.is_some() {
+            return None;
+        }
+        self.pending.iter().filter_map(|pending| pending.action.terms.deadline).min()
     }
 
     /// Returns whether the session has lost an owner without coming further since: its work may end

@@ -9,22 +9,30 @@ use crate::log::owner_note::{Held, OwnerNote};
 use crate::log::session_log::SessionLog;
 use crate::log::store::SessionStore;
 use crate::session::Session;
-use crate::session::inbox::Inbox;
+use crate::session::inbox::{Inbox, is_decision};
 use crate::session::panics::without_panic;
 
 /// Holds the work of a session that was opened if too many owners were lost. `continues` says that
-/// it is about to continue a run.
+/// it is about to continue a run. After a failure nothing may be done: it could be what kills.
 pub(crate) async fn hold_if_lost(
     session: &mut Session,
     continues: bool,
 ) -> Result<(), MemoryError> {
+    let checked = check(session, continues).await;
+    checked.inspect_err(|error| {
+        tracing::error!(session = &*session.id, %error, "the session ends: its work may kill");
+    })
+}
+
+async fn check(session: &mut Session, continues: bool) -> Result<(), MemoryError> {
     let fold = &session.journal.fold;
     let is_root = session.journal.parent().is_none();
     let Some(owners) = fold.owners.lost_too_often(continues).filter(|_| is_root) else {
         return Ok(());
     };
-    let (has_work, unread) = (fold.has_work(), unread(session).await);
-    if !has_work && unread == 0 || has_live_sub_agents(session).await {
+    let (has_work, has_run) = (fold.has_work(), fold.run.is_some());
+    let unread = unread(session).await?;
+    if !has_work && unread == 0 || has_run && has_live_sub_agents(session).await? {
         return Ok(());
     }
     let held = Held { owners, unread };
@@ -59,12 +67,12 @@ pub(crate) async fn note_left(session: &mut Session) {
 }
 
 /// Refuses what waits in the mailbox, and stages the withdrawal of the requests that are held. A
-/// run that was interrupted is left to the caller.
-pub(crate) async fn drop_held(session: &mut Session, inbox: &mut Inbox) {
+/// run that was interrupted is left to the caller. After a failure the work is held as before.
+pub(crate) async fn drop_held(session: &mut Session, inbox: &mut Inbox) -> Result<(), MemoryError> {
     let journal = &mut session.journal;
-    inbox.refuse_waiting(|input| journal.fold.has_seen(input)).await;
+    inbox.refuse_waiting(|input| journal.fold.has_seen(input)).await?;
     if journal.fold.run.is_some() {
-        return;
+        return Ok(());
     }
     let requests = journal.fold.queue.of(QueueKind::Request);
     let inputs: Vec<_> = requests.map(|request| request.input.clone()).collect();
@@ -72,42 +80,44 @@ pub(crate) async fn drop_held(session: &mut Session, inbox: &mut Inbox) {
         journal.stage(LogEntry::Withdrawn { inputs });
     }
     journal.stage(LogEntry::Owner { note: OwnerNote::Resumed });
+    Ok(())
 }
 
 async fn note(session: &mut Session, note: OwnerNote) -> Result<(), MemoryError> {
     session.journal.commit(LogEntry::Owner { note }).await
 }
 
-/// Returns the number of inputs in the mailbox.
-async fn unread(session: &mut Session) -> u64 {
-    let Some(memory) = session.mailbox_memory() else { return 0 };
-    let Some(mailbox) = memory.mailbox() else { return 0 };
-    without_panic(mailbox.unread()).await.map_or(0, |unread| unread.len() as u64)
+/// Returns the number of inputs in the mailbox, without decisions of a person.
+async fn unread(session: &mut Session) -> Result<u64, MemoryError> {
+    let Some(memory) = session.mailbox_memory() else { return Ok(0) };
+    let Some(mailbox) = memory.mailbox() else { return Ok(0) };
+    let unread = without_panic(mailbox.unread()).await?;
+    Ok(unread.iter().filter(|input| !is_decision(&input.event)).count() as u64)
 }
 
 /// Returns whether sub-agents work for the open batch, and none of them is where it lost its
 /// owners: their progress is in their own logs.
-async fn has_live_sub_agents(session: &mut Session) -> bool {
+async fn has_live_sub_agents(session: &mut Session) -> Result<bool, MemoryError> {
     let children = session.journal.fold.children();
     let children: Vec<Arc<str>> = children.map(|(_, child)| child.session.clone()).collect();
     match session.tree.store.clone().filter(|_| !children.is_empty()) {
-        Some(store) => !any_lost(&*store, children).await,
-        None => false,
+        Some(store) => Ok(!any_lost(&*store, children).await?),
+        None => Ok(false),
     }
 }
 
 /// Returns whether one of these sessions of sub-agents has lost its owners without progress.
-async fn any_lost(store: &dyn SessionStore, children: Vec<Arc<str>>) -> bool {
+async fn any_lost(store: &dyn SessionStore, children: Vec<Arc<str>>) -> Result<bool, MemoryError> {
     for child in children {
         let log = match store.read(&child, 0).await {
             Ok(entries) => SessionLog::of(&entries),
-            Err(MemoryError::NoSession(_)) => return true,
-            Err(_) => continue,
+            Err(MemoryError::NoSession(_)) => return Ok(true),
+            Err(error) => return Err(error),
         };
         let below = log.children();
-        if log.has_lost_owners() && (below.is_empty() || Box::pin(any_lost(store, below)).await) {
-            return true;
+        if log.has_lost_owners() && (below.is_empty() || Box::pin(any_lost(store, below)).await?) {
+            return Ok(true);
         }
     }
-    false
+    Ok(false)
 }

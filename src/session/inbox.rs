@@ -43,7 +43,7 @@ pub(crate) struct Inbox {
     /// How many inputs of the mailbox are known to wait for a person, if any do.
     known_held: Option<u64>,
     /// Those that were there when the mailbox was read last, before the first decision.
-    waiting: Vec<InputId>,
+    waiting: Vec<PostedInput>,
     deadlines: Deadlines,
 }
 
@@ -170,15 +170,22 @@ impl Inbox {
             self.waiting.clear();
             mail.posted = std::future::ready(()).boxed();
         }
-        self.waiting.len() as u64
+        let waiting = self.waiting.len() as u64;
+        // The caller notes that there are more, once: the log may fail.
+        self.known_held = known.map(|known| known.max(waiting));
+        waiting
     }
 
     /// Refuses the inputs that wait for a person. Those that were accepted in another way are
-    /// answered when the mailbox is read next: the log has them, or a handle has sent them too.
-    pub(crate) async fn refuse_waiting(&mut self, is_logged: impl Fn(&InputId) -> bool) {
-        let Some(mail) = &self.mail else { return };
+    /// answered when the mailbox is read next: the log has them, or that of a sub-agent may, or a
+    /// handle has sent them too. After a failure, those that are left still wait.
+    pub(crate) async fn refuse_waiting(
+        &mut self,
+        is_logged: impl Fn(&InputId) -> bool,
+    ) -> Result<(), MemoryError> {
+        let Some(mail) = &self.mail else { return Ok(()) };
         let memory = mail.memory.clone();
-        let Some(mailbox) = memory.mailbox() else { return };
+        let Some(mailbox) = memory.mailbox() else { return Ok(()) };
         let ready = self.ready.iter().filter_map(|command| match command {
             Command::Input(input) => Some(&**input),
             _ => None,
@@ -186,14 +193,14 @@ impl Inbox {
         let sent = ready.chain(mail.held.as_deref()).filter_map(Input::client_id);
         let sent: HashSet<InputId> = sent.collect();
         let refused = InputReceipt::Refused(InputError::Dropped);
-        for input in std::mem::take(&mut self.waiting) {
-            if is_logged(&input) || sent.contains(&input) {
-                continue;
+        while let Some(PostedInput { id, event, .. }) = self.waiting.last() {
+            let is_passed_on = matches!(event, InputEvent::SteerTo { .. });
+            if !is_passed_on && !is_logged(id) && !sent.contains(id) {
+                without_panic(mailbox.acknowledge(id, &refused)).await?;
             }
-            if let Err(error) = without_panic(mailbox.acknowledge(&input, &refused)).await {
-                tracing::warn!(input = &*input, %error, "an input that was dropped stays");
-            }
+            self.waiting.pop();
         }
+        Ok(())
     }
 
     /// Returns whether the command is an input of another process.
@@ -205,13 +212,9 @@ impl Inbox {
     /// Returns what is taken of the unread inputs; others may wait for a person.
     fn taken(&mut self, mut unread: Vec<PostedInput>) -> Vec<PostedInput> {
         let Some(known) = self.known_held else { return unread };
-        use InputEvent::{Abort, Continue, ExternalActionResult, Release};
-        let is_decision = |input: &PostedInput| {
-            matches!(input.event, Abort(_) | Continue(_) | ExternalActionResult(_) | Release { .. })
-        };
-        let first = unread.iter().position(is_decision);
+        let first = unread.iter().position(|input| is_decision(&input.event));
         let decision = first.map(|first| unread.drain(first..).next());
-        self.waiting = unread.into_iter().map(|input| input.id).collect();
+        self.waiting = unread;
         if self.waiting.len() as u64 > known {
             self.ready.push_back(Command::MailHeld);
         }
@@ -411,6 +414,12 @@ impl Mail {
             answer_copy(ack, caller.is_some(), &id, answer.clone());
         }
     }
+}
+
+/// Returns whether an input is a decision of a person about what is held.
+pub(crate) fn is_decision(event: &InputEvent) -> bool {
+    use InputEvent::{Abort, Continue, ExternalActionResult, Release};
+    matches!(event, Abort(_) | Continue(_) | ExternalActionResult(_) | Release { .. })
 }
 
 /// Answers a copy. If its sender waits for a run, that run is not repeated.

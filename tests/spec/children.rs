@@ -2,6 +2,7 @@
 
 mod closing;
 mod failing_log;
+mod held;
 mod late_decisions;
 mod sharing;
 

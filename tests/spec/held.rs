@@ -110,6 +110,19 @@ async fn a_person_continues_or_ends_what_is_held() {
     assert_eq!((info.held, info.run), (None, None));
 }
 
+/// C398: To clear the queues decides nothing about what is held.
+#[tokio::test(start_paused = true)]
+async fn clearing_the_queues_continues_nothing() {
+    let mut killed = Killed::new().await;
+    while killed.once_more().await {}
+    let (memory, handle, _events) = killed.open(true).await;
+    handle.send(InputEvent::Steer("Hurry.".into())).await.unwrap();
+    handle.send(InputEvent::ClearQueues).await.unwrap();
+    let entries = memory.entries();
+    assert!(entries.iter().any(|entry| matches!(entry, LogEntry::Withdrawn { .. })));
+    assert_eq!(SessionInfo::of("s", &entries).held.map(|held| held.owners), Some(2));
+}
+
 /// C399: Only owners that were lost without progress count: not those before the run has come
 /// further, those that left in order, and those that have lived for a second. A message that is
 /// queued is no progress.

@@ -65,10 +65,9 @@ fn due(info: &SessionInfo) -> Option<i64> {
     if info.sub_agent_of.is_some() {
         return None; // its root has it
     }
-    let deadlines = info.pending.iter().filter_map(|pending| pending.action.terms.deadline);
     match info.due {
         Some(_) => Some(0),
-        None => deadlines.min().map(integer),
+        None => info.next_deadline().map(integer),
     }
 }
 

@@ -237,8 +237,12 @@ impl Fold {
         })
     }
 
-    /// Returns the first deadline of the pending actions, in milliseconds since 1970.
+    /// Returns the first deadline of the pending actions, in milliseconds since 1970. While work is
+    /// held, none passes: a default would continue it.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
+        if self.owners.held().is_some() {
+            return None;
+        }
         self.pending().filter_map(|action| action.terms.deadline).min()
     }
 

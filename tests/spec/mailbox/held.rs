@@ -114,6 +114,120 @@ async fn an_abort_does_not_refuse_what_a_handle_sends_too() {
     );
 }
 
+/// C400: Nor a message to a sub-agent: its log may have it. It is answered like any other.
+#[tokio::test(start_paused = true)]
+async fn an_abort_does_not_refuse_a_message_to_a_sub_agent() {
+    let shared = with_pill();
+    let steer = InputEvent::SteerTo { call: "a".into(), prompt: "Hurry.".into() };
+    shared.post(PostedInput::new("hurry", steer).unwrap());
+    let (handle, _events) = run(&agent([]), shared.owner()).await;
+    handle.wait_for_idle().await;
+    assert_eq!(info(&shared, 2).held.map(|held| held.unread), Some(2));
+    handle.abort().await.unwrap();
+    sleep(Duration::from_secs(31)).await;
+    let late = refused(InputError::NoSubAgent("a".into()));
+    assert_eq!(shared.receipts(), [refused(InputError::Dropped), late]);
+}
+
+/// C400: An abort that cannot refuse what waits fails, and what waits is held as before.
+#[tokio::test(start_paused = true)]
+async fn an_abort_that_cannot_refuse_what_is_held_fails() {
+    let shared = with_pill();
+    let agent = agent([Script::text("Hi.")]);
+    let (handle, events) = run(&agent, shared.owner().without_receipts()).await;
+    let aborted = handle.send(InputEvent::Abort(AbortRequest::new())).await;
+    assert!(matches!(aborted, Err(InputError::Memory(_))), "{aborted:?}");
+    sleep(Duration::from_secs(31)).await;
+    handle.wait_for_idle().await;
+    end(handle, events).await;
+    assert_eq!((shared.inputs(), shared.receipts()), (vec![], vec![None]));
+    assert_eq!(info(&shared, 1).held.map(|held| held.unread), Some(1));
+
+    let (handle, _events) = run(&agent, shared.owner()).await;
+    handle.abort().await.unwrap();
+    assert_eq!(shared.receipts(), [refused(InputError::Dropped)]);
+    assert_eq!(info(&shared, 0).held, None);
+}
+
+/// C397: An owner that cannot read whether work has to be held does none of it. The next one holds
+/// it.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_before_it_is_known_whether_it_is_held() {
+    let shared = with_pill();
+    let agent = agent([Script::text("Hi.")]);
+    let (handle, mut events) = run(&agent, shared.owner().failing_reads(1)).await;
+    while events.next().await.is_some() {}
+    assert_eq!(handle.send(InputEvent::ClearQueues).await, Err(InputError::Gone));
+    assert_eq!((shared.inputs(), info(&shared, 1).held), (vec![], None));
+    let (handle, events) = run(&agent, shared.owner()).await;
+    handle.wait_for_idle().await;
+    end(handle, events).await;
+    assert_eq!(shared.inputs(), Vec::<String>::new());
+    assert_eq!(info(&shared, 1).held.map(|held| held.unread), Some(1));
+}
+
+/// C400: What is held does not count decisions, so that one which comes later is due.
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_changes_nothing_hides_no_later_one() {
+    let shared = with_pill();
+    let late = InputEvent::Abort(AbortRequest::new().run(RunId(7)));
+    shared.post(PostedInput::new("late", late).unwrap());
+    let agent = agent([Script::text("Hi.")]);
+    let (handle, events) = run(&agent, shared.owner()).await;
+    handle.wait_for_idle().await;
+    end(handle, events).await;
+    assert_eq!(shared.receipts(), [None, refused(InputError::NothingToAbort(RunId(7)))]);
+    assert_eq!((info(&shared, 1).due, info(&shared, 2).due), (None, Some(Due::Inbox)));
+}
+
+/// C400: A session whose log fails ends, although more inputs wait than it could note.
+#[tokio::test(start_paused = true)]
+async fn a_held_session_whose_log_fails_ends() {
+    let shared = with_pill();
+    let agent = agent([]);
+    let (handle, events) = run(&agent, shared.owner()).await;
+    handle.wait_for_idle().await;
+    end(handle, events).await;
+    shared.post(request("later", "Hello"));
+    let full = shared.entries().len() as u64 + 1; // it can be opened
+    let (handle, events) = run(&agent, shared.owner().failing_after(full)).await;
+    handle.wait_for_idle().await;
+    end(handle, events).await;
+    assert_eq!((shared.inputs(), shared.receipts()), (vec![], vec![None, None]));
+}
+
+/// C400: While work is held, no deadline passes: the default would continue it.
+#[tokio::test(start_paused = true)]
+async fn no_default_is_taken_while_work_is_held() {
+    let (shared, pay) = (SharedSession::opened(), TestTool::new("pay"));
+    let spec = |spec: ToolSpec| {
+        let options = ActionOptions::new().deadline(ms(1_000));
+        spec.needs_approval(Approval::Always).action_options(options)
+    };
+    let agent = GenericAgent::builder(ScriptedModel::new([calls(&["pay"])]), PiPattern)
+        .environment(shared.clock())
+        .tool(pay.clone().spec(spec))
+        .build()
+        .unwrap();
+    let (handle, events) = run(&agent, shared.owner()).await;
+    handle.prompt("go").await.unwrap();
+    end(handle, events).await;
+    let mut log = shared.entries();
+    let takes = || LogEntry::Owner { note: OwnerNote::TakesMail };
+    log.extend([opened(2), takes(), opened(3), takes()]);
+    let shared = SharedSession::with(log);
+    shared.post(request("pill", "Kill."));
+    let (handle, events) = run(&agent, shared.owner()).await;
+    sleep(Duration::from_secs(60)).await;
+    handle.wait_for_idle().await;
+    end(handle, events).await;
+    let info = info(&shared, 1);
+    assert_eq!((info.held.map(|held| held.unread), info.pending.len()), (Some(1), 1));
+    assert_eq!((info.due_at(u64::MAX), info.next_deadline()), (None, None));
+    let is_decided = |entry: &LogEntry| matches!(entry, LogEntry::Decided { .. });
+    assert!(!shared.entries().iter().any(is_decided) && shared.receipts() == [None]);
+}
+
 /// C400: An input that an owner has refused, and an owner that leaves, are no loss.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_leaves_after_a_refusal_is_no_loss() {
