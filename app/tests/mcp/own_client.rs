@@ -1,6 +1,7 @@
 //! Loopwright's own client: an agent of this process calls the agent of another one.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use loopwright_core::event::{Decision, Provided, RunStatus};
 use loopwright_core::testing::{Script, ScriptedModel};
@@ -21,7 +22,8 @@ async fn an_agent_works_for_another() {
     let command = ["mcp", "--model", "offline", "--store"].map(PathBuf::from);
     let args = [&command[..], &[store, "--root".into(), project.path().into()]].concat();
     let settings = json!({ "command": BIN, "args": args });
-    let server = McpServer::builder(ServerConfig::read("lw", &settings).unwrap()).build();
+    let config = ServerConfig::read("lw", &settings).unwrap();
+    let server = McpServer::builder(config).start_wait(Duration::from_secs(60)).build();
     let task = json!({ "message": "Create a.txt with \"hi\"" });
     let replies = [Script::calls([("c1", "lw__coding", task)]), Script::text("It is written.")];
     let agent = GenericAgent::builder(ScriptedModel::new(replies), PiPattern)

@@ -119,9 +119,10 @@ impl Server {
         self.options.asks && self.state.lock().await.needs_authorization
     }
 
-    /// Lets the server be started at once.
+    /// Lets the server be started at once. A run waits for it as for one that is new.
     pub(super) async fn forget_failure(&self) {
         *self.state.lock().await = State::default();
+        *lock(&self.failure) = None;
     }
 
     /// Returns the tokens of the server, if they are stored.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use loopwright_core::event::{AgentEvent, Decision, Provided};
 use loopwright_core::message::{Content, MessageKind, ResultStatus};
 use loopwright_core::testing::{Harness, Script, ScriptedModel};
-use loopwright_mcp::{McpServer, ServerConfig};
+use loopwright_mcp::{McpServer, ServerBuilder, ServerConfig};
 use loopwright_patterns::PiPattern;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -72,11 +72,16 @@ fn text((status, content): &(ResultStatus, Vec<Content>)) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
+/// A client that waits for the server, however busy the machine is.
+fn builder(config: ServerConfig) -> ServerBuilder {
+    McpServer::builder(config).start_wait(Duration::from_secs(60))
+}
+
 /// C355: The reference server `everything` works over stdio: text, images, structured content,
 /// links, annotations, resources, prompts and roots.
 #[tokio::test]
 async fn everything_over_stdio() {
-    everything(McpServer::builder(config("server-everything", &["stdio"]))).await;
+    everything(builder(config("server-everything", &["stdio"]))).await;
 }
 
 /// C355: The reference server `everything` works over streamable HTTP.
@@ -84,7 +89,7 @@ async fn everything_over_stdio() {
 async fn everything_over_streamable_http() {
     let (url, _child) = serve_everything().await;
     let config = ServerConfig::read("everything", &json!({ "url": url })).unwrap();
-    everything(McpServer::builder(config)).await;
+    everything(builder(config)).await;
 }
 
 /// Starts the server on a free port and returns its address.
@@ -150,7 +155,7 @@ async fn everything(builder: loopwright_mcp::ServerBuilder) {
 /// Progress of the reference server is reported, and a call that is aborted ends at once.
 #[tokio::test]
 async fn progress_and_cancellation() {
-    let server = McpServer::builder(config("server-everything", &["stdio"])).build();
+    let server = builder(config("server-everything", &["stdio"])).build();
     let name = "everything__trigger-long-running-operation";
     let operation = |seconds: u32| json!({ "duration": seconds, "steps": seconds * 10 });
     let replies = vec![
@@ -177,9 +182,7 @@ async fn progress_and_cancellation() {
 #[tokio::test]
 async fn elicitation_and_sampling() {
     let model = ScriptedModel::new([Script::text("Sampled.")]);
-    let server = McpServer::builder(config("server-everything", &["stdio"]))
-        .sampling(Arc::new(model))
-        .build();
+    let server = builder(config("server-everything", &["stdio"])).sampling(Arc::new(model)).build();
     for (tool, arguments, answer, expected) in [
         (
             "everything__trigger-elicitation-request",
@@ -214,7 +217,7 @@ async fn filesystem() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().canonicalize().unwrap();
     let root = root.to_str().unwrap();
-    let server = McpServer::builder(config("server-filesystem", &[root])).build();
+    let server = builder(config("server-filesystem", &[root])).build();
     let path = format!("{root}/a.txt");
     let write = call(&server, &[("write_file", json!({ "path": path, "content": "Hello" }))]).await;
     assert!(text(&write[0]).contains("Successfully"));
@@ -238,7 +241,7 @@ async fn memory() {
     let program = program("server-memory");
     let set = format!("MEMORY_FILE_PATH={}", file.display());
     let settings = json!({ "command": "env", "args": [set, "node", program] });
-    let server = McpServer::builder(ServerConfig::read("memory", &settings).unwrap()).build();
+    let server = builder(ServerConfig::read("memory", &settings).unwrap()).build();
     let ann = json!({ "name": "Ann", "entityType": "person", "observations": ["likes tea"] });
     call(&server, &[("create_entities", json!({ "entities": [ann] }))]).await;
     let found = call(&server, &[("search_nodes", json!({ "query": "tea" }))]).await;

@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
 use crate::installed::clients;
-use crate::{call, results, session, text};
+use crate::{builder, call, results, session, text};
 
 /// Returns a copy of the script beside the packages, where Node.js looks for them.
 fn script(name: &str) -> PathBuf {
@@ -25,7 +25,7 @@ fn script(name: &str) -> PathBuf {
 }
 
 fn server(settings: &Value) -> McpServer {
-    McpServer::builder(ServerConfig::read("modern", settings).unwrap())
+    builder(ServerConfig::read("modern", settings).unwrap())
         .root(Path::new("/srv/here"))
         .sampling(Arc::new(ScriptedModel::new([Script::text("Sheep.")])))
         .build()

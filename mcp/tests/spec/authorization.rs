@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::extract::{Form, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -11,7 +12,7 @@ use axum::{Json, Router};
 use loopwright_core::event::{Decision, Provided};
 use loopwright_core::message::ResultStatus;
 use loopwright_core::testing::Script;
-use loopwright_mcp::{Credentials, McpServer, ServerConfig};
+use loopwright_mcp::{Credentials, McpServer, ServerBuilder, ServerConfig};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use tokio::net::TcpListener;
@@ -19,6 +20,11 @@ use tokio::net::TcpListener;
 use super::{offered, results, session};
 
 type Parameters = HashMap<String, String>;
+
+/// A client that waits for the server, however busy the machine is.
+fn builder(config: ServerConfig) -> ServerBuilder {
+    McpServer::builder(config).start_wait(Duration::from_secs(60))
+}
 
 /// Serves an MCP server that requires a token, and its authorization server. Returns the address.
 async fn serve() -> String {
@@ -110,7 +116,7 @@ async fn the_user_authorizes_a_server() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("credentials.json");
     let open = || Arc::new(Credentials::open(&path).unwrap());
-    let client = McpServer::builder(config.clone()).credentials(open()).build();
+    let client = builder(config.clone()).credentials(open()).build();
     let call = |name: &str| vec![Script::calls([("a", name, json!({}))]), Script::text("Done.")];
     let replies = [call("private__authorize"), call("private__secret")].concat();
     let harness = session(&client, replies, |agent| agent.auto_all()).await;
@@ -137,7 +143,7 @@ async fn the_user_authorizes_a_server() {
         use std::os::unix::fs::PermissionsExt;
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
-    let second = McpServer::builder(config).credentials(open()).build();
+    let second = builder(config).credentials(open()).build();
     let harness = session(&second, vec![Script::text("1")], |agent| agent).await;
     harness.handle.prompt("go").await.unwrap();
     assert_eq!(offered(&harness, 0), ["private__secret"]);
@@ -186,7 +192,7 @@ async fn hosts_that_a_server_names_are_asked_about() {
         let (address, other) = naming_another(page, requests.clone()).await;
         let settings = json!({ "url": format!("{address}/mcp") });
         let config = ServerConfig::read("evil", &settings).unwrap();
-        let client = McpServer::builder(config).credentials(Arc::default()).build();
+        let client = builder(config).credentials(Arc::default()).build();
         let replies =
             vec![Script::calls([("a", "evil__authorize", json!({}))]), Script::text("Done.")];
         let harness = session(&client, replies, |agent| agent.auto_all()).await;
