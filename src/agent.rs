@@ -46,8 +46,8 @@ use crate::session::parts::Parts;
 use crate::session::tree::Tree;
 use crate::tool::{NeedsApproval, ToolSpec};
 
-/// Combines a model, a behaviour pattern, tools and rules. One agent serves any number of sessions.
-/// Clones are cheap and share the agent.
+/// An agent: a model, a behaviour pattern, tools and rules. One agent serves any number of
+/// sessions. Clones are cheap and share the agent.
 #[derive(Clone)]
 pub struct GenericAgent {
     pub(crate) config: Arc<Config>,
@@ -55,8 +55,8 @@ pub struct GenericAgent {
 }
 
 impl GenericAgent {
-    /// Returns the same agent, with runs that may use at most this much, and not more than its own
-    /// [`Limits`] allow: for a host that runs agents of others.
+    /// Returns the same agent with this budget for each run, in addition to its own [`Limits`]. For
+    /// hosts that run other people's agents.
     ///
     /// ```
     /// use loopwright_core::agent::{Budget, Limit};
@@ -87,9 +87,9 @@ impl GenericAgent {
         GenericAgent { config, pattern: self.pattern.clone() }
     }
 
-    /// Returns the same agent, with sessions that may use at most this much in all, and not more
-    /// than their own [limits](AgentBuilder::session_limits) allow. What a session has used before
-    /// counts. The budget's time is ignored.
+    /// Returns the same agent with this budget for each session, in addition to its own
+    /// [limits](AgentBuilder::session_limits). Earlier usage of a session counts. The budget's time
+    /// is ignored.
     pub fn with_session_budget(&self, budget: &Budget) -> GenericAgent {
         let session_limits = self.config.session_limits.min(budget);
         let config = Arc::new(Config { session_limits, ..(*self.config).clone() });
@@ -108,7 +108,7 @@ impl GenericAgent {
     /// # Errors
     ///
     /// Fails if the session's memory cannot be read or written, if the session belongs to a
-    /// sub-agent, or if the agent has sub-agents and the session's memory is not one of a store.
+    /// sub-agent, or if the agent has sub-agents but the memory does not come from a store.
     ///
     /// # Panics
     ///
@@ -120,23 +120,27 @@ impl GenericAgent {
         self.start(cx, tree, Vec::new()).await
     }
 
-    /// Attaches to a session that another process has open, or another part of this one, and
-    /// returns a handle and its events from here on. What the handle sends is posted to the mailbox
-    /// of the session ([`SessionStore::post`]), and the owner of the session acts on it: with its
-    /// own agent and settings. The events are those of the log, so that a reply arrives when it is
-    /// complete, and a sub-agent's events are not among them.
+    /// Attaches to a session that another process has open, or another part of this one. Returns a
+    /// handle, and the session's events from here on.
+    ///
+    /// The handle posts its inputs to the session's mailbox ([`SessionStore::post`]). The owner of
+    /// the session acts on them, with its own agent and settings. The events come from the log, so
+    /// a reply arrives when it is complete, and the events of sub-agents are missing.
     ///
     /// When the owner leaves or is killed, the stream ends and
-    /// [`EventStream::moved`](crate::EventStream::moved) returns true: this process can
-    /// [open](GenericAgent::run) the session then. What was sent and not yet answered stays in the
-    /// mailbox for the next owner, and the method that has sent it returns `Ok`.
-    /// A store whose [`SessionStore::in_use`] returns `None` cannot tell that the owner has left.
+    /// [`EventStream::moved`](crate::EventStream::moved) returns `true`: this process can now
+    /// [open](GenericAgent::run) the session. Unanswered inputs stay in the mailbox for the next
+    /// owner, and the method that sent them returns `Ok`. If [`SessionStore::in_use`] of the store
+    /// returns `None`, the departure of the owner is not noticed.
     ///
-    /// The methods of the handle do what they say, with these differences:
-    /// [`abort`](AgentHandle::abort) stops the run that the log shows, which is some milliseconds
-    /// old; [`reset`](AgentHandle::reset) fails with [`InputError::NotPostable`]; and the values of
-    /// [`Prompt::with`](crate::event::Prompt::with), except for the [`Principal`], do not reach the
-    /// owner. [`AgentState`] has the model and the tools of this agent.
+    /// The methods of the handle work as documented, with these differences:
+    ///
+    /// - [`abort`](AgentHandle::abort) stops the run that the log shows, which is some milliseconds
+    ///   old.
+    /// - [`reset`](AgentHandle::reset) fails with [`InputError::NotPostable`].
+    /// - The values of [`Prompt::with`](crate::event::Prompt::with) do not reach the owner, except
+    ///   for the [`Principal`].
+    /// - [`AgentState`] has the model and the tools of this agent.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -188,29 +192,29 @@ impl GenericAgent {
         Ok((AgentHandle { commands, is_attached: true }, stream))
     }
 
-    /// Describes the agent's own model.
+    /// Returns the agent's own model.
     pub fn model(&self) -> &ModelInfo {
         self.config.model.info()
     }
 
-    /// Returns the descriptions of the agent's tools, without those of sources.
+    /// Returns the specs of the agent's tools. Tools from sources are not included.
     pub fn tool_specs(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
         self.config.tools.tools().map(|tool| tool.spec())
     }
 
     /// Returns whether calls of a tool need the user's approval, for front ends that list tools.
-    /// Whether a certain call does, also depends on its arguments and on hooks.
+    /// The arguments of a call, and hooks, can change the answer for that call.
     pub fn needs_approval(&self, tool: &ToolSpec) -> NeedsApproval {
         self.config.auto.needs_approval(tool)
     }
 
-    /// Returns the change that a pending call of this agent, or of one of its sub-agents, would
-    /// make to a file, as a unified diff, if its tool has one
-    /// ([`Tool::preview`](crate::tool::Tool::preview)). Tools of sources have none here.
+    /// Returns the change that a pending call would make to a file, as a unified diff, if its tool
+    /// offers a [preview](crate::tool::Tool::preview). The call is one of this agent or of a
+    /// sub-agent. Tools from sources have no preview here.
     ///
     /// # Errors
     ///
-    /// An error tells the user why there is no preview.
+    /// Fails if the preview cannot be computed. The error is meant for the user.
     pub async fn preview(&self, action: &ExternalAction) -> Result<Option<String>, ToolError> {
         self.preview_for(&action.path, action).await
     }
@@ -226,20 +230,20 @@ impl GenericAgent {
                 Some(agent) => agent.preview(path, action),
                 None => future::ready(Ok(None)).boxed(),
             },
-            // What asks for something else than an approval has not been called so.
+            // Only an approval has a preview: an action with a request asks for input.
             ([], Ok(entry)) if action.request.is_none() => entry.tool.preview(&action.arguments),
             _ => future::ready(Ok(None)).boxed(),
         }
     }
 
-    /// Returns the same agent with other models and tools, as its sub-agents.
+    /// Returns the same agent with its models and tools replaced, also in its sub-agents.
     #[cfg(feature = "testing")]
     pub(crate) fn with_parts(&self, parts: &dyn Parts) -> GenericAgent {
         let config = Arc::new(self.config.with_parts(parts));
         GenericAgent { config, pattern: self.pattern.clone() }
     }
 
-    /// Opens a session at this place of the tree, with these subscribers to its events.
+    /// Opens a session at this position of the tree, with these subscribers to its events.
     async fn start(
         &self,
         cx: RunContext,
@@ -271,7 +275,7 @@ impl GenericAgent {
     }
 }
 
-/// Configures the start of a session: its id, memory, settings and values.
+/// Options for opening a session: its id, memory, settings and values.
 ///
 /// ```
 /// use loopwright_core::RunContext;
@@ -292,7 +296,7 @@ impl GenericAgent {
 pub struct RunContext {
     session: Option<Arc<str>>,
     memory: Arc<dyn Memory>,
-    /// Has the sessions of sub-agents.
+    /// The store for the sessions of sub-agents.
     store: Option<Arc<dyn SessionStore>>,
     settings: Option<Arc<Value>>,
     owner: Option<Principal>,
@@ -301,7 +305,7 @@ pub struct RunContext {
     parent: Option<Parent>,
     continues: bool,
     appends_each: bool,
-    /// What the returned stream has.
+    /// Events of the returned stream.
     scope: Scope,
 }
 
@@ -325,7 +329,7 @@ impl Default for RunContext {
 }
 
 impl RunContext {
-    /// Starts an in-memory session with a random id.
+    /// Returns the options of an in-memory session with a random id.
     pub fn new() -> Self {
         Self::default()
     }
@@ -336,28 +340,28 @@ impl RunContext {
         self
     }
 
-    /// Sets the memory of the session. A session that it contains is continued. An agent with
-    /// sub-agents needs [`RunContext::stored`] instead.
+    /// Sets the memory of the session. If the memory contains a session, it is continued. An agent
+    /// with sub-agents needs [`RunContext::stored`] instead.
     pub fn memory(self, memory: impl Memory + 'static) -> Self {
         self.shared_memory(Arc::new(memory))
     }
 
-    /// Sets the memory of the session, as opened by a store.
+    /// Sets the memory of the session, opened from a store.
     pub fn shared_memory(mut self, memory: Arc<dyn Memory>) -> Self {
         (self.memory, self.store) = (memory, None);
         self
     }
 
-    /// Sets the store in which sub-agents have their sessions: that from which the session's
-    /// [memory](RunContext::shared_memory) was opened, which has to be set before.
+    /// Sets the store for the sessions of sub-agents. It must be the store that the session's
+    /// [memory](RunContext::shared_memory) was opened from. Set the memory first.
     pub fn sub_agents_in(mut self, store: Arc<dyn SessionStore>) -> Self {
         self.store = Some(store);
         self
     }
 
     /// Opens `session` from `store`. The run owns it until its event stream ends. Sub-agents have
-    /// their sessions in the same store, of which a clone is kept: it must be cheap, as that of an
-    /// `Arc` is.
+    /// their sessions in the same store. The store is cloned, so a clone must be cheap, as with an
+    /// `Arc`.
     ///
     /// # Errors
     ///
@@ -373,37 +377,36 @@ impl RunContext {
         Ok(RunContext { store: Some(Arc::new(store.clone())), ..opened })
     }
 
-    /// Sets the host's settings for opening the session again, such as the model and the directory.
-    /// They must not contain keys. They are logged if they differ from those in the log, and are
-    /// part of [`SessionInfo`](crate::log::SessionInfo) and [`AgentState`]. `null` removes those in
-    /// the log.
+    /// Sets what the host needs to open the session again, such as the model and the directory. The
+    /// settings must not contain keys. They are logged if they differ from the logged ones, and are
+    /// part of [`SessionInfo`](crate::log::SessionInfo) and [`AgentState`]. `null` removes the
+    /// logged ones.
     pub fn settings(mut self, settings: impl Into<Value>) -> Self {
         self.settings = Some(Arc::new(settings.into()));
         self
     }
 
-    /// Sets the principal that the session belongs to if it is new: it is in the log, and is part
-    /// of [`SessionInfo`](crate::log::SessionInfo). Who may do what with the session of another
-    /// principal is for the host to say; the server has a policy for it. A fork belongs to the
-    /// owner of its parent.
+    /// Sets the owner of the session, if the session is new. The owner is logged, and part of
+    /// [`SessionInfo`](crate::log::SessionInfo). The host decides who may use another principal's
+    /// session; the server has a policy for it. A fork belongs to the owner of its parent.
     pub fn owner(mut self, owner: Principal) -> Self {
         self.owner = Some(owner);
         self
     }
 
-    /// Sets a budget that the session shares with others, such as those of the same user.
+    /// Sets a budget that the session shares with others, such as all sessions of a user.
     pub fn shared_budget(mut self, budget: Arc<dyn SharedBudget>) -> Self {
         self.shared_budget = Some(budget);
         self
     }
 
-    /// Continues a run that was interrupted as soon as the session is opened, before it takes what
-    /// was posted meanwhile: a request would end the run. By default the run waits for
+    /// Continues an interrupted run as soon as the session is opened, before posted inputs are
+    /// read: a posted request would end the run. By default the run waits for
     /// [`AgentHandle::continue_run`].
     ///
-    /// If two owners were lost during the run, each before it had come further by a message or the
-    /// result of a call, for example, the run stays interrupted, and its session is
-    /// [held](crate::log::SessionInfo::held): the run may end each process that continues it.
+    /// The run stays interrupted if two owners were lost during it, each without progress such as a
+    /// message or the result of a call. Its session is then [held](crate::log::SessionInfo::held),
+    /// because the run may crash each process that continues it.
     pub fn continue_interrupted(mut self) -> Self {
         self.continues = true;
         self
@@ -416,9 +419,9 @@ impl RunContext {
         self
     }
 
-    /// Writes each change of the session, and of its sub-agents', at once. By default, those that
-    /// follow each other without a wait are one append. For tests, in which a memory then can end
-    /// the session, or let an input arrive, between any two of them.
+    /// Writes each change of the session, and of its sub-agents', at once. By default, changes
+    /// without a wait between them are one append. For tests: a memory can then end the session, or
+    /// let an input arrive, between any two changes.
     #[cfg(feature = "testing")]
     pub fn append_each(mut self) -> Self {
         self.appends_each = true;
@@ -432,7 +435,7 @@ impl RunContext {
         self
     }
 
-    /// Sets the call that a sub-agent works for. Its events contain it.
+    /// Sets the call that a sub-agent works for. Its events contain the call.
     pub fn parent(mut self, parent: Parent) -> Self {
         self.parent = Some(parent);
         self

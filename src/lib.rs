@@ -37,9 +37,10 @@
 //! [`CompactionPolicy`](compaction::CompactionPolicy) shortens long conversations,
 //! [`Hooks`](hooks::Hooks) change single steps, and [`BehaviorPattern`] is the loop. A
 //! [`Retriever`](retrieval::Retriever) finds passages for a query, and an
-//! [`Embedder`](retrieval::Embedder) turns texts into vectors. Every reply streams. For whole
-//! messages, read `message_end` events or await [`AgentHandle::prompt`]; there is no stream mode to
-//! set.
+//! [`Embedder`](retrieval::Embedder) turns texts into vectors.
+//!
+//! Every reply streams; there is no stream mode to set. For whole messages, read `message_end`
+//! events or await [`AgentHandle::prompt`].
 //!
 //! ```
 //! use loopwright_core::testing::{Script, ScriptedModel};
@@ -102,7 +103,7 @@ pub mod testing;
 pub mod tool;
 mod trace_context;
 
-/// Contains the inputs and the events of a session.
+/// The inputs and the events of a session.
 pub mod event {
     pub use crate::log::action::ExternalAction;
     pub use crate::log::event::{AgentEvent, Envelope, Parent, QueuedText, Role};
@@ -116,7 +117,7 @@ pub mod event {
     pub use crate::tool::{ActionTerms, DecisionKind, DefaultDecision};
 }
 
-/// Contains the hooks, which observe and change single steps of a run.
+/// Hooks, which observe and change single steps of a run.
 pub mod hooks {
     pub use crate::session::hooks::{
         BeforeEnd, BeforeToolCall, Conversation, EndCheck, FnAfterToolCall, FnBeforeToolCall,
@@ -125,7 +126,7 @@ pub mod hooks {
     };
 }
 
-/// Contains the extension point that keeps conversations inside the model's context window.
+/// The extension point that keeps conversations inside the model's context window.
 pub mod compaction {
     pub use crate::log::compaction::{
         Compaction, CompactionCause, CompactionContext, CompactionPlan, CompactionPolicy,

@@ -25,13 +25,13 @@ use crate::session::hub::Hub;
 use crate::session::snapshot::snapshot;
 use crate::session::state::AgentState;
 
-/// How often the log and the receipts are read.
+/// Interval between reads of the log and the receipts.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often it is checked that a process has the session open.
+/// Interval between checks that a process has the session open.
 const OWNER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Serves the handles of a session that another process has open.
+/// The task behind the handles of a session that another process has open.
 pub(crate) struct Attached {
     store: Arc<dyn SessionStore>,
     session: Arc<str>,
@@ -41,9 +41,9 @@ pub(crate) struct Attached {
     follower: Follower,
     /// The owner has opened the session with a run in progress, and has not continued it yet.
     is_interrupted: bool,
-    /// The inputs without a receipt, in the order in which they were posted.
+    /// The inputs without a receipt, in the order of posting.
     sent: Vec<Sent>,
-    /// Who waits for the end of a run.
+    /// The callers that wait for the end of a run.
     callers: Vec<Waiting>,
     /// Answered when the session is idle.
     idle: Vec<Ack<()>>,
@@ -54,7 +54,7 @@ pub(crate) struct Attached {
 struct Sent {
     input: PostedInput,
     ack: Ack<Result<Receipt, InputError>>,
-    /// What the log says about the input before its receipt is there.
+    /// The answer as far as the log shows it, before the receipt arrives.
     answer: Receipt,
     receipt: Option<InputReceipt>,
 }
@@ -71,7 +71,7 @@ struct Waiting {
     is_request: bool,
 }
 
-/// Why the session is not served any longer.
+/// The reason why the handles are not served any longer.
 enum End {
     /// No handle is left.
     Unused,
@@ -113,7 +113,7 @@ impl Attached {
     pub(crate) async fn run_to_end(mut self) {
         let end = self.run().await;
         self.commands.close();
-        // What was posted is handled by the next owner.
+        // The next owner handles posted inputs.
         for Sent { ack, answer, .. } in self.sent.drain(..) {
             let _ = ack.send(match end {
                 End::Deleted => Err(InputError::Gone),
@@ -219,8 +219,8 @@ impl Attached {
         format!("i{:016x}", self.config.environment.random()).into()
     }
 
-    /// Reads whether the session has an owner, receipts, and the log, in this order: what a receipt
-    /// accepts is in the log, and an owner that has left writes nothing more.
+    /// Reads whether the session has an owner, then receipts, then the log. The order matters: the
+    /// log already contains what a receipt accepts, and an owner that has left writes nothing more.
     async fn poll(&mut self) -> Result<Option<End>, MemoryError> {
         let is_due = Instant::now() >= self.next_owner_check;
         let is_free = is_due && self.store.in_use(&self.session).await? == Some(false);
@@ -238,7 +238,7 @@ impl Attached {
         Ok(is_free.then_some(End::Free))
     }
 
-    /// Follows the log by an entry, and emits its events.
+    /// Applies an entry of the log, and emits its events.
     fn take(&mut self, entry: &LogEntry) {
         if let LogEntry::Withdrawn { inputs } = entry {
             let queue = &self.follower.fold().queue;
@@ -315,7 +315,7 @@ impl Attached {
         }
     }
 
-    /// Answers those who wait until no run is in progress.
+    /// Answers callers that wait until no run is in progress.
     async fn answer_idle(&mut self) -> Result<(), MemoryError> {
         let is_running = self.follower.fold().run.is_some() && !self.is_interrupted;
         let waits = !self.idle.is_empty() || !self.callers.is_empty();

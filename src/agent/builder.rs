@@ -29,20 +29,19 @@ use crate::tool::schema::Schema;
 use crate::tool::toolbox::{AutoRules, Toolbox};
 use crate::tool::{Tool, ToolSource, ToolSpec};
 
-/// Builds a [`GenericAgent`].
+/// A builder of a [`GenericAgent`].
 ///
 /// # Contract
 ///
-/// - Only a model and a pattern are required. An option that is set twice has the last value.
+/// - Only a model and a pattern are required. If an option is set twice, the last value wins.
 ///   Tools, tool sources, named models, rules of approval
 ///   ([`auto_tools`](AgentBuilder::auto_tools), [`auto_when`](AgentBuilder::auto_when)) and hooks,
-///   also those given as closures, are added to the earlier ones.
+///   including closures, are added to the earlier ones.
 /// - Closures may be called from several sessions at the same time. They must not block their
 ///   thread, except in [`Tool::call`].
-/// - A predicate that panics requires approval, and a hook that panics ends the run with
+/// - A predicate that panics requires approval. A hook that panics ends the run with
 ///   [`StepError::Panicked`](crate::StepError::Panicked).
-/// - Hooks are async, and their futures are dropped if the run is aborted or reaches its time
-///   limit.
+/// - Hooks are async. Their futures are dropped if the run is aborted or reaches its time limit.
 ///
 /// # Example
 ///
@@ -106,7 +105,7 @@ pub struct AgentBuilder {
 }
 
 impl GenericAgent {
-    /// Starts to build an agent from a model and a pattern.
+    /// Returns a builder for an agent with this model and pattern.
     pub fn builder(
         model: impl ChatModel + 'static,
         pattern: impl BehaviorPattern + 'static,
@@ -147,8 +146,8 @@ impl AgentBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if two tools share a name (those of the pattern included), a name is invalid, or a
-    /// schema is invalid. Without the feature `schema`, also if a tool has only a schema.
+    /// Fails if two tools share a name (tools of the pattern included), or if a name or a schema is
+    /// invalid. Without the feature `schema`, fails if a tool has only a schema.
     pub fn build(self) -> Result<GenericAgent, AgentError> {
         if let Some(output) = &self.output {
             Schema::compile_output(&output.schema).map_err(AgentError::OutputSchema)?;
@@ -179,7 +178,7 @@ impl AgentBuilder {
         Ok(GenericAgent { config: Arc::new(config), pattern: self.pattern })
     }
 
-    /// Sets the header of the system prompt, to which the pattern may add.
+    /// Sets the header of the system prompt. The pattern may append to it.
     pub fn system(mut self, prompt: impl Into<String>) -> Self {
         self.header = prompt.into();
         self
@@ -203,8 +202,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a model that patterns and compaction can use by this name, such as a critic or a
-    /// cheaper model for summaries.
+    /// Adds a model under a name, for patterns and compaction: a critic, for example, or a cheaper
+    /// model for summaries.
     pub fn model_named(mut self, name: impl Into<String>, model: impl ChatModel + 'static) -> Self {
         self.models.insert(name.into(), Arc::new(model));
         self
@@ -224,7 +223,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Returns the descriptions of the tools that were added so far, without those of sources.
+    /// Returns the specs of the tools added so far. Tools from sources are not included.
     pub fn tool_specs(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
         self.tools.iter().map(|tool| tool.spec())
     }
@@ -245,18 +244,20 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a sub-agent, to which the model gives tasks with a tool of this name. A pattern calls
-    /// it with [`Call::child`](crate::pattern::Call::child).
+    /// Adds a sub-agent. The model gives it tasks with a tool of this name, and a pattern calls it
+    /// with [`Call::child`](crate::pattern::Call::child).
     ///
-    /// For each call the sub-agent works in a session of its own, in the store of the session that
-    /// calls it. Sub-agents of one reply work at the same time, after a crash they continue, and
-    /// the actions that they need decided appear in the session at the root, with their
-    /// [path](crate::event::ExternalAction::path). An abort stops them. They share the budgets of
-    /// the root: what is left is divided by the sub-agents that start together, and what one has
-    /// not used is returned when it ends. [`Limits::depth`] limits how deep they are nested.
+    /// Each call opens a session of the sub-agent, in the store of the calling session. Sub-agents
+    /// called by one reply work at the same time, and continue after a crash. Their pending actions
+    /// appear in the session at the root, with their [path](crate::event::ExternalAction::path). An
+    /// abort stops them.
     ///
-    /// The result of the call is the last reply of the sub-agent, or its typed value as JSON. It
-    /// needs no approval.
+    /// Sub-agents share the budgets of the root. The rest of a budget is divided among the
+    /// sub-agents that start together, and each returns its unused part when it ends.
+    /// [`Limits::depth`] limits the nesting.
+    ///
+    /// The result of the call is the last reply of the sub-agent, or its typed value as JSON. The
+    /// call needs no approval.
     ///
     /// ```
     /// use loopwright_core::testing::{Script, ScriptedModel};
@@ -317,7 +318,7 @@ impl AgentBuilder {
     }
 
     /// Lets calls run without approval if `predicate` returns `true`, unless the tool's own rule
-    /// requires it. It is added to the earlier ones: one that returns `true` suffices.
+    /// requires it. With several predicates, one `true` is enough.
     pub fn auto_when(
         mut self,
         predicate: impl Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync + 'static,
@@ -340,7 +341,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the urgency of steers that have none; [`Urgency::SkipPending`] by default.
+    /// Sets the urgency of steers without their own; [`Urgency::SkipPending`] by default.
     pub fn urgency(mut self, urgency: Urgency) -> Self {
         self.urgency = urgency;
         self
@@ -359,9 +360,9 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the budget of a session, besides the [`limits`](AgentBuilder::limits) of each run;
-    /// unlimited by default. All requests in the session's log count, also those before a reset, of
-    /// an earlier process, and of the session that it was forked from.
+    /// Sets the budget of a session, in addition to the [`limits`](AgentBuilder::limits) of each
+    /// run; unlimited by default. All requests in the session's log count, including requests
+    /// before a reset, of an earlier process, and of the session that it was forked from.
     pub fn session_limits(mut self, budget: Budget) -> Self {
         self.session_limits = budget;
         self
@@ -373,8 +374,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the policy that keeps the conversation inside the model's context window. Without one,
-    /// a request that is too large ends its run with
+    /// Sets the policy that keeps the conversation inside the model's context window. Without a
+    /// policy, a request that is too large ends its run with
     /// [`ModelErrorKind::ContextOverflow`](crate::model::ModelErrorKind::ContextOverflow).
     pub fn compaction(mut self, policy: impl CompactionPolicy + 'static) -> Self {
         self.compaction = Some(Arc::new(policy));
@@ -399,7 +400,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Wraps each tool that was added so far.
+    /// Wraps each tool added so far.
     #[cfg(feature = "testing")]
     pub(crate) fn wrap_tools(mut self, wrap: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool>) -> Self {
         self.tools = self.tools.into_iter().map(wrap).collect();
@@ -408,7 +409,7 @@ impl AgentBuilder {
 
     // ---- hooks ----------------------------------------------------------------------------------
 
-    /// Adds a hook, as a layer after those that were added before.
+    /// Adds a hook, as a layer after the hooks added before.
     pub fn hook(mut self, hook: impl Hooks + 'static) -> Self {
         self.hooks.push(Arc::new(hook));
         self

@@ -1,4 +1,4 @@
-//! Agents as sub-agents of others: the tool that stands for one, and its sessions.
+//! Agents as sub-agents: the tool that stands for a sub-agent, and its sessions.
 
 #[cfg(feature = "testing")]
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::session::hub::EventStream;
 use crate::session::parts::Parts;
 use crate::tool::{Approval, Effect, Tool, ToolContext, ToolOutput, ToolSpec};
 
-/// The tool by which a model gives a task to a sub-agent. Sessions do not call it: they open a
+/// The tool with which a model gives a task to a sub-agent. Sessions do not call it: they open a
 /// session of the sub-agent for the call.
 pub(super) struct ChildTool(Arc<ToolSpec>);
 
@@ -107,7 +107,8 @@ impl ChildAgent for GenericAgent {
         action: &ExternalAction,
         decision: &Decision,
     ) -> Result<Decision, InputError> {
-        // The tools of its sources are not known here; its own session checks decisions on them.
+        // Tools from the sub-agent's sources are unknown here. Its own session checks decisions on
+        // them.
         let is_loaded = path.is_empty() && self.config.tools.entry(&action.name).is_err();
         if is_loaded && !self.config.sources.is_empty() && action.question().is_none() {
             return Ok(decision.clone());

@@ -9,7 +9,7 @@ use crate::error::{AgentError, InputError};
 use crate::log::input::Prompt;
 use crate::log::outcome::{RunOutcome, RunStatus};
 
-/// Describes why a single prompt has no answer.
+/// The reason why a single prompt has no answer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PromptError {
@@ -19,7 +19,7 @@ pub enum PromptError {
     /// The prompt was not accepted.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// The run did not end with an answer; its outcome says why.
+    /// The run ended without an answer. Its outcome contains the reason.
     #[error("{}", Reason(.0))]
     Run(Box<RunOutcome>),
     /// The value of the answer fits the schema of the requested type, but not the type.
@@ -27,7 +27,7 @@ pub enum PromptError {
     Value(String),
 }
 
-/// Formats the reason why a run has no answer.
+/// The reason why a run has no answer, for display.
 struct Reason<'a>(&'a RunOutcome);
 
 impl fmt::Display for Reason<'_> {
@@ -49,12 +49,12 @@ impl fmt::Display for Reason<'_> {
     }
 }
 
-/// Aborts the run of a session when it is dropped.
+/// A guard that aborts the run of a session when it is dropped.
 struct AbortOnDrop<'a>(&'a AgentHandle);
 
 impl Drop for AbortOnDrop<'_> {
     fn drop(&mut self) {
-        // The abort is sent when its future is polled first.
+        // The first poll sends the abort.
         let _ = self.0.abort().now_or_never();
     }
 }
@@ -88,8 +88,8 @@ impl GenericAgent {
     ///
     /// # Errors
     ///
-    /// Fails unless the run ends with [`RunStatus::Done`]: a reply that failed or is incomplete, a
-    /// limit that is reached, and a call that waits for a decision are errors here.
+    /// Fails unless the run ends with [`RunStatus::Done`]. A failed or incomplete reply, a limit
+    /// that is reached, and a call that waits for a decision are errors here.
     ///
     /// # Panics
     ///
@@ -100,7 +100,7 @@ impl GenericAgent {
     /// Dropping the future aborts the run.
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<RunOutcome, PromptError> {
         let (handle, _events) = self.run(RunContext::new()).await?;
-        // After the end of the run there is nothing to abort.
+        // After the end of the run, the abort does nothing.
         let guard = AbortOnDrop(&handle);
         let outcome = guard.0.prompt(prompt).await?;
         match outcome.end {

@@ -1,4 +1,4 @@
-//! A run: passes of the pattern from its start to its end, while commands are sorted.
+//! A run: the pattern is called from start to end, while commands are routed.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::session::reply::without_fence;
 use crate::session::request::output_schema;
 use crate::tool::schema::Schema;
 
-/// How a pass of the pattern ended, if no abort or reset stopped it.
+/// The end of one call of the pattern, unless an abort or a reset stopped it.
 enum PassEnd {
     /// The pattern returned; `None` if the run had only to compact.
     Returned(Result<Option<StepEnd>, StepError>),
@@ -44,7 +44,7 @@ enum PassEnd {
     Lost,
 }
 
-/// What a run's task knows of the session while the pattern has it.
+/// The facts about the session that the task of a run needs while the pattern has the session.
 struct Current {
     run: Option<RunId>,
     memory: Arc<dyn Memory>,
@@ -63,24 +63,24 @@ impl Current {
 
 /// The channels of a session's task.
 pub(crate) struct Channels {
-    /// What handles send, and other processes post.
+    /// Commands from handles, and inputs posted by other processes.
     pub(crate) inbox: Inbox,
-    /// Passes commands on to the session while the pattern has it.
+    /// Commands for the session, sent while the pattern has it.
     pub(crate) to_session: mpsc::UnboundedSender<Command>,
 }
 
-/// What the task does after a run.
+/// Follow-up work of the task after a run.
 #[derive(Default)]
 pub(crate) struct AfterRun {
-    /// A steer arrived before the end of the run was emitted and is not handled, so it starts
-    /// another one.
+    /// A steer arrived before the end of the run was emitted. It was not handled, so it starts
+    /// another run.
     pub(crate) late_steer: bool,
     /// The end could not be written.
     pub(crate) log_failed: bool,
 }
 
-/// Runs the pattern: from the start of a run with this cause, or, without one, the rest of a run
-/// that was interrupted.
+/// Runs the pattern from the start of a run with this cause. Without a cause, runs the rest of an
+/// interrupted run.
 pub(crate) async fn run(
     session: &mut Session,
     pattern: &dyn BehaviorPattern,
@@ -100,7 +100,7 @@ pub(crate) async fn run(
     session.restore_principal();
     let (ending, stop) = drive(session, pattern, channels).await;
     let Some(stop) = stop else { return end(session, channels, ending, caller).await };
-    // Before the abort is acknowledged: sub-agents start nothing from here on.
+    // Before the abort is acknowledged: from here on sub-agents start nothing.
     session.cancel.cancel();
     while !session.intake.compactions.is_empty() {
         let aborted = InputError::NotCompacted("the run was aborted".into());
@@ -123,7 +123,7 @@ pub(crate) async fn run(
     end(session, channels, ending, caller).await
 }
 
-/// Stages the start of a run, which is written with what follows.
+/// Stages the start of a run, which is written with the entries after it.
 pub(crate) async fn begin(session: &mut Session, cause: RunCause) -> Result<(), MemoryError> {
     let run = RunId(session.journal.fold.runs + 1);
     tracing::debug!(session = &*session.id, %run, ?cause, "a run begins");
@@ -161,13 +161,13 @@ pub(crate) async fn end(
     let recovered = session.recover().await;
     let run = session.journal.fold.run;
     let staged = match recovered {
-        // Not even its start is in the log.
+        // Even the run's start is missing from the log.
         Ok(Some(error)) if run.is_none() => Err(error),
         Err(error) => Err(error),
         Ok(_) => close::stage_end(session, ending).await,
     };
     let written = if staged.is_ok() { session.journal.write().await } else { Ok(()) };
-    // These were sent before `agent_end` is emitted.
+    // Steers that arrive before `agent_end` is emitted.
     let late_steer = channels.inbox.collect().await && answers_steers;
     let mut after = AfterRun { late_steer, log_failed: false };
     let outcome = match staged.and_then(|()| session.journal.apply_written(written)) {
@@ -178,7 +178,7 @@ pub(crate) async fn end(
             session.children.leave();
             let _ = session.receive_all().await; // every sender is answered with the failure
             let recovered = session.recover().await; // tried again before the next command
-            // It can have been written, although the append failed.
+            // The end may have been written although the append failed.
             let fold = &session.journal.fold;
             let has_ended = recovered.is_ok() && run.is_some() && fold.run.is_none();
             after.log_failed = !has_ended;
@@ -200,8 +200,8 @@ pub(crate) async fn end(
     after
 }
 
-/// Completes an abort or a reset once the run has ended. `withdrawn` are the texts that were queued
-/// before.
+/// Completes an abort or a reset after the end of the run. `withdrawn` are the texts that were
+/// queued before.
 pub(crate) async fn finish_stop(session: &mut Session, input: Input, withdrawn: Vec<String>) {
     let is_reset = matches!(input.event, InputEvent::Reset);
     let withdrawn = if is_reset { withdrawn } else { Vec::new() };
@@ -228,7 +228,8 @@ fn answer(caller: Option<Caller>, outcome: Result<Arc<RunOutcome>, InputError>) 
     }
 }
 
-/// Passes of the pattern until the run may end; and the abort or reset that ended it, if one did.
+/// Calls the pattern until the run may end. Returns the ending, and the abort or reset that caused
+/// it.
 async fn drive(
     session: &mut Session,
     pattern: &dyn BehaviorPattern,
@@ -240,7 +241,7 @@ async fn drive(
     loop {
         let ended = match pass(session, pattern, channels, deadline, is_first).await {
             Ok(ended) => ended,
-            // The commands after it stay in the inbox: a second abort or reset may be among them.
+            // Later commands stay in the inbox: a second abort or reset may be among them.
             Err(stop) => return (RunStatus::Aborted.into(), Some(stop)),
         };
         is_first = false;
@@ -268,8 +269,8 @@ async fn drive(
     }
 }
 
-/// Returns how the run ends after the pattern has returned, or `None` if it continues: with a
-/// message that arrived in the meantime, or because the output does not fit its schema.
+/// Returns how the run ends after the pattern has returned, or `None` if it continues because a
+/// message arrived meanwhile, or because the output does not fit its schema.
 async fn may_end(
     session: &mut Session,
     end: Option<StepEnd>,
@@ -300,8 +301,8 @@ fn may_continue_batch(session: &Session, has_message: bool) -> bool {
         || has_message && supersedes && fold.queue.has_steer(Urgency::SkipPending)
 }
 
-/// With an output schema a run converges only on a valid reply. Returns `None` if the model is
-/// asked again.
+/// Checks the output against its schema, if there is one: only a valid reply ends the run. Returns
+/// `None` if the model is asked again.
 async fn check_output(
     session: &mut Session,
     retries: &mut u32,
@@ -326,9 +327,10 @@ async fn check_output(
     Ok(None)
 }
 
-/// One pass of the pattern, or the abort or reset that stopped it. The handlers of this `select!`
-/// never await: the pattern's future does not make progress while one runs, and what it holds (a
-/// lock in a memory, say) stays held.
+/// Calls the pattern once. Returns the abort or reset that stopped it as the error.
+///
+/// The handlers of this `select!` never await: meanwhile the pattern's future would make no
+/// progress, and locks that it holds (in a memory, for example) would stay held.
 async fn pass(
     session: &mut Session,
     pattern: &dyn BehaviorPattern,
@@ -393,7 +395,7 @@ async fn step(
         StepContext::new(session).take_input().await?;
         match batch::run(session, None).await? {
             BatchOutcome::AwaitsUser => return Ok(Some(StepEnd::AwaitingAction)),
-            // `ask` gives its reply back, so that the pattern ends the run as it does otherwise.
+            // `ask` returns the batch's reply again, so that the pattern ends the run as usual.
             BatchOutcome::Terminated => session.reply.returned = None,
             _ => {}
         }
@@ -419,8 +421,8 @@ async fn step(
     }
 }
 
-/// Returns whether a steer that arrived in this run interrupts it. After a crash, what it
-/// interrupted is not repeated before the steer is delivered.
+/// Returns whether a steer that arrived in this run interrupts it. After a crash, the interrupted
+/// work is not repeated before the steer is delivered.
 fn was_interrupted(session: &Session) -> bool {
     let fold = &session.journal.fold;
     session.is_interrupted(fold.run_at) && fold.batch.is_none()
@@ -430,7 +432,7 @@ fn has_steering(session: &Session) -> bool {
     session.journal.fold.queue.has(QueueKind::Steering)
 }
 
-/// Passes a command on to the session, or returns the abort or reset that ends this run.
+/// Forwards a command to the session, or returns the abort or reset that ends this run.
 fn route(command: Command, channels: &Channels, current: &Current) -> Option<Box<Input>> {
     let refuse = |input: Input| {
         let (id, memory) = (input.client_id(), current.memory.clone());

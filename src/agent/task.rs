@@ -30,7 +30,7 @@ use crate::session::intake::{self, Accepted, CompactionRequest};
 use crate::session::panics::panic_text;
 use crate::tool::DefaultDecision;
 
-/// Owns a session for as long as a handle exists.
+/// The task of a session, which owns the session as long as a handle exists.
 pub(crate) struct Task {
     session: Session,
     pattern: Arc<dyn BehaviorPattern>,
@@ -39,11 +39,11 @@ pub(crate) struct Task {
     extensions: Extensions,
     /// A steer came too late for the last run and starts another one.
     late_steer: bool,
-    /// The memory failed: no run starts until an input arrives.
+    /// The memory failed. No run starts until an input arrives.
     log_failed: bool,
     /// Another process has asked for the session.
     is_released: bool,
-    /// A run that was interrupted is continued at once.
+    /// An interrupted run is continued at once.
     continues: bool,
 }
 
@@ -70,8 +70,8 @@ impl Task {
         }
     }
 
-    /// Runs until no handle is left. A panic that nothing else has caught (of the environment, for
-    /// example) ends the session, and a run in progress with an error.
+    /// Runs until no handle is left. An uncaught panic (of the environment, for example) ends the
+    /// session, and ends a run in progress with an error.
     pub(crate) async fn run_to_end(&mut self) {
         let ended = AssertUnwindSafe(self.run()).catch_unwind().await;
         if ended.is_ok() && !self.session.journal.is_lost() {
@@ -112,7 +112,7 @@ impl Task {
         session.intake.leave();
     }
 
-    /// Runs until no handle is left. The work is boxed, so that an idle session has no room for it.
+    /// Runs until no handle is left. The work is boxed to keep the future of an idle session small.
     pub(crate) async fn run(&mut self) {
         if self.session.interrupted && self.session.journal.fold.abort_requested {
             Box::pin(self.end(RunStatus::Aborted.into())).await;
@@ -155,14 +155,14 @@ impl Task {
             };
             match command {
                 Some(command) => Box::pin(self.handle(command)).await,
-                // No handle is left. What was posted meanwhile is handled first.
+                // No handle is left. Inputs posted meanwhile are handled first.
                 None if self.channels.inbox.read_mailbox().await => {}
                 None => return,
             }
         }
     }
 
-    /// Returns what starts the next run, as the log stands.
+    /// Returns the cause of the next run, according to the log.
     fn next_run(&mut self) -> Option<RunCause> {
         let fold = &self.session.journal.fold;
         if self.session.interrupted || self.log_failed || self.is_held() {
@@ -184,7 +184,7 @@ impl Task {
         Box::pin(hold::guard_mailbox(&mut self.session, &mut self.channels.inbox)).await;
     }
 
-    /// Sets what came with the request that causes the next run, and returns who waits for its end.
+    /// Applies the values of the request that causes the next run, and returns its caller.
     fn prepare(&mut self, cause: &RunCause) -> Option<Caller> {
         let RunCause::UserRequest(input) = cause else { return None };
         let request = self.session.intake.take_request(input);
@@ -192,7 +192,7 @@ impl Task {
         request.caller
     }
 
-    /// Runs the pattern; without a cause, the rest of a run that was interrupted.
+    /// Runs the pattern. Without a cause, runs the rest of an interrupted run.
     async fn resume(&mut self, cause: Option<RunCause>, mut caller: Option<Caller>) {
         self.late_steer = false;
         self.guard_mailbox().await;
@@ -218,7 +218,7 @@ impl Task {
         if let Ok(Some(_)) = self.session.recover().await {
             self.session.interrupted = self.session.journal.fold.run.is_some();
             if self.session.interrupted && self.session.journal.fold.abort_requested {
-                // It was written, although the append failed.
+                // The abort was written although the append failed.
                 self.end(RunStatus::Aborted.into()).await;
             }
         }
@@ -245,13 +245,13 @@ impl Task {
                 self.end(StepError::Interrupted.into()).await;
             }
             Ok(Accepted::Decision) if self.session.interrupted => self.resume(None, None).await,
-            // The sender has been answered; a failure is also the sender's.
+            // The sender has the answer, and the failure if there was one.
             _ => {}
         }
     }
 
-    /// A decision that runs a tool is refused without the tool. After a restart no source has been
-    /// asked for its tools.
+    /// Loads the tools if the command is a decision that runs an unknown tool: without the tool,
+    /// the decision would be refused. After a restart no source has been asked for its tools.
     async fn load_tools_to_check(&mut self, command: &Command) {
         let fold = &self.session.journal.fold;
         let call = match command {
@@ -282,7 +282,7 @@ impl Task {
             return;
         };
         if self.session.interrupted && self.session.journal.fold.abort_requested {
-            // Its end could not be written before.
+            // The run's end could not be written before.
             self.end(RunStatus::Aborted.into()).await;
         }
         let known = prompt.as_ref().map_or(id.clone(), |prompt| prompt.id.clone());
@@ -311,7 +311,7 @@ impl Task {
         journal.when_written(move |written| {
             let _ = ack.send(written.map(|()| receipt).map_err(InputError::Memory));
         });
-        // The start of a run without a message is written together with the input.
+        // Without a message, the start of the run and the input are one write.
         let is_alone = self.session.interrupted || message.is_some() || owners.held().is_some();
         if is_alone && self.session.journal.flush().await.is_err() {
             return; // the sender is answered with the failure
@@ -323,7 +323,7 @@ impl Task {
         self.resume(cause, caller).await;
     }
 
-    /// Does what was held and is queued, for the caller. The mailbox is read later.
+    /// Starts the run that was held or queued, for the caller. The mailbox is read later.
     async fn continue_queued(&mut self, caller: Option<Caller>) {
         let nothing = |it: Caller| drop(it.outcome.send(Err(InputError::NothingToContinue)));
         let Some(cause) = self.next_run() else { return caller.map(nothing).unwrap_or_default() };
@@ -355,7 +355,7 @@ impl Task {
         }
     }
 
-    /// Leaves the session if this is its owner that is meant, unless there is work to do.
+    /// Leaves the session if the release names this owner, unless there is work to do.
     async fn release(&mut self, epoch: u64, input: Input) {
         let Input { id, ack, .. } = input;
         let fold = &self.session.journal.fold;
@@ -385,8 +385,8 @@ impl Task {
         starts_run || !self.session.intake.compactions.is_empty()
     }
 
-    /// Compacts for a caller, as no request came that would do it. Starts a run if there is
-    /// something to compact.
+    /// Compacts for a caller, because no request came that would have compacted. Starts a run if
+    /// there is something to compact.
     async fn compact_for(&mut self, request: CompactionRequest) {
         let refuse = |why: &str| Err(InputError::NotCompacted(why.into()));
         let fold = &self.session.journal.fold;
@@ -414,8 +414,8 @@ impl Task {
         let _ = self.session.journal.flush().await; // the caller is answered with a failure
     }
 
-    /// Runs a compaction and returns what was replaced. Without a cause, the run that was
-    /// interrupted is continued.
+    /// Runs a compaction and returns the replacements. Without a cause, continues the interrupted
+    /// run.
     async fn run_compaction(
         &mut self,
         cause: Option<RunCause>,
@@ -482,15 +482,15 @@ impl Task {
         run::finish_stop(&mut self.session, input, withdrawn).await;
     }
 
-    /// Returns the run that an abort stops while no run is in progress: the one that was
-    /// interrupted, or the last one if its calls wait for decisions, or work is held.
+    /// Returns the run that an abort stops while no run is in progress: the interrupted run, or
+    /// else the last run if its calls wait for decisions or work is held.
     fn open_run(&self) -> Option<RunId> {
         let fold = &self.session.journal.fold;
         let is_open = fold.batch.is_some() || self.is_held();
         fold.run.or_else(|| is_open.then_some(RunId(fold.runs)))
     }
 
-    /// Ends a run that was interrupted, or whose calls wait for decisions, without continuing it.
+    /// Ends an interrupted run, or a run whose calls wait for decisions, without continuing it.
     async fn end(&mut self, ending: Ending) {
         self.session.interrupted = false;
         let after = run::end(&mut self.session, &mut self.channels, ending, None).await;

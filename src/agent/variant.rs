@@ -7,8 +7,8 @@ use crate::pattern::BehaviorPattern;
 use crate::session::config::Config;
 
 impl GenericAgent {
-    /// Returns the same agent, with these instructions after its own system prompt: for a host
-    /// whose clients may add some.
+    /// Returns the same agent with these instructions after its own system prompt, for hosts whose
+    /// clients may add instructions.
     ///
     /// ```
     /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
@@ -41,8 +41,8 @@ impl GenericAgent {
         GenericAgent { config, pattern: self.pattern.clone() }
     }
 
-    /// Returns the same agent with another pattern: for a host that makes calls with the tools and
-    /// the rules of an agent, without its loop.
+    /// Returns the same agent with another pattern, for hosts that use the tools and the rules of
+    /// an agent without its loop.
     ///
     /// ```
     /// use loopwright_core::testing::{ScriptedModel, TestTool};

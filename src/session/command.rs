@@ -1,4 +1,4 @@
-//! What a handle sends to its session, and what it gets back.
+//! Commands from a handle to its session, and the answers.
 
 use std::sync::Arc;
 
@@ -18,55 +18,55 @@ use crate::session::state::{AgentState, Examined};
 
 pub(crate) type Ack<T> = oneshot::Sender<T>;
 
-/// What a handle sends to its session. There is one channel, so that what one caller sends is
-/// handled in the order in which it was sent.
+/// A command from a handle to its session. All commands use one channel, so that the session
+/// handles a caller's commands in the order of sending.
 pub(crate) enum Command {
     Input(Box<Input>),
     State(Ack<AgentState>),
     Subscribe(Subscriber),
-    /// Subscribes late: the subscriber gets what is streaming from its start, and the caller the
-    /// length of the log.
+    /// A late subscription. The subscriber gets the streaming reply from its start, and the caller
+    /// the length of the log.
     Join(Subscriber, Ack<u64>),
     /// Answered when the session is idle.
     Idle(Ack<()>),
     /// The deadlines of pending actions up to this time, in milliseconds since 1970, have passed,
-    /// and all decisions that were sent before have been passed on.
+    /// and all earlier decisions have been passed on.
     TakeDefaults(u64),
-    /// Further inputs in the mailbox wait for a person.
+    /// More inputs in the mailbox wait for a person.
     MailHeld,
-    /// From here on the end of the process is no loss of an owner.
+    /// From here on, the end of the process does not count as the loss of an owner.
     NoteLeft,
-    /// Asks for the state that the parent of a sub-agent needs.
+    /// A request for the state that the parent of a sub-agent needs.
     Examine(Ack<Examined>),
 }
 
-/// An input event, and who waits for what becomes of it.
+/// An input event and its sender.
 pub(crate) struct Input {
     pub(crate) event: InputEvent,
-    /// The client's id of an event that has no place for it.
+    /// The client's id, for an event without an id field.
     pub(crate) id: Option<InputId>,
     pub(crate) ack: Ack<Result<Receipt, InputError>>,
     /// Set if the caller waits for the outcome of the run that the input starts.
     pub(crate) caller: Option<Caller>,
-    /// When it was sent, in milliseconds since 1970: by the clock of the store if it was posted.
+    /// Time of sending in milliseconds since 1970, by the store's clock if the input was posted.
     /// `None` means now.
     pub(crate) received: Option<u64>,
 }
 
-/// Waits for the outcome of a run.
+/// A caller that waits for the outcome of a run.
 pub(crate) struct Caller {
     pub(crate) outcome: Ack<Result<RunOutcome, InputError>>,
-    /// Gets the events of the run, from its start.
+    /// A subscriber to the events of the run, from its start.
     pub(crate) stream: Option<Subscriber>,
 }
 
-/// Confirms that an input is durable.
+/// Confirmation that an input is durable.
 #[derive(Debug, Clone)]
 pub(crate) struct Receipt {
     pub(crate) id: InputId,
     /// The texts of queued messages that the input took back.
     pub(crate) withdrawn: Vec<String>,
-    /// What was compacted for the input.
+    /// The compactions made for the input.
     pub(crate) compacted: Vec<Arc<Compaction>>,
 }
 
@@ -77,7 +77,7 @@ impl Receipt {
 }
 
 impl Input {
-    /// Returns whether the input is an abort that names another run than this one.
+    /// Returns whether the input is an abort that names a run other than this one.
     pub(crate) fn aborts_other_than(&self, run: Option<RunId>) -> bool {
         let InputEvent::Abort(AbortRequest { run: Some(named), .. }) = &self.event else {
             return false;
@@ -99,10 +99,11 @@ impl Input {
     }
 }
 
-/// Answers the sender of an input with this id that it changed nothing, beside the session, which a
-/// pattern may keep for long. If another process has opened the session since entry `from`, the
-/// reason is out of date: the log is read for that, and a mailbox checks it when it records the
-/// refusal.
+/// Refuses the input with this id, without the session, which a pattern may occupy for long.
+///
+/// If another process has opened the session since entry `from`, the reason `why` is out of date.
+/// To detect this, a mailbox checks the owner when it records the refusal; without a mailbox the
+/// log is read.
 pub(crate) async fn refuse(
     id: Option<InputId>,
     ack: Ack<Result<Receipt, InputError>>,
@@ -129,7 +130,7 @@ pub(crate) async fn refuse(
     let _ = ack.send(Err(error));
 }
 
-/// A command, by who handles it.
+/// A command, sorted by its handler.
 pub(crate) enum Sorted {
     /// `Abort` or `Reset`: ends the run.
     Stop(Box<Input>),

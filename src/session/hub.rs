@@ -1,5 +1,5 @@
-//! Subscribers: a queue each, bounded by merging deltas. Pushing never waits, reading never misses
-//! a word.
+//! Subscribers, each with a queue that is bounded by merging deltas. Pushing never waits, and
+//! readers never miss text.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -20,18 +20,18 @@ const CAPACITY_BYTES: usize = 1024 * 1024;
 /// With this many unread events, or bytes of text in them, a subscriber is cut off.
 const LAG_LIMIT: usize = 65_536;
 const LAG_LIMIT_BYTES: usize = 32 * 1024 * 1024;
-/// The bytes that are kept of the unread output of a tool, once it is merged. Twice as many may be
-/// held before the older ones are dropped.
+/// Bytes that are kept of a tool's unread output, once it is merged. Up to twice as many are held
+/// before older ones are dropped.
 const KEPT_OUTPUT_BYTES: usize = 256 * 1024;
 
-/// Receives the events of a session from the time of the subscription. Dropping it unsubscribes.
+/// The events of a session from the time of the subscription. Dropping it unsubscribes.
 ///
 /// A slow reader neither stalls the agent nor loses text of a reply: if 1,024 events or 1 MiB of
-/// text are unread, deltas are merged into the last one of their block. Of merged output of a
-/// running tool the last 256 KiB at least are kept; the result of the call is complete. If 65,536
-/// events or 32 MiB of text are unread, the stream ends and [`EventStream::lagged`] returns `true`.
+/// text are unread, deltas are merged into the last one of their block. Of a running tool's merged
+/// output at least the last 256 KiB are kept; the result of the call is complete. If 65,536 events
+/// or 32 MiB of text are unread, the stream ends and [`EventStream::lagged`] returns `true`.
 ///
-/// It is a [`Stream`] too, for the combinators of `futures`.
+/// The type implements [`Stream`] too, for the combinators of `futures`.
 ///
 /// ```
 /// use loopwright_core::event::{AgentEvent, Update};
@@ -116,7 +116,7 @@ impl EventStream {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
     }
 
-    /// Returns an event that is already unread, or `None`.
+    /// Returns the next unread event, or `None`.
     pub fn try_next(&mut self) -> Option<Arc<Envelope>> {
         self.0.queue().pop()
     }
@@ -133,7 +133,7 @@ impl EventStream {
         self.0.queue().moved
     }
 
-    /// Returns the largest number of events that were unread at a time.
+    /// Returns the largest number of events that were unread at the same time.
     pub fn peak(&self) -> usize {
         self.0.queue().peak
     }
@@ -174,18 +174,18 @@ pub(crate) struct Subscriber {
     scope: Scope,
 }
 
-/// Says which events a subscriber gets.
+/// The events that a subscriber gets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Those of the session until the first `agent_end`.
+    /// Events of the session until the first `agent_end`.
     Run,
-    /// Those of the session.
+    /// Events of the session.
     Session,
-    /// Those of the session and of its sub-agents.
+    /// Events of the session and of its sub-agents.
     Tree,
 }
 
-/// Closes the stream when the last session of a tree drops it.
+/// The sender of a stream. The stream closes when the last session of a tree drops it.
 struct Sender(Arc<Shared>);
 
 impl Drop for Sender {
@@ -200,7 +200,7 @@ impl Subscriber {
         (Subscriber { sender: Arc::new(Sender(shared.clone())), scope }, EventStream(shared))
     }
 
-    /// Returns whether it gets the events of sub-agents.
+    /// Returns whether the subscriber gets the events of sub-agents.
     pub(crate) fn is_of_tree(&self) -> bool {
         self.scope == Scope::Tree
     }
@@ -210,14 +210,14 @@ impl Subscriber {
     }
 }
 
-/// Puts the events of a session into envelopes and sends them to the subscribers.
+/// The hub of a session's events: wraps them in envelopes and sends them to the subscribers.
 pub(crate) struct Hub {
     session: Arc<str>,
     parent: Option<Arc<Parent>>,
     environment: Arc<dyn Environment>,
     seq: u64,
     run: RunId,
-    /// Whether the start of a run was emitted, and its end was not.
+    /// The start of a run was emitted, and its end was not.
     run_is_open: bool,
     subscribers: Vec<Subscriber>,
 }
@@ -239,7 +239,7 @@ impl Hub {
         }
     }
 
-    /// Takes what sends the events, and leaves a hub without subscribers.
+    /// Moves the subscribers into a new hub, and leaves this one without any.
     pub(crate) fn take(&mut self) -> Hub {
         let Hub { session, parent, environment, seq, run, run_is_open, .. } = &*self;
         let (session, parent, environment) = (session.clone(), parent.clone(), environment.clone());
@@ -252,7 +252,7 @@ impl Hub {
         self.subscribers.push(subscriber);
     }
 
-    /// Adds a late subscriber, which alone gets the `transient` events so far.
+    /// Adds a late subscriber. Only it gets the `transient` events so far.
     pub(crate) fn join(&mut self, subscriber: Subscriber, transient: Vec<AgentEvent>) {
         for event in transient {
             push(subscriber.shared(), &self.envelope(self.seq, event));
@@ -321,7 +321,7 @@ impl Hub {
         }
     }
 
-    /// Passes on an event that the owner of the session has emitted.
+    /// Forwards an event that the owner of the session has emitted.
     pub(crate) fn publish(&mut self, event: Envelope) {
         (self.seq, self.run) = (event.seq, event.run_id);
         self.send(&Arc::new(event));
@@ -347,7 +347,8 @@ impl Hub {
     }
 }
 
-/// Appends an event to the queue of a subscriber. Returns false if the subscriber is disconnected.
+/// Appends an event to the queue of a subscriber. Returns `false` if the subscriber is
+/// disconnected.
 fn push(shared: &Shared, event: &Arc<Envelope>) -> bool {
     let mut queue = shared.queue();
     if queue.dropped {
@@ -373,9 +374,9 @@ fn push(shared: &Shared, event: &Arc<Envelope>) -> bool {
     true
 }
 
-/// Merges a delta into the last one of the same block since the last event that is no delta, and
-/// returns by how many bytes that grew. The very last event alone would not do: two tools that
-/// stream in turn are never neighbours.
+/// Merges a delta into the last delta of the same block, if only deltas follow that one. Returns by
+/// how many bytes it grew. Comparing with the very last event is not enough: the events of two
+/// tools that stream at once alternate.
 fn merge(unread: &mut VecDeque<Arc<Envelope>>, new: &AgentEvent) -> Option<isize> {
     if !is_delta(new) {
         return None;
@@ -387,8 +388,7 @@ fn merge(unread: &mut VecDeque<Arc<Envelope>>, new: &AgentEvent) -> Option<isize
     Some(text_bytes(&old.event) as isize - before as isize)
 }
 
-/// Returns the bytes of text that only this event holds. What it shares with the log is not
-/// counted.
+/// Returns the bytes of text that only this event holds. Text shared with the log is not counted.
 fn text_bytes(event: &AgentEvent) -> usize {
     use AgentEvent::{MessageUpdate, QueueUpdate, ToolExecutionUpdate};
     use Update::{Text, Thinking, ToolCall};
