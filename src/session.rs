@@ -1,9 +1,9 @@
-//! A live session: its parts, and what happens while anything is awaited.
+//! A live session: its parts, and the handling of commands during each await.
 //!
-//! One task owns the session and lends it to the pattern as a `StepContext`. There is no lock: the
-//! owner of `&mut Session` is the single writer. Each part owns its state: [`Journal`] the log,
-//! [`Intake`] what has been sent, [`Executor`] the running tools, [`Children`] the sub-agents that
-//! work, [`StreamingReply`] the reply in progress, [`InFlight`] the usage of requests in progress,
+//! One task owns the session and lends it to the pattern as a `StepContext`. No locks: the owner of
+//! `&mut Session` is the single writer. Each part owns its state: [`Journal`] the log, [`Intake`]
+//! the received inputs, [`Executor`] the running tools, [`Children`] the working sub-agents,
+//! [`StreamingReply`] the reply in progress, [`InFlight`] the usage of requests in progress, and
 //! [`CompactionState`] the state of compactions.
 
 pub(crate) mod ask;
@@ -109,11 +109,11 @@ pub(crate) struct Session {
     pub(crate) extensions: Extensions,
     /// Cancelled when the run is aborted or cut off.
     pub(crate) cancel: CancellationToken,
-    /// Whether an interrupted run was found at opening and is still open.
+    /// An interrupted run was found at opening and is still open.
     pub(crate) interrupted: bool,
-    /// When this process began to work on the current run.
+    /// Start of this process's work on the current run.
     pub(crate) run_began: Option<Instant>,
-    /// The tool sources that were not ready when they were asked last.
+    /// The tool sources that were not ready at the last listing.
     late_sources: Vec<usize>,
 }
 
@@ -144,13 +144,13 @@ impl Session {
         }
     }
 
-    /// Returns for how long this process has worked on the current run.
+    /// Returns how long this process has worked on the current run.
     pub(crate) fn run_time(&self) -> Duration {
         self.run_began.map(|began| began.elapsed()).unwrap_or_default()
     }
 
-    /// Folds the log and takes ownership of the session, with these settings of the host. It
-    /// belongs to `owner` if it is new.
+    /// Reads the log and takes ownership of the session, with these settings of the host. A new
+    /// session belongs to `owner`.
     pub(crate) async fn open(
         &mut self,
         settings: Option<Arc<Value>>,
@@ -161,16 +161,16 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the memory if the session takes inputs of other processes from its mailbox. A
-    /// sub-agent does not: inputs for it are sent to the session at its root.
+    /// Returns the memory if the session takes inputs of other processes from its mailbox. Inputs
+    /// for a sub-agent are sent to the session at its root.
     pub(crate) fn mailbox_memory(&self) -> Option<Arc<dyn Memory>> {
         let memory = self.journal.memory();
         let is_root = self.journal.parent().is_none();
         (is_root && memory.mailbox().is_some()).then(|| memory.clone())
     }
 
-    /// Gives the run the principal that sent its request, as the log has it: after a restart the
-    /// values that came with the request are gone, and those of a posted request never came.
+    /// Restores the principal that sent the run's request from the log. After a restart the values
+    /// of the request are gone, and a posted request never had any.
     pub(crate) fn restore_principal(&mut self) {
         if let Some(principal) = &self.journal.fold.principal
             && Principal::of(&self.extensions) != Some(principal)
@@ -179,8 +179,8 @@ impl Session {
         }
     }
 
-    /// Returns the trace context that the next run belongs to: that of the host's values, or, for a
-    /// run that continues the work of an earlier one, that of the earlier one.
+    /// Returns the trace context of the next run: the earlier run's if it continues one, else the
+    /// host's.
     pub(crate) fn trace_of_next_run(&self, cause: &RunCause) -> Option<Arc<TraceContext>> {
         let continues =
             matches!(cause, RunCause::ActionResult(_) | RunCause::Continue(_) | RunCause::Abort);
@@ -195,8 +195,8 @@ impl Session {
 
     /// Handles one command. An accepted input is durable when this returns.
     pub(crate) async fn receive(&mut self, command: Command) -> Result<Accepted, MemoryError> {
-        // Nobody learns of entries that are not written, and ids are made, and known ones found,
-        // from what is in the log.
+        // Flush first: ids and duplicates are decided from the written log, and nobody learns of
+        // entries that are not written.
         let written = self.journal.flush().await;
         if written.is_err() {
             let _ = self.refold().await; // what is not in the log is not given out
@@ -205,18 +205,18 @@ impl Session {
         written.and(accepted)
     }
 
-    /// Folds the log again if the state is not what the log describes.
+    /// Rebuilds the state if it differs from the log.
     async fn refold(&mut self) -> Result<(), MemoryError> {
         if self.journal.refold().await? {
-            // They belong to calls that the log may not have.
+            // These belong to calls that the log may not have.
             self.executor.ready.clear();
             self.children.idle.clear();
         }
         Ok(())
     }
 
-    /// Folds the log again if the state is not what the log describes, and lets writes succeed.
-    /// Returns why it was not.
+    /// Rebuilds the state if it differs from the log, and lets writes succeed again. Returns the
+    /// earlier failure, if there was one.
     pub(crate) async fn recover(&mut self) -> Result<Option<MemoryError>, MemoryError> {
         self.refold().await?;
         self.journal.recover().await
@@ -268,8 +268,8 @@ impl Session {
         Ok(Accepted::Other)
     }
 
-    /// Answers that the input with this id of the client changed nothing, once it is confirmed that
-    /// the state is not out of date.
+    /// Refuses the input with this client id, once it is confirmed that the state is up to date. A
+    /// refused input changes nothing.
     pub(crate) async fn refuse(
         &mut self,
         input: Option<InputId>,
@@ -312,7 +312,8 @@ impl Session {
         }
     }
 
-    /// Returns whether a message started the run that replaces the decisions on pending actions.
+    /// Returns whether the run was started by a message that replaces the decisions on pending
+    /// actions.
     pub(crate) fn supersedes(&self) -> bool {
         let supersedes = self.config.while_awaiting == WhileAwaiting::Supersede;
         supersedes && self.journal.fold.run_supersedes()
@@ -342,7 +343,7 @@ impl Session {
         Ok(message)
     }
 
-    /// Asks the tool sources for their tools, at the start of a run. A call that is open waits for
+    /// Asks the tool sources for their tools, at the start of a run. If a call is open, waits for
     /// the source of its tool.
     pub(crate) async fn load_tools(&mut self) -> Result<(), StepError> {
         self.list_tools().await?;
@@ -402,8 +403,8 @@ impl Session {
         }
     }
 
-    /// Returns what a model could add to the conversation. A custom message at the end counts if
-    /// there is a hook, which may convert it.
+    /// Returns the kind of message at the end of the conversation. A custom message counts as
+    /// answerable if there is a hook, which may convert it.
     pub(crate) fn tail(&self) -> Tail {
         if self.may_convert_last() { Tail::Answerable } else { self.journal.fold.tail() }
     }
@@ -420,7 +421,7 @@ impl Session {
         self.journal.fold.waiting().map(|w| w.message.text()).collect()
     }
 
-    /// Returns what has streamed so far of the reply and of running tools, merged.
+    /// Returns the events of the streaming reply and the running tools so far, merged.
     fn transient_events(&self) -> Vec<AgentEvent> {
         let mut events = Vec::new();
         if let Some((message_id, updates)) = self.reply.updates_so_far() {
@@ -445,8 +446,8 @@ impl Session {
         }
     }
 
-    /// Waits for the abort that is on its way if a session above is being aborted: nothing starts
-    /// any more.
+    /// Waits forever if a session above is being aborted: the abort is on its way, and nothing may
+    /// start any more.
     pub(crate) async fn stop_if_cancelled(&mut self) {
         if self.cancel.is_cancelled() {
             std::future::pending().await

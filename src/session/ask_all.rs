@@ -1,4 +1,4 @@
-//! Detached requests of a pattern, which are sent at the same time.
+//! Detached requests of a pattern, sent at the same time.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::session::reply::Reply;
 use crate::session::{Session, budget, request};
 use crate::tool::toolbox::hex_digest;
 
-/// Sends detached requests at the same time, and returns their replies in the same order. Those
-/// whose replies are in the log under their keys are not sent.
+/// Sends detached requests at the same time, and returns their replies in the same order. A request
+/// is not sent if the log has its reply under its key.
 pub(crate) async fn ask_all(
     session: &mut Session,
     asks: Vec<Ask>,
@@ -81,7 +81,7 @@ fn check_keys(asks: &[Ask]) -> Result<(), StepError> {
     Ok(())
 }
 
-/// Returns a digest of all that a model is asked.
+/// Returns a digest of the request, including the model.
 fn digest(model: &str, request: &ChatRequest) -> Arc<str> {
     let ChatRequest { system, messages, tools, output, max_tokens, temperature, stop, .. } =
         request;

@@ -1,4 +1,4 @@
-//! Values that models answer with: detached requests with a schema, whose replies are read.
+//! Typed answers of models: detached requests with a schema, whose replies are parsed.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -10,8 +10,8 @@ use crate::session::ask::Ask;
 use crate::session::ask_all::ask_all;
 use crate::session::reply::Reply;
 
-/// Sends detached requests at the same time and reads their replies. Requests whose replies do not
-/// fit the type are sent again with what does not fit, as often as the limits allow.
+/// Sends detached requests at the same time and parses their replies. A request whose reply does
+/// not fit the type is sent again with the error, as often as the limits allow.
 pub(crate) async fn ask_for_all<T>(
     session: &mut Session,
     asks: Vec<Ask>,
@@ -36,7 +36,7 @@ where
                 Ok(value) => values[at] = Some(value),
                 Err(StepError::Output(why)) if attempt <= retries => {
                     let retry = corrected(ask, &reply, &why);
-                    // Each attempt has its own key, so that the log keeps the reply to each.
+                    // Each attempt has its own key, so that the log keeps all replies.
                     let retry = match &keys[at] {
                         Some(key) => retry.key(format!("{key}/{}", attempt + 1)),
                         None => retry,
@@ -51,7 +51,7 @@ where
     Ok(values.into_iter().flatten().collect())
 }
 
-/// Returns the request with the reply to it and what does not fit.
+/// Returns the request, extended by its reply and the error.
 fn corrected(mut ask: Ask, reply: &Reply, why: &str) -> Ask {
     let text = reply.text();
     if !text.trim().is_empty() {

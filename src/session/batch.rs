@@ -1,4 +1,4 @@
-//! Runs a batch: every call gets exactly one result, or waits for the user.
+//! The batch of a reply: every call gets exactly one result, or waits for the user.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::session::tool_requests;
 use crate::tool::toolbox::digest_of_call;
 use crate::tool::{ActionTerms, Effect, Report, ToolOutput, ToolSpec};
 
-/// From how many bytes of arguments on other tasks have a turn before the next call is validated.
+/// Arguments larger than this let other tasks run before the next call is validated.
 const LARGE_ARGUMENT_BYTES: usize = 64 << 10;
 const CUT_OFF: &str = "The reply was cut off at the output limit, so none of its calls ran. \
     Make the call again in smaller parts.";
@@ -33,9 +33,9 @@ const NOTHING_LEFT: &str = "The sub-agent was not started: nothing is left of th
 const OUTCOME_UNKNOWN: &str = "The outcome is unknown: it may have run before the process was \
     interrupted. Check before you call it again.";
 
-/// Runs the calls of the open batch, all or `only` one: new calls, approved ones, and those that a
-/// crash left. Does nothing without an open batch, whose outcome is still known if all its results
-/// ask for the end of the run.
+/// Runs the calls of the open batch, or `only` one: new calls, approved calls, and calls that a
+/// crash interrupted. Does nothing without an open batch. The outcome of a closed batch is still
+/// known if all its results asked for the end of the run.
 pub(crate) async fn run(
     session: &mut Session,
     only: Option<&CallId>,
@@ -79,7 +79,7 @@ pub(crate) async fn run(
     Ok(if all_terminate { BatchOutcome::Terminated } else { BatchOutcome::Closed })
 }
 
-/// Returns what is known of the calls of the open batch if the pattern made them.
+/// Returns the record of the open batch's calls if the pattern made them.
 fn made_calls(session: &Session) -> Option<&MadeCalls> {
     session.journal.fold.batch.as_ref()?.made.as_ref()
 }
@@ -88,7 +88,7 @@ fn pending_calls(session: &Session) -> Vec<CallId> {
     session.journal.fold.pending().map(|action| action.call.clone()).collect()
 }
 
-/// Tells the hooks about the actions that were not pending `before`.
+/// Calls the hooks for the actions that were not pending `before`.
 pub(crate) async fn announce(session: &mut Session, before: &[CallId]) -> Result<(), StepError> {
     let hooks = session.config.hooks.clone();
     if hooks.is_empty() {
@@ -99,12 +99,12 @@ pub(crate) async fn announce(session: &mut Session, before: &[CallId]) -> Result
     Ok(session.wait_for(hooks.on_actions(session.hook_context(), actions)).await?)
 }
 
-/// Returns how many tools run and how many sub-agents work.
+/// Returns the number of running tools and working sub-agents.
 fn running(session: &Session) -> usize {
     session.executor.running_calls() + session.children.working()
 }
 
-/// Asks running tools and sub-agents to stop: all, or the interruptible ones.
+/// Asks running tools and sub-agents to stop: all, or only the interruptible ones.
 pub(crate) fn cancel(session: &mut Session, all: bool, why: &str) {
     let Session { executor, children, journal, .. } = session;
     executor.cancel(all, why);
@@ -117,8 +117,8 @@ pub(crate) fn cancel(session: &mut Session, all: bool, why: &str) {
     children.cancel(|call| all || is_interruptible(call), ResultStatus::Aborted, &why);
 }
 
-/// Handles a command, or the next event of a running tool or of a sub-agent. If there is none, what
-/// the last ones have left is written before one is waited for.
+/// Handles a command, or the next event of a running tool or a sub-agent. Before it waits for an
+/// event, it writes the entries that are applied ahead.
 async fn next_event(session: &mut Session) -> Result<(), StepError> {
     let Session { intake, executor, children, journal, .. } = session;
     tokio::select! { biased;
@@ -157,7 +157,7 @@ pub(crate) async fn wait_for_running(session: &mut Session) -> Result<(), Memory
         tokio::select! { biased;
             event = executor.next_event() => {
                 let time = config.environment.now();
-                // A hook that panicked is named in the result of its call, and the others continue.
+                // The result of a call names the hook that panicked. The other calls continue.
                 let _ = executor.handle(event, journal, &config.limits, time);
             }
             (call, report) = children.next() => {
@@ -170,19 +170,19 @@ pub(crate) async fn wait_for_running(session: &mut Session) -> Result<(), Memory
     Ok(())
 }
 
-/// Gives all calls this result that a message of the user replaces: those that have not started or
-/// wait for a decision. A decision that was made is carried out.
+/// Gives this result to all calls that a message of the user replaces: calls that have not started
+/// or wait for a decision. Earlier decisions are carried out.
 pub(crate) async fn supersede(
     session: &mut Session,
     status: ResultStatus,
     why: &str,
 ) -> Result<(), MemoryError> {
     finish_unstarted(session, status, why).await?;
-    // A sub-agent with a decision works already.
+    // A sub-agent with a decision is already working.
     sub_agents::stop_waiting(session, |child| !child.actions.is_empty(), status, why).await
 }
 
-/// Writes this result for every call that has not started. Calls with a sub-agent are left out.
+/// Writes this result for every call that has not started, except calls of sub-agents.
 pub(crate) async fn finish_unstarted(
     session: &mut Session,
     status: ResultStatus,
@@ -193,8 +193,8 @@ pub(crate) async fn finish_unstarted(
     journal.apply_ahead().await
 }
 
-/// Returns whether a queued steer skips what has not started. If messages are held while calls
-/// await a decision, a steer that came after the question does not.
+/// Returns whether a queued steer skips calls that have not started. If messages are held while
+/// calls await a decision, a steer that came after the question skips nothing.
 fn steer_skips(session: &Session) -> bool {
     let fold = &session.journal.fold;
     let holds = session.config.while_awaiting == WhileAwaiting::Hold && fold.has_asked();
@@ -205,8 +205,8 @@ fn steer_skips(session: &Session) -> bool {
     steers.any(|w| w.urgency >= Urgency::SkipPending && !is_held(w) && !is_known(w))
 }
 
-/// Decides for each call that has not started, in source order, whether it may run, must be
-/// approved, or has its result.
+/// Decides for each call that has not started, in source order, whether it may run, needs approval,
+/// or has its result.
 async fn prepare(session: &mut Session) -> Result<(), StepError> {
     let fold = &session.journal.fold;
     let is_cut = fold.batch.as_ref().is_some_and(|batch| batch.is_cut());
@@ -263,8 +263,8 @@ async fn prepare(session: &mut Session) -> Result<(), StepError> {
     Ok(session.journal.apply_ahead().await?)
 }
 
-/// Returns whether a call was approved under another definition of its tool than the current one:
-/// the user has not seen what would run.
+/// Returns whether a call was approved under a definition of its tool that has changed since. The
+/// user has not seen what would run.
 fn has_new_definition(executor: &Executor, action: &ExternalAction, decision: &Decision) -> bool {
     let spec = executor.tools.spec(&action.name);
     action.request.is_none()
@@ -306,8 +306,8 @@ async fn prepare_new(
     }))
 }
 
-/// Returns the tool and the arguments of a call that the last request offered. The error is the
-/// text for the model.
+/// Returns the tool and the arguments of a call if the last request offered the tool. The error is
+/// the text for the model.
 fn validate(
     session: &Session,
     name: &str,
@@ -325,8 +325,8 @@ fn validate(
     Ok((spec, Arc::new(tools.validate(name, raw)?)))
 }
 
-/// Prepares a call that was decided. Arguments that the user edited pass through the hooks, as
-/// those of the model did.
+/// Prepares a call that was decided. Arguments that the user edited pass through the hooks, like
+/// the model's.
 async fn carry_out(
     session: &mut Session,
     id: &CallId,
@@ -369,8 +369,8 @@ fn recover(session: &Session, name: &str, arguments: Arc<Value>) -> Result<Ready
     }
 }
 
-/// Starts what may start: up to the limit, or one call at a time if a tool of the batch is
-/// sequential. Returns whether any started.
+/// Starts calls up to the limit, or one at a time if a tool of the batch is sequential. Returns
+/// whether any started.
 async fn start_ready(session: &mut Session, only: Option<&CallId>) -> Result<bool, StepError> {
     let Session { executor, journal, config, children, .. } = session;
     let is_sequential =
@@ -422,7 +422,7 @@ async fn start_ready(session: &mut Session, only: Option<&CallId>) -> Result<boo
     Ok(any)
 }
 
-/// Puts the calls that need approval to the user.
+/// Asks the user to approve the calls that need approval.
 async fn request_approval(session: &mut Session) -> Result<(), StepError> {
     let Session { executor, journal, config, .. } = session;
     let time = config.environment.now();

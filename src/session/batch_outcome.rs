@@ -1,9 +1,9 @@
-//! [`BatchOutcome`]: how a batch stands.
+//! [`BatchOutcome`], the outcome of running a batch.
 
 use crate::error::StepError;
 use crate::step_end::StepEnd;
 
-/// Says how a batch stands after [`StepContext::call_tools`](crate::StepContext::call_tools).
+/// The outcome of a batch after [`StepContext::call_tools`](crate::StepContext::call_tools).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchOutcome {

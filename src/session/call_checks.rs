@@ -44,8 +44,7 @@ pub(crate) async fn pass_hooks(
     }))
 }
 
-/// Checks that a call that waited may still run: its arguments still fit, and no hook forbids it
-/// by now.
+/// Checks that a decided call may still run: its arguments still fit, and no hook forbids it.
 pub(crate) async fn check_allowed(
     session: &mut Session,
     id: &CallId,

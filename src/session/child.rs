@@ -1,5 +1,5 @@
-//! The work of a sub-agent for one call, in a task of its own: its session is opened, examined,
-//! and followed until it has ended or only waits for decisions.
+//! The work of a sub-agent for one call, in its own task. The task opens the session, examines it,
+//! and follows it until it has ended or only waits for decisions.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -27,32 +27,32 @@ use crate::session::running_tool::after_tool_call;
 use crate::session::state::Examined;
 use crate::tool::{Outcome, Progress, ToolOutput};
 
-/// The id of the input that contains the task. The session has no other request, so a task that
-/// was sent before a crash is known.
+/// The id of the input that contains the task. The session has no other request, so a task that was
+/// sent before a crash is recognised.
 const TASK: &str = "task";
 
-/// How long a sub-agent waits for its session if another process has it open: longer than usual
+/// How long a sub-agent waits for its session if another process has it open. Longer than usual
 /// leases of sessions.
 const IN_USE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often it tries to open it.
+/// Interval between attempts to open the session.
 const IN_USE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the parent sends to a sub-agent that works. Small, since a channel has room for many.
+/// A message from the parent to a working sub-agent. Small, since a channel has room for many.
 pub(crate) enum ToChild {
     Decide(Box<ActionResult>),
-    /// A steer for it, or for a sub-agent of its own.
+    /// A steer for the sub-agent, or for a sub-agent of its own.
     Steer(Box<Input>),
     Subscribe(Subscriber),
 }
 
-/// What the work of a sub-agent reports to the parent.
+/// A report of a sub-agent to its parent.
 pub(crate) enum ChildReport {
     Progress(Progress),
-    /// An action became pending, as the sub-agent's session shows it.
+    /// An action became pending, as shown by the sub-agent's session.
     Awaits(Arc<ExternalAction>),
-    /// The work is over until these actions are decided. The sub-agent has recorded this many of
-    /// the decisions that it was sent. Later ones came while its session was being closed.
+    /// The work is over until these actions are decided. The number counts the decisions sent to
+    /// the sub-agent that it has recorded. Later decisions came while its session was being closed.
     Idle(Vec<Arc<ExternalAction>>, usize),
     /// The work is over, with this result of the call.
     Ended {
@@ -64,14 +64,14 @@ pub(crate) enum ChildReport {
     HookPanicked(String, Used),
 }
 
-/// How a call ends whose sub-agent is stopped, unless it has ended by itself.
+/// The result of a call whose sub-agent is stopped, unless the sub-agent ends by itself.
 pub(crate) type Stopped = (ResultStatus, String);
 
-/// How the session of a sub-agent stands when nothing is left to do.
+/// The state of a sub-agent's session when it has nothing left to do.
 enum State {
     Idle(Vec<Arc<ExternalAction>>, usize),
     Ended(Arc<RunOutcome>, Used),
-    /// It was stopped before it had its task.
+    /// The sub-agent was stopped before it had its task.
     NotStarted,
     Failed(String, Used),
 }
@@ -82,12 +82,12 @@ pub(crate) struct Work {
     pub(crate) opening: Opening,
     pub(crate) info: ToolCallInfo,
     pub(crate) hooks: HookLayers,
-    /// The number of its turn.
+    /// The number of the sub-agent's current turn.
     pub(crate) turn: u32,
-    /// The decisions that its session may not have.
+    /// Decisions that the session may not have yet.
     pub(crate) decisions: Vec<ActionResult>,
     pub(crate) from_parent: mpsc::UnboundedReceiver<ToChild>,
-    /// Cancelled when it is to stop: its run is aborted then.
+    /// Cancelled to stop the sub-agent: its run is aborted.
     pub(crate) stop: CancellationToken,
     pub(crate) stopped: Arc<OnceLock<Stopped>>,
     pub(crate) reports: mpsc::UnboundedSender<(CallId, ChildReport)>,
@@ -141,7 +141,7 @@ impl Work {
         }
     }
 
-    /// Works until the session has ended or waits, and closes it.
+    /// Works until the session has ended or waits, then closes it.
     async fn follow(&mut self) -> State {
         if self.stop.is_cancelled() && self.stored().await.is_none() {
             return State::NotStarted;
@@ -166,8 +166,9 @@ impl Work {
         }
     }
 
-    /// Opens the session. Nobody but the root works in it, so that a process that has it open is
-    /// about to leave it: one that had the root before, or one that looks at it.
+    /// Opens the session, and waits if another process has it open. Only the root works in the
+    /// session, so that process is about to leave: it had the root before, or only looks at the
+    /// session.
     async fn open(&self) -> Result<(AgentHandle, EventStream), AgentError> {
         let until = Instant::now() + IN_USE_TIMEOUT;
         loop {
@@ -180,14 +181,14 @@ impl Work {
         }
     }
 
-    /// Returns what the session has used, as it is stored, or `None` without a session.
+    /// Returns the stored usage of the session, or `None` without a session.
     async fn stored(&self) -> Option<Used> {
         let store = self.opening.tree.store.as_ref()?;
         let entries = store.read(&self.opening.session, 0).await.ok()?;
         Some(SessionLog::of(&entries).used())
     }
 
-    /// Returns `None` if the session has failed.
+    /// Works until the session is idle. Returns `None` if the session has failed.
     async fn until_idle(
         &mut self,
         handle: &AgentHandle,
@@ -244,7 +245,7 @@ impl Work {
         }
     }
 
-    /// Reports what an event means for the parent.
+    /// Reports an event that concerns the parent.
     fn note(&mut self, event: &Envelope) {
         let activity = match &event.event {
             AgentEvent::ExternalAction(action) => {
@@ -261,7 +262,7 @@ impl Work {
     }
 }
 
-/// Returns the status and the text of the result of a call whose sub-agent has ended like this.
+/// Returns the status and the text of the call's result, after its sub-agent has ended.
 fn answer(outcome: &RunOutcome, stopped: Option<&Stopped>) -> (ResultStatus, String) {
     let with_text = |why: String| match outcome.text.is_empty() {
         true => why,
@@ -288,7 +289,7 @@ fn answer(outcome: &RunOutcome, stopped: Option<&Stopped>) -> (ResultStatus, Str
     }
 }
 
-/// Returns how the work stands in an idle session, or `None` if its log cannot be written.
+/// Returns the state of the work in an idle session, or `None` if its log cannot be written.
 fn state_of(examined: Examined, recorded: usize) -> Option<State> {
     let Examined { is_interrupted, pending, outcome, used } = examined;
     if is_interrupted {
@@ -311,8 +312,8 @@ fn abort(handle: &AgentHandle) {
     drop(handle.post(InputEvent::Abort(AbortRequest::new()), None));
 }
 
-/// Sends a decision. The parent has checked it and acknowledged it, so one that does not fit after
-/// all, because the tools are others by now, becomes a denial.
+/// Sends a decision, which the parent has already checked and acknowledged. If it no longer fits,
+/// because the tools have changed, it becomes a denial.
 async fn decide(handle: &AgentHandle, decision: ActionResult) {
     let denial = |why: &InputError| {
         let mut denial = decision.clone();

@@ -1,4 +1,4 @@
-//! [`ChildAgent`]: an agent that works for calls of another one.
+//! [`ChildAgent`], an agent that works for calls of another agent.
 
 #[cfg(feature = "testing")]
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::session::tree::Tree;
 #[cfg(feature = "testing")]
 use crate::tool::Effect;
 
-/// An agent that works for calls of another one.
+/// An agent that works for calls of another agent.
 pub(crate) trait ChildAgent: Send + Sync {
     /// Opens a session for a call.
     fn open(
@@ -27,24 +27,23 @@ pub(crate) trait ChildAgent: Send + Sync {
         opening: Opening,
     ) -> BoxFuture<'static, Result<(AgentHandle, EventStream), AgentError>>;
 
-    /// Returns the effects of its tools and those of its sub-agents, by name.
+    /// Returns the effects of its tools and its sub-agents' tools, by name.
     #[cfg(feature = "testing")]
     fn effects(&self) -> BTreeMap<Arc<str>, Effect>;
 
-    /// Returns the same agent with other models and tools, as its sub-agents.
+    /// Returns the same agent with its models and tools replaced, also in its sub-agents.
     #[cfg(feature = "testing")]
     fn with_parts(&self, parts: &dyn Parts) -> Arc<dyn ChildAgent>;
 
-    /// Returns the change that a call of this agent, or of one of its sub-agents on this path,
-    /// would make.
+    /// Returns the change that a call of this agent, or of the sub-agent on this path, would make.
     fn preview<'a>(
         &'a self,
         path: &'a [Arc<str>],
         action: &'a ExternalAction,
     ) -> BoxFuture<'a, Result<Option<String>, ToolError>>;
 
-    /// Returns the decision as it will be carried out on an action of this agent, or of one of its
-    /// sub-agents on this path.
+    /// Checks a decision on an action of this agent, or of the sub-agent on this path. Returns the
+    /// decision as it will be carried out.
     fn check(
         &self,
         path: &[Arc<str>],
@@ -53,7 +52,7 @@ pub(crate) trait ChildAgent: Send + Sync {
     ) -> Result<Decision, InputError>;
 }
 
-/// What a session of a sub-agent is opened with.
+/// The arguments for opening a session of a sub-agent.
 #[derive(Clone)]
 pub(crate) struct Opening {
     pub(crate) session: Arc<str>,

@@ -16,13 +16,13 @@ use crate::session::command::Input;
 use crate::session::hub::Subscriber;
 use crate::tool::{Progress, ToolUpdate};
 
-/// Owns the work of sub-agents.
+/// The sub-agents of a session and their work.
 #[derive(Default)]
 pub(crate) struct Children {
     pub(super) working: BTreeMap<CallId, Working>,
-    /// The calls whose sub-agents were found to only wait for decisions.
+    /// The calls whose sub-agents only wait for decisions.
     pub(super) idle: BTreeSet<CallId>,
-    /// Work that was left and may not have ended yet.
+    /// Abandoned work that may not have ended yet.
     left: BTreeMap<CallId, JoinHandle<()>>,
     reports: Option<Reports>,
 }
@@ -34,17 +34,17 @@ type Reports =
 pub(super) struct Working {
     pub(super) to_child: mpsc::UnboundedSender<ToChild>,
     pub(super) stop: CancellationToken,
-    /// Set when it is stopped.
+    /// Set when the sub-agent is stopped.
     stopped: Arc<OnceLock<Stopped>>,
     orphaned: Option<CancellationToken>,
-    /// How many decisions in the parent's log it was sent.
+    /// Number of decisions in the parent's log that were sent to the sub-agent.
     pub(super) decisions: usize,
     pub(super) progress: Option<Progress>,
     task: Option<JoinHandle<()>>,
 }
 
 impl Drop for Working {
-    /// Its session stops without another entry.
+    /// Stops the sub-agent's session without another entry.
     fn drop(&mut self) {
         if let Some(orphaned) = &self.orphaned {
             orphaned.cancel();
@@ -53,7 +53,7 @@ impl Drop for Working {
 }
 
 impl Children {
-    /// Starts the work for a call in a task of its own, after earlier work for it has ended.
+    /// Starts the work for a call in its own task, after earlier work for the call has ended.
     pub(super) fn start(&mut self, work: Work, to_child: mpsc::UnboundedSender<ToChild>) {
         let call = work.info.call.clone();
         let (stop, stopped) = (work.stop.clone(), work.stopped.clone());
@@ -71,8 +71,8 @@ impl Children {
         self.working.insert(call, working);
     }
 
-    /// Leaves those that work, since the log of the parent cannot be written: their sessions stop
-    /// without another entry, and are examined when the parent goes on.
+    /// Abandons the working sub-agents, since the log of the parent cannot be written. Their
+    /// sessions stop without another entry, and are examined when the parent continues.
     pub(crate) fn leave(&mut self) {
         for (call, mut working) in std::mem::take(&mut self.working) {
             self.left.extend(working.task.take().map(|task| (call, task)));
@@ -85,12 +85,12 @@ impl Children {
         self.reports.get_or_insert_with(mpsc::unbounded_channel).0.clone()
     }
 
-    /// Returns how many work.
+    /// Returns the number of working sub-agents.
     pub(crate) fn working(&self) -> usize {
         self.working.len()
     }
 
-    /// Returns the progress of each.
+    /// Returns the latest progress of each working sub-agent.
     pub(crate) fn updates_so_far(&self) -> impl Iterator<Item = AgentEvent> {
         self.working.iter().filter_map(|(call, working)| {
             let update = ToolUpdate::Progress(Box::new(working.progress.clone()?));
@@ -109,7 +109,7 @@ impl Children {
         }
     }
 
-    /// Stops those that work. `calls` are the ones that may be stopped.
+    /// Stops the working sub-agents for which `may_stop` returns `true`.
     pub(crate) fn cancel(
         &self,
         may_stop: impl Fn(&CallId) -> bool,
@@ -122,14 +122,14 @@ impl Children {
         }
     }
 
-    /// Subscribes a reader to the events of those that work.
+    /// Subscribes a reader to the events of the working sub-agents.
     pub(crate) fn subscribe(&self, subscriber: &Subscriber) {
         for working in self.working.values() {
             let _ = working.to_child.send(ToChild::Subscribe(subscriber.clone()));
         }
     }
 
-    /// Passes a steer on to the sub-agent that works for this call. Returns whether one does.
+    /// Forwards a steer to the sub-agent that works for this call. Returns whether there is one.
     pub(super) fn steer(&self, call: &str, mut input: Box<Input>) -> bool {
         let found = self.working.iter().find_map(|(outer, working)| {
             let inner = call_of_child(call, outer);

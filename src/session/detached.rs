@@ -1,4 +1,4 @@
-//! Detached requests: their replies stay out of the conversation.
+//! Detached requests, whose replies stay out of the conversation.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Partial {
         let reply = assembler.finish(stop, model.id.clone(), usage).filter(|_| is_whole);
         let is_reply = reply.is_some();
         let message = Arc::new(Message::new(id, reply.unwrap_or(empty)));
-        // What failed is not found again under the key: it is asked for again.
+        // A failed request is not stored under its key: it is sent again.
         let (key, asked) =
             key.filter(|_| is_reply).map(|RequestKey { key, asked }| (key, asked)).unzip();
         let (message_of_entry, cost) = (message.clone(), model.cost(&usage));
@@ -70,7 +70,8 @@ impl Partial {
     }
 }
 
-/// Sends a request without emitting events. The caller has had it admitted, and writes the entry.
+/// Sends a request without emitting events. The caller has reserved the budget for it, and writes
+/// the entry.
 pub(crate) async fn send(
     session: &mut Session,
     model: &dyn ChatModel,
@@ -104,7 +105,7 @@ pub(crate) struct DetachedRequest {
     pub(crate) key: Option<RequestKey>,
 }
 
-/// A request of several, while its reply streams.
+/// One of several requests, while its reply streams.
 struct InFlight {
     partial: Partial,
     size: ReplySize,
@@ -112,13 +113,13 @@ struct InFlight {
     key: Option<RequestKey>,
 }
 
-/// Sends requests at the same time, at most as many as the limits allow, and returns their replies
-/// in the order of the requests. All are reserved in the log before the first is sent, and each
-/// reply is logged when it arrives.
+/// Sends requests at the same time, at most as many as the limits allow. Returns their replies in
+/// the order of the requests. All are reserved in the log before the first is sent, and each reply
+/// is logged when it arrives.
 ///
-/// After an interrupt, the requests that are not complete have no reply. When a budget is used up,
-/// no more requests are sent, and the error is returned when those that were sent are complete.
-/// Near the end of a budget, the expected output of those in progress lets fewer be sent at once.
+/// After an interrupt, incomplete requests have no reply. When a budget is used up, no more
+/// requests are sent, and the error is returned after the requests in progress are complete. Near
+/// the end of a budget, their expected output lets fewer be sent at once.
 pub(crate) async fn send_all(
     session: &mut Session,
     requests: Vec<DetachedRequest>,
@@ -200,7 +201,7 @@ pub(crate) async fn send_all(
     failed.map(|()| replies)
 }
 
-/// Asks whether the next one of several requests may be sent. What was spent meanwhile counts.
+/// Checks the budget for the next of several requests. Usage since the first one counts.
 async fn admit_next(session: &mut Session, needed: Needed) -> Result<Admission, StepError> {
     budget::check(session, 0, Needed::default())?;
     budget::admit(session, needed).await

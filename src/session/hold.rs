@@ -1,4 +1,4 @@
-//! Work that ends each process that does it: it is held for a person.
+//! Work that kills each process that does it. It is held for a person.
 
 use std::sync::Arc;
 
@@ -12,8 +12,9 @@ use crate::session::Session;
 use crate::session::inbox::{Inbox, is_decision};
 use crate::session::panics::without_panic;
 
-/// Holds the work of a session that was opened if too many owners were lost. `continues` says that
-/// it is about to continue a run. After a failure nothing may be done: it could be what kills.
+/// Holds the work of a newly opened session if too many owners were lost. `continues` is set if the
+/// session is about to continue a run. After a failure the session must do nothing: its work may be
+/// what kills.
 pub(crate) async fn hold_if_lost(
     session: &mut Session,
     continues: bool,
@@ -40,7 +41,7 @@ async fn check(session: &mut Session, continues: bool) -> Result<(), MemoryError
     note(session, OwnerNote::Held(held)).await
 }
 
-/// Leaves what is in the mailbox there while it is held, except what a person has decided.
+/// Leaves held inputs in the mailbox, except for decisions by a person.
 pub(crate) async fn guard_mailbox(session: &mut Session, inbox: &mut Inbox) {
     let held = session.journal.fold.owners.held().filter(|held| held.unread > 0);
     let unread = inbox.hold_mail(held.map(|held| held.unread));
@@ -50,7 +51,7 @@ pub(crate) async fn guard_mailbox(session: &mut Session, inbox: &mut Inbox) {
     }
 }
 
-/// Notes that an owner at rest takes something from the mailbox, which may kill it.
+/// Notes that an idle owner takes an input from the mailbox, which may kill it.
 pub(crate) async fn note_mail(session: &mut Session) {
     let fold = &session.journal.fold;
     if fold.run.is_none() && !fold.owners.takes_mail() {
@@ -58,7 +59,7 @@ pub(crate) async fn note_mail(session: &mut Session) {
     }
 }
 
-/// Notes that the owner leaves in order, if the next one would take its end for a loss.
+/// Notes that the owner leaves in order, if the next one would otherwise count it as lost.
 pub(crate) async fn note_left(session: &mut Session) {
     let fold = &session.journal.fold;
     if fold.owners.would_lose(fold.has_work()) {
@@ -66,8 +67,8 @@ pub(crate) async fn note_left(session: &mut Session) {
     }
 }
 
-/// Refuses what waits in the mailbox, and stages the withdrawal of the requests that are held. A
-/// run that was interrupted is left to the caller. After a failure the work is held as before.
+/// Refuses the inputs in the mailbox, and stages the withdrawal of the held requests. The caller
+/// handles an interrupted run. After a failure the work stays held.
 pub(crate) async fn drop_held(session: &mut Session, inbox: &mut Inbox) -> Result<(), MemoryError> {
     let journal = &mut session.journal;
     inbox.refuse_waiting(|input| journal.fold.has_seen(input)).await?;
@@ -95,8 +96,8 @@ async fn unread(session: &mut Session) -> Result<u64, MemoryError> {
     Ok(unread.iter().filter(|input| !is_decision(&input.event)).count() as u64)
 }
 
-/// Returns whether sub-agents work for the open batch, and none of them is where it lost its
-/// owners: their progress is in their own logs.
+/// Returns whether sub-agents work for the open batch, and none of them is the cause of the lost
+/// owners. The progress of sub-agents is in their own logs.
 async fn has_live_sub_agents(session: &mut Session) -> Result<bool, MemoryError> {
     let children = session.journal.fold.children();
     let children: Vec<Arc<str>> = children.map(|(_, child)| child.session.clone()).collect();

@@ -1,4 +1,4 @@
-//! [`InFlight`]: the requests in progress, and the usage that their providers have reported.
+//! [`InFlight`], the requests in progress and the usage that their providers have reported.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use crate::message::{MessageId, Usage};
 use crate::model::ModelInfo;
 use crate::session::shared_budget::BudgetPermit;
 
-/// Owns the usage of requests in progress, so that a request that fails or is cut off is charged
-/// with it, also if the future that sent it is dropped.
+/// The requests in progress and their usage. A request that fails or is cut off is charged for its
+/// usage, even if the future that sent it is dropped.
 #[derive(Default)]
 pub(crate) struct InFlight {
     requests: Vec<Request>,
 }
 
-/// What is reserved for a request in progress, beside its input, which the log has.
+/// The reservation of a request in progress, without its input, which is in the log.
 #[derive(Default)]
 pub(crate) struct Held {
-    /// What its output is expected to use.
+    /// The expected usage of the output.
     pub(crate) output: Estimate,
-    /// Its part of the budget that the session shares with others.
+    /// The request's part of the budget that the session shares with others.
     pub(crate) permit: Option<BudgetPermit>,
 }
 
@@ -28,7 +28,7 @@ struct Request {
     message: MessageId,
     held: Held,
     model: Arc<ModelInfo>,
-    /// What the current attempt has used so far.
+    /// The usage of the current attempt so far.
     usage: Usage,
 }
 
@@ -46,21 +46,21 @@ impl InFlight {
         self.requests.push(Request { message, held, model, usage: Usage::default() });
     }
 
-    /// Returns what the output of all requests is expected to use, or `None` without one.
+    /// Returns the expected usage of all outputs, or `None` without requests.
     pub(crate) fn output(&self) -> Option<Estimate> {
         let mut all = Estimate::default();
         self.requests.iter().for_each(|request| all.add(request.held.output));
         (!self.requests.is_empty()).then_some(all)
     }
 
-    /// Notes what the current attempt has used so far.
+    /// Records the usage of the current attempt so far.
     pub(crate) fn report(&mut self, message: MessageId, usage: Usage) {
         if let Some(request) = self.request(message) {
             request.usage = usage;
         }
     }
 
-    /// Ends an attempt whose output is void, and returns the entry that charges for it, if it has
+    /// Ends an attempt whose output was discarded. Returns the entry that charges for it, if it has
     /// used anything.
     pub(crate) fn end_attempt(&mut self, message: MessageId) -> Option<LogEntry> {
         let request = self.request(message)?;
@@ -69,14 +69,14 @@ impl InFlight {
         charged
     }
 
-    /// Notes which model replies from now on.
+    /// Records the model that replies from now on.
     pub(crate) fn answered_by(&mut self, message: MessageId, model: Arc<ModelInfo>) {
         if let Some(request) = self.request(message) {
             request.model = model;
         }
     }
 
-    /// Returns what the current attempt has used so far.
+    /// Returns the usage of the current attempt so far.
     pub(crate) fn usage(&self, message: MessageId) -> Usage {
         let request = self.requests.iter().find(|request| request.message == message);
         request.map(|request| request.usage).unwrap_or_default()
@@ -94,13 +94,13 @@ impl InFlight {
         self.requests.swap_remove(at).held.permit
     }
 
-    /// Ends a request without a reply, and returns the entry for the log.
+    /// Ends a request without a reply. Returns the entry for the log.
     pub(crate) fn end_without_reply(&mut self, message: MessageId) -> Option<LogEntry> {
         let at = self.requests.iter().position(|request| request.message == message)?;
         Some(self.requests.swap_remove(at).charged(true))
     }
 
-    /// Ends all requests without replies, and returns the entries for the log.
+    /// Ends all requests without replies. Returns the entries for the log.
     pub(crate) fn end_all(&mut self) -> Vec<LogEntry> {
         self.requests.drain(..).map(|request| request.charged(true)).collect()
     }

@@ -1,7 +1,7 @@
-//! The intake of a session: what a handle sends, and how inputs become entries of the log.
+//! The intake of a session: the inputs that handles send, and how they become entries of the log.
 //!
-//! An input takes the same path whether the session is idle or a run is in progress:
-//! [`Intake::accept`] checks it and stages its entry, and its receipt goes out when that is
+//! An input takes the same path whether the session is idle or a run is in progress.
+//! [`Intake::accept`] checks it and stages its entry. The receipt is sent when the entry is
 //! durable. Inputs that start or stop a run (`Continue`, `Abort`, `Reset`) are separated before, by
 //! [`Command::sort`].
 
@@ -24,14 +24,14 @@ use crate::session::journal::Journal;
 use crate::tool::Toolbox;
 use crate::tool::schema::Schema;
 
-/// How many requests can wait for a run.
+/// Maximum number of requests that wait for a run.
 pub(crate) const MAX_QUEUED_REQUESTS: usize = 32;
 
-/// How many steers and follow-ups can wait, and from how many bytes of content on no more can.
+/// Limits of the queues of steers and follow-ups: messages, and total bytes of content.
 const MAX_QUEUED_MESSAGES: usize = 1_000;
 const MAX_QUEUED_BYTES: usize = 1024 * 1024;
 
-/// What an input that was accepted means for a run.
+/// The effect of an accepted input on a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accepted {
     /// A steer of this urgency is queued.
@@ -44,7 +44,7 @@ pub(crate) enum Accepted {
     Other,
 }
 
-/// What came with a queued request and is not in the log.
+/// The parts of a queued request that are not in the log.
 #[derive(Default)]
 pub(crate) struct RequestParts {
     /// The host's values.
@@ -52,7 +52,7 @@ pub(crate) struct RequestParts {
     pub(crate) caller: Option<Caller>,
 }
 
-/// A request to compact the conversation, and who waits for it.
+/// A request to compact the conversation, with the sender's channel.
 pub(crate) struct CompactionRequest {
     pub(crate) instructions: Option<Arc<str>>,
     /// The client's id of the input.
@@ -61,7 +61,7 @@ pub(crate) struct CompactionRequest {
 }
 
 impl CompactionRequest {
-    /// Answers the caller, once what is staged is written.
+    /// Answers the caller, once the staged entries are written.
     pub(crate) fn answer(
         self,
         journal: &mut Journal,
@@ -82,7 +82,7 @@ impl CompactionRequest {
     }
 }
 
-/// Owns what has been sent to the session and has not been acted on.
+/// The inputs that the session has received and not yet acted on.
 pub(crate) struct Intake {
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     /// Answered when the session is idle.
@@ -101,8 +101,8 @@ impl Intake {
         }
     }
 
-    /// Checks an input and stages its entry. The receipt goes out when that is durable; an input
-    /// that was accepted before is acknowledged and changes nothing. Never awaits.
+    /// Checks an input and stages its entry. The receipt is sent when the entry is durable. An
+    /// input that was accepted before is acknowledged and changes nothing. Never awaits.
     pub(crate) fn accept(
         &mut self,
         input: Input,
@@ -137,7 +137,7 @@ impl Intake {
             InputEvent::ClearQueues => Ok((clear_queues(journal, id), Accepted::Other)),
             InputEvent::Compact(_) if config.compaction.is_none() => Err(InputError::NoCompaction),
             InputEvent::Compact(instructions) => {
-                // Answered when it is done: before the next request, or after the run.
+                // Answered after the compaction: before the next request, or after the run.
                 let instructions = instructions.map(Into::into);
                 self.compactions.push_back(CompactionRequest { instructions, id, ack });
                 return Accepted::Other;
@@ -148,7 +148,7 @@ impl Intake {
             | InputEvent::Abort(_)
             | InputEvent::Reset
             | InputEvent::Release { .. } => Err(InputError::Busy),
-            // `Session::receive` passes it on.
+            // `Session::receive` forwards it.
             InputEvent::SteerTo { call, .. } => Err(InputError::NoSubAgent(call)),
         };
         match staged {
@@ -183,12 +183,12 @@ impl Intake {
         Ok((receipt, Accepted::Request))
     }
 
-    /// Takes what came with a request whose run begins.
+    /// Takes the parts of a request whose run begins.
     pub(crate) fn take_request(&mut self, input: &InputId) -> RequestParts {
         self.requests.remove(input).unwrap_or_default()
     }
 
-    /// Answers all who wait that another process has taken over the session.
+    /// Answers all callers that another process has taken over the session.
     pub(crate) fn leave(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             command.answer_moved();
@@ -201,8 +201,8 @@ impl Intake {
         }
     }
 
-    /// Returns who waits for the outcome of a request, as none of them can run now. The requests
-    /// stay queued. Streams stay open, since their events come later.
+    /// Returns the callers that wait for the outcome of a request, because no request can run now.
+    /// The requests stay queued. Streams stay open, since their events come later.
     pub(crate) fn take_waiting(&mut self) -> Vec<Caller> {
         let waits = |caller: &Caller| caller.stream.is_none();
         let requests = self.requests.values_mut();
@@ -210,7 +210,7 @@ impl Intake {
         waiting.filter_map(|request| request.caller.take()).collect()
     }
 
-    /// Removes the requests that a reset has dropped, and returns who waits for them.
+    /// Removes the requests that a reset has dropped, and returns their callers.
     pub(crate) fn take_dropped(&mut self, journal: &Journal) -> Vec<Caller> {
         let is_dropped = |input: &InputId| journal.fold.waiting().all(|w| w.input != *input);
         let dropped = self.requests.extract_if(|input, _| is_dropped(input));
@@ -218,7 +218,7 @@ impl Intake {
     }
 }
 
-/// Answers an abort of a run that has ended. It changes nothing.
+/// Answers an abort of a run that has ended. The abort changes nothing.
 pub(crate) fn late_abort(
     journal: &Journal,
     run: RunId,
@@ -230,7 +230,7 @@ pub(crate) fn late_abort(
     }
 }
 
-/// Stages a message for a queue. One that was queued before changes nothing.
+/// Stages a message for a queue. A message that was queued before changes nothing.
 pub(crate) fn queue(
     journal: &mut Journal,
     prompt: Prompt,
@@ -253,7 +253,7 @@ pub(crate) fn queue(
     Ok(receipt)
 }
 
-/// Fails if no more messages of this kind can wait.
+/// Fails if the queue for this kind of message is full.
 fn check_room(journal: &Journal, kind: QueueKind) -> Result<(), InputError> {
     let queue = &journal.fold.queue;
     if kind == QueueKind::Request {
@@ -273,7 +273,7 @@ fn check_room(journal: &Journal, kind: QueueKind) -> Result<(), InputError> {
     Ok(())
 }
 
-/// Stages the withdrawal of both queues of messages.
+/// Stages the withdrawal of all steers and follow-ups.
 fn clear_queues(journal: &mut Journal, id: Option<InputId>) -> Receipt {
     let messages = journal.fold.queue.iter().filter(|w| w.kind != QueueKind::Request);
     let (inputs, withdrawn): (Vec<InputId>, Vec<String>) =

@@ -1,15 +1,15 @@
-//! The journal of a session: its log, the fold of the log, and the events that it produces.
+//! The journal of a session: its log, the state computed from it, and the events that it produces.
 //!
-//! Every change of a session takes one way. An entry is *staged* without awaiting, *flushed* in one
-//! append (the append itself is kept here, so that dropping the pattern cannot drop it half-way),
-//! and then *applied*: folded into the state, with the events that follow from it emitted.
+//! Every change of a session takes the same way. An entry is *staged* without awaiting. It is
+//! *flushed* in one append, which is kept here so that dropping the pattern cannot cut it off. Then
+//! it is *applied*: the state changes, and the entry's events are emitted.
 //!
 //! Entries that nothing outside the session depends on yet are [applied
-//! ahead](Journal::apply_ahead): they are folded at once, and written with the next flush, which
-//! then emits their events. So the entries between two points at which the session waits are one
-//! append. Nobody else learns of them before it: what waits, sends, starts a tool or handles a
-//! command flushes first. If the pattern waits for something of its own, the task of the run writes
-//! them ([`WriteBehind`]).
+//! ahead](Journal::apply_ahead): they change the state at once, and the next flush writes them and
+//! emits their events. So all entries between two waits of the session are one append. Nobody else
+//! learns of them before: code that waits, sends, starts a tool or handles a command flushes first.
+//! If the pattern waits for something of its own, the task of the run writes them
+//! ([`WriteBehind`]).
 
 mod opening;
 
@@ -34,7 +34,7 @@ use crate::session::write_behind::{
     Ahead, Held, Parked, Write, WriteBehind, WriteCallback, applied_in_part,
 };
 
-/// Why writes fail, and whether the state is not yet what the log describes.
+/// The reason why writes fail. `is_stale` is set if the state differs from the log.
 struct Failure {
     error: MemoryError,
     is_stale: bool,
@@ -53,7 +53,7 @@ struct Refusal {
     ack: Ack<Result<Receipt, InputError>>,
 }
 
-/// Owns the log of a session and all that follows from it.
+/// The log of a session, its state and its events.
 pub(crate) struct Journal {
     // The memory is declared first: it is released before the hub closes the event streams.
     write: Option<Write>,
@@ -62,21 +62,21 @@ pub(crate) struct Journal {
     /// Used through [`Journal::hub`].
     hub: Hub,
     last_message: u64,
-    /// The number of entries that the snapshot of the memory describes.
+    /// Number of entries covered by the stored snapshot.
     in_snapshot: u64,
-    /// Whether entries are applied ahead.
+    /// Entries are applied ahead. Some tests turn this off.
     pub(crate) joins: bool,
-    /// The number of entries in the log. The fold has more if entries are applied ahead.
+    /// Number of entries in the log. The state includes more if entries are applied ahead.
     written: u64,
     staged: Vec<LogEntry>,
     ahead: Ahead,
-    /// Has the hub and what is ahead if `is_parked`.
+    /// The hub and the entries that are ahead, while `is_parked`.
     behind: WriteBehind,
     is_parked: bool,
-    /// Set if entries that were applied ahead could not be written, or not all that were written
-    /// could be applied. Until [`Journal::recover`], every write fails with it.
+    /// Set if entries that were applied ahead could not be written, or if not all written entries
+    /// could be applied. Until [`Journal::recover`], every write fails with this error.
     failed: Option<Failure>,
-    /// Values that the pattern has set, for the append of its next write.
+    /// Values set by the pattern, for the append of its next write.
     values: Vec<LogEntry>,
     callbacks: Vec<WriteCallback>,
     refusals: VecDeque<Refusal>,
@@ -110,7 +110,7 @@ impl Journal {
         }
     }
 
-    /// Returns whether the session is at a root, where decisions arrive: not that of a sub-agent.
+    /// Returns whether the session is at the root of its tree, where decisions arrive.
     pub(crate) fn is_of_root(&self) -> bool {
         self.parent().is_none_or(|parent| parent.root.is_none())
     }
@@ -136,7 +136,7 @@ impl Journal {
         &self.memory
     }
 
-    /// Returns what sends the events of the session.
+    /// Returns the hub, which sends the events of the session.
     pub(crate) fn hub(&mut self) -> &mut Hub {
         self.unpark();
         &mut self.hub
@@ -152,7 +152,8 @@ impl Journal {
         self.hub.parent()
     }
 
-    /// Returns what writes entries that are ahead while the pattern waits for something of its own.
+    /// Returns the handle with which the task of the run writes entries that are ahead, while the
+    /// pattern waits for something of its own.
     pub(crate) fn write_behind(&self) -> WriteBehind {
         self.behind.clone()
     }
@@ -162,19 +163,19 @@ impl Journal {
         self.written
     }
 
-    /// Returns whether entries are applied that are not written.
+    /// Returns whether entries are applied but not yet written.
     pub(crate) fn is_ahead(&self) -> bool {
         self.fold.len > self.written
     }
 
-    /// Stages an entry for the next append. Between taking an input from a channel and staging it
-    /// there must be no await, so that nothing can be lost.
+    /// Stages an entry for the next append. Do not await between taking an input from a channel and
+    /// staging it: otherwise the input can be lost.
     pub(crate) fn stage(&mut self, entry: LogEntry) {
         self.staged.push(entry);
     }
 
-    /// Keeps a value of the pattern for the append of its next write: neither must be in the log
-    /// without the other. An input that arrives in the meantime is not such a write.
+    /// Keeps a value of the pattern for the append of its next write, so that the log has both or
+    /// neither. An input that arrives in the meantime is not such a write.
     pub(crate) fn set_value(&mut self, scope: StateScope, key: Arc<str>, value: Arc<Value>) {
         let is_new = |entry: &LogEntry| !is_value(entry, scope, &key);
         self.values.retain(is_new);
@@ -190,8 +191,8 @@ impl Journal {
         }
     }
 
-    /// Applies what is staged before it is written. Its events are emitted when the next flush has
-    /// written it. Flushes instead if someone waits for the write.
+    /// Applies the staged entries before they are written. Their events are emitted after the next
+    /// flush has written them. Flushes at once if someone waits for the write.
     pub(crate) async fn apply_ahead(&mut self) -> Result<(), MemoryError> {
         let is_awaited = !self.callbacks.is_empty() || !self.refusals.is_empty();
         if self.staged.is_empty() && !is_awaited && self.is_parked && self.behind.is_unwritten() {
@@ -218,7 +219,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Leaves what is ahead to the task of the run.
+    /// Parks the entries that are ahead, for the task of the run to write.
     fn park(&mut self) {
         self.behind.put(Parked {
             memory: self.memory.clone(),
@@ -231,7 +232,7 @@ impl Journal {
         self.is_parked = true;
     }
 
-    /// Takes back what the task of the run may write, and what it has written.
+    /// Takes back the parked entries, and applies the result of a write by the task of the run.
     fn unpark(&mut self) {
         if !std::mem::replace(&mut self.is_parked, false) {
             return;
@@ -244,7 +245,7 @@ impl Journal {
         }
     }
 
-    /// Takes what is staged, with the values of the pattern that belong to it.
+    /// Takes the staged entries, with the values of the pattern that belong to them.
     fn take_staged(&mut self) -> Vec<LogEntry> {
         if !self.staged.iter().all(LogEntry::is_of_input) {
             self.staged.splice(0..0, self.values.drain(..));
@@ -257,8 +258,8 @@ impl Journal {
         self.staged.append(&mut self.values);
     }
 
-    /// Calls back when what has been staged is in the log, or could not be written. If nothing is
-    /// staged, it is confirmed that the log ends where this session expects it.
+    /// Calls back when the staged entries are in the log, or could not be written. With nothing
+    /// staged, the callback confirms that the log ends where this session expects it.
     pub(crate) fn when_written(
         &mut self,
         callback: impl FnOnce(Result<(), MemoryError>) + Send + 'static,
@@ -266,9 +267,9 @@ impl Journal {
         self.callbacks.push(Box::new(callback));
     }
 
-    /// Answers that an input changed nothing, once the next flush has recorded that in the mailbox,
-    /// or, if the input has no id or the session no mailbox, has confirmed that the log ends where
-    /// this session expects it.
+    /// Refuses an input, which changed nothing. The answer waits for the next flush, which records
+    /// the refusal in the mailbox. Without an id or a mailbox, the flush confirms that the log ends
+    /// where this session expects it.
     pub(crate) fn refuse(
         &mut self,
         input: Option<InputId>,
@@ -290,8 +291,8 @@ impl Journal {
         self.flush().await
     }
 
-    /// Writes what is staged, then applies it: log first, then state, then events. If the future is
-    /// dropped, the next call continues.
+    /// Writes the staged entries, then applies them: log first, then state, then events. If the
+    /// future is dropped, the next call continues.
     pub(crate) async fn flush(&mut self) -> Result<(), MemoryError> {
         self.unpark();
         let has_work = |journal: &Journal| {
@@ -310,7 +311,8 @@ impl Journal {
                 return Err(error);
             }
         }
-        // After what was accepted before, and each again if the future was dropped meanwhile.
+        // After the accepted inputs. A refusal is recorded again if the future was dropped
+        // meanwhile.
         while let Some(Refusal { input, error, .. }) = self.refusals.front() {
             let refused = InputReceipt::Refused(error.clone());
             let recorded = match self.memory.mailbox() {
@@ -325,7 +327,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Appends all that is not written. It is the first half of a flush;
+    /// Appends all entries that are not written. This is the first half of a flush;
     /// [`Journal::apply_written`] is the second.
     pub(crate) async fn write(&mut self) -> Result<(), MemoryError> {
         self.unpark();
@@ -362,7 +364,7 @@ impl Journal {
         match &result {
             Ok(()) => {
                 self.written += entries.len() as u64;
-                // The clock may panic. Then the rest is applied when the log is folded again.
+                // The clock may panic. The rest is then applied when the state is rebuilt.
                 self.failed = Some(Failure::stale(applied_in_part()));
                 Held::emit_all(&mut self.ahead.held, &mut self.hub);
                 entries[applied..].iter().for_each(|entry| self.apply(entry));
@@ -396,7 +398,7 @@ impl Journal {
         self.fold.apply(entry, &mut |event| hub.emit(event));
     }
 
-    /// Emits an event that no log entry produces.
+    /// Emits an event without a log entry.
     pub(crate) fn emit_transient(&mut self, event: AgentEvent) {
         self.hub().emit_transient(event);
     }

@@ -1,4 +1,4 @@
-//! The hooks of an agent or of a request, asked in order.
+//! The hooks of an agent or of a request, called in order.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::session::hooks::{
 use crate::session::panics::panic_text;
 use crate::tool::{ActionOptions, ToolSpec};
 
-/// Hooks in the order in which they were added. Clones share the list; without hooks there is none,
-/// and a clone costs nothing.
+/// Hooks in the order in which they were added. Clones share the list. Without hooks no list is
+/// allocated.
 #[derive(Clone, Default)]
 pub(crate) struct HookLayers(Option<Arc<Vec<Arc<dyn Hooks>>>>);
 
-/// What every layer together says about the end of a reply.
+/// The combined verdict of all layers on the end of a reply.
 #[derive(Default)]
 pub(crate) struct EndVerdict {
     /// The run ends.
@@ -34,7 +34,7 @@ impl HookLayers {
         Arc::make_mut(self.0.get_or_insert_default()).push(hook);
     }
 
-    /// Returns these layers followed by those of a request.
+    /// Returns these layers followed by the layers of a request.
     pub(crate) fn and(&self, more: &HookLayers) -> HookLayers {
         if more.is_empty() {
             return self.clone();
@@ -89,8 +89,8 @@ impl HookLayers {
         Ok(PassedCall { arguments: call.arguments, needs_approval })
     }
 
-    /// Asks the layers whether a call that was decided may still run as it is. Returns why not, if
-    /// one blocks it. What they would rewrite stays, since that was decided.
+    /// Asks the layers whether a decided call may still run unchanged. Returns the reason if a
+    /// layer blocks it. Rewrites are ignored, because the user decided on these arguments.
     pub(crate) async fn forbid(&self, call: ToolCallInfo) -> Option<String> {
         for hook in self.iter() {
             if let BeforeToolCall::Block(why) = hook.before_tool_call(&call).await {
@@ -163,14 +163,14 @@ impl HookLayers {
 /// A call that no layer has blocked.
 pub(crate) struct PassedCall {
     pub(crate) arguments: Arc<Value>,
-    /// Set if a layer requires an approval; the last one sets its options.
+    /// Set if a layer requires approval. The last such layer sets the options.
     pub(crate) needs_approval: Option<Arc<ActionOptions>>,
 }
 
-/// Why the layers refuse a call.
+/// The reason why the layers refuse a call.
 pub(crate) enum CallRefused {
     /// A layer blocked it.
     Blocked(String),
-    /// A layer rewrote the arguments, and they are not valid.
+    /// A layer rewrote the arguments to invalid ones.
     Invalid(String),
 }

@@ -1,4 +1,4 @@
-//! The snapshot of a session that its log describes.
+//! The snapshot of a session, computed from its log.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::log::queue::QueuedMessage;
 use crate::session::config::Config;
 use crate::session::state::AgentState;
 
-/// Returns the state that the log of a session describes, without a reply that streams, and
-/// without tools. `is_interrupted` says that nobody works on the run in progress.
+/// Returns the state of a session according to its log, without streaming reply and tools.
+/// `is_interrupted` is set if nobody works on the run in progress.
 pub(crate) fn snapshot(
     session: &Arc<str>,
     fold: &Fold,

@@ -1,4 +1,4 @@
-//! [`AgentState`]: a snapshot of a session.
+//! [`AgentState`], a snapshot of a session.
 
 use std::sync::Arc;
 
@@ -15,25 +15,25 @@ use crate::model::ThinkingLevel;
 use crate::tool::ToolSpec;
 use crate::trace_context::TraceContext;
 
-/// Holds a snapshot of a session.
+/// A snapshot of a session.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AgentState {
     /// The session's id.
     pub session_key: Arc<str>,
-    /// The system prompt.
+    /// The system prompt of the agent, with the pattern's additions.
     pub system_prompt: Arc<str>,
     /// The model, as `provider/name`.
     pub model: Arc<str>,
-    /// How much the model thinks.
+    /// The thinking level of requests to the model.
     pub thinking_level: ThinkingLevel,
     /// All messages of the conversation.
     pub messages: History,
     /// The tools of the current or last run.
     pub tools: Vec<Arc<ToolSpec>>,
-    /// Whether a run is in progress.
+    /// `true` while a run is in progress.
     pub is_running: bool,
-    /// Whether a reply is streaming.
+    /// `true` while a reply is streaming.
     pub is_streaming: bool,
     /// The part of the reply that has streamed so far.
     pub streaming_message: Option<AssistantMessage>,
@@ -48,24 +48,24 @@ pub struct AgentState {
     pub error: Option<Arc<str>>,
     /// The steering messages that wait.
     pub steering_queue: Vec<QueuedText>,
-    /// How many of them the pattern takes at a time.
+    /// Number of steering messages that the pattern takes at a time.
     pub steering_mode: QueueMode,
     /// The follow-ups that wait.
     pub follow_up_queue: Vec<QueuedText>,
-    /// How many of them the pattern takes at a time.
+    /// Number of follow-ups that the pattern takes at a time.
     pub follow_up_mode: QueueMode,
-    /// A sentence that says what was repaired when the session was opened; see
+    /// A sentence about the repair of the session at opening; see
     /// [`Memory::repaired`](crate::Memory::repaired).
     pub repaired: Option<Arc<str>>,
     /// A run that a crash interrupted; `Continue` resumes it.
     pub interrupted_run: Option<RunId>,
-    /// Why the session does nothing by itself, if its owners were lost.
+    /// The reason why the session does nothing by itself, if its owners were lost.
     pub held: Option<Held>,
-    /// The trace context that the current or last run belongs to, if the host gave one.
+    /// The trace context of the current or last run, if the host gave one.
     pub trace: Option<Arc<TraceContext>>,
 }
 
-/// The state of a session, as its sub-agent's parent needs it.
+/// The state of a sub-agent's session, as its parent needs it.
 pub(crate) struct Examined {
     pub(crate) is_interrupted: bool,
     pub(crate) pending: Vec<Arc<ExternalAction>>,

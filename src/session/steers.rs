@@ -1,4 +1,4 @@
-//! Steers for sub-agents, which the session at the root passes on.
+//! Steers for sub-agents, which the session at the root forwards.
 
 use std::sync::Arc;
 
@@ -15,8 +15,9 @@ use crate::session::command::{self, Input, Receipt};
 use crate::session::journal::Journal;
 use crate::session::tree::Tree;
 
-/// Passes a steer on to the sub-agent that works for its call. The sender gets the answer of its
-/// session; a refusal is recorded in the mailbox of `root`, as the sender may have posted there.
+/// Forwards a steer to the sub-agent that works for its call. The sender gets the answer of the
+/// sub-agent's session. A refusal is recorded in the mailbox of `root`, where the sender may have
+/// posted the steer.
 pub(crate) fn steer(
     input: Input,
     root: Arc<str>,
@@ -49,7 +50,7 @@ pub(crate) fn steer(
 }
 
 /// Confirms a steer whose sub-agent does not work, if the log of the sub-agent has it: the process
-/// that passed it on may have been killed before it wrote the receipt.
+/// that forwarded it may have been killed before it wrote the receipt.
 async fn delivered(
     store: Option<Arc<dyn SessionStore>>,
     mut session: Arc<str>,

@@ -1,8 +1,8 @@
-//! Entries that are applied before they are written, and who writes them.
+//! Writing of entries that are applied before they are written.
 //!
-//! They belong to the journal. When a pattern does something of its own instead of going on with
-//! the session, the journal is out of reach: so what it has not written is left in a [`Parked`],
-//! which the task of the run writes while it waits for the pattern.
+//! These entries belong to the journal. While a pattern awaits something other than the session,
+//! the journal is out of reach. So the unwritten entries are left in a [`Parked`], which the task
+//! of the run writes while it waits for the pattern.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,31 +26,31 @@ pub(crate) struct Write {
     pub(crate) entries: Arc<[LogEntry]>,
     pub(crate) append: BoxFuture<'static, Result<(), MemoryError>>,
     pub(crate) callbacks: Vec<WriteCallback>,
-    /// How many of the entries, the first ones, are applied already.
+    /// Number of entries, from the first, that are already applied.
     pub(crate) applied: usize,
 }
 
 impl Write {
-    /// Creates the append of these entries at the end of the log. Nothing happens until it is
-    /// polled.
+    /// Creates the append of these entries at the end of the log. It starts when it is polled
+    /// first.
     pub(crate) fn new(memory: &Arc<dyn Memory>, at: u64, entries: Vec<LogEntry>) -> Self {
         let entries: Arc<[LogEntry]> = entries.into();
         let (memory, appended) = (memory.clone(), entries.clone());
-        // If the memory panics after its write took place, the next append finds out.
+        // If the memory panics after its write succeeded, the next append detects it.
         let append = without_panic(async move { memory.append(at, appended).await }).boxed();
         Write { entries, append, callbacks: Vec::new(), applied: 0 }
     }
 }
 
-/// Entries that are applied, not written, and not being written.
+/// Entries that are applied, but neither written nor being written.
 #[derive(Default)]
 pub(crate) struct Ahead {
     pub(crate) entries: Vec<LogEntry>,
-    /// What follows from them.
+    /// Their events, held until they are written.
     pub(crate) held: Vec<Held>,
 }
 
-/// What follows from an entry, until it is written.
+/// An effect of an entry, held until the entry is written.
 pub(crate) enum Held {
     Run(RunId),
     Event(AgentEvent),
@@ -67,7 +67,7 @@ impl Held {
     }
 }
 
-/// What the journal needs to write entries that are ahead, and what has become of them.
+/// The parts that the journal needs to write entries that are ahead, and the result of the write.
 pub(crate) struct Parked {
     // The memory is released before the hub closes the event streams.
     pub(crate) write: Option<Write>,
@@ -90,7 +90,7 @@ impl Parked {
         });
         let Poll::Ready(written) = write.append.poll_unpin(cx) else { return };
         if written.is_ok() {
-            // The clock may panic. Then the log is folded again, and the append not polled again.
+            // The clock may panic. Then the state is rebuilt, and the append is not polled again.
             *result = Some(Err(applied_in_part()));
             Held::emit_all(&mut ahead.held, hub);
         }
@@ -98,18 +98,18 @@ impl Parked {
     }
 }
 
-/// Returns why a session whose clock has panicked writes nothing before its log is folded again.
+/// Returns the error with which writes fail after a panic of the clock, until the state is rebuilt.
 pub(crate) fn applied_in_part() -> MemoryError {
     MemoryError::Failed("a panic came before all entries of an append were applied".into())
 }
 
-/// Where a journal leaves entries that are ahead for the task of the run.
+/// The slot in which a journal leaves entries that are ahead, for the task of the run.
 #[derive(Clone, Default)]
 pub(crate) struct WriteBehind(Arc<Slot>);
 
 #[derive(Default)]
 struct Slot {
-    /// Whether what is parked is not written: a wait for the pattern costs no lock otherwise.
+    /// Unwritten entries are parked. The flag saves the wait for the pattern a lock.
     is_unwritten: AtomicBool,
     parked: Mutex<Option<Parked>>,
 }
@@ -125,12 +125,12 @@ impl WriteBehind {
         self.parked().take()
     }
 
-    /// Returns whether something is parked that is not written.
+    /// Returns whether unwritten entries are parked.
     pub(crate) fn is_unwritten(&self) -> bool {
         self.0.is_unwritten.load(Ordering::Acquire)
     }
 
-    /// Writes what is parked, and emits its events. Never resolves.
+    /// Writes the parked entries, and emits their events. Never resolves.
     pub(crate) async fn write(&self) {
         std::future::poll_fn(|cx| {
             if self.is_unwritten()

@@ -1,4 +1,4 @@
-//! How the journal gets its state: from the log, and from a snapshot of it.
+//! Opening of the journal: its state comes from a snapshot and the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::principal::Principal;
 use crate::session::panics::without_panic;
 use crate::session::write_behind::Ahead;
 
-/// After how many entries a session that is closed stores a snapshot of its state.
+/// Number of new entries after which a session stores a snapshot of its state when it is closed.
 const SNAPSHOT_INTERVAL: u64 = 1_000;
-/// How long it waits for that at most.
+/// Maximum wait for storing a snapshot.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Journal {
-    /// Folds the log and takes ownership of the session, with these settings of the host if they
-    /// are new. It belongs to `owner` if it is new. `time` is in milliseconds since 1970.
+    /// Reads the log and takes ownership of the session. The host's settings are logged if they are
+    /// new. A new session belongs to `owner`. `time` is in milliseconds since 1970.
     pub(crate) async fn open(
         &mut self,
         settings: Option<Arc<Value>>,
@@ -31,7 +31,7 @@ impl Journal {
         self.restore().await;
         let opened = self.take_ownership(settings.clone(), owner.clone(), time).await;
         if matches!(opened, Err(MemoryError::Conflict { .. })) && self.in_snapshot > 0 {
-            // The log is shorter than the snapshot says, which is an error of the store.
+            // The log is shorter than the snapshot says: an error of the store.
             tracing::warn!(session = &**self.session(), "the snapshot of a session is wrong");
             self.hub.continue_from(0, RunId::default());
             (self.fold, self.in_snapshot, self.is_lost) = (Fold::default(), 0, false);
@@ -40,7 +40,7 @@ impl Journal {
         opened
     }
 
-    /// Folds what follows the state, and takes ownership.
+    /// Reads the entries after the current state, and takes ownership.
     async fn take_ownership(
         &mut self,
         settings: Option<Arc<Value>>,
@@ -70,7 +70,7 @@ impl Journal {
         self.flush().await
     }
 
-    /// Starts with the state of the latest snapshot, if the memory has one that can be read.
+    /// Restores the state from the latest snapshot, if the memory has a readable one.
     async fn restore(&mut self) {
         let Some(snapshots) = self.memory.snapshots() else { return };
         match without_panic(snapshots.latest()).await {
@@ -91,7 +91,7 @@ impl Journal {
         }
     }
 
-    /// Stores a snapshot if the log has become long since the last one.
+    /// Stores a snapshot if the log has grown enough since the last one.
     pub(crate) async fn store_snapshot(&mut self) {
         self.unpark();
         let is_due = self.written.saturating_sub(self.in_snapshot) >= SNAPSHOT_INTERVAL;
@@ -110,22 +110,22 @@ impl Journal {
         tracing::warn!(session, error, "the snapshot of a session cannot be stored");
     }
 
-    /// Folds the log again if the state is not what the log describes, and lets writes succeed.
-    /// Returns why it was not.
+    /// Rebuilds the state if it differs from the log, and lets writes succeed again. Returns the
+    /// earlier failure, if there was one.
     pub(crate) async fn recover(&mut self) -> Result<Option<MemoryError>, MemoryError> {
         self.refold().await?;
         Ok(self.failed.take().map(|failure| failure.error))
     }
 
-    /// Folds the log again if the state is not what the log describes, and emits the events that
-    /// were not emitted. Returns whether that was necessary.
+    /// Rebuilds the state if it differs from the log, and emits the events that were not emitted.
+    /// Returns whether that was necessary.
     pub(crate) async fn refold(&mut self) -> Result<bool, MemoryError> {
         self.unpark();
         if !self.failed.as_ref().is_some_and(|failure| failure.is_stale) {
             return Ok(false);
         }
         let entries = without_panic(self.memory.load(0)).await?;
-        // An append can have taken place although it failed.
+        // An append may have been written although it failed.
         let mut unknown = entries.iter().skip(self.written as usize);
         if unknown.any(|entry| matches!(entry, LogEntry::Opened { .. })) {
             self.is_lost = true;
