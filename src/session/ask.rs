@@ -1,4 +1,4 @@
-//! [`Ask`]: what a model request asks for, where it differs from the agent's own settings.
+//! [`Ask`], a model request that differs from the agent's own settings.
 
 use std::sync::Arc;
 
@@ -11,18 +11,7 @@ use crate::session::hooks::Hooks;
 use crate::session::layers::HookLayers;
 use crate::tool::toolbox::hex_digest;
 
-/// Describes a model request, where it differs from what the agent always asks for.
-///
-/// ```
-/// use loopwright_core::Ask;
-/// use loopwright_core::message::UserMessage;
-///
-/// let critic = Ask::detached()
-///     .model("critic")
-///     .system("You judge drafts.")
-///     .also(UserMessage::from("Is this draft good?"));
-/// # let _ = critic;
-/// ```
+/// A model request: its differences from the agent's own settings.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Ask {
@@ -42,27 +31,29 @@ pub struct Ask {
     pub(crate) output: Option<Arc<OutputSchema>>,
     pub(crate) detached: bool,
     pub(crate) hooks: HookLayers,
-    /// A digest of what the pattern asks, or `None` if that is the conversation alone. The profile
-    /// of the step is no part of it: it may follow from the history, and so from the reply.
+    /// A digest of the pattern's own messages and settings; `None` if the request is the
+    /// conversation alone. The step's profile is excluded, because it may depend on the history,
+    /// and so on the reply.
     pub(crate) asked: Option<Arc<str>>,
 }
 
 impl Ask {
-    /// Asks for what the agent always asks for.
+    /// Returns a request with the agent's own settings.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks for a reply that stays out of the conversation: for a critic, a router, a summary.
+    /// Returns a request whose reply stays out of the conversation, for a critic, a router or a
+    /// summary.
     ///
     /// The request counts against the limits and is logged. It offers no tools unless
-    /// [`Ask::tools`] names some, and the calls of its reply do not run. A reply that was
-    /// interrupted is empty.
+    /// [`Ask::tools`] names some, and the calls of its reply do not run. An interrupted reply is
+    /// empty.
     pub fn detached() -> Self {
         Ask { detached: true, tools: Some(Vec::new()), ..Self::default() }
     }
 
-    /// Sends the request to the model that the agent was given under this name.
+    /// Sets the model, by its [name](crate::AgentBuilder::model_named) in the agent.
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.model = Some(name.into());
         self
@@ -74,7 +65,7 @@ impl Ask {
         self
     }
 
-    /// Replaces the conversation by these messages.
+    /// Replaces the conversation with these messages.
     pub fn messages(mut self, messages: impl IntoIterator<Item = MessageKind>) -> Self {
         self.messages = Some(messages.into_iter().collect());
         self
@@ -104,7 +95,7 @@ impl Ask {
         self
     }
 
-    /// Sets the sampling temperature. Models that accept none ignore it.
+    /// Sets the sampling temperature. Models without one ignore it.
     pub fn temperature(mut self, temperature: f32) -> Self {
         self.temperature = Some(temperature);
         self
@@ -116,22 +107,22 @@ impl Ask {
         self
     }
 
-    /// Stops the reply before any of these texts. The request fails if the model's API cannot do
-    /// that.
+    /// Stops the reply before any of these texts. The request fails if the model's API does not
+    /// support that.
     pub fn stop<S: Into<String>>(mut self, texts: impl IntoIterator<Item = S>) -> Self {
         self.stop = texts.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Names a detached request within the request of the user. If the log has a reply under this
-    /// key to the same request (the same model, messages, tools and options), that reply is
-    /// returned and nothing is sent, so that a crash or a re-entry pays for nothing twice.
+    /// Sets a key for a detached request, unique within the user's request. If the log has a reply
+    /// under this key to the same request (model, messages, tools and options), that reply is
+    /// returned and nothing is sent. So a crash or a re-entry pays for nothing twice.
     pub fn key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// Takes the model, prompt, tools, hooks and thinking level of a profile, where it has them.
+    /// Applies a profile: its model, prompt, tools, hooks and thinking level, where set.
     pub fn profile(mut self, profile: &Profile) -> Self {
         let Profile { model, system, instructions, tools, thinking, hooks } = profile.clone();
         self.model = model.or(self.model);
@@ -143,8 +134,8 @@ impl Ask {
         self
     }
 
-    /// Takes from a profile what the request leaves open. Of the tools that the request offers,
-    /// only those of the profile stay, and the profile's hooks come first.
+    /// Fills the unset parts of the request from a profile. Only tools that both allow are offered,
+    /// and the profile's hooks come first.
     pub(crate) fn within(mut self, profile: &Profile) -> Self {
         self.asked = self.digest();
         let Profile { model, system, instructions, tools, thinking, hooks } = profile;
@@ -157,20 +148,19 @@ impl Ask {
         self
     }
 
-    /// Asks for JSON that fits `T`. The pattern reads it with
-    /// [`Reply::output`](crate::Reply::output).
+    /// Requests JSON that fits `T`. Read it with [`Reply::output`](crate::Reply::output).
     pub fn output<T: JsonSchema>(mut self) -> Self {
         self.output = Some(Arc::new(OutputSchema::of::<T>()));
         self
     }
 
-    /// Adds a hook for this request, after those of the agent.
+    /// Adds a hook for this request, after the agent's hooks.
     pub fn hook(mut self, hook: impl Hooks + 'static) -> Self {
         self.hooks.push(Arc::new(hook));
         self
     }
 
-    /// Returns a digest of what is asked, or `None` if that is the conversation alone.
+    /// Returns a digest of the request, or `None` if it is the conversation alone.
     fn digest(&self) -> Option<Arc<str>> {
         if self.messages.is_none() && self.also.is_empty() {
             return None;
@@ -188,18 +178,8 @@ impl Ask {
     }
 }
 
-/// Holds a model, a system prompt, tools, hooks and a thinking level, for requests of one role: a
-/// planner, a critic, a speaker. What it leaves open is the agent's.
-///
-/// ```
-/// use loopwright_core::Ask;
-/// use loopwright_core::model::ThinkingLevel;
-/// use loopwright_core::pattern::Profile;
-///
-/// let critic = Profile::new().model("critic").system("You judge drafts.");
-/// let ask = Ask::detached().profile(&critic.thinking(ThinkingLevel::High)).key("verdict");
-/// # let _ = ask;
-/// ```
+/// The settings of a role, such as a planner, a critic or a speaker: a model, a system prompt,
+/// tools, hooks and a thinking level. Unset parts are the agent's.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Profile {
@@ -212,12 +192,12 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Leaves everything to the agent.
+    /// Returns an empty profile, which changes nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the model that the agent was given under this name.
+    /// Sets the model, by its [name](crate::AgentBuilder::model_named) in the agent.
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.model = Some(name.into());
         self
@@ -229,7 +209,7 @@ impl Profile {
         self
     }
 
-    /// Adds a paragraph to the system prompt, whichever that is.
+    /// Adds a paragraph to the system prompt, whether the prompt is the profile's or not.
     pub fn instruction(mut self, text: impl Into<Arc<str>>) -> Self {
         self.instructions.push(text.into());
         self
@@ -247,13 +227,13 @@ impl Profile {
         self
     }
 
-    /// Adds a hook, after those of the agent.
+    /// Adds a hook, after the agent's hooks.
     pub fn hook(mut self, hook: impl Hooks + 'static) -> Self {
         self.hooks.push(Arc::new(hook));
         self
     }
 
-    /// Takes from another profile what this one leaves open, as [`Ask::within`] does.
+    /// Fills the unset parts of this profile from another, as [`Ask::within`] does.
     pub(crate) fn within(mut self, outer: &Profile) -> Self {
         self.model = self.model.or_else(|| outer.model.clone());
         self.system = self.system.or_else(|| outer.system.clone());
@@ -265,7 +245,7 @@ impl Profile {
     }
 }
 
-/// Returns the names that both lists have. No list means every tool.
+/// Returns the names that both lists contain. `None` means every tool.
 fn common(outer: Option<&Vec<String>>, inner: Option<Vec<String>>) -> Option<Vec<String>> {
     match (outer, inner) {
         (Some(outer), Some(mut inner)) => {
@@ -276,7 +256,7 @@ fn common(outer: Option<&Vec<String>>, inner: Option<Vec<String>>) -> Option<Vec
     }
 }
 
-/// Builds a message of one request only, which has no id.
+/// Builds a message for one request only, without an id.
 pub(crate) fn unsaved(body: &MessageKind) -> Arc<Message> {
     Arc::new(Message::new(Default::default(), body.clone()))
 }

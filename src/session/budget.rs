@@ -1,5 +1,4 @@
-//! The budgets that every request is checked against: those of the run, those of the session, and
-//! those of a sub-agent.
+//! The budgets that every request is checked against: the run's, the session's, and a sub-agent's.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -15,15 +14,16 @@ use crate::session::estimate::Needed;
 use crate::session::in_flight::Held;
 use crate::session::stream::follow;
 
-/// A budget of a run, a session or a sub-agent, and what was spent of it.
+/// A budget of a run, a session or a sub-agent, and its usage.
 struct Checked {
     budget: Budget,
     spent: Spent,
-    /// The names of its turns, tokens, cost and time.
+    /// The limits to report for turns, tokens, cost and time.
     names: [Limit; 4],
 }
 
-/// Returns the budgets of the run, of the session, and of the sub-agent if it is one's.
+/// Returns the budgets of the run and the session, and the share of the sub-agent, which is
+/// unlimited at the root.
 fn budgets(session: &Session) -> [Checked; 3] {
     use Limit::{Cost, SessionCost, SessionTime, SessionTokens, SessionTurns};
     use Limit::{ShareCost, ShareTime, ShareTokens, ShareTurns, Tokens, Turns, WallTime};
@@ -54,11 +54,11 @@ pub(crate) fn check_prices(session: &Session, model: &ModelInfo) -> Result<(), S
     Ok(())
 }
 
-/// Fails unless requests of this many turns, that need this, may be sent. Without turns, the
-/// requests have been reserved before: only what was spent meanwhile is checked.
+/// Fails unless requests of this many turns, with these needs, may be sent. With zero turns, the
+/// requests are already reserved, and only the usage since then is checked.
 ///
-/// Their input must fit. Sub-agents work at the same time, so in the share of one the output must
-/// fit, too.
+/// The input must fit. In the share of a sub-agent the output must fit too, because sub-agents work
+/// at the same time.
 pub(crate) fn check(session: &Session, turns: u32, needed: Needed) -> Result<(), StepError> {
     let refuse = |reached: LimitReached| Err(StepError::Limit(reached));
     for Checked { budget, spent, names } in budgets(session) {
@@ -84,8 +84,8 @@ pub(crate) fn check(session: &Session, turns: u32, needed: Needed) -> Result<(),
     Ok(())
 }
 
-/// Returns whether the output of one more request fits beside the output of those in progress. It
-/// always does without any: the last request may exceed a budget by its output.
+/// Returns whether the output of one more request fits beside the outputs in progress. Without any,
+/// it always fits: the last request may exceed a budget by its output.
 pub(crate) fn fits_beside(session: &Session, needed: Needed) -> bool {
     let Some(mut output) = session.in_flight.output() else { return true };
     output.add(needed.output);
@@ -95,18 +95,18 @@ pub(crate) fn fits_beside(session: &Session, needed: Needed) -> bool {
     })
 }
 
-/// Whether a request may be sent now.
+/// The decision on a request that is about to be sent.
 pub(crate) enum Admission {
     Admitted(Held),
     /// Others in progress must end first.
     Later,
-    /// A steer interrupts it.
+    /// A steer interrupts the request.
     Interrupted,
 }
 
-/// Asks whether a request, whose input is checked or reserved, may be sent now: beside those in
-/// progress, and within the budget that the session shares with others. Waits for other sessions
-/// if none of this one is in progress.
+/// Decides whether a request with checked or reserved input may be sent now. It must fit beside the
+/// requests in progress, and into the shared budget. Waits for other sessions if this one has no
+/// request in progress.
 pub(crate) async fn admit(session: &mut Session, needed: Needed) -> Result<Admission, StepError> {
     if !fits_beside(session, needed) {
         return Ok(Admission::Later);
@@ -141,25 +141,25 @@ pub(crate) async fn admit(session: &mut Session, needed: Needed) -> Result<Admis
     })
 }
 
-/// Returns what was spent since the last request of the user.
+/// Returns the usage since the last request of the user.
 pub(crate) fn spent(session: &Session) -> Spent {
     let [run, ..] = budgets(session);
     run.spent
 }
 
-/// Returns what the session has spent.
+/// Returns the usage of the session.
 pub(crate) fn session_spent(session: &Session) -> Spent {
     let [_, all, _] = budgets(session);
     all.spent
 }
 
-/// Returns what is left: of the budgets of the run, the session and the sub-agent, the smallest.
+/// Returns the rest of the budgets: for each limit the smallest of run, session and sub-agent.
 pub(crate) fn left(session: &Session) -> Budget {
     let [run, all, share] = budgets(session).map(|checked| checked.budget.left(&checked.spent));
     run.min(&all).min(&share)
 }
 
-/// Returns the time that is left, or `None` if it is not limited.
+/// Returns the time that is left, or `None` if it is unlimited.
 pub(crate) fn time_left(session: &Session) -> Option<Duration> {
     left(session).time
 }

@@ -1,4 +1,4 @@
-//! The end of a run: whatever the pattern left open is closed. Every way to end a run comes here.
+//! The end of a run. Every way to end a run comes here, and open work is closed.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::session::Session;
 use crate::session::batch;
 use crate::session::sub_agents;
 
-/// How a run ends, before it is written.
+/// The ending of a run, before it is written.
 #[derive(Debug, Clone)]
 pub(crate) struct Ending {
     pub(crate) status: RunStatus,
@@ -27,7 +27,7 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Ends the run as done, with the typed value that was asked for.
+    /// Returns the ending of a successful run with the requested typed value.
     pub(crate) fn with_value(value: Value) -> Self {
         Ending { value: Some(Arc::new(value)), ..RunStatus::Done.into() }
     }
@@ -54,8 +54,8 @@ impl From<StepError> for Ending {
     }
 }
 
-/// Closes what is open and stages the end of the run: no end is written while anything is open. The
-/// caller writes it, so that it can look at what has come in before the end is emitted.
+/// Closes open work and stages the end of the run: no end is written while anything is open. The
+/// caller writes it, so that the caller can check for new inputs before the end is emitted.
 pub(crate) async fn stage_end(session: &mut Session, ending: Ending) -> Result<(), MemoryError> {
     close_open_work(session, ending.status).await?;
     let Some(run) = session.journal.fold.run else { return Ok(()) };
@@ -79,7 +79,7 @@ pub(crate) async fn stage_end(session: &mut Session, ending: Ending) -> Result<(
 
 /// Emits the end of a run whose end could not be written, and returns it. The state stays equal to
 /// the log, where the run is interrupted. If another process has taken over the session, the run
-/// goes on there: then nothing is emitted.
+/// continues there, so nothing is emitted.
 pub(crate) fn emit_unwritten_end(
     session: &mut Session,
     error: &StepError,
@@ -115,7 +115,7 @@ pub(crate) fn outcome_without_end(
     }
 }
 
-/// Answers callers whose request is queued behind an earlier one, whose calls wait for decisions.
+/// Answers callers whose request is queued behind pending actions.
 pub(crate) fn answer_waiting(session: &mut Session) {
     let pending: Vec<&str> = session.journal.fold.pending().map(|action| &*action.call).collect();
     if pending.is_empty() {
@@ -142,7 +142,7 @@ async fn close_open_work(session: &mut Session, status: RunStatus) -> Result<(),
     deliver_own_request(session).await
 }
 
-/// Logs the reply that streams as far as it has come, and the end of all other requests.
+/// Logs the streaming reply so far, and the end of all other requests.
 async fn close_requests(session: &mut Session, status: RunStatus) -> Result<(), MemoryError> {
     let Session { reply, journal, in_flight, .. } = session;
     reply.stage_pending(journal);
@@ -179,8 +179,8 @@ async fn close_batch(session: &mut Session, status: RunStatus) -> Result<(), Mem
     batch::wait_for_running(session).await
 }
 
-/// Delivers a request that its run did not get to: left in the queue it would start the run again
-/// that was aborted or has failed.
+/// Delivers a request that its run did not get to. Left in the queue, it would start the aborted or
+/// failed run again.
 async fn deliver_own_request(session: &mut Session) -> Result<(), MemoryError> {
     let fold = &session.journal.fold;
     match &fold.undelivered {

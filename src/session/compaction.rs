@@ -1,4 +1,5 @@
-//! Compaction: what the policy plans is summarised, logged, and stands in later requests.
+//! Compaction: the messages that the policy selects are summarised, and the log records the
+//! replacement for later requests.
 
 use std::sync::Arc;
 
@@ -18,12 +19,12 @@ use crate::session::budget::{self, Admission};
 use crate::session::detached::{self, DetachedReply};
 use crate::session::estimate::{estimate, overhead};
 
-/// Why and for which request the conversation is compacted.
+/// The cause of a compaction, and the request that it precedes.
 pub(crate) struct Trigger<'a> {
     pub(crate) cause: CompactionCause,
     /// The model of the next request, if it is not the agent's own.
     pub(crate) model: Option<&'a str>,
-    /// Its system prompt, if it is not the agent's own.
+    /// The system prompt of the next request, if it is not the agent's own.
     pub(crate) system: Option<&'a Arc<str>>,
     /// The tokens that the request adds to the conversation and the system prompt.
     pub(crate) also: u64,
@@ -42,14 +43,14 @@ impl<'a> Trigger<'a> {
     }
 }
 
-/// How a compaction ended.
+/// The end of a compaction.
 pub(crate) enum Compacted {
-    /// These messages were replaced; none if it was not necessary or not possible.
+    /// These messages were replaced. Empty if that was not necessary or not possible.
     Done(Vec<Arc<Compaction>>),
-    /// A steer interrupted it after these messages had been replaced.
+    /// A steer interrupted the compaction after these messages had been replaced.
     Interrupted(Vec<Arc<Compaction>>),
-    /// There is no summary and nothing was replaced: it was asked for, or the request fits as it
-    /// is.
+    /// The summary failed and nothing was replaced, because a caller asked for it, or because the
+    /// request fits uncompacted.
     Failed(StepError),
 }
 
@@ -73,7 +74,7 @@ enum Summary {
     Failed { entry: Option<LogEntry>, error: StepError },
 }
 
-/// What is known of the summary when the replacement is written.
+/// The record of the summary for the log entry of the replacement.
 #[derive(Default)]
 struct SummaryRecord {
     text: Option<String>,
@@ -81,8 +82,8 @@ struct SummaryRecord {
     error: Option<Arc<str>>,
 }
 
-/// Compacts before a request: what callers asked for, and what the policy finds necessary. Returns
-/// whether a summary may have been paid for.
+/// Compacts before a request: for callers who asked for it, and when the policy finds it necessary.
+/// Returns whether a summary may have been paid for.
 pub(crate) async fn compact_if_needed(session: &mut Session, ask: &Ask) -> Result<bool, StepError> {
     if session.config.compaction.is_none() {
         return Ok(false);
@@ -109,7 +110,7 @@ pub(crate) fn answer_next(session: &mut Session, answer: Result<Vec<Arc<Compacti
     }
 }
 
-/// Runs the compaction that a run was started for. Returns false if a message has come since the
+/// Runs the compaction that a run was started for. Returns `false` if a message has come since the
 /// run began, which the pattern has to answer.
 pub(crate) async fn compact_for_run(
     session: &mut Session,
@@ -140,7 +141,7 @@ pub(crate) fn can_compact(session: &mut Session, instructions: Option<Arc<str>>)
         .is_some()
 }
 
-/// Replaces what the policy plans, until it plans nothing more.
+/// Makes the replacements that the policy plans, until it plans no more.
 pub(crate) async fn compact(
     session: &mut Session,
     trigger: &Trigger<'_>,
@@ -183,9 +184,9 @@ pub(crate) async fn compact(
     Ok(Compacted::Done(done))
 }
 
-/// What [`compact`] does after it asked for a summary.
+/// The result of asking for a summary, for [`compact`].
 enum Obtained {
-    /// The messages are replaced: by a summary, or left out because there is none.
+    /// The messages are replaced by the summary, or left out if there is none.
     Record(SummaryRecord),
     /// The request fits, and the last summary of nearly the same conversation failed.
     Postponed,
@@ -270,7 +271,7 @@ async fn summarise(
     let held = match admitted {
         Ok(Admission::Admitted(held)) => held,
         Ok(_) => return Ok(Summary::Interrupted(None)),
-        // The request itself would be refused, too: nothing is left out for it.
+        // The request itself would be refused too, so nothing is left out for it.
         Err(StepError::Limit(reached)) if reached.limit == Limit::Shared && more > 0 => {
             return Err(StepError::Limit(reached));
         }

@@ -6,7 +6,7 @@ use crate::error::InputError;
 use crate::log::compaction::Compaction;
 use crate::tool::ToolList;
 
-/// Owns the state of compactions between requests.
+/// The state of compactions between requests.
 #[derive(Default)]
 pub(crate) struct CompactionState {
     /// The result of the compaction that the current run was started for.

@@ -27,7 +27,7 @@ pub(crate) struct Config {
     pub(crate) max_tokens: Option<u32>,
     pub(crate) temperature: Option<f32>,
     pub(crate) tools: Toolbox,
-    /// The sources, each with the prefix of its tools' names.
+    /// The tool sources, each with the prefix of its tools' names.
     pub(crate) sources: Vec<(String, Arc<dyn ToolSource>)>,
     /// The sub-agents, by the names of their tools.
     pub(crate) children: BTreeMap<Arc<str>, Arc<dyn ChildAgent>>,
@@ -46,7 +46,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Returns the same configuration with other models, tools and sub-agents.
+    /// Returns the configuration with models, tools and sub-agents replaced.
     #[cfg(feature = "testing")]
     pub(crate) fn with_parts(&self, parts: &dyn Parts) -> Config {
         let model = |(name, model): (&String, _)| (name.clone(), parts.model(Some(name), model));
@@ -77,13 +77,13 @@ impl Config {
     }
 }
 
-/// Says what a user message does while calls wait for decisions.
+/// The effect of a user message while calls wait for decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum WhileAwaiting {
-    /// It denies the pending calls as superseded by the user, and is delivered.
+    /// The message denies the pending calls as superseded by the user, and is delivered.
     #[default]
     Supersede,
-    /// It waits until all calls are resolved.
+    /// The message waits until all calls are resolved.
     Hold,
 }

@@ -1,5 +1,4 @@
-//! Notes for the model after replies that the user cut off, so that the model sees what the user
-//! saw.
+//! Notes for the model after replies that the user cut off. The model then sees what the user saw.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ const NOTE: &str = "[The user interrupted the reply above; it is incomplete.]";
 
 /// Returns the messages of a request with a note after each reply that was interrupted or aborted.
 ///
-/// The note begins the user's next message; if none follows directly, it is a message of the user,
+/// The note begins the user's next message. If no user message follows directly, the note is one,
 /// so roles still alternate. The log has no notes.
 pub(crate) fn with_notes(messages: History) -> History {
     if !messages.iter().any(|message| is_cut_off(message)) {

@@ -1,4 +1,4 @@
-//! [`Deadlines`]: when the deadline of a pending action has passed.
+//! [`Deadlines`], a timer for the deadlines of pending actions.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::environment::Environment;
 use crate::session::Session;
 
-/// When a deadline is noted again whose action is still pending: the mailbox cannot be read, or the
-/// log cannot be written.
+/// Delay before a deadline is noted again if its action is still pending, because the mailbox
+/// cannot be read or the log cannot be written.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How often the clock is read while a deadline is awaited, since it may have been set.
+/// Maximum sleep until a deadline. The clock is then read again, because it may have been set.
 const MAX_SLEEP: Duration = Duration::from_secs(60 * 60);
 
-/// Watches the next deadline of a session's pending actions.
+/// A timer for the next deadline of a session's pending actions.
 pub(crate) struct Deadlines {
     next: watch::Receiver<Option<u64>>,
     environment: Arc<dyn Environment>,
     timer: Option<Pin<Box<Sleep>>>,
-    /// The deadline that was noted last, and when it is noted again.
+    /// The deadline that was noted last, and the time at which it is noted again.
     noted: Option<(u64, Instant)>,
 }
 
@@ -38,7 +38,7 @@ impl Deadlines {
         self.environment.now()
     }
 
-    /// Returns whether a deadline has passed that was not noted, and notes it.
+    /// Notes a deadline that has passed. Returns whether there was a new one.
     pub(crate) fn note_passed(&mut self) -> bool {
         let Some(next) = *self.next.borrow() else { return false };
         let is_noted = |(known, retry_at)| known == next && Instant::now() < retry_at;
@@ -49,7 +49,7 @@ impl Deadlines {
         true
     }
 
-    /// Returns whether the deadline at this time, by another clock, has passed.
+    /// Returns whether the next deadline has passed at `now`, a time of another clock.
     pub(crate) fn is_past(&self, now: u64) -> bool {
         self.next.borrow().is_some_and(|next| next <= now)
     }

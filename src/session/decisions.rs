@@ -1,4 +1,4 @@
-//! The decisions on pending actions: which are accepted, and which the session takes itself.
+//! Decisions on pending actions: the checks of a decision, and the defaults at deadlines.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::session::journal::Journal;
 use crate::tool::question::Question;
 use crate::tool::{DecisionKind, DefaultDecision, Toolbox};
 
-/// Who takes the default decision at a deadline.
+/// The principal of default decisions at a deadline.
 pub(crate) const SYSTEM: &str = "system";
 
-/// Why a call is denied at its deadline.
+/// The reason for denying a call at its deadline.
 const NO_DECISION: &str = "nobody decided before the deadline";
 
-/// Returns the entry of a decision, as it will be carried out. It was `received` at this time, in
-/// milliseconds since 1970.
+/// Returns the log entry of a decision, as it will be carried out. `received` is in milliseconds
+/// since 1970.
 pub(crate) fn check(
     journal: &Journal,
     config: &Config,
@@ -33,7 +33,7 @@ pub(crate) fn check(
     if action.digest != result.digest {
         return Err(InputError::DigestDiffers(result.call));
     }
-    // A sub-agent gets what its root has accepted.
+    // A sub-agent gets decisions that its root has already checked.
     let has_terms = journal.is_of_root();
     if has_terms {
         check_terms(action, &result, received)?;
@@ -58,8 +58,8 @@ pub(crate) fn check(
     })
 }
 
-/// Returns whether no pending action can be resolved any more: they are aborted, or the message
-/// that replaces their decisions came first.
+/// Returns whether pending actions can no longer be resolved: they are aborted, or superseded by an
+/// earlier message.
 fn is_over(journal: &Journal, config: &Config) -> bool {
     let supersedes = config.while_awaiting == WhileAwaiting::Supersede;
     journal.fold.abort_requested || supersedes && journal.fold.run_supersedes()
@@ -112,8 +112,8 @@ fn check_terms(
     }
 }
 
-/// Takes the default decision on each action whose deadline is at this time or before it. Returns
-/// whether there was one.
+/// Takes the default decision on each action whose deadline is at or before `now`. Returns whether
+/// there was one.
 pub(crate) async fn take_defaults(
     journal: &mut Journal,
     config: &Config,
@@ -148,7 +148,7 @@ pub(crate) async fn take_defaults(
     }
 }
 
-/// Returns the default decision. A call that cannot be approved, such as one of a tool that is
+/// Returns the default decision. A call that cannot be approved, for example because its tool is
 /// gone, is denied.
 fn default_decision(config: &Config, tools: &Toolbox, action: &ExternalAction) -> Decision {
     let deny = |why: &str| Decision::Deny(why.into());
@@ -161,8 +161,8 @@ fn default_decision(config: &Config, tools: &Toolbox, action: &ExternalAction) -
     }
 }
 
-/// Checks the decision on an action of the agent with this configuration, or of one of its
-/// sub-agents on this path.
+/// Checks the decision on an action of the agent with this configuration, or of the sub-agent on
+/// this path.
 pub(crate) fn check_for(
     config: &Config,
     tools: &Toolbox,

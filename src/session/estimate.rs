@@ -1,4 +1,4 @@
-//! Estimates of what a request will use, before it is sent.
+//! Estimates of the usage of requests, before they are sent.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::model::{ChatRequest, ModelInfo};
 use crate::session::Session;
 use crate::tool::ToolList;
 
-/// The tokens that a reply is expected to have if nothing is known of it.
+/// Expected tokens of a reply if nothing is known of it.
 const UNKNOWN_OUTPUT_TOKENS: u64 = 1024;
 
-/// What a request is expected to use.
+/// The expected usage of a request.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Needed {
     pub(crate) input: Estimate,
@@ -28,14 +28,14 @@ impl Needed {
     }
 }
 
-/// Estimates what a request will use.
+/// Estimates the usage of a request.
 pub(crate) fn estimate(session: &mut Session, model: &ModelInfo, request: &ChatRequest) -> Needed {
     let input = estimate_input(session, model, request);
     let known = session.journal.fold.mean_output().or(session.tree.mean_output);
     Needed { input, output: expected_output(model, request.max_tokens, known) }
 }
 
-/// Estimates what the output of a request will use: as much as it may, or as much as others did.
+/// Estimates the output of a request: its maximum, or else the mean of earlier replies.
 fn expected_output(model: &ModelInfo, max_tokens: Option<u32>, mean: Option<u64>) -> Estimate {
     let tokens = max_tokens.map(u64::from).or(mean).unwrap_or(UNKNOWN_OUTPUT_TOKENS);
     let tokens = tokens.min(model.max_output.unwrap_or(u64::MAX));
@@ -54,8 +54,8 @@ fn estimate_input(session: &mut Session, model: &ModelInfo, request: &ChatReques
     Estimate::new(usage.total(), model.cost(&usage))
 }
 
-/// Returns the estimated tokens that a request has besides messages. The tools are counted again
-/// only for another list.
+/// Returns the estimated tokens of a request besides its messages. The tools are counted again only
+/// if the list is another one.
 pub(crate) fn overhead(session: &mut Session, tools: &Arc<ToolList>, system: &str) -> u64 {
     let is_own = Arc::ptr_eq(tools, session.executor.tools.list());
     let [own, other] = &mut session.compaction.tool_tokens;

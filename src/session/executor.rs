@@ -1,4 +1,4 @@
-//! The executor of a session: its tools, the calls that are ready, and those that run.
+//! The executor of a session: its tools, the calls that are ready, and the calls that run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,33 +24,33 @@ use crate::tool::{ActionOptions, Outcome, Report, ToolContext, ToolOutput, Toolb
 pub(crate) const RESULT_LOST: &str =
     "It ran, but a hook that handles results panicked; the result is lost.";
 
-/// How many reports of tools are buffered before a tool waits.
+/// Number of tool reports that are buffered before a tool waits.
 const REPORT_CAPACITY: usize = 16;
 
 /// A validated call that has not started.
 pub(crate) struct Ready {
     pub(crate) arguments: Arc<Value>,
-    /// Whether it runs without approval.
+    /// The call runs without approval.
     pub(crate) auto: bool,
-    /// What an approver is shown and may decide.
+    /// Options of the approval: the text for the approver, and the allowed decisions.
     pub(crate) options: Option<Arc<ActionOptions>>,
 }
 
 impl Ready {
-    /// A call that runs without approval, or has it.
+    /// Returns a call that needs no approval, or already has it.
     pub(crate) fn to_run(arguments: Arc<Value>) -> Self {
         Ready { arguments, auto: true, options: None }
     }
 }
 
-/// What happens next to a running tool.
+/// The next event of a running tool.
 pub(crate) enum ToolEvent {
     Report(Report),
     /// The time limit of the call has expired.
     TimedOut(CallId),
 }
 
-/// Owns the tools of the current run and their calls.
+/// The tools of the current run, and their calls.
 pub(crate) struct Executor {
     pub(crate) tools: Toolbox,
     /// Calls that have neither started nor been put to the user.
@@ -109,25 +109,25 @@ impl Executor {
         self.running.insert(id, running);
     }
 
-    /// Returns the channel on which tools report.
+    /// Returns the channel for reports of tools.
     pub(crate) fn reports(&mut self) -> mpsc::Sender<Report> {
         self.reports.get_or_insert_with(|| mpsc::channel(REPORT_CAPACITY)).0.clone()
     }
 
-    /// Frees what the calls of a batch needed, once all have their results.
+    /// Frees the state of a batch, once all its calls have results.
     pub(crate) fn close_batch(&mut self) {
         self.ready.clear();
         self.reports = None;
     }
 
-    /// Asks running tools to stop: all, or the interruptible ones.
+    /// Asks running tools to stop: all, or only the interruptible ones.
     pub(crate) fn cancel(&mut self, all: bool, why: &str) {
         let cancelled = self.running.values_mut().filter(|r| all || r.interruptible);
         cancelled.for_each(|running| running.cancel(why));
     }
 
-    /// Waits for the next event of a running tool. Must not be called without one. Dropping the
-    /// future loses nothing.
+    /// Waits for the next event of a running tool. Without a running tool it never resolves.
+    /// Dropping the future loses nothing.
     pub(crate) async fn next_event(&mut self) -> ToolEvent {
         let (_, reports) = self.reports.get_or_insert_with(|| mpsc::channel(REPORT_CAPACITY));
         let next = self.running.iter().map(|(id, running)| (running.timeout_at(), id)).min();
@@ -138,7 +138,7 @@ impl Executor {
         }
     }
 
-    /// Stages what follows from an event of a running tool. Fails if a hook panicked.
+    /// Stages the entries that follow from an event of a running tool. Fails if a hook panicked.
     pub(crate) fn handle(
         &mut self,
         event: ToolEvent,
@@ -169,7 +169,7 @@ impl Executor {
                     return end(journal, limits, id, running, *outcome);
                 }
             }
-            // While a run ends, nothing is sent any more, and what was sent is charged for.
+            // While a run ends, no request is sent any more, and sent requests are charged.
             ToolEvent::Report(Report::Request(_)) => {}
         }
         Ok(())
@@ -196,9 +196,8 @@ impl Executor {
         });
     }
 
-    /// Stages this result for every call that has not started, and for those that await a decision.
-    /// A call that started before a crash gets an unknown outcome. Calls with a sub-agent are left
-    /// out.
+    /// Stages this result for every call that has not started or awaits a decision. A call that
+    /// started before a crash gets an unknown outcome. Calls with a sub-agent are left out.
     pub(crate) fn finish_unstarted(
         &mut self,
         journal: &mut Journal,
@@ -225,7 +224,7 @@ impl Executor {
     }
 }
 
-/// Stages what follows from the end of a tool's task.
+/// Stages the entries that follow from the end of a tool's task.
 fn end(
     journal: &mut Journal,
     limits: &Limits,

@@ -1,4 +1,4 @@
-//! [`AgentHandle`]: how the host talks to a session.
+//! [`AgentHandle`], the host's side of a session.
 
 use std::sync::Arc;
 
@@ -16,18 +16,19 @@ use crate::session::state::AgentState;
 
 type Outcome = Result<RunOutcome, InputError>;
 
-/// Sends inputs to a running session and reads its state.
+/// A handle to an open session, for sending inputs and reading its state.
 ///
-/// Clones refer to the same session. When the last one is dropped, the session ends after the run
+/// Clones refer to the same session. When the last clone is dropped, the session ends after the run
 /// in progress.
 ///
 /// # Contract
 ///
-/// Inputs of one handle are handled in the order in which the methods were called. A method that
-/// changes something resolves when the change is durable; if it fails, nothing has changed. If its
-/// future is dropped, the input is sent all the same, and only its receipt is lost. After the
-/// session has ended, methods fail with [`InputError::Gone`]. If another process takes over the
-/// session, what waits for an answer fails with [`InputError::Moved`], or with
+/// Inputs of one handle are handled in the order of the calls. A method that changes something
+/// resolves when the change is durable. If it fails, nothing has changed. If its future is dropped,
+/// the input is still sent, and only its receipt is lost.
+///
+/// After the session has ended, methods fail with [`InputError::Gone`]. If another process takes
+/// over the session, waiting methods fail with [`InputError::Moved`], or with
 /// [`InputError::Memory`] if the loss was noticed because the input could not be recorded.
 ///
 /// ```
@@ -70,8 +71,8 @@ impl AgentHandle {
 
     /// Subscribes to the events of the session and of its sub-agents, at any depth, from here on.
     /// [`Envelope::session_id`](crate::event::Envelope::session_id) and
-    /// [`Envelope::parent`](crate::event::Envelope::parent) say whose event one is. Each session
-    /// numbers its own events.
+    /// [`Envelope::parent`](crate::event::Envelope::parent) identify the session of an event. Each
+    /// session numbers its own events.
     pub fn subscribe_tree(&self) -> EventStream {
         let (subscriber, stream) = Subscriber::new(Scope::Tree);
         let _ = self.commands.send(Command::Subscribe(subscriber));
@@ -80,18 +81,17 @@ impl AgentHandle {
 
     /// Subscribes a reader that has missed earlier events.
     ///
-    /// The stream begins with what is not in the log yet, merged: the reply in progress from its
-    /// `message_start`, and the output of running tools. The number is the length of the session's
-    /// log at this moment. Its entries give the earlier events
-    /// ([`SessionLog::events_after`](crate::log::SessionLog::events_after)), without a gap and
-    /// without an overlap.
+    /// The stream begins with the events that are not in the log yet, merged: the reply in progress
+    /// from its `message_start`, and the output of running tools. The number is the current length
+    /// of the session's log. Its entries give the earlier events
+    /// ([`SessionLog::events_after`](crate::log::SessionLog::events_after)), without gap or
+    /// overlap.
     pub async fn join(&self) -> Result<(u64, EventStream), InputError> {
         self.join_as(Scope::Session).await
     }
 
-    /// Subscribes a reader that has missed earlier events of the session, and wants those of its
-    /// sub-agents from here on. The number and the beginning of the stream are those of
-    /// [`AgentHandle::join`]; the rest is that of [`AgentHandle::subscribe_tree`].
+    /// Subscribes a reader that has missed earlier events, like [`AgentHandle::join`]. From here
+    /// on, the stream includes the events of sub-agents, like [`AgentHandle::subscribe_tree`].
     pub async fn join_tree(&self) -> Result<(u64, EventStream), InputError> {
         self.join_as(Scope::Tree).await
     }
@@ -104,10 +104,11 @@ impl AgentHandle {
     }
 
     /// Sends a request and waits until its run has ended. A run that ends in an error is `Ok`: its
-    /// outcome contains the error. If the run cannot start, because calls of an earlier request
-    /// wait for a decision, the outcome is
-    /// [`RunStatus::AwaitingAction`](crate::event::RunStatus::AwaitingAction) and says so; the
-    /// request stays queued.
+    /// outcome contains the error.
+    ///
+    /// If the run cannot start because calls of an earlier request wait for a decision, the request
+    /// stays queued, and the outcome is
+    /// [`RunStatus::AwaitingAction`](crate::event::RunStatus::AwaitingAction).
     ///
     /// # Errors
     ///
@@ -116,7 +117,7 @@ impl AgentHandle {
         self.run(InputEvent::UserRequest(prompt.into())).await
     }
 
-    /// Sends a request and returns the events of its run, of which `agent_end` is the last.
+    /// Sends a request and returns the events of its run. The last one is `agent_end`.
     ///
     /// # Errors
     ///
@@ -138,11 +139,11 @@ impl AgentHandle {
         self.run(InputEvent::Continue(None)).await
     }
 
-    /// Sends any input event and returns its id. A request that is sent during a run is queued; at
-    /// most 32 are. `Compact` resolves when the compaction is done.
+    /// Sends any input event and returns its id. A request that is sent during a run is queued, up
+    /// to 32. `Compact` resolves when the compaction is done.
     ///
-    /// The id is the client's, if the event has one. An input that may arrive twice needs an id of
-    /// the client; [`AgentHandle::send_as`] gives one to any event. Without it, `Reset`,
+    /// If the event has an id of the client, that is the id. An input that may arrive twice needs a
+    /// client's id; [`AgentHandle::send_as`] gives one to any event. Without it, `Reset`,
     /// `ClearQueues`, `Compact`, `Continue` without a message, and an abort while idle get an id
     /// that a later input may get too.
     pub async fn send(&self, event: InputEvent) -> Result<InputId, InputError> {
@@ -150,7 +151,7 @@ impl AgentHandle {
     }
 
     /// Sends any input event under an id of the client. If an input with this id was accepted
-    /// before, also before a restart, it is acknowledged and nothing changes.
+    /// before, even before a restart, it is acknowledged and nothing changes.
     pub async fn send_as(
         &self,
         id: impl Into<InputId>,
@@ -162,19 +163,19 @@ impl AgentHandle {
         Ok(receipt.unwrap_or(Err(InputError::Gone))?.id)
     }
 
-    /// Sends a message that is to change the run in progress. While idle it is queued for the next
+    /// Sends a message that should change the run in progress. While idle it is queued for the next
     /// run.
     pub async fn steer(&self, prompt: impl Into<Prompt>) -> Result<InputId, InputError> {
         self.send(InputEvent::Steer(prompt.into())).await
     }
 
     /// Sends a message to the sub-agent that works for this call, to change its run in progress.
-    /// For a sub-agent of a sub-agent, `call` consists of both calls, with `~` between them, as in
+    /// For a sub-agent of a sub-agent, `call` consists of both calls, joined by `~`, as in
     /// [`ExternalAction::call`].
     ///
     /// # Errors
     ///
-    /// Fails with [`InputError::NoSubAgent`] if no sub-agent works for the call at the moment.
+    /// Fails with [`InputError::NoSubAgent`] if no sub-agent works for the call now.
     pub async fn steer_to(
         &self,
         call: impl Into<CallId>,
@@ -195,8 +196,8 @@ impl AgentHandle {
         self.input(InputEvent::Abort(AbortRequest::new())).await.map(drop)
     }
 
-    /// Stops this run as [`AgentHandle::abort`] does. If it has ended in the meantime, the next one
-    /// is not stopped. [`Envelope::run_id`](crate::event::Envelope::run_id) is the run of an event.
+    /// Stops this run as [`AgentHandle::abort`] does. If it has already ended, the next run is not
+    /// stopped. The run of an event is [`Envelope::run_id`](crate::event::Envelope::run_id).
     ///
     /// # Errors
     ///
@@ -217,23 +218,23 @@ impl AgentHandle {
         Ok(self.input(InputEvent::ClearQueues).await?.withdrawn)
     }
 
-    /// Replaces older messages by a summary that follows these instructions, and returns what was
-    /// replaced: an empty list if there is nothing to replace.
+    /// Replaces older messages with a summary that follows these instructions. Returns the
+    /// replacements, or an empty list if there is nothing to replace.
     ///
-    /// While idle this is a separate run, without a reply, for which the counters of the limits
-    /// start over. During a run it happens before the next request, or right after the run. A tool
-    /// or a hook of the same session that awaits it waits for itself.
+    /// While idle, this is a separate run without a reply, and the counters of the limits start
+    /// over. During a run, it happens before the next request, or right after the run. A tool or a
+    /// hook of the same session must not await it: it would wait for itself.
     ///
     /// Messages that are too long for one summary can be replaced in parts. If a later part fails
-    /// or is interrupted, the earlier ones stay replaced and are returned. What a policy plans to
-    /// leave out without a summary is left out: see [`Compaction::summarised`].
+    /// or is interrupted, the earlier ones stay replaced and are returned. Messages that the policy
+    /// plans to leave out without a summary are left out: see [`Compaction::summarised`].
     ///
     /// # Errors
     ///
     /// Fails with [`InputError::NoCompaction`] if the agent has no
-    /// [policy](crate::AgentBuilder::compaction), and with [`InputError::NotCompacted`] while calls
-    /// wait for a decision, or if the first summary fails or is interrupted. Then nothing has
-    /// changed.
+    /// [policy](crate::AgentBuilder::compaction). Fails with [`InputError::NotCompacted`] while
+    /// calls wait for a decision, or if the first summary fails or is interrupted; nothing has
+    /// changed then.
     pub async fn compact(
         &self,
         instructions: Option<&str>,
@@ -247,13 +248,13 @@ impl AgentHandle {
         Ok(self.state().await?.pending_actions)
     }
 
-    /// Resolves a pending action. `digest` is that of the [`ExternalAction`] that was shown. When
-    /// every call of the batch is resolved, the run resumes.
+    /// Resolves a pending action. `digest` is the digest of the [`ExternalAction`] that was shown.
+    /// When every call of the batch is resolved, the run resumes.
     ///
     /// # Errors
     ///
     /// Fails with [`InputError::NotPending`] if the call is not pending,
-    /// [`InputError::DigestDiffers`] if its arguments are not those that were shown, and
+    /// [`InputError::DigestDiffers`] if its arguments differ from the shown ones, and
     /// [`InputError::BadArguments`] or [`InputError::BadDecision`] if the decision does not fit the
     /// action. A refused decision changes nothing.
     pub async fn resolve(
@@ -266,7 +267,7 @@ impl AgentHandle {
         self.send(InputEvent::ExternalActionResult(result)).await
     }
 
-    /// Returns whether the session has ended, so that all methods fail: it was closed, or has
+    /// Returns whether the session has ended, so that all methods fail. It was closed, or has
     /// [moved](EventStream::moved) to another process.
     pub fn has_ended(&self) -> bool {
         self.commands.is_closed()
@@ -278,16 +279,17 @@ impl AgentHandle {
         self.is_attached
     }
 
-    /// Resolves when no run is in progress and none is about to start, after everything that this
-    /// handle has sent before.
+    /// Waits until no run is in progress and none is about to start, after all earlier inputs of
+    /// this handle.
     pub async fn wait_for_idle(&self) {
         let (ack, idle) = oneshot::channel();
         let _ = self.commands.send(Command::Idle(ack));
         let _ = idle.await;
     }
 
-    /// Notes in the log of a session that has work that this process is about to end. Its end is
-    /// then no reason to hold the work, unless that comes further before.
+    /// Records in the session's log that this process is about to end, if the session has work. The
+    /// end of the process then does not count towards holding the work, unless the work progresses
+    /// first.
     pub fn note_end(&self) {
         let _ = self.commands.send(Command::NoteLeft);
     }
@@ -299,7 +301,7 @@ impl AgentHandle {
         state.await.map_err(|_| InputError::Gone)
     }
 
-    /// Sends an input at once; its receipt can be awaited.
+    /// Sends an input at once. Its receipt can be awaited.
     pub(crate) fn post(
         &self,
         event: InputEvent,

@@ -15,21 +15,22 @@ use crate::tool::{ActionOptions, ToolSpec};
 
 pub use crate::log::conversation::Conversation;
 
-/// Observes and changes the behaviour of an agent at fixed points of its loop.
+/// Hooks, which observe and change the behaviour of an agent at fixed points of its loop.
 ///
-/// Each method has a default that changes nothing, so an implementation only writes those it
-/// needs. An agent has any number of hooks, which form layers: they run in the order in which
-/// [`AgentBuilder::hook`](crate::AgentBuilder::hook) added them, then those of the request
-/// ([`Ask::hook`](crate::Ask::hook)). What one layer rewrites is what the next one sees. The first
-/// layer that answers [`BeforeToolCall::Block`] or [`BeforeEnd::End`] decides, and later layers are
-/// not asked. Adding a hook never removes another one.
+/// Each method has a default that changes nothing, so implement only the methods you need.
+///
+/// An agent has any number of hooks, which form layers. They run in the order in which
+/// [`AgentBuilder::hook`](crate::AgentBuilder::hook) added them, followed by the hooks of the
+/// request ([`Ask::hook`](crate::Ask::hook)). Each layer sees the changes of the layers before it.
+/// The first layer that answers [`BeforeToolCall::Block`] or [`BeforeEnd::End`] decides, and later
+/// layers are not asked. Adding a hook never removes another one.
 ///
 /// # Contract
 ///
-/// One value serves every session of the agent, also at the same time, so a hook must not keep the
-/// state of a session in `self`. A method may be called again for the same reply, call or request
-/// after a restart. An interrupting steer does not cancel a hook; an abort, a limit and the end of
-/// the session drop its future at an await. A panic ends the run with
+/// One value serves all sessions of the agent, possibly at the same time, so a hook must not keep
+/// the state of a session in `self`. After a restart, a method may be called again for the same
+/// reply, call or request. An interrupting steer does not cancel a hook. An abort, a limit and the
+/// end of the session drop its future at an await. A panic ends the run with
 /// [`StepError::Panicked`](crate::StepError::Panicked).
 ///
 /// ```
@@ -74,15 +75,15 @@ pub use crate::log::conversation::Conversation;
 /// ```
 #[async_trait]
 pub trait Hooks: Send + Sync {
-    /// Decides what becomes of a part of text, as it streams and before any subscriber sees it.
+    /// Handles a part of text as it streams, before any subscriber sees it.
     fn on_text_part(&self, part: TextPart<'_>) -> TextAction {
         let _ = part;
         TextAction::Show
     }
 
-    /// Decides whether the loop continues after a complete reply. Replies that failed or were
-    /// interrupted are not shown to hooks. If a later layer answers [`BeforeEnd::End`], the
-    /// messages with which earlier layers wanted to continue are dropped.
+    /// Decides whether the loop continues after a complete reply. Hooks do not see failed or
+    /// interrupted replies. If a later layer answers [`BeforeEnd::End`], the messages with which
+    /// earlier layers wanted to continue are dropped.
     async fn before_end(&self, check: &EndCheck) -> BeforeEnd {
         let _ = check;
         BeforeEnd::Default
@@ -91,27 +92,29 @@ pub trait Hooks: Send + Sync {
     /// Decides whether a validated call proceeds, before it runs or is put to the user. Calls of a
     /// batch come one after the other, in source order.
     ///
-    /// It is called again with the approved arguments before a call runs that was put to the user.
-    /// Then only [`BeforeToolCall::Block`] has an effect, unless the user has edited them.
+    /// Before a call that the user has approved runs, the method is called again with the approved
+    /// arguments. Then only [`BeforeToolCall::Block`] has an effect, unless the user has edited the
+    /// arguments.
     async fn before_tool_call(&self, call: &ToolCallInfo) -> BeforeToolCall {
         let _ = call;
         BeforeToolCall::Proceed
     }
 
-    /// Returns the result of a call that ran, changed or not. It runs in the task of the call.
+    /// Returns the result of a call that ran, changed or not. Runs in the task of the call.
     async fn after_tool_call(&self, call: &ToolCallInfo, result: ToolResult) -> ToolResult {
         let _ = call;
         result
     }
 
-    /// Builds the conversation of a request from the history, to prune or to inject; `None` leaves
-    /// it as it is.
+    /// Builds the conversation of a request from the history, to prune or to inject. `None` leaves
+    /// it unchanged.
     ///
-    /// In a conversation that was compacted, the summary stands in place of the messages that it
-    /// replaces; custom messages are always included. Some models refuse a thinking block of theirs
-    /// once the messages before it have changed (the documentation of the provider's format says
-    /// which): what a hook changes in the past, it must change in the same way every time, or
-    /// remove the thinking.
+    /// If the conversation was compacted, it contains the summary instead of the replaced messages.
+    /// Custom messages are always included.
+    ///
+    /// Some models refuse their own thinking blocks if earlier messages have changed; see the
+    /// documentation of the provider's format. So a hook must change past messages in the same way
+    /// every time, or remove the thinking.
     async fn transform_context(
         &self,
         cx: &HookContext,
@@ -121,9 +124,9 @@ pub trait Hooks: Send + Sync {
         None
     }
 
-    /// Converts messages into what a model is shown, after every
-    /// [`transform_context`](Hooks::transform_context); `None` leaves them as they are. If no
-    /// layer converts, custom messages and replies without content for a model are left out.
+    /// Converts messages for the model, after every
+    /// [`transform_context`](Hooks::transform_context). `None` leaves them unchanged. If no layer
+    /// converts, custom messages and replies without content for a model are left out.
     fn convert_to_llm(
         &self,
         cx: &HookContext,
@@ -139,82 +142,82 @@ pub trait Hooks: Send + Sync {
         true
     }
 
-    /// Announces an action that now waits for a decision, after it is in the log.
+    /// Announces an action that now waits for a decision, after the action is in the log.
     async fn on_action(&self, cx: &HookContext, action: &Arc<ExternalAction>) {
         let _ = (cx, action);
     }
 }
 
-/// Identifies the session and the request that a hook is called for, and carries the host's values.
+/// The session and the request that a hook is called for, with the host's values.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HookContext {
-    /// The session.
+    /// The id of the session that the hook runs in.
     pub session_id: Arc<str>,
-    /// When the session was opened first, in milliseconds since 1970: it distinguishes a session
-    /// from one of the same id that was deleted.
+    /// Creation time of the session, in milliseconds since 1970. It distinguishes the session from
+    /// a deleted one with the same id.
     pub session_created: u64,
     /// The host's values.
     pub extensions: Extensions,
-    /// The user's request that the run works on: the one that started it, or the one that a
-    /// decision or `Continue` resumed. `None` if a late steer started the run.
+    /// The user's request that the run works on: the request that started it, or that a decision or
+    /// `Continue` resumed. `None` if a late steer started the run.
     pub request: Option<Arc<Message>>,
 }
 
 impl HookContext {
-    /// Returns who the session works for, if the host has said so.
+    /// Returns the principal that the session works for, if the host has set one.
     pub fn principal(&self) -> Option<&Principal> {
         Principal::of(&self.extensions)
     }
 }
 
-/// Describes a part of text that a model streams.
+/// A part of the text that a model streams.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct TextPart<'a> {
-    /// The session.
+    /// The id of the session that gets the reply.
     pub session_id: &'a str,
     /// The host's values.
     pub extensions: &'a Extensions,
     /// The text that the hook has held back so far, followed by the new text.
     pub text: &'a str,
-    /// Whether the text block ends with this part. The last part may add no text.
+    /// `true` if the text block ends with this part. The last part may add no text.
     pub last: bool,
 }
 
-/// Says what becomes of a [`TextPart`].
+/// The effect of a hook on a [`TextPart`].
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub enum TextAction {
-    /// The text is part of the reply.
+    /// The text becomes part of the reply.
     #[default]
     Show,
-    /// This text is part of the reply instead. An empty text drops the part.
+    /// This text becomes part of the reply instead. An empty text drops the part.
     Replace(String),
-    /// The text comes again in front of the next part. At the end of the block it is shown.
+    /// The text is held back and starts the next part. At the end of the block it is shown.
     Hold,
-    /// The text is tool calls, and the rest of it is text.
+    /// The text contains tool calls. The rest of it is text.
     Calls {
         /// Text to show.
         text: String,
-        /// Names and raw JSON arguments.
+        /// Tool names and raw JSON arguments.
         calls: Vec<(String, String)>,
     },
 }
 
-/// Describes a complete reply.
+/// A complete reply, and the session that got it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct EndCheck {
-    /// The session.
+    /// The id of the session that got the reply.
     pub session_id: Arc<str>,
     /// The host's values.
     pub extensions: Extensions,
-    /// The reply: its whole text, its calls.
+    /// The reply, with its whole text and its calls.
     pub reply: Arc<Message>,
 }
 
-/// Says whether the loop continues after a reply.
+/// The decision of a hook after a reply: whether the loop continues.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub enum BeforeEnd {
@@ -228,54 +231,54 @@ pub enum BeforeEnd {
     End,
 }
 
-/// Describes a validated call.
+/// A validated call.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ToolCallInfo {
-    /// The session.
+    /// The id of the session that makes the call.
     pub session_id: Arc<str>,
     /// The host's values.
     pub extensions: Extensions,
-    /// The call.
+    /// The id of the call, unique in its session.
     pub call: CallId,
-    /// The tool's description.
+    /// The definition of the tool.
     pub tool: Arc<ToolSpec>,
     /// The arguments after coercion and after the rewrites of earlier hooks.
     pub arguments: Arc<Value>,
 }
 
-/// Says whether a call proceeds.
+/// The decision of a hook on a call.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub enum BeforeToolCall {
-    /// It proceeds.
+    /// The call proceeds.
     #[default]
     Proceed,
-    /// It proceeds with these arguments, which are validated again.
+    /// The call proceeds with these arguments, which are validated again.
     Rewrite(Value),
-    /// It needs approval, whatever the agent's rules say, with these options in place of those of
-    /// its tool. Arguments that an approver has edited pass through the hooks again and need no
-    /// other approval.
+    /// The call needs approval, whatever the agent's rules say. These options replace the tool's.
+    /// Arguments that an approver has edited pass through the hooks again and need no other
+    /// approval.
     NeedsApproval(ActionOptions),
-    /// It does not run. The text tells the model why.
+    /// The call does not run. The text tells the model why.
     Block(String),
 }
 
-/// Describes the request that tools are chosen for.
+/// The request that tools are chosen for.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct PrepareTools<'a> {
-    /// The session.
+    /// The id of the session that sends the request.
     pub session_id: &'a str,
     /// The host's values.
     pub extensions: &'a Extensions,
     /// The turn that the request belongs to.
     pub turn: u32,
-    /// The conversation.
+    /// The conversation as sent to the model.
     pub messages: &'a [Arc<Message>],
 }
 
-/// Adapts a closure to [`Hooks`], under its own name.
+/// Defines a [`Hooks`] type that wraps a closure.
 macro_rules! closure_hook {
     ($(#[$doc:meta])* $name:ident($f:ty), $new:item, $($method:item)+) => {
         $(#[$doc])*
@@ -294,7 +297,7 @@ macro_rules! closure_hook {
 }
 
 closure_hook! {
-    /// Adapts a closure to [`Hooks::on_text_part`].
+    /// A closure for [`Hooks::on_text_part`].
     FnHandleStepTextPart(dyn Fn(TextPart<'_>) -> TextAction + Send + Sync),
     /// Wraps the closure.
     pub fn new(f: impl Fn(TextPart<'_>) -> TextAction + Send + Sync + 'static) -> Self {
@@ -306,7 +309,7 @@ closure_hook! {
 }
 
 closure_hook! {
-    /// Adapts a closure to [`Hooks::before_end`].
+    /// A closure for [`Hooks::before_end`].
     FnHandleBeforeEnd(dyn Fn(EndCheck) -> BoxFuture<'static, BeforeEnd> + Send + Sync),
     /// Wraps the closure.
     pub fn new<Fut>(f: impl Fn(EndCheck) -> Fut + Send + Sync + 'static) -> Self
@@ -321,7 +324,7 @@ closure_hook! {
 }
 
 closure_hook! {
-    /// Adapts a closure to [`Hooks::before_tool_call`].
+    /// A closure for [`Hooks::before_tool_call`].
     FnBeforeToolCall(dyn Fn(ToolCallInfo) -> BoxFuture<'static, BeforeToolCall> + Send + Sync),
     /// Wraps the closure.
     pub fn new<Fut>(f: impl Fn(ToolCallInfo) -> Fut + Send + Sync + 'static) -> Self
@@ -336,7 +339,7 @@ closure_hook! {
 }
 
 closure_hook! {
-    /// Adapts a closure to [`Hooks::after_tool_call`].
+    /// A closure for [`Hooks::after_tool_call`].
     FnAfterToolCall(
         dyn Fn(ToolCallInfo, ToolResult) -> BoxFuture<'static, ToolResult> + Send + Sync
     ),
@@ -353,8 +356,8 @@ closure_hook! {
 }
 
 closure_hook! {
-    /// Adapts a closure to [`Hooks::transform_context`]. It gets a copy of the list of messages
-    /// (not of the messages) for each request.
+    /// A closure for [`Hooks::transform_context`]. It gets a copy of the list of messages (not of
+    /// the messages) for each request.
     FnTransformContext(
         dyn Fn(HookContext, Vec<Arc<Message>>) -> BoxFuture<'static, Vec<Arc<Message>>>
             + Send
@@ -379,8 +382,8 @@ closure_hook! {
 }
 
 closure_hook! {
-    /// Adapts a closure to [`Hooks::convert_to_llm`]. It gets a copy of the list of messages (not
-    /// of the messages) for each request.
+    /// A closure for [`Hooks::convert_to_llm`]. It gets a copy of the list of messages (not of the
+    /// messages) for each request.
     FnConvertToLlm(
         dyn Fn(&HookContext, Vec<Arc<Message>>) -> Vec<Arc<Message>> + Send + Sync
     ),
@@ -400,7 +403,7 @@ closure_hook! {
 }
 
 closure_hook! {
-    /// Adapts a closure to [`Hooks::prepare_tools`].
+    /// A closure for [`Hooks::prepare_tools`].
     FnPrepareTools(dyn Fn(&PrepareTools<'_>, &ToolSpec) -> bool + Send + Sync),
     /// Wraps the closure.
     pub fn new(

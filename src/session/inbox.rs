@@ -1,9 +1,9 @@
-//! The inbox of a session's task: what handles send, and what other processes have posted to the
-//! mailbox of the session, and the deadlines of pending actions.
+//! The inbox of a session's task: commands from handles, inputs that other processes have posted to
+//! the session's mailbox, and the deadlines of pending actions.
 //!
-//! A posted input becomes a command like any other. Before an input of a handle is passed on, the
-//! mailbox is read: what was posted earlier comes first, and an id has one answer. Everything here
-//! can be dropped while it waits, and continues with the next call.
+//! A posted input becomes a command like any other. The mailbox is read before an input of a handle
+//! is forwarded, so that earlier posts come first, and each id has one answer. All futures here can
+//! be dropped while they wait; the next call continues.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -24,10 +24,11 @@ use crate::session::command::{Ack, Command, Input, Receipt};
 use crate::session::deadlines::Deadlines;
 use crate::session::panics::without_panic;
 
-/// When the mailbox is read or written again after a failure.
+/// Delay before the mailbox is read or written again after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How long the mailbox is not read if nothing says that an input was posted: a hint can be lost.
+/// Interval between reads of the mailbox without a hint that an input was posted: hints can be
+/// lost.
 const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The commands of a session, in the order in which they are handled.
@@ -37,37 +38,37 @@ pub(crate) struct Inbox {
     is_closed: bool,
     /// Commands of handles that have arrived, and are not read yet.
     arrived: VecDeque<Command>,
-    /// What comes next.
+    /// The next commands.
     ready: VecDeque<Command>,
     mail: Option<Mail>,
-    /// How many inputs of the mailbox are known to wait for a person, if any do.
+    /// Number of mailbox inputs that are known to wait for a person; `None` if inputs are not held.
     known_held: Option<u64>,
-    /// Those that were there when the mailbox was read last, before the first decision.
+    /// The held inputs at the last read of the mailbox: all before the first decision.
     waiting: Vec<PostedInput>,
     deadlines: Deadlines,
 }
 
-/// The mailbox of the session. What is read and written there is a task of its own: it may hold a
+/// The mailbox of the session. Reads and writes are tasks of their own, because they may hold a
 /// lock of the memory that the session waits for.
 struct Mail {
     memory: Arc<dyn Memory>,
     /// Resolves when there may be something new.
     posted: BoxFuture<'static, ()>,
     reading: Option<JoinHandle<Result<Read, MemoryError>>>,
-    /// The input of a handle that comes after what is read.
+    /// The input of a handle that comes after the inputs being read.
     held: Option<Box<Input>>,
     /// The posted inputs that are being handled, each with copies of it that handles have sent.
     in_progress: HashMap<InputId, Vec<Input>>,
-    /// Their answers.
+    /// The answers to the posted inputs in progress.
     answers: JoinSet<(InputId, Result<(), InputError>)>,
-    /// Cancelled at the end of the session: no further answer is waited for.
+    /// Cancelled at the end of the session, to stop waiting for answers.
     closing: CancellationToken,
 }
 
-/// What was read from a mailbox: the inputs without a receipt, and the receipt of the input that is
-/// held.
+/// The result of reading a mailbox: the inputs without a receipt, and the receipt of the held
+/// input.
 struct Read {
-    /// The time by the clock of the store before it was read, if a deadline has passed.
+    /// The time before the read, by the clock of the store; `None` unless a deadline has passed.
     now: Option<u64>,
     unread: Vec<PostedInput>,
     receipt: Option<InputReceipt>,
@@ -105,7 +106,7 @@ impl Inbox {
         }
     }
 
-    /// Waits for the next command, also when no handle is left: one can be posted.
+    /// Waits for the next command, even when no handle is left: a command can be posted.
     pub(crate) async fn recv_always(&mut self) -> Command {
         loop {
             if let Some(command) = self.next_collected().await {
@@ -140,8 +141,8 @@ impl Inbox {
         }
     }
 
-    /// Collects all commands that have arrived, or were posted. Returns whether there is a steer
-    /// among them.
+    /// Collects all commands that have arrived or were posted. Returns whether they include a
+    /// steer.
     pub(crate) async fn collect(&mut self) -> bool {
         while let Ok(command) = self.commands.try_recv() {
             self.arrived.push_back(command);
@@ -162,8 +163,9 @@ impl Inbox {
         !self.ready.is_empty()
     }
 
-    /// Sets whether inputs stay in the mailbox, except decisions of a person, and how many of them
-    /// are known. Returns how many there are.
+    /// Sets whether inputs stay in the mailbox, except for decisions of a person. `known` is the
+    /// number of inputs that are known to wait, or `None` to hold nothing. Returns the number
+    /// found.
     pub(crate) fn hold_mail(&mut self, known: Option<u64>) -> u64 {
         let before = std::mem::replace(&mut self.known_held, known);
         if let (Some(_), None, Some(mail)) = (before, known, &mut self.mail) {
@@ -171,14 +173,14 @@ impl Inbox {
             mail.posted = std::future::ready(()).boxed();
         }
         let waiting = self.waiting.len() as u64;
-        // The caller notes that there are more, once: the log may fail.
+        // The caller notes additional inputs only once, because the log may fail.
         self.known_held = known.map(|known| known.max(waiting));
         waiting
     }
 
-    /// Refuses the inputs that wait for a person. Those that were accepted in another way are
-    /// answered when the mailbox is read next: the log has them, or that of a sub-agent may, or a
-    /// handle has sent them too. After a failure, those that are left still wait.
+    /// Refuses the inputs that wait for a person. An input that was accepted in another way is left
+    /// out, and answered at the next read of the mailbox: it is in the log, possibly in a
+    /// sub-agent's, or a handle has sent it too. After a failure, the remaining inputs still wait.
     pub(crate) async fn refuse_waiting(
         &mut self,
         is_logged: impl Fn(&InputId) -> bool,
@@ -209,7 +211,7 @@ impl Inbox {
         input.client_id().is_some_and(|id| mail.in_progress.contains_key(&id))
     }
 
-    /// Returns what is taken of the unread inputs; others may wait for a person.
+    /// Returns the unread inputs that are taken now. Others may wait for a person.
     fn taken(&mut self, mut unread: Vec<PostedInput>) -> Vec<PostedInput> {
         let Some(known) = self.known_held else { return unread };
         let first = unread.iter().position(|input| is_decision(&input.event));
@@ -232,8 +234,8 @@ impl Inbox {
         }
     }
 
-    /// Writes the receipts that are due, and gives the memory back. The commands that are left
-    /// stay unanswered, and posted ones stay in the mailbox.
+    /// Writes the receipts that are due, and releases the memory. The remaining commands stay
+    /// unanswered, and posted ones stay in the mailbox.
     pub(crate) async fn close(&mut self) {
         let Some(mut mail) = self.mail.take() else { return };
         mail.closing.cancel();
@@ -263,7 +265,7 @@ impl Inbox {
                 false
             }
             is_posted = mail_event => is_posted,
-            // Boxed, so that an idle session has no room for it.
+            // Boxed to keep the future of an idle session small.
             () = Box::pin(deadlines.wait()) => true,
         };
         if starts_reading {
@@ -271,7 +273,7 @@ impl Inbox {
         }
     }
 
-    /// Starts to read the mailbox. If a deadline has passed, the defaults are due after what was
+    /// Starts to read the mailbox. If a deadline has passed, the defaults are due after the inputs
     /// posted before it.
     fn start_reading(&mut self) {
         let has_passed = self.deadlines.note_passed();
@@ -284,7 +286,7 @@ impl Inbox {
         }
     }
 
-    /// Passes a command on, or holds it until the mailbox is read.
+    /// Forwards a command, or holds it until the mailbox is read.
     fn admit(&mut self, command: Command) {
         let Command::Input(mut input) = command else { return self.ready.push_back(command) };
         if matches!(input.event, InputEvent::ExternalActionResult(_)) {
@@ -298,7 +300,7 @@ impl Inbox {
         self.ready.push_back(Command::Input(input));
     }
 
-    /// Waits for the mailbox if it is being read, and passes on what was read.
+    /// Waits for a read of the mailbox in progress, and forwards its inputs.
     async fn finish_reading(&mut self) {
         let Some(reading) = self.mail.as_mut().and_then(|mail| mail.reading.as_mut()) else {
             return;
@@ -317,7 +319,7 @@ impl Inbox {
                 receipt
             }
             Err(error) => {
-                // Without what came first, the input cannot be handled.
+                // Without the earlier inputs, this input cannot be handled.
                 tracing::warn!(%error, "the mailbox of a session cannot be read");
                 mail.posted = tokio::time::sleep(RETRY_DELAY).boxed();
                 if let Some(input) = held {
@@ -353,7 +355,8 @@ impl Mail {
         }
     }
 
-    /// Waits for an answer, which it passes on, or a posted input, for which it returns true.
+    /// Waits for an answer, which is forwarded, or a posted input. Returns `true` for a posted
+    /// input.
     async fn next_event(&mut self) -> bool {
         tokio::select! { biased;
             Some(answered) = self.answers.join_next() => {
@@ -364,8 +367,8 @@ impl Mail {
         }
     }
 
-    /// Starts to read the mailbox, and what came of the input that is held. `has_passed` says that
-    /// a deadline has passed: then everything is read that was posted before now.
+    /// Starts to read the mailbox, and the receipt of the held input. With `has_passed`, a deadline
+    /// has passed, and everything is read that was posted before now.
     fn start_reading(&mut self, has_passed: bool) {
         let memory = self.memory.clone();
         let id = self.held.as_ref().and_then(|input| input.client_id());
@@ -387,7 +390,7 @@ impl Mail {
         self.posted = posted(self.memory.clone(), POLL_INTERVAL);
     }
 
-    /// Makes a command of a posted input, unless it is being handled.
+    /// Turns a posted input into a command, unless it is already being handled.
     fn take(&mut self, input: PostedInput) -> Option<Command> {
         let PostedInput { id, event, time } = input;
         if self.in_progress.contains_key(&id) {
@@ -397,7 +400,7 @@ impl Mail {
         self.in_progress.insert(id.clone(), Vec::new());
         let (memory, closing) = (self.memory.clone(), self.closing.clone());
         self.answers.spawn(acknowledge(memory, id.clone(), answer, closing));
-        // What has no time was posted before there were deadlines.
+        // An input without a time was posted before there were deadlines.
         let received = Some(time.unwrap_or_default());
         let input = Input { event, id: Some(id), ack, caller: None, received };
         Some(Command::Input(Box::new(input)))
@@ -407,7 +410,7 @@ impl Mail {
     fn answer_copies(&mut self, answered: Option<(InputId, Result<(), InputError>)>) {
         let Some((id, answer)) = answered else { return };
         if answer == Err(InputError::Gone) {
-            // It was passed on to a sub-agent that has ended before it handled it.
+            // It was forwarded to a sub-agent that ended before it handled the input.
             self.posted = posted(self.memory.clone(), RETRY_DELAY);
         }
         for Input { ack, caller, .. } in self.in_progress.remove(&id).into_iter().flatten() {
@@ -416,13 +419,13 @@ impl Mail {
     }
 }
 
-/// Returns whether an input is a decision of a person about what is held.
+/// Returns whether an input is a decision of a person about held work.
 pub(crate) fn is_decision(event: &InputEvent) -> bool {
     use InputEvent::{Abort, Continue, ExternalActionResult, Release};
     matches!(event, Abort(_) | Continue(_) | ExternalActionResult(_) | Release { .. })
 }
 
-/// Answers a copy. If its sender waits for a run, that run is not repeated.
+/// Answers a copy. If its sender waits for a run, the run is not repeated.
 fn answer_copy(
     ack: Ack<Result<Receipt, InputError>>,
     waits: bool,
@@ -436,7 +439,7 @@ fn answer_copy(
     let _ = ack.send(answer);
 }
 
-/// Waits until something may have been posted: for a hint, but not longer than this.
+/// Waits for a hint that an input was posted, but at most this long.
 fn posted(memory: Arc<dyn Memory>, at_most: Duration) -> BoxFuture<'static, ()> {
     async move {
         let Some(mailbox) = memory.mailbox() else { return std::future::pending().await };
@@ -446,7 +449,7 @@ fn posted(memory: Arc<dyn Memory>, at_most: Duration) -> BoxFuture<'static, ()> 
 }
 
 /// Writes the receipt of a posted input that the session has accepted: first the log, then the
-/// receipt. The journal writes refusals. An input that gets no receipt is read again.
+/// receipt. The journal writes refusals. An input without a receipt is read again.
 async fn acknowledge(
     memory: Arc<dyn Memory>,
     id: InputId,

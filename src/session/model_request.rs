@@ -1,4 +1,4 @@
-//! [`ToolContext::generate`]: requests of tools to models, which their sessions are charged with.
+//! [`ToolContext::generate`]: requests of tools to models, charged to their sessions.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo};
 use crate::session::shared_budget::BudgetPermit;
 use crate::tool::{Report, ToolContext};
 
-/// What a tool reports of its requests.
+/// A report of a tool on one of its requests.
 pub(crate) enum ToolRequest {
     Start(RequestStart),
     End(RequestEnd),
@@ -24,24 +24,24 @@ impl ToolRequest {
     }
 }
 
-/// Asks the session to charge for a request before it is sent.
+/// A request that the session must charge for before it is sent.
 pub(crate) struct RequestStart {
     pub(crate) model: Arc<ModelInfo>,
     pub(crate) request: ChatRequest,
     /// Set once the request has its part of the budget that the session shares with others.
     pub(crate) permit: Option<BudgetPermit>,
-    /// Gets the number of the reply, or why the request is not sent.
+    /// Channel for the number of the reply, or the reason why the request is not sent.
     pub(crate) ack: oneshot::Sender<Result<MessageId, String>>,
 }
 
-/// Tells the session how a request that it has charged for ended.
+/// The end of a request that the session has charged for.
 pub(crate) struct RequestEnd {
     pub(crate) message: MessageId,
     pub(crate) model: Arc<ModelInfo>,
     pub(crate) reply: AssistantMessage,
 }
 
-/// A request in progress. If it is dropped, the session learns what was used by then.
+/// A request in progress. When it is dropped, the session is charged for the usage so far.
 struct Sent {
     reports: mpsc::Sender<Report>,
     message: MessageId,
@@ -65,22 +65,22 @@ impl Sent {
 impl Drop for Sent {
     fn drop(&mut self) {
         if !self.has_ended {
-            // Without room, the request stays charged until the run ends.
+            // Without room in the channel, the request stays charged until the run ends.
             let _ = self.reports.try_send(self.end(self.empty(StopReason::Interrupted)));
         }
     }
 }
 
 impl ToolContext {
-    /// Sends a request to a model and returns the reply. The session is charged for it as for a
-    /// detached request: it counts as a turn, and is in the log before it is sent. Nothing is sent
-    /// beyond the budgets of the run, of the session, and of what it shares with others.
+    /// Sends a request to a model and returns the reply. The session is charged as for a detached
+    /// request: it counts as a turn, and is logged before it is sent. Requests beyond the budget of
+    /// the run, of the session, or of its shared budget are not sent.
     ///
-    /// Dropping the future cancels the request, which is charged with what was reported by then.
+    /// Dropping the future cancels the request. It is charged with the usage reported so far.
     ///
     /// # Errors
     ///
-    /// Fails if a budget does not suffice, if the model fails, and without a session
+    /// Fails if a budget is too small, if the model fails, or without a session
     /// ([`ToolContext::detached`]).
     pub async fn generate(
         &self,

@@ -1,4 +1,4 @@
-//! Calls that a pattern makes itself, and its questions to the user.
+//! Calls of patterns to tools, and their questions to the user.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,8 +22,7 @@ use crate::tool::toolbox::digest;
 /// The model of the messages that contain a pattern's calls.
 const MODEL: &str = "pattern";
 
-/// Describes a tool call that a pattern makes; see
-/// [`StepContext::call`](crate::StepContext::call).
+/// A tool call that a pattern makes; see [`StepContext::call`](crate::StepContext::call).
 #[derive(Debug, Clone)]
 #[must_use = "the call is made by `StepContext::call`"]
 pub struct Call {
@@ -34,35 +33,35 @@ pub struct Call {
 }
 
 impl Call {
-    /// Calls the tool of this name with arguments that are a JSON object.
+    /// Creates a call of the tool of this name, with arguments that are a JSON object.
     pub fn new(tool: impl Into<Arc<str>>, arguments: impl Serialize) -> Self {
         let arguments = serde_json::to_value(arguments).map_err(Failure::of);
         Call { name: tool.into(), arguments, key: None, is_hidden: false }
     }
 
-    /// Gives a task to the sub-agent of this name; see
-    /// [`AgentBuilder::child`](crate::AgentBuilder::child). The text of the result is its answer;
-    /// [`ToolResult::output`] reads it as a value.
+    /// Creates a call that gives a task to the sub-agent of this name; see
+    /// [`AgentBuilder::child`](crate::AgentBuilder::child). The text of the result is the
+    /// sub-agent's answer; [`ToolResult::output`] parses it as a value.
     pub fn child(name: impl Into<Arc<str>>, task: impl Into<String>) -> Self {
         let task = Value::String(task.into());
         Call::new(name, BTreeMap::from([("task", task)]))
     }
 
-    /// Names the call within the request of the user: a call with this key is made once.
+    /// Sets a key, unique within the user's request. A call with this key is made only once.
     pub fn key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// Leaves the call and its result out of what models see. Calls that are made together are
-    /// hidden together: one hidden call hides them all.
+    /// Hides the call and its result from models. Calls that are made together are hidden together
+    /// if one of them is hidden.
     pub fn hidden(mut self) -> Self {
         self.is_hidden = true;
         self
     }
 }
 
-/// Says how a question to the user stands.
+/// The state of a question to the user.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Asked {
@@ -78,8 +77,8 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// Returns the answer, or ends the step while the question waits. `None` if the user declined
-    /// to answer, or sent another message instead.
+    /// Returns the answer, or ends the step while the question waits. Returns `None` if the user
+    /// declined to answer, or sent another message instead.
     ///
     /// # Errors
     ///
@@ -92,7 +91,7 @@ impl Asked {
         }
     }
 
-    /// Returns how the question stands whose call has this result.
+    /// Returns the state of a question, from the result of its call.
     fn of(recorded: &KeyedResult) -> Self {
         match recorded.decision.as_deref() {
             Some(Decision::Provide(Provided::Input(answer))) => Asked::Answered(answer.clone()),
@@ -102,7 +101,7 @@ impl Asked {
     }
 }
 
-/// Makes the calls in one batch and returns their results in the same order, or `None` if some wait
+/// Makes the calls in one batch. Returns their results in the same order, or `None` if some wait
 /// for decisions. Calls whose keys have results are not made again.
 pub(crate) async fn run(
     session: &mut Session,
@@ -147,7 +146,7 @@ pub(crate) async fn run(
     Ok(results.into_iter().map(result).collect())
 }
 
-/// Asks the user, unless a question with this key has been asked for this request.
+/// Asks the user, unless a question with this key was already asked for this request.
 pub(crate) async fn ask_user(
     session: &mut Session,
     key: Arc<str>,
@@ -169,7 +168,7 @@ pub(crate) async fn ask_user(
     let time = session.config.environment.now();
     let keys = BTreeMap::from([(call.clone(), key)]);
     let hidden = !question.is_shown;
-    // One append: a question that is in the log waits for its answer.
+    // One append, so that every logged question waits for its answer.
     session.journal.stage(LogEntry::Called { message, keys, hidden });
     let options = question.options.as_ref();
     let terms = options.map(|options| Arc::new(options.terms_of_request(time)));
@@ -188,7 +187,7 @@ pub(crate) async fn ask_user(
     Ok(Asked::Waiting)
 }
 
-/// Returns the result that is recorded under this key, if there is one.
+/// Returns the result that is recorded under this key, if any.
 fn recorded<'a>(
     session: &'a Session,
     key: Option<&Arc<str>>,

@@ -1,4 +1,4 @@
-//! A reply: while it streams ([`StreamingReply`]), and when it is complete ([`Reply`]).
+//! A model's reply: [`StreamingReply`] in progress, [`Reply`] when complete.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::step_end::StepEnd;
 use crate::tool::ToolList;
 use crate::tool::schema::Schema;
 
-/// Holds one reply of a model, or its error.
+/// A reply of a model, or its error.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub(crate) message: Option<Arc<Message>>,
@@ -31,7 +31,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A reply without a message: the request failed, or was interrupted before any text.
+    /// Returns a reply without a message: the request failed, or was interrupted before any text.
     pub(crate) fn empty(error: Option<ModelError>) -> Self {
         Reply { message: None, error, ended_by_hook: false }
     }
@@ -52,15 +52,15 @@ impl Reply {
         message.is_some_and(|m| m.calls().next().is_some())
     }
 
-    /// Returns whether the step must end here: the model failed, or a hook ended the run. Then
-    /// `return reply.finish()` ends the step.
+    /// Returns whether the step must end here, because the model failed or a hook ended the run.
+    /// Use `return reply.finish()` to end it.
     pub fn should_stop(&self) -> bool {
         self.error.is_some() || self.ended_by_hook
     }
 
     /// Returns the reply, or ends the step: with the model's error, because a hook ended the run,
-    /// or because a steer interrupted the reply: the engine then delivers the steer and enters the
-    /// pattern again.
+    /// or because a steer interrupted the reply. After a steer, the engine delivers it and enters
+    /// the pattern again.
     ///
     /// ```
     /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
@@ -117,13 +117,12 @@ impl Reply {
         }
     }
 
-    /// Returns the text read as JSON of this type, which [`Ask::output`](crate::Ask::output) asks
-    /// for.
+    /// Parses the text as JSON of this type, as requested with [`Ask::output`](crate::Ask::output).
     ///
     /// # Errors
     ///
-    /// Fails with [`StepError::Output`], whose text tells the model what to correct: that the text
-    /// is not JSON, or, for each path that does not fit the type, what is expected there. Without
+    /// Fails with [`StepError::Output`], whose text tells the model what to correct: either that
+    /// the text is not JSON, or the expected value at each path that does not fit the type. Without
     /// the feature `schema` only the first path is named.
     pub fn output<T: DeserializeOwned + JsonSchema>(&self) -> Result<T, StepError> {
         let text = self.text();
@@ -133,26 +132,26 @@ impl Reply {
     }
 }
 
-/// Returns the content of a text that is one fenced block, as many models write JSON.
+/// Returns the content of a text that is one fenced block: many models write JSON so.
 pub(crate) fn without_fence(text: &str) -> &str {
     let text = text.trim();
     let inner = text.strip_prefix("```").and_then(|t| t.strip_suffix("```"));
     inner.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner).trim())
 }
 
-/// Owns the reply in progress.
+/// The reply in progress.
 #[derive(Default)]
 pub(crate) struct StreamingReply {
     partial: Option<Partial>,
-    /// A complete reply that hooks still check: it is written together with their verdict.
+    /// A complete reply that hooks still check. It is written together with their verdict.
     pending: Option<LogEntry>,
     /// The last reply that a pattern has asked for since the session was opened.
     pub(crate) returned: Option<MessageId>,
-    /// The tools of the last request, so that the same list is encoded once.
+    /// The tools of the last request, kept so that the same list is encoded only once.
     pub(crate) offered: Option<Arc<ToolList>>,
 }
 
-/// The text that hooks hold back, by block and layer. What a later layer holds came first.
+/// The text that hooks hold back, by block and layer. Text held by a later layer came first.
 type HeldText = BTreeMap<(u32, Reverse<usize>), String>;
 
 /// A reply as far as it has streamed.
@@ -161,7 +160,8 @@ struct Partial {
     model: Arc<ModelInfo>,
     assembler: Assembler,
     held: HeldText,
-    /// Set while the request waits to be sent again: until when, in milliseconds since 1970.
+    /// Set while the request waits for a retry: the notice, and the time of the retry in
+    /// milliseconds since 1970.
     retry: Option<(Arc<RetryNotice>, u64)>,
 }
 
@@ -176,7 +176,7 @@ impl StreamingReply {
         self.partial.is_some()
     }
 
-    /// Returns the number of the reply that streams.
+    /// Returns the id of the streaming reply.
     pub(crate) fn message_id(&self) -> Option<MessageId> {
         self.partial.as_ref().map(|partial| partial.id)
     }
@@ -193,15 +193,14 @@ impl StreamingReply {
         Some((partial.id, partial.assembler.updates_so_far()))
     }
 
-    /// Returns the last notice with the delay that is left, while the request waits to be sent
-    /// again.
+    /// Returns the last retry notice with the remaining delay, while the request waits for a retry.
     pub(crate) fn retry(&self, now: u64) -> Option<Arc<RetryNotice>> {
         let (notice, until) = self.partial.as_ref()?.retry.as_ref()?;
         let delay_ms = until.saturating_sub(now);
         Some(Arc::new(RetryNotice { delay_ms, ..RetryNotice::clone(notice) }))
     }
 
-    /// Notes that the request waits to be sent again.
+    /// Notes that the request waits for a retry.
     pub(crate) fn note_retry(&mut self, notice: Arc<RetryNotice>, now: u64) {
         if let Some(partial) = &mut self.partial {
             let until = now.saturating_add(notice.delay_ms);
@@ -209,7 +208,7 @@ impl StreamingReply {
         }
     }
 
-    /// Folds an event of the model into the reply and emits what it adds.
+    /// Adds an event of the model to the reply and emits the resulting updates.
     pub(crate) fn take_event(
         &mut self,
         event: ModelEvent,
@@ -239,7 +238,7 @@ impl StreamingReply {
     }
 
     /// Ends the reply in progress, and returns its message with the cost of the request. Without
-    /// any content there is no message, and the reply is withdrawn.
+    /// content there is no message, and the reply is withdrawn.
     pub(crate) fn close(
         &mut self,
         journal: &mut Journal,
@@ -269,7 +268,7 @@ impl StreamingReply {
         Some((Arc::new(Message::new(id, reply)), model.cost(&usage)))
     }
 
-    /// Keeps a complete reply until the hooks' verdict is there, or the run ends.
+    /// Keeps a complete reply until the hooks have decided, or the run ends.
     pub(crate) fn hold(&mut self, entry: LogEntry) {
         self.pending = Some(entry);
     }
@@ -282,7 +281,7 @@ impl StreamingReply {
     }
 }
 
-/// The layers that see text as it streams, and for which session.
+/// The layers that see streaming text, and their session.
 pub(crate) struct TextHooks {
     pub(crate) layers: HookLayers,
     pub(crate) session_id: Arc<str>,
@@ -294,7 +293,7 @@ impl TextHooks {
         !self.layers.is_empty()
     }
 
-    /// Passes text of a block through the layers, and adds what comes out to the reply.
+    /// Passes text of a block through the layers, and adds the resulting text to the reply.
     fn pass(
         &self,
         assembler: &mut Assembler,
@@ -307,7 +306,7 @@ impl TextHooks {
         let mut found = Vec::new();
         for (layer, hook) in self.layers.iter().enumerate() {
             let held = held.entry((block, Reverse(layer))).or_default();
-            // It is held while the hook runs, so that a panic does not lose it.
+            // Held while the hook runs, so that a panic does not lose the text.
             if held.is_empty() {
                 *held = text;
             } else {
@@ -344,7 +343,7 @@ impl TextHooks {
     }
 }
 
-/// The error of a stream that ended early.
+/// Returns the error of a stream that ended early.
 pub(crate) fn unfinished() -> ModelEvent {
     let why = "the model's stream ended before the reply was complete; send the request again";
     ModelEvent::Error(ModelError::new(ModelErrorKind::Network, why))

@@ -1,4 +1,4 @@
-//! Model requests: how they are built, sent and put into the conversation.
+//! Model requests: they are built, sent, and their replies join the conversation.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::session::reply::{Reply, TextHooks};
 use crate::session::stream::{self, Streamed};
 use crate::tool::{ToolList, ToolSpec};
 
-/// How many times in a row a request that is too large is compacted and sent again.
+/// Maximum number of times in a row that a request that is too large is compacted and sent again.
 const MAX_OVERFLOWS: u32 = 2;
 
 /// Sends a request and puts the reply into the conversation.
@@ -52,7 +52,7 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
     let mut overflows = 0;
     budget::check_prices(session, model.info())?;
     loop {
-        // Nothing is built, or summarised, for a request that cannot be sent.
+        // Nothing is built or summarised for a request that cannot be sent.
         budget::check(session, 1, Needed::default())?;
         if session.is_interrupted(before) {
             return Ok(Reply::empty(None));
@@ -82,7 +82,7 @@ pub(crate) async fn send(session: &mut Session, ask: Ask) -> Result<Reply, StepE
     }
 }
 
-/// Returns the reply that the conversation ends with: it came before a restart, or before the
+/// Returns the reply at the end of the conversation. It came before a restart, or before the
 /// pattern was entered again.
 fn existing_reply(session: &Session) -> Result<Reply, StepError> {
     let fold = &session.journal.fold;
@@ -92,8 +92,8 @@ fn existing_reply(session: &Session) -> Result<Reply, StepError> {
     Ok(Reply { message: fold.context.last().cloned(), error: None, ended_by_hook: false })
 }
 
-/// Returns the reply to this request if it came before a restart. The digest of the request tells:
-/// since it has messages of its own, the end of the conversation does not.
+/// Returns the reply to this request if it came before a restart. The digest of the request
+/// decides, because the request has messages of its own that the conversation does not show.
 fn reply_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> {
     let fold = &session.journal.fold;
     let message = fold.context.last().filter(|_| fold.tail() == Tail::Replied)?;
@@ -108,8 +108,8 @@ fn reply_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> {
     Some(Reply { message: Some(message.clone()), error: None, ended_by_hook: false })
 }
 
-/// Returns the reply whose results asked for the end of this run before a restart, so that the
-/// pattern ends it as it would have done then.
+/// Returns the reply whose results asked for the end of this run before a restart. The pattern then
+/// ends the run as it would have done.
 fn terminated_before_restart(session: &mut Session, ask: &Ask) -> Option<Reply> {
     let message = session.journal.fold.terminated.as_ref().filter(|_| !ask.detached)?;
     if session.reply.returned == Some(message.id) {
@@ -170,7 +170,7 @@ pub(crate) async fn build(session: &mut Session, ask: &Ask) -> Result<ChatReques
     })
 }
 
-/// Returns the tool choice, unless no tool that is offered fits it.
+/// Returns the tool choice, or the default if no offered tool fits it.
 fn tool_choice(choice: &ToolChoice, offered: &ToolList) -> ToolChoice {
     let fits = match choice {
         ToolChoice::Tool(name) => offered.iter().any(|spec| *spec.name == **name),
@@ -180,7 +180,8 @@ fn tool_choice(choice: &ToolChoice, offered: &ToolList) -> ToolChoice {
     if fits { choice.clone() } else { ToolChoice::default() }
 }
 
-/// Returns the system prompt of the request, or the agent's, with the instructions of the request.
+/// Returns the system prompt of the request, else the agent's, with the instructions of the
+/// request.
 fn system_prompt(ask: &Ask, agent: &Arc<str>) -> Arc<str> {
     let system = ask.system.as_ref().unwrap_or(agent);
     if ask.instructions.is_empty() {
@@ -191,7 +192,7 @@ fn system_prompt(ask: &Ask, agent: &Arc<str>) -> Arc<str> {
     paragraphs.join("\n\n").into()
 }
 
-/// Returns the schema that the reply to the user must fit: that of the request, or the agent's.
+/// Returns the schema that the reply to the user must fit: the request's, else the agent's.
 pub(crate) fn output_schema(
     request: Option<&Arc<OutputSchema>>,
     agent: Option<&Arc<OutputSchema>>,
@@ -200,7 +201,7 @@ pub(crate) fn output_schema(
 }
 
 /// Returns the tools that the request offers. A list that equals the last one is the same value, so
-/// that it is encoded once.
+/// that it is encoded only once.
 fn offered_tools(session: &Session, ask: &Ask, messages: &[Arc<Message>]) -> Arc<ToolList> {
     let all = session.executor.tools.list();
     let hooks = session.config.hooks.and(&ask.hooks);
@@ -267,7 +268,7 @@ async fn stream_reply(
             extensions: session.extensions.clone(),
             reply: message.clone(),
         };
-        // The reply is held in the meantime, so an abort keeps it.
+        // The reply is held meanwhile, so an abort keeps it.
         verdict = session.wait_for(hooks.before_end(check)).await?;
     }
     session.reply.stage_pending(&mut session.journal);
@@ -275,7 +276,7 @@ async fn stream_reply(
         session.journal.when_written(|_| drop(permit)); // the log has what was used
     }
     for more in verdict.messages {
-        // It has no id and no schema, so it cannot be refused.
+        // Without an id and a schema, it cannot be refused.
         let prompt = Prompt::from(more);
         let _ =
             intake::queue(&mut session.journal, prompt, QueueKind::Steering, Urgency::AfterTurn);

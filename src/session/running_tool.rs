@@ -1,4 +1,4 @@
-//! A running tool: what the session keeps of it, and how its task ended.
+//! A running tool: its state in the session, and the end of its task.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::session::layers::HookLayers;
 use crate::session::panics::panic_text;
 use crate::tool::{Outcome, Progress, Report, Tool, ToolContext, ToolOutput, ToolUpdate};
 
-/// How long a cancelled tool may take to return what it has.
+/// Time that a cancelled tool has to return its output.
 const CANCEL_GRACE: Duration = Duration::from_millis(200);
 
 /// The result of a call whose tool stopped without being cancelled.
 pub(crate) const STOPPED_ITSELF: &str = "The tool stopped itself after it had started.";
 
-/// How many bytes of a running tool's output are kept for late subscribers. Twice as many may be
-/// held before the older ones are dropped.
+/// Bytes of a running tool's output that are kept for late subscribers. Up to twice as many are
+/// held before older ones are dropped.
 const KEPT_OUTPUT_BYTES: usize = 64 * 1024;
 
 /// A tool that runs.
@@ -36,21 +36,21 @@ pub(crate) struct RunningTool {
     pub(crate) cancel: CancellationToken,
     _task: AbortOnDrop,
     deadline: Instant,
-    /// The limit of the time without an update, and when it expires.
+    /// Maximum time without an update, and its expiry.
     idle: Option<(Duration, Instant)>,
     /// The time limit of the whole call.
     timeout: Duration,
-    /// Why the tool was cancelled, if it was.
+    /// The reason for the cancellation, if the tool was cancelled.
     cancelled: Option<String>,
     pub(crate) interruptible: bool,
     output: OutputBuffer,
-    /// Whether hooks see results before the model does. Output that they have not seen is left out.
+    /// Hooks see results before the model does. Output that they have not seen is left out.
     has_hooks: bool,
 }
 
 impl RunningTool {
-    /// Starts the tool in its own task, so that a tool that blocks its thread or panics harms
-    /// only itself.
+    /// Starts the tool in its own task, so that a tool that blocks its thread or panics harms only
+    /// itself.
     pub(crate) fn spawn(
         tool: Arc<dyn Tool>,
         cx: ToolContext,
@@ -91,12 +91,12 @@ impl RunningTool {
         self.cancelled = Some(why);
     }
 
-    /// Returns when the timeout of the call expires: that of the whole call, or the idle timeout.
+    /// Returns the time at which the call times out: by its own timeout or the idle timeout.
     pub(crate) fn timeout_at(&self) -> Instant {
         self.idle.map_or(self.deadline, |(_, until)| until.min(self.deadline))
     }
 
-    /// Returns the result of a call whose timeout has expired, with the output that was streamed.
+    /// Returns the result of a call whose timeout has expired, with the streamed output.
     pub(crate) fn time_out(self) -> (ResultStatus, ToolOutput) {
         self.cancel.cancel();
         let timed_out = |time: Duration, what: &str| {
@@ -112,15 +112,15 @@ impl RunningTool {
         (status, after(why, self.streamed()))
     }
 
-    /// Returns the result of a call whose tool stopped before it had finished, with the output that
-    /// it returned, or else with the output that was streamed.
+    /// Returns the result of a call whose tool stopped early, with the output that it returned or
+    /// streamed.
     pub(crate) fn stopped(self, output: Option<ToolOutput>) -> (ResultStatus, ToolOutput) {
         let output = output.unwrap_or_else(|| self.streamed());
         let why = self.cancelled.unwrap_or_else(|| STOPPED_ITSELF.into());
         (ResultStatus::Aborted, after(why, output))
     }
 
-    /// Returns the output that was streamed, for the model.
+    /// Returns the streamed output, for the model.
     fn streamed(&self) -> ToolOutput {
         match self.output.report() {
             Some(report) if !self.has_hooks => ToolOutput::text(report),
@@ -128,7 +128,7 @@ impl RunningTool {
         }
     }
 
-    /// Takes note of an update.
+    /// Records an update.
     pub(crate) fn update(&mut self, update: &ToolUpdate) {
         if let Some((idle, until)) = &mut self.idle {
             *until = deadline(*idle);
@@ -142,7 +142,7 @@ impl RunningTool {
     }
 }
 
-/// Returns the output with a line before it that says why there is no more.
+/// Returns the output after a line with the reason why it is incomplete.
 fn after(why: String, mut output: ToolOutput) -> ToolOutput {
     match output.content.first_mut() {
         Some(Content::Text { text }) => *text = format!("{why}\n{text}"),
@@ -190,7 +190,7 @@ pub(crate) async fn after_tool_call(
 #[derive(Default)]
 struct OutputBuffer {
     text: String,
-    /// Whether older text was dropped.
+    /// Older text was dropped.
     is_cut: bool,
     progress: Option<Box<Progress>>,
 }
@@ -213,14 +213,14 @@ impl OutputBuffer {
         text.into_iter().chain(self.progress.clone().map(ToolUpdate::Progress))
     }
 
-    /// Returns the text as a part of a result, or `None` without text.
+    /// Returns the text as a part of a result, or `None` if it is empty.
     fn report(&self) -> Option<String> {
         let what = if self.is_cut { "The end of its output" } else { "Its output so far" };
         (!self.text.is_empty()).then(|| format!("{what}:\n{}", self.text))
     }
 }
 
-/// A task that is aborted when this is dropped: when its call is closed, or the session ends.
+/// A guard that aborts a task when it is dropped: when the call is closed, or the session ends.
 struct AbortOnDrop(AbortHandle);
 
 impl Drop for AbortOnDrop {
@@ -253,7 +253,7 @@ impl Outcome {
     }
 }
 
-/// Cuts the middle out of texts that are longer than `max_bytes`, and says so in the text.
+/// Cuts the middle out of texts longer than `max_bytes`, and inserts a note about the cut.
 pub(crate) fn shortened(content: Vec<Content>, max_bytes: usize) -> Vec<Content> {
     let shorten = |part| match part {
         Content::Text { text } if text.len() > max_bytes => {
@@ -271,8 +271,8 @@ pub(crate) fn shortened(content: Vec<Content>, max_bytes: usize) -> Vec<Content>
     content.into_iter().map(shorten).collect()
 }
 
-/// Yields to tasks that have been woken. Unlike `yield_now` it does not go to the driver, which
-/// costs a system call.
+/// Yields to tasks that have been woken. Unlike `yield_now`, it does not poll the driver, which
+/// would cost a system call.
 pub(crate) async fn yield_once() {
     let mut has_yielded = false;
     std::future::poll_fn(|cx| {

@@ -1,36 +1,36 @@
-//! [`SharedBudget`]: a budget of several sessions.
+//! [`SharedBudget`], a budget of several sessions.
 
 use async_trait::async_trait;
 
 use crate::error::StepError;
 use crate::log::turn::Estimate;
 
-/// Holds a part of a [`SharedBudget`] for a request in progress. It is dropped when the
-/// log of the session has the reply, or when the request has ended without one.
+/// A reserved part of a [`SharedBudget`], for a request in progress. It is dropped when the
+/// session's log has the reply, or when the request has ended without one.
 pub type BudgetPermit = Box<dyn Send + Sync>;
 
-/// Bounds what several sessions use together, such as those of a user on a day. A session has one
-/// if it is opened with [`RunContext::shared_budget`](crate::RunContext::shared_budget), and its
-/// sub-agents have the same.
+/// A budget that several sessions share, such as the daily budget of a user. A session gets it with
+/// [`RunContext::shared_budget`](crate::RunContext::shared_budget), and shares it with its
+/// sub-agents.
 ///
-/// The session asks it before each model request, also those of sub-agents, summaries and tools,
-/// after its own [`Limits`](crate::agent::Limits) and before the request is in its log. The log
-/// says afterwards what was used. An error ends the run.
+/// The session reserves from it before each model request, including requests of sub-agents,
+/// summaries and tools. It does so after checking its own [`Limits`](crate::agent::Limits), and
+/// before it logs the request. Later the log contains the actual usage. An error ends the run.
 #[async_trait]
 pub trait SharedBudget: Send + Sync {
-    /// Reserves this much for a request of a session: its input, and the output that is expected.
-    /// Waits while only what is reserved for other requests stands in the way. Dropping the future
+    /// Reserves the estimate for a request of a session: its input and its expected output. Waits
+    /// while the budget is only blocked by reservations of other requests. Dropping the future
     /// reserves nothing.
     ///
     /// # Errors
     ///
     /// Fails with [`StepError::Limit`] and [`LimitReached::shared`] if the budget is used up, and
-    /// with another error if it cannot be found out what was used.
+    /// with another error if the earlier usage cannot be determined.
     ///
     /// [`LimitReached::shared`]: crate::agent::LimitReached::shared
     async fn reserve(&self, session: &str, estimate: Estimate) -> Result<BudgetPermit, StepError>;
 
-    /// Does the same without waiting: returns `None` if other requests must end first.
+    /// Reserves without waiting. Returns `None` if other requests must end first.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Reads a model's stream to its end while commands are handled.
+//! Reading of a model's stream to its end, while commands are handled.
 
 use std::future::poll_fn;
 use std::ops::ControlFlow;
@@ -17,14 +17,14 @@ use crate::session::command::Command;
 use crate::session::intake::Accepted;
 use crate::session::reply::unfinished;
 
-/// What comes next while replies stream.
+/// The next item while replies stream.
 enum Next<T> {
     Command(Command),
     /// `None` at the end of the stream.
     Event(Option<T>),
 }
 
-/// How a stream ended.
+/// The end of a stream.
 pub(crate) struct Streamed {
     pub(crate) stop: StopReason,
     pub(crate) usage: Usage,
@@ -41,7 +41,7 @@ impl Streamed {
     }
 }
 
-/// The bytes of a reply so far, against their limit.
+/// The bytes of a reply so far, and their limit.
 pub(crate) struct ReplySize {
     message: MessageId,
     bytes: usize,
@@ -72,8 +72,8 @@ impl ReplySize {
     }
 }
 
-/// Passes each event of the stream of the reply `message` to `take` until the stream ends, `take`
-/// fails, a steer interrupts it, or the reply is too long.
+/// Passes each event of the stream of the reply `message` to `take`. Ends when the stream ends,
+/// `take` fails, a steer interrupts, or the reply is too long.
 pub(crate) async fn read(
     session: &mut Session,
     message: MessageId,
@@ -88,7 +88,7 @@ pub(crate) async fn read(
     Ok(ended.unwrap_or_else(|| Streamed::interrupted(session.in_flight.usage(message))))
 }
 
-/// Takes an event of a reply, `None` if its stream ended early. Breaks at the end of the reply.
+/// Takes an event of a reply, or `None` if its stream ended early. Breaks at the end of the reply.
 pub(crate) fn take_event(
     session: &mut Session,
     size: &mut ReplySize,
@@ -123,7 +123,7 @@ pub(crate) fn take_event(
     ControlFlow::Break(Streamed::failed(error, session.in_flight.usage(size.message)))
 }
 
-/// Charges for an attempt that has ended without an error, and notes which model replies next.
+/// Charges for an attempt that ended without an error, and records the model that replies next.
 fn end_attempt(session: &mut Session, message: MessageId, event: &ModelEvent) {
     let charged = session.in_flight.end_attempt(message);
     charged.into_iter().for_each(|entry| session.journal.stage(entry));
@@ -132,8 +132,8 @@ fn end_attempt(session: &mut Session, message: MessageId, event: &ModelEvent) {
     }
 }
 
-/// Passes each item of the stream, and `None` at its end, to `take` while commands are handled,
-/// until `take` breaks. Returns `None` if a steer interrupts it.
+/// Passes each item of the stream, and `None` at its end, to `take` until it breaks. Commands are
+/// handled meanwhile. Returns `None` if a steer interrupts.
 pub(crate) async fn follow<T, B>(
     session: &mut Session,
     stream: &mut (impl Stream<Item = T> + Unpin),
@@ -143,7 +143,7 @@ pub(crate) async fn follow<T, B>(
         let commands = &mut session.intake.commands;
         let next = match commands.try_recv() {
             Ok(command) => Next::Command(command),
-            // While the stream has events, the channel is only looked at: to wait for it costs
+            // While the stream has events, the channel is only polled, because waiting for it costs
             // more.
             Err(_) => {
                 poll_fn(|cx| match stream.poll_next_unpin(cx) {

@@ -1,4 +1,4 @@
-//! The sub-agents of the open batch: how they start, what they report, and how they are stopped.
+//! The sub-agents of the open batch: their start, their reports and their stop.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,15 +23,15 @@ use crate::session::journal::Journal;
 use crate::session::tree::Tree;
 use crate::tool::{ToolOutput, ToolUpdate};
 
-/// What can be given to sub-agents that are about to start.
+/// The rest of the budgets, to be divided among sub-agents that are about to start.
 pub(crate) struct Shares {
     left: Budget,
-    /// How many have not started.
+    /// Number of sub-agents that have not started.
     count: u32,
 }
 
 impl Shares {
-    /// Divides what is left by the calls for sub-agents that have not started.
+    /// Divides the rest of the budgets among the calls for sub-agents that have not started.
     pub(crate) fn of(session: &Session) -> Self {
         let is_new = |c: &&Call| matches!(c.phase, Phase::Fresh | Phase::Decided { .. });
         let calls = session.journal.fold.calls().iter().filter(is_new);
@@ -39,7 +39,7 @@ impl Shares {
         Shares { left: budget::left(session), count: count as u32 }
     }
 
-    /// Takes the share of the next one, or returns `None` if nothing is left of a budget.
+    /// Takes the share of the next sub-agent. Returns `None` if a budget is used up.
     pub(crate) fn take(&mut self) -> Option<Budget> {
         let share = self.left.part(self.count);
         self.count = self.count.saturating_sub(1);
@@ -48,8 +48,8 @@ impl Shares {
     }
 }
 
-/// Returns the entry of the start of a sub-agent for this call. The name of its session is unique:
-/// the number of a message is never used again.
+/// Returns the entry for the start of a sub-agent for this call. The name of its session is unique,
+/// because the number of a message is never reused.
 pub(crate) fn start_entry(session: &Session, call: &CallId, share: Budget) -> LogEntry {
     let batch = session.journal.fold.batch.as_ref();
     let message = batch.map(|batch| batch.message.id.0).unwrap_or_default();
@@ -72,7 +72,7 @@ pub(crate) async fn resume(session: &mut Session, call: &CallId) -> Result<(), M
         return Ok(());
     }
     if child.decided.is_empty() && !session.config.children.contains_key(&found.call.name) {
-        // An agent that has it can go on with it.
+        // An agent that still has this sub-agent can continue it.
         session.children.idle.insert(call.clone());
     } else if !session.children.idle.contains(call) || !child.decided.is_empty() {
         session.journal.flush().await?; // before its own log changes
@@ -81,7 +81,7 @@ pub(crate) async fn resume(session: &mut Session, call: &CallId) -> Result<(), M
     Ok(())
 }
 
-/// Stops the sub-agents that do not work and for which `may_stop` holds, and gives their calls this
+/// Stops the idle sub-agents for which `may_stop` returns `true`, and gives their calls this
 /// result.
 pub(crate) async fn stop_waiting(
     session: &mut Session,
@@ -102,7 +102,7 @@ pub(crate) async fn stop_waiting(
     Ok(())
 }
 
-/// Starts the work of the sub-agent of a call; `stopped` if it is to stop at once.
+/// Starts the work of a call's sub-agent. With `stopped`, the work stops at once.
 fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
     let Session { journal, children, config, id, tree, cancel, extensions, executor, .. } = session;
     let subscribers = journal.hub().tree_subscribers();
@@ -167,7 +167,7 @@ fn work(session: &mut Session, call: &CallId, stopped: Option<Stopped>) {
     children.start(work, to_child);
 }
 
-/// Stages what follows from a report. Fails if a hook panicked.
+/// Stages the entries that follow from a report. Fails if a hook panicked.
 pub(crate) fn handle(
     session: &mut Session,
     call: CallId,
@@ -221,7 +221,7 @@ pub(crate) fn handle(
     Ok(())
 }
 
-/// Returns the actions of a sub-agent that are not known, as the parent shows them.
+/// Returns those actions of a sub-agent that are new, as the parent shows them.
 fn shown(
     journal: &Journal,
     call: &CallId,

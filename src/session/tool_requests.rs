@@ -1,4 +1,4 @@
-//! Requests to models that running tools make: each is charged for before it is sent.
+//! Requests to models made by running tools. Each is charged before it is sent.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::session::estimate::{Needed, estimate};
 use crate::session::in_flight::Held;
 use crate::session::model_request::{RequestEnd, RequestStart, ToolRequest};
 
-/// What a tool is told whose request would not fit beside others.
+/// The refusal of a tool's request that would not fit beside other requests.
 const OTHERS_IN_PROGRESS: &str =
     "other requests of the session are in progress, and may use what is left of its budget";
 
-/// Handles what a tool reports of its requests.
+/// Handles a report of a tool on its requests.
 pub(crate) async fn handle(
     session: &mut Session,
     report: Box<dyn Any + Send>,
@@ -29,8 +29,8 @@ pub(crate) async fn handle(
     }
 }
 
-/// Charges for a request, and lets the tool send it, or says why it must not. If the session shares
-/// a budget, the request is reported again when it has a part of that.
+/// Charges for a request and lets the tool send it, or answers why it must not. If the session
+/// shares a budget, the request is reported again when it has its part of that budget.
 async fn start(session: &mut Session, start: RequestStart) -> Result<(), MemoryError> {
     let needed = estimate(session, &start.model, &start.request);
     if let Err(why) = check(session, &start, needed) {
@@ -54,7 +54,7 @@ async fn start(session: &mut Session, start: RequestStart) -> Result<(), MemoryE
     Ok(())
 }
 
-/// Logs how a request has ended.
+/// Logs the end of a request.
 async fn end(session: &mut Session, end: RequestEnd) -> Result<(), MemoryError> {
     let RequestEnd { message, model, reply } = end;
     if !session.in_flight.contains(message) {
@@ -79,8 +79,8 @@ fn check(session: &Session, start: &RequestStart, needed: Needed) -> Result<(), 
     }
 }
 
-/// Reserves for a request in the budget that the session shares, in a task, since the request may
-/// have to wait until others end.
+/// Reserves a request's part of the shared budget. Runs in a task, because the request may have to
+/// wait until others end.
 fn reserve(session: &mut Session, mut start: RequestStart, needed: Needed) {
     let Some(shared) = session.tree.shared_budget.clone() else { return };
     let (id, reports) = (session.id.clone(), session.executor.reports());
