@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::OnceLock;
 
-/// Holds the bytes that the first codec produced.
+/// A cache for the bytes that the first codec produced. Other codecs encode on each call.
 #[derive(Default)]
 pub(crate) struct Encoded(OnceLock<(&'static str, Box<[u8]>)>);
 

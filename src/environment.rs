@@ -1,9 +1,10 @@
-//! The clock and the source of randomness of a session, replaceable so that a run can be replayed.
+//! The clock and the source of randomness of a session. They are replaceable, so that a run can be
+//! replayed.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Provides a session with time and randomness.
+/// The source of time and randomness of a session.
 pub trait Environment: Send + Sync {
     /// Returns the time in milliseconds since 1970.
     fn now(&self) -> u64;
@@ -12,7 +13,7 @@ pub trait Environment: Send + Sync {
     fn random(&self) -> u64;
 }
 
-/// Uses the machine's clock and randomness.
+/// The machine's clock and randomness.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemEnvironment;
 

@@ -1,4 +1,4 @@
-//! Errors, grouped by who handles them: the model, the loop or the caller.
+//! Errors, grouped by their handler: the model, the loop or the caller.
 
 mod failure;
 mod memory;
@@ -21,17 +21,17 @@ pub use model::{ModelError, ModelErrorKind};
 pub use retrieval::RetrievalError;
 pub use tool::{ActionRequest, ToolError, ToolboxError};
 
-/// Describes why a run cannot continue. Its text ends the run in `agent_end`.
+/// The reason why a run cannot continue. Its text ends the run in `agent_end`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepError {
     /// The model failed.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The session's memory failed; what it holds is still valid.
+    /// The session's memory failed. Its stored data is still valid.
     #[error("the session's memory failed: {0}")]
     Memory(#[from] MemoryError),
-    /// A budget does not suffice.
+    /// A budget is too small for the next request.
     #[error("{0}")]
     Limit(LimitReached),
     /// The pattern sent a request, or added a message, while tool calls have no result yet.
@@ -46,7 +46,7 @@ pub enum StepError {
          get results; leave the calls out"
     )]
     CallsWithoutReply,
-    /// There is no message for a model to answer.
+    /// The conversation has no message for a model to answer.
     #[error("there is nothing to answer: the conversation is empty or ends with the assistant")]
     NothingToAnswer,
     /// The answer did not fit the output schema, even after the retries.
@@ -60,7 +60,7 @@ pub enum StepError {
     ToolSource {
         /// The source's prefix.
         source_name: String,
-        /// The error that it returned, or why its tools cannot be used.
+        /// The error that the source returned, or the reason why its tools cannot be used.
         #[source]
         error: Failure,
     },
@@ -75,7 +75,7 @@ pub enum StepError {
     UnknownModel {
         /// The requested name.
         name: String,
-        /// The names that the agent was given.
+        /// The names of the agent's models.
         known: Vec<String>,
     },
     /// The compaction policy planned to replace messages that cannot be replaced.
@@ -85,9 +85,9 @@ pub enum StepError {
     /// followed by the results of calls.
     #[error("the conversation cannot be rewound to {to}: {why}")]
     Rewind {
-        /// The message.
+        /// The message that the pattern would rewind to.
         to: MessageId,
-        /// The reason.
+        /// The reason why that is impossible.
         why: &'static str,
     },
     /// The model answered a request for a summary without text.
@@ -99,21 +99,20 @@ pub enum StepError {
          `Continue`"
     )]
     Interrupted,
-    /// The pattern ended its step with
-    /// [`StepEnd::AwaitingAction`], but no call waits for a
+    /// The pattern ended its step with [`StepEnd::AwaitingAction`], but no call waits for a
     /// decision.
     #[error("the pattern ended its step `AwaitingAction`, but no call waits for a decision")]
     NothingPending,
     /// The pattern gave a key to two calls, to a call and a question, or to two requests that it
-    /// sends together. Keys are unique within a request of the user.
+    /// sends together. Keys are unique within a user's request.
     #[error("the key `{key}` is taken by {by}: give each call, question and request its own key")]
     KeyTaken {
-        /// The key.
+        /// The key that the pattern used twice.
         key: Arc<str>,
-        /// What has the key.
+        /// The call, question or request that already has the key.
         by: Arc<str>,
     },
-    /// A request that is not detached has a key, or is one of several.
+    /// A request with a key, or one of several requests, is not detached.
     #[error(
         "only detached requests can have a key or be sent together: build them with \
          `Ask::detached`"
@@ -125,23 +124,24 @@ pub enum StepError {
     /// A value for the log, such as a state, cannot be written as JSON.
     #[error("a value cannot be written as JSON: {0}")]
     NotJson(#[source] Failure),
-    /// The step ends without a failure, as if the pattern returned this value: calls wait for
-    /// decisions, or a hook ended the run. [`Reply::or_end`](crate::Reply::or_end) and others
-    /// return it, so that `?` ends the step, also through patterns that wrap this one.
+    /// The step ends without a failure, as if the pattern returned this value, because calls wait
+    /// for decisions or a hook ended the run. Methods such as
+    /// [`Reply::or_end`](crate::Reply::or_end) return it, so that `?` ends the step, even through
+    /// patterns that wrap this one.
     #[error("the step ended with {0:?}")]
     Ended(StepEnd),
     /// A steer with [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) interrupted a request.
-    /// This is no failure: the engine delivers the steer and enters the pattern again.
+    /// This is not a failure: the engine delivers the steer and enters the pattern again.
     #[error("a steer interrupted the request")]
     Steered,
-    /// The pattern reports an error.
+    /// An error of the pattern itself.
     #[error(transparent)]
     Pattern(Failure),
 }
 
 impl StepError {
     /// Builds a [`Pattern`](StepError::Pattern) error from another error, whose text becomes the
-    /// message. With a message alone it is `StepError::Pattern("no plan".into())`.
+    /// message. For a message alone, write `StepError::Pattern("no plan".into())`.
     ///
     /// ```
     /// use std::error::Error;
@@ -167,10 +167,10 @@ impl From<StepEnd> for StepError {
     }
 }
 
-/// Describes why an input was not accepted. The session is unchanged.
+/// The reason why an input was not accepted. The session is unchanged.
 ///
-/// The reasons for which a session refuses an input can be serialised; the others, with which it is
-/// not known what becomes of the input, cannot.
+/// Refusals of the session can be serialised. The other errors, which leave the fate of the input
+/// unknown, cannot.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -180,16 +180,16 @@ pub enum InputError {
         "a run is in progress: steer it, queue a follow-up, or send a request that waits its turn"
     )]
     Busy,
-    /// Too many requests wait already.
+    /// Too many requests already wait.
     #[error("{0} requests wait already: try again when some are done")]
     Full(usize),
-    /// Too many steers and follow-ups wait already, or too long ones.
+    /// Too many steers and follow-ups already wait, or too large ones.
     #[error(
         "{messages} messages with {bytes} bytes are queued already, and at most 1,000 messages \
          wait, or as many as fill 1 MiB: try again when some were delivered, or withdraw them"
     )]
     QueueFull {
-        /// The number of steers and follow-ups that wait.
+        /// The number of waiting steers and follow-ups.
         messages: usize,
         /// The bytes of their content.
         bytes: usize,
@@ -197,19 +197,19 @@ pub enum InputError {
     /// The run that an abort names is neither in progress nor waits for decisions.
     #[error("there is nothing to abort: run {0} has ended, or there is no such run")]
     NothingToAbort(RunId),
-    /// There is nothing to continue from.
+    /// The conversation has no end to continue from.
     #[error("there is nothing to continue: the conversation is empty or ends with the assistant")]
     NothingToContinue,
     /// An input with this id was accepted before.
     #[error("input `{0}` was accepted before, and its run is not repeated")]
     Known(Arc<str>),
-    /// An input with this id was refused before, and so is this one.
+    /// An input with this id was refused before, so this one is refused too.
     #[error("input `{id}` was refused before: {why}; a new attempt needs a new id")]
     #[serde(skip)]
     AlreadyRefused {
-        /// The id.
+        /// The client's id of both inputs.
         id: Arc<str>,
-        /// Why the first input with this id was refused.
+        /// The reason for the first refusal.
         #[source]
         why: Box<InputError>,
     },
@@ -219,7 +219,7 @@ pub enum InputError {
     /// The decision was sent at or after the deadline of the call.
     #[error("the deadline of call `{0}` had passed when the decision was sent")]
     DeadlinePassed(CallId),
-    /// The arguments are not those that were shown.
+    /// The digest of the decision does not match the pending arguments.
     #[error(
         "the digest given for call `{0}` is not that of the arguments that would run: fetch the \
          pending action again"
@@ -228,15 +228,15 @@ pub enum InputError {
     /// The edited arguments do not fit the tool's schema.
     #[error("the edited arguments do not fit the tool: {0}")]
     BadArguments(String),
-    /// The agent does not have the tool of the call, so it cannot run it.
+    /// The agent has no tool for the call, so it cannot run.
     #[error(
         "the agent has no tool `{0}`: open the session with an agent that has it, or deny the call"
     )]
     NoTool(Arc<str>),
-    /// The decision does not fit what the call asks for.
+    /// The decision does not fit the request of the call.
     #[error("{0}")]
     BadDecision(String),
-    /// The output schema of the request is not a valid schema, or the feature `schema` is off.
+    /// The output schema of the request is invalid, or the feature `schema` is off.
     #[error("the output schema cannot be used: {0}")]
     OutputSchema(String),
     /// No sub-agent works for the call that a steer names.
@@ -251,13 +251,13 @@ pub enum InputError {
     /// The input cannot be posted to a session that another process has open.
     #[error("the input cannot be posted: {0}")]
     NotPostable(Arc<str>),
-    /// The input waited in the mailbox for a person, and an abort has dropped it.
+    /// The input waited in the mailbox for a person, and an abort dropped it.
     #[error(
         "the input was dropped by an abort: it waited, since processes ended while they worked on \
          this session"
     )]
     Dropped,
-    /// The session's memory failed; the input was not accepted.
+    /// The session's memory failed. The input was not accepted.
     #[serde(skip)]
     #[error("the input could not be recorded: {0}")]
     Memory(#[from] MemoryError),
@@ -272,8 +272,8 @@ pub enum InputError {
 }
 
 impl InputError {
-    /// Returns whether the session has refused the input, so that the same input, arriving again,
-    /// must be refused too.
+    /// Returns whether the session has refused the input. If the same input arrives again, it must
+    /// be refused too.
     pub(crate) fn is_refusal(&self) -> bool {
         use InputError::*;
         !matches!(
@@ -283,7 +283,7 @@ impl InputError {
     }
 }
 
-/// Describes why an agent could not be built or started.
+/// The reason why an agent could not be built or started.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
@@ -293,10 +293,10 @@ pub enum AgentError {
     /// The session's memory failed.
     #[error("the session could not be opened: {0}")]
     Memory(#[from] MemoryError),
-    /// The output schema is not a valid schema, or the feature `schema` is off.
+    /// The output schema is invalid, or the feature `schema` is off.
     #[error("the output schema cannot be used: {0}")]
     OutputSchema(String),
-    /// The agent has sub-agents, and the session's memory does not belong to a store.
+    /// The agent has sub-agents, but the session's memory does not belong to a store.
     #[error(
         "the agent has sub-agents, whose sessions need a store: open the session with \
          `RunContext::stored`"

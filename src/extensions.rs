@@ -4,8 +4,8 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Holds values that the host passes to tools, hooks and predicates, one per type, such as a user
-/// id or a token vault. They are never logged and never sent to a model. Cheap to clone.
+/// Values that the host passes to tools, hooks and predicates, one per type, such as a user id or a
+/// token vault. They are never logged and never sent to a model. Cheap to clone.
 ///
 /// ```
 /// use loopwright_core::agent::Extensions;
@@ -25,7 +25,7 @@ impl Extensions {
         Self::default()
     }
 
-    /// Adds a value, replacing another one of its type.
+    /// Adds a value. It replaces an earlier value of its type.
     pub fn with<T: Any + Send + Sync>(mut self, value: T) -> Self {
         Arc::make_mut(self.0.get_or_insert_default()).insert(TypeId::of::<T>(), Arc::new(value));
         self
@@ -36,7 +36,7 @@ impl Extensions {
         self.0.as_ref()?.get(&TypeId::of::<T>())?.downcast_ref()
     }
 
-    /// Returns the values of both sets; those of `self` replace those of `below`.
+    /// Merges two sets. Values of `self` win.
     pub fn over(&self, below: &Extensions) -> Extensions {
         match (&self.0, &below.0) {
             (None, _) => below.clone(),

@@ -7,20 +7,20 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Identifies one tool call. It is unique in its session: if a model uses an id again, the session
-/// replaces it.
+/// The id of a tool call, unique in its session: if a model uses an id again, the session replaces
+/// it.
 pub type CallId = Arc<str>;
 
-/// Identifies an input. The client chooses it, or the session generates one. An input whose id was
+/// The id of an input. The client chooses it, or the session generates one. An input whose id was
 /// accepted before has no effect.
 pub type InputId = Arc<str>;
 
-/// Numbers a message of a session; written `m7`. The number is derived from the log, so it is the
+/// The number of a message in its session, written `m7`. It is derived from the log, so it is the
 /// same after a restart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct MessageId(pub u64);
 
-/// Numbers a run of a session; written `r7`.
+/// The number of a run in its session, written `r7`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct RunId(pub u64);
 

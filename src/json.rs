@@ -1,11 +1,11 @@
-//! Bounds of JSON from models, clients and servers, to be checked before it is parsed: parsing
-//! takes time and memory that its length alone does not bound.
+//! Limits of JSON from models, clients and servers, to be checked before parsing. The length alone
+//! does not bound the time and memory of parsing.
 
-/// The maximum length of arguments and answers that are parsed: 4 MiB. Each pass over such a text
-/// takes some milliseconds, and there are several.
+/// Maximum length of arguments and answers that are parsed: 4 MiB. Each pass over such a text takes
+/// some milliseconds, and there are several.
 const MAX_BYTES: usize = 4 << 20;
-/// The maximum number of values in them. Parsing, cloning and dropping so many takes some tens of
-/// milliseconds; a text takes a hundredth of that for each byte.
+/// Maximum number of values in them. Parsing, cloning and dropping so many takes tens of
+/// milliseconds; a string takes a hundredth of that per byte.
 const MAX_VALUES: usize = 100_000;
 
 /// Checks that arguments or an answer can be parsed without occupying a worker of the runtime for
@@ -13,7 +13,7 @@ const MAX_VALUES: usize = 100_000;
 ///
 /// # Errors
 ///
-/// Says what there is too much of.
+/// Fails with a text that names the exceeded limit.
 pub fn check_size(text: &str) -> Result<(), String> {
     let length = text.len();
     if length > MAX_BYTES {
@@ -25,8 +25,8 @@ pub fn check_size(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether a JSON text has more than `max` values, counted by what separates them, in one
-/// pass without memory: an empty list or object counts as two. The text need not be valid.
+/// Returns whether a JSON text has more than `max` values. Counts separators in one pass, without
+/// allocating, so an empty list or object counts as two. The text need not be valid.
 ///
 /// ```
 /// use loopwright_core::json::has_more_values;

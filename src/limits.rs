@@ -8,60 +8,62 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-/// The longest time that is measured. A longer one, such as [`Duration::MAX`], is no limit.
+/// The longest measured time. A longer one, such as [`Duration::MAX`], is no limit.
 const MAX_TIME: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
-/// Returns the time at which this duration from now has passed.
+/// Returns the time that is this duration from now.
 pub(crate) fn deadline(after: Duration) -> Instant {
     Instant::now() + after.min(MAX_TIME)
 }
 
-/// Bounds what a run may use before it ends with
+/// The budget of a run. A run that reaches it ends with
 /// [`RunStatus::Limit`](crate::event::RunStatus::Limit). A [`Budget`] bounds a whole session.
 ///
 /// Before each model request, a turn, the estimated tokens of its input and their cost are reserved
 /// in the log. A request that does not fit is not sent. When the reply is in the log, the usage
-/// that the provider reported replaces the estimate; so a run can exceed a budget by the output of
-/// its last request, and by what the estimate lacks. Of requests that are in progress at the same
-/// time, the output is reserved, too: `max_tokens`, or the mean of the session's replies, or 1,024
-/// tokens before the first one. Near the end of a budget, fewer are sent at once. A request whose
-/// process was killed before the reply was in the log stays charged with its estimate.
+/// reported by the provider replaces the estimate. So a run can exceed a budget by the output of
+/// its last request, and by the error of the estimate.
+///
+/// For requests in progress at the same time, the output is reserved too: `max_tokens`, else the
+/// mean of the session's replies, else 1,024 tokens. Near the end of a budget, fewer are sent at
+/// once. A request whose process was killed before the reply was in the log stays charged with its
+/// estimate.
 ///
 /// Attempts that failed, were withdrawn or were cut off count with the usage that the provider had
-/// reported by then. Few providers report any for a request that fails.
+/// reported by then. Few providers report any for a failed request.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The maximum number of turns (model requests, those that failed and detached ones included);
-    /// 50 by default.
+    /// Maximum number of turns (model requests, including failed and detached ones); 50 by default.
     pub turns: u32,
-    /// The maximum number of tokens of all requests; unlimited by default.
+    /// Maximum number of tokens of all requests; unlimited by default.
     pub tokens: Option<u64>,
-    /// The maximum cost of all requests in US dollars; unlimited by default. With it, a request to
+    /// Maximum cost of all requests in US dollars; unlimited by default. If it is set, a request to
     /// a model without prices fails with [`StepError::NoPrices`](crate::StepError::NoPrices).
     pub cost: Option<f64>,
-    /// The maximum wall-clock time since the request of the user, including earlier runs that a
-    /// decision or `Continue` resumed; unlimited by default, and with [`Duration::MAX`]. The run
-    /// ends as soon as it is reached.
+    /// Maximum wall-clock time since the user's request, including earlier runs that a decision or
+    /// `Continue` resumed; unlimited by default, and with [`Duration::MAX`]. The run ends as soon
+    /// as it is reached.
     pub wall_time: Option<Duration>,
-    /// The time limit of a tool call whose tool sets none; 120 s by default. [`Duration::MAX`] is
-    /// no limit.
+    /// Time limit of a tool call, unless the tool sets its own; 120 s by default. [`Duration::MAX`]
+    /// is no limit.
     pub tool_timeout: Duration,
-    /// The maximum number of bytes of text in a tool result; 64 KiB by default. The middle of a
-    /// longer text is left out, and the result says so.
+    /// Maximum number of bytes of text in a tool result; 64 KiB by default. The middle of a longer
+    /// text is left out, with a note in the result.
     pub tool_result_bytes: usize,
-    /// The maximum number of bytes of a reply: its text, thinking and arguments; 6 MiB by default.
-    /// A longer one is cut off, and the request fails.
+    /// Maximum number of bytes of a reply: its text, thinking and arguments; 6 MiB by default. A
+    /// longer reply is cut off, and the request fails.
     pub reply_bytes: usize,
-    /// The number of calls of a batch that run at the same time; 8 by default.
+    /// Number of calls of a batch that run at the same time; 8 by default.
     pub parallel_calls: usize,
-    /// The number of requests of [`StepContext::ask_all`](crate::StepContext::ask_all) that are in
+    /// Number of requests of [`StepContext::ask_all`](crate::StepContext::ask_all) that are in
     /// progress at the same time; 16 by default.
     pub parallel_requests: usize,
-    /// How often an answer that does not fit the output schema is sent back; 2 by default.
+    /// Number of times that an answer is sent back because it does not fit the output schema; 2 by
+    /// default.
     pub output_retries: u32,
-    /// How deep sub-agents may be nested; 5 by default. With 1, the agent's sub-agents cannot start
-    /// others, and with 0 it cannot start any. The limit of the agent at the root holds for all.
+    /// Maximum nesting of sub-agents; 5 by default. With 1, the agent's sub-agents cannot start
+    /// others, and with 0 it cannot start any. The limit of the agent at the root applies to all.
     pub depth: u32,
 }
 
@@ -108,7 +110,7 @@ impl Limits {
         self
     }
 
-    /// Sets the time limit of a tool call whose tool sets none.
+    /// Sets the time limit of a tool call, unless the tool sets its own.
     pub fn tool_timeout(mut self, time: Duration) -> Self {
         self.tool_timeout = time;
         self
@@ -139,7 +141,7 @@ impl Limits {
         self
     }
 
-    /// Sets how often an answer that does not fit the output schema is sent back.
+    /// Sets how many times an answer that does not fit the output schema is sent back.
     pub fn output_retries(mut self, times: u32) -> Self {
         self.output_retries = times;
         self
@@ -166,8 +168,8 @@ impl Limits {
     }
 }
 
-/// Bounds the turns, tokens, cost and time of a session, or says what is left of them. `None` is
-/// unlimited, which is the default of each.
+/// A budget of turns, tokens, cost and time of a session, or the rest of one. `None`, the default,
+/// is unlimited.
 ///
 /// ```
 /// use loopwright_core::agent::Budget;
@@ -219,7 +221,7 @@ impl Budget {
         self
     }
 
-    /// Returns what is left of the budget after `spent`; zero if it is exceeded.
+    /// Returns the rest of the budget after `spent`; zero if it is exceeded.
     pub fn left(&self, spent: &Spent) -> Budget {
         let time = self.time.filter(|time| *time < MAX_TIME);
         Budget {
@@ -242,7 +244,7 @@ impl Budget {
         }
     }
 
-    /// Returns what remains when a part is taken away. The time is not divided.
+    /// Returns the rest of the budget without a part. The time is not divided.
     pub(crate) fn without(&self, part: &Budget) -> Budget {
         let Budget { turns, tokens, cost, .. } = *part;
         let taken = Spent {
@@ -254,7 +256,7 @@ impl Budget {
         self.left(&taken)
     }
 
-    /// Returns whether nothing is left of one of the budgets.
+    /// Returns whether one of the budgets is used up.
     pub(crate) fn is_used_up(&self) -> bool {
         let Budget { turns, tokens, cost, time } = *self;
         turns == Some(0)
@@ -263,7 +265,7 @@ impl Budget {
             || time == Some(Duration::ZERO)
     }
 
-    /// Returns the smaller of each two budgets.
+    /// Returns the smaller of the two budgets, separately for turns, tokens, cost and time.
     pub fn min(&self, other: &Budget) -> Budget {
         fn least<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
             match (a, b) {
@@ -280,9 +282,9 @@ impl Budget {
     }
 }
 
-/// Says how many turns, tokens, dollars and how much time were used. Requests in progress, and
-/// requests whose reply was lost in a crash, count with their estimates, sub-agents that have not
-/// ended with their shares.
+/// The turns, tokens, dollars and time used so far. Requests in progress, and requests whose reply
+/// was lost in a crash, count with their estimates. Sub-agents that have not ended count with their
+/// shares.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Spent {
@@ -297,7 +299,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Counts what is reserved for a sub-agent.
+    /// Counts the share of a sub-agent as used.
     pub(crate) fn reserve(&mut self, share: &Budget) {
         self.turns = self.turns.saturating_add(share.turns.unwrap_or_default());
         self.tokens = self.tokens.saturating_add(share.tokens.unwrap_or_default());
@@ -305,7 +307,7 @@ impl Spent {
     }
 }
 
-/// Names the budget that ended a run.
+/// The budget that ended a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -326,13 +328,13 @@ pub enum Limit {
     SessionCost,
     /// [`Budget::time`] of the session.
     SessionTime,
-    /// The turns that a sub-agent may use of the budget of the agent that started it.
+    /// The sub-agent's share of turns, from the budget of the agent that started it.
     ShareTurns,
-    /// The tokens that a sub-agent may use of that budget.
+    /// The sub-agent's share of tokens.
     ShareTokens,
-    /// The cost of a sub-agent within that budget.
+    /// The sub-agent's share of the cost.
     ShareCost,
-    /// The time of a sub-agent within that budget.
+    /// The sub-agent's share of the time.
     ShareTime,
     /// The [budget](crate::agent::SharedBudget) that the session shares with others.
     Shared,
@@ -358,19 +360,19 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Says which budget does not suffice. Its text has the maximum, what was used, and what was
-/// needed.
+/// The budget that is too small. The text contains the maximum, the used amount, and the needed
+/// amount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitReached {
-    /// The budget.
+    /// The budget that is used up, or too small for the next request.
     pub limit: Limit,
     details: Arc<str>,
 }
 
 impl LimitReached {
-    /// Says that a [`SharedBudget`](crate::agent::SharedBudget) is used up. The text is the whole
-    /// sentence, without a full stop.
+    /// Builds the error for a [`SharedBudget`](crate::agent::SharedBudget) that is used up. The
+    /// text is the whole sentence, without a full stop.
     pub fn shared(why: impl Into<Arc<str>>) -> Self {
         LimitReached { limit: Limit::Shared, details: why.into() }
     }
@@ -415,7 +417,7 @@ impl fmt::Display for LimitReached {
     }
 }
 
-/// Formats a sum of money: small sums with more digits.
+/// A sum of money for display. Sums below one dollar get more digits.
 struct Dollars(f64);
 
 impl fmt::Display for Dollars {

@@ -1,7 +1,7 @@
-//! The session log and what is derived from it.
+//! The session log, and the state derived from it.
 //!
-//! A session is an append-only log of [`LogEntry`] values. [`Memory`] stores one session's log,
-//! [`SessionStore`] the logs of many; [`SessionLog`] reads a log without opening the session.
+//! A session is an append-only log of [`LogEntry`] values. [`Memory`] stores one session's log, and
+//! [`SessionStore`] the logs of many. [`SessionLog`] reads a log without opening the session.
 
 pub(crate) mod action;
 pub(crate) mod audit;

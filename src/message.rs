@@ -1,7 +1,7 @@
-//! Plain values of a conversation: messages, their content, usage.
+//! Values of a conversation: messages, their content, and usage.
 //!
-//! A [`Message`] is immutable once it is in a session and is shared as `Arc<Message>`, so a history
-//! is never copied.
+//! A [`Message`] in a session is immutable and shared as `Arc<Message>`, so a history is never
+//! copied.
 
 mod content;
 mod tool;
@@ -22,10 +22,10 @@ pub use content::Content;
 pub use tool::{ResultStatus, ToolCall, ToolResult};
 pub use usage::Usage;
 
-/// Shares a conversation with a model without copying it.
+/// A conversation, shared with models without copying.
 pub type History = Arc<Vec<Arc<Message>>>;
 
-/// Represents one message of a conversation.
+/// A message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
     /// The number of the message in its session.
@@ -33,12 +33,12 @@ pub struct Message {
     /// The content, by role.
     #[serde(flatten)]
     pub body: MessageKind,
-    /// The bytes that a codec produced for it; see [`Message::encode_once`].
+    /// The bytes that a codec produced for the message; see [`Message::encode_once`].
     #[serde(skip)]
     encoded: Encoded,
 }
 
-/// Holds the content of a message by its role. Serialised with the tag `role`.
+/// The content of a message, by role. Serialised with the tag `role`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -49,7 +49,7 @@ pub enum MessageKind {
     Assistant(AssistantMessage),
     /// The result of one tool call.
     ToolResult(ToolResult),
-    /// A message of the application: kept in the history, and not sent to a model unless
+    /// A message of the application. It is kept in the history, and sent to a model only if
     /// `convert_to_llm` turns it into another kind.
     Custom(CustomMessage),
 }
@@ -60,9 +60,9 @@ impl Message {
         Message { id, body: body.into(), encoded: Encoded::default() }
     }
 
-    /// Returns the message as `codec` writes it, encoding it at most once per message.
+    /// Returns the message as encoded by `codec`, encoding it at most once per message.
     ///
-    /// The bytes of the first codec are kept with the message; any other codec (after a change of
+    /// The bytes of the first codec are kept with the message. Any other codec (after a change of
     /// provider) encodes on each call. `codec` must name a wire format *and* every setting that
     /// changes its bytes.
     pub fn encode_once(
@@ -73,7 +73,7 @@ impl Message {
         self.encoded.get(codec, encode)
     }
 
-    /// Returns the text of the message, with its parts joined; empty if it has none.
+    /// Returns the text of the message, with its parts joined; empty without text.
     pub fn text(&self) -> String {
         match &self.body {
             MessageKind::User(m) => join_text(&m.content),
@@ -83,7 +83,7 @@ impl Message {
         }
     }
 
-    /// Returns the bytes of a user message's texts and images.
+    /// Returns the number of bytes of a user message's texts and images.
     pub(crate) fn content_bytes(&self) -> usize {
         let bytes = |content: &Content| match content {
             Content::Text { text } => text.len(),
@@ -96,7 +96,7 @@ impl Message {
     }
 
     /// Returns whether the text contains all of `words`, which must be in lower case. Ignores the
-    /// case of the text, and returns `false` if `words` is empty.
+    /// case of the text. Returns `false` if `words` is empty.
     pub fn has_words(&self, words: &[String]) -> bool {
         if words.is_empty() {
             return false;
@@ -115,8 +115,8 @@ impl Message {
         if let MessageKind::ToolResult(m) = &self.body { Some(m) } else { None }
     }
 
-    /// Returns whether requests contain the message by default. Messages of the application,
-    /// replies that failed, and aborted replies without text are left out.
+    /// Returns whether requests contain the message by default. Messages of the application, failed
+    /// replies, and aborted replies without text are left out.
     pub fn is_for_model(&self) -> bool {
         match &self.body {
             MessageKind::Custom(_) => false,
@@ -130,7 +130,7 @@ impl Message {
     }
 }
 
-/// Holds a message of the user. A string converts into one.
+/// A message of the user. A string converts into one.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct UserMessage {
@@ -156,15 +156,16 @@ impl UserMessage {
     }
 }
 
-/// Holds one reply of the model. A string converts into one, for a pattern that answers itself.
+/// A reply of the model. A string converts into one, for a pattern that answers itself.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AssistantMessage {
     /// Text, thinking and tool calls, in the order in which they started.
     pub parts: Vec<ContentPart>,
-    /// Why the reply ended.
+    /// The reason why the reply ended.
     pub stop: StopReason,
-    /// The model that generated it, as `provider/name`; signatures are valid for this model only.
+    /// The model that generated the reply, as `provider/name`. Signatures are valid only for this
+    /// model.
     pub model: Arc<str>,
     /// The tokens that the request used, as far as the provider reported them.
     #[serde(default)]
@@ -178,7 +179,7 @@ impl<T: Into<String>> From<T> for AssistantMessage {
 }
 
 impl AssistantMessage {
-    /// Builds a reply that ended with [`StopReason::Stop`], of an unnamed model, without usage.
+    /// Builds a reply that ended with [`StopReason::Stop`], from an unnamed model, without usage.
     pub fn new(parts: Vec<ContentPart>) -> Self {
         AssistantMessage { parts, ..Self::default() }
     }
@@ -189,7 +190,7 @@ impl AssistantMessage {
         self
     }
 
-    /// Sets the model that generated it, as `provider/name`.
+    /// Sets the model that generated the reply, as `provider/name`.
     pub fn model(mut self, model: impl Into<Arc<str>>) -> Self {
         self.model = model.into();
         self
@@ -201,7 +202,7 @@ impl AssistantMessage {
         self
     }
 
-    /// Returns its text parts, joined.
+    /// Returns the text parts, joined.
     pub fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|p| {
             if let ContentPart::Text { text, .. } = p { Some(text.as_str()) } else { None }
@@ -209,7 +210,7 @@ impl AssistantMessage {
         texts.collect()
     }
 
-    /// Returns whether it has text other than white space.
+    /// Returns whether the reply has text other than white space.
     pub fn has_text(&self) -> bool {
         let is_shown = |part: &ContentPart| match part {
             ContentPart::Text { text, .. } => !text.trim().is_empty(),
@@ -218,7 +219,7 @@ impl AssistantMessage {
         self.parts.iter().any(is_shown)
     }
 
-    /// Iterates over its tool calls in source order.
+    /// Iterates over the tool calls in source order.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts
             .iter()
@@ -226,15 +227,15 @@ impl AssistantMessage {
     }
 }
 
-/// Represents one part of a reply. A `signature` is opaque data of the provider, to be sent back
-/// unchanged and to the same model only.
+/// A part of a reply. A `signature` is opaque data of the provider. It must be sent back unchanged,
+/// and only to the same model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ContentPart {
     /// Text for the user.
     Text {
-        /// The text.
+        /// Text of the reply, without the reasoning.
         text: String,
         /// The provider's signature, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -242,17 +243,17 @@ pub enum ContentPart {
     },
     /// Reasoning.
     Thinking {
-        /// The visible part of it; empty if it is redacted.
+        /// The visible part of the reasoning; empty if it is redacted.
         text: String,
         /// The provider's signature, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<Arc<str>>,
     },
-    /// A tool call.
+    /// A tool call of the reply.
     ToolCall(ToolCall),
 }
 
-/// Says why a reply ended.
+/// The reason why a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -262,25 +263,25 @@ pub enum StopReason {
     Stop,
     /// The model calls tools.
     ToolCalls,
-    /// The token limit cut it off; none of its calls runs.
+    /// The token limit cut off the reply. None of its calls runs.
     Length,
-    /// The provider's content filter cut it off.
+    /// The provider's content filter cut off the reply.
     ContentFilter,
-    /// A steer with [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) cut it off.
+    /// A steer with [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) cut off the reply.
     Interrupted,
-    /// An abort cut it off.
+    /// An abort cut off the reply.
     Aborted,
-    /// An error cut it off.
+    /// An error cut off the reply.
     Error,
 }
 
-/// Holds a message of the application.
+/// A message of the application.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CustomMessage {
     /// The application's name for this kind of message.
     pub kind: String,
-    /// Its data.
+    /// The data of the message, defined by the application.
     pub data: Value,
 }
 

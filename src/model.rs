@@ -24,7 +24,7 @@ use crate::message::{History, MessageId, StopReason, Usage};
 use crate::tool::ToolList;
 use crate::trace_context::TraceContext;
 
-/// Streams replies to requests.
+/// A model that streams replies to requests.
 ///
 /// An adapter translates a provider's protocol into [`ModelEvent`]s. A decorator (retries, a rate
 /// limit, a fallback) wraps another model and implements the trait too. There is no method without
@@ -32,7 +32,7 @@ use crate::trace_context::TraceContext;
 ///
 /// # Contract
 ///
-/// - The stream must end with exactly one [`ModelEvent::Done`] or [`ModelEvent::Error`]; the
+/// - The stream must end with exactly one [`ModelEvent::Done`] or [`ModelEvent::Error`]. The
 ///   session treats a stream that ends without one as an error.
 /// - Every [`ModelEvent::Delta`] must lie between the [`ModelEvent::BlockStart`] and the
 ///   [`ModelEvent::BlockEnd`] of its block. Blocks may interleave.
@@ -41,13 +41,13 @@ use crate::trace_context::TraceContext;
 /// - The stream may send [`ModelEvent::Withdrawn`] and start the reply again.
 /// - If the provider reports usage before the end of a reply, the stream should send it as
 ///   [`ModelEvent::Usage`], so that a reply that fails or is cut off is counted.
-/// - A decorator that waits before it sends the request again must announce that with
-///   [`ModelEvent::Retry`], after it has withdrawn what it has sent.
+/// - A decorator that waits before it retries must first withdraw what it has sent, and then
+///   announce the retry with [`ModelEvent::Retry`].
 ///
 /// # Cancellation
 ///
 /// The session drops the stream when the run is aborted or interrupted, or a time limit is reached.
-/// Dropping it must cancel the request; what it has sent so far is kept as an incomplete reply.
+/// Dropping it must cancel the request. The events so far are kept as an incomplete reply.
 ///
 /// # Example
 ///
@@ -91,8 +91,8 @@ use crate::trace_context::TraceContext;
 /// # }
 /// ```
 pub trait ChatModel: Send + Sync {
-    /// Returns the model's name and what is known about it. A decorator over several models returns
-    /// the values that hold for all of them.
+    /// Returns the model's name and known properties. A decorator over several models returns
+    /// values that are true for all of them.
     fn info(&self) -> &ModelInfo;
 
     /// Sends a request and streams the reply.
@@ -122,8 +122,8 @@ impl<M: ChatModel + ?Sized> ChatModel for Box<M> {
     }
 }
 
-/// Says how much a model should think before it answers. Each provider maps the levels to its own,
-/// so the enum is exhaustive: a provider must know what each level means to it.
+/// The amount of thinking before an answer. Each provider maps the levels to its own. The enum is
+/// exhaustive, because a provider must know the meaning of each level.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -144,7 +144,7 @@ pub enum ThinkingLevel {
     XHigh,
 }
 
-/// Says which tool the model must call.
+/// The tool that the model must call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -152,21 +152,21 @@ pub enum ToolChoice {
     /// The model decides.
     #[default]
     Auto,
-    /// The model must call none.
+    /// The model must not call a tool.
     None,
-    /// The model must call at least one, and decides which.
+    /// The model must call at least one tool of its choice.
     Required,
     /// The model must call the tool of this name.
     Tool(String),
 }
 
-/// Holds the JSON Schema that an answer must fit.
+/// The JSON Schema that an answer must fit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OutputSchema {
     /// The schema's name, `[A-Za-z0-9_-]{1,64}`.
     pub name: String,
-    /// The schema.
+    /// The JSON Schema itself.
     pub schema: Value,
 }
 
@@ -177,7 +177,7 @@ impl OutputSchema {
     }
 }
 
-/// Holds one request to a model. Cheap to clone.
+/// A request to a model. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ChatRequest {
@@ -187,9 +187,9 @@ pub struct ChatRequest {
     pub messages: History,
     /// The tools that may be called.
     pub tools: Arc<ToolList>,
-    /// Which tool must be called.
+    /// The tool that must be called.
     pub tool_choice: ToolChoice,
-    /// How much the model should think.
+    /// The amount of thinking.
     pub thinking: ThinkingLevel,
     /// The schema that the answer must fit, if any.
     pub output: Option<Arc<OutputSchema>>,
@@ -197,21 +197,21 @@ pub struct ChatRequest {
     pub max_tokens: Option<u32>,
     /// The sampling temperature.
     pub temperature: Option<f32>,
-    /// Texts before which the model must stop; empty for none. A provider whose API has none must
-    /// fail instead of leaving them out.
+    /// Texts before which the model must stop; empty for none. If the provider's API does not
+    /// support them, the request must fail.
     pub stop: Vec<String>,
     /// The session's id, for providers that cache or trace by it.
     pub session: Arc<str>,
     /// The message that last replaced others, if the conversation was compacted. Replies with a
     /// smaller number were generated from messages that the request no longer contains. A provider
-    /// that ties thoughts to the preceding messages must leave theirs out.
+    /// that ties thoughts to the preceding messages must leave out the thoughts of these replies.
     pub compacted: Option<MessageId>,
     /// The trace context of the request, if the host gave one for the run. A provider sends it as
     /// the headers `traceparent` and `tracestate`.
     pub trace: Option<TraceContext>,
 }
 
-/// Represents one event of a reply that streams.
+/// An event of a streaming reply.
 ///
 /// The adapter numbers blocks from zero, in the order in which they start. Deltas of several open
 /// blocks may interleave.
@@ -219,53 +219,54 @@ pub struct ChatRequest {
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ModelEvent {
-    /// Names the model that generates the events that follow; without it, that is the model of
-    /// [`ChatModel::info`]. A decorator over several models must send it at the start of each
-    /// attempt, since signatures and prices are those of the model that replied.
+    /// The model that generates the following events; without it, the model of [`ChatModel::info`].
+    /// A decorator over several models must send it at the start of each attempt, because
+    /// signatures and prices belong to the model that replied.
     AnsweredBy(Arc<ModelInfo>),
-    /// A block starts.
+    /// A block of the reply starts.
     BlockStart {
-        /// Its number.
+        /// The number of the block.
         block: u32,
-        /// Its kind.
+        /// The kind of the block.
         kind: BlockKind,
     },
     /// A fragment of a block: text, thinking, or JSON text of a call's arguments.
     Delta {
-        /// The block's number.
+        /// The number of the block.
         block: u32,
         /// The text to append.
         delta: String,
     },
     /// A block is complete.
     BlockEnd {
-        /// Its number.
+        /// The number of the block.
         block: u32,
         /// The provider's signature of the block, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<Arc<str>>,
     },
     /// The tokens that the attempt has used so far, if the provider reports them before the end.
-    /// It replaces the last one, and [`Done`](ModelEvent::Done) replaces it. An attempt that fails,
-    /// is [withdrawn](ModelEvent::Withdrawn) or is cut off is charged with it.
+    /// Each report replaces the last one, and [`Done`](ModelEvent::Done) replaces them all. An
+    /// attempt that fails, is [withdrawn](ModelEvent::Withdrawn) or is cut off is charged with the
+    /// last report.
     Usage(Usage),
-    /// The attempt is retried: all events since the start of the reply are void, except for what it
-    /// has [used](ModelEvent::Usage).
+    /// The attempt is retried. All events since the start of the reply are void, except for the
+    /// attempt's [usage](ModelEvent::Usage).
     Withdrawn,
-    /// The request failed and will be sent again. It is no part of the reply.
+    /// The request failed and will be sent again. The notice is not part of the reply.
     Retry(Arc<RetryNotice>),
     /// The reply is complete.
     Done {
-        /// Why it ended.
+        /// The reason why the reply ended.
         stop: StopReason,
         /// The tokens that the request used.
         usage: Usage,
     },
-    /// The request failed. What it used is what the last [`Usage`](ModelEvent::Usage) says.
+    /// The request failed. Its usage is the last [`Usage`](ModelEvent::Usage).
     Error(ModelError),
 }
 
-/// Says what a block of a reply contains.
+/// The kind of a block of a reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -274,9 +275,9 @@ pub enum BlockKind {
     Text,
     /// Reasoning.
     Thinking,
-    /// A tool call.
+    /// A tool call of the reply.
     ToolCall {
-        /// The provider's id. It may be empty or used again; the session makes it unique.
+        /// The provider's id. It may be empty or used twice; the session makes it unique.
         id: String,
         /// The tool's name.
         name: String,

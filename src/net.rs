@@ -1,11 +1,11 @@
-//! [`is_public`]: which IP addresses belong to the public internet.
+//! [`is_public`], a test for IP addresses of the public internet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
-/// The networks of IPv4 that are not the public internet (IANA's special-purpose registry, and
-/// multicast). They have the metadata services of clouds, such as 169.254.169.254.
+/// IPv4 networks outside the public internet: IANA's special-purpose registry, and multicast. They
+/// include the metadata services of clouds, such as 169.254.169.254.
 const PRIVATE_V4: [Ipv4Net; 15] = [
     v4([0, 0, 0, 0], 8),        // this network
     v4([10, 0, 0, 0], 8),       // private
@@ -24,10 +24,10 @@ const PRIVATE_V4: [Ipv4Net; 15] = [
     v4([224, 0, 0, 0], 3),      // multicast, reserved, broadcast
 ];
 
-/// The addresses of IPv6 that are given out; all others are local, multicast or reserved.
+/// The allocated IPv6 addresses. All others are local, multicast or reserved.
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
-/// The parts of it that are not the public internet, or that contain an address of IPv4.
+/// Parts of [`GLOBAL_V6`] that are outside the public internet, or that embed an IPv4 address.
 const PRIVATE_V6: [Ipv6Net; 4] = [
     v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23), // protocol assignments, Teredo
     v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32), // documentation
@@ -35,7 +35,7 @@ const PRIVATE_V6: [Ipv6Net; 4] = [
     v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20), // documentation
 ];
 
-/// The addresses of IPv6 that stand for those of IPv4 behind a translator (NAT64).
+/// IPv6 addresses that stand for IPv4 addresses behind a translator (NAT64).
 const TRANSLATED: Ipv6Net = v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
 
 const fn v4([a, b, c, d]: [u8; 4], length: u8) -> Ipv4Net {
@@ -46,8 +46,8 @@ const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, e, f, g, h), length)
 }
 
-/// Returns whether an address belongs to the public internet. Others reach this machine, its
-/// network or the services of its cloud: a request that an outsider causes must not go there.
+/// Returns whether an address belongs to the public internet. Other addresses reach this machine,
+/// its network or the services of its cloud. Requests caused by outsiders must not go there.
 pub fn is_public(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => !PRIVATE_V4.iter().any(|network| network.contains(&ip)),

@@ -23,24 +23,24 @@ use crate::message::ToolResult;
 use crate::session::reply::without_fence;
 use crate::tool::Tool;
 
-/// Implements the loop between the user, the model and the tools.
+/// The loop between the user, the model and the tools.
 ///
 /// A pattern is ordinary async code that calls the methods of [`StepContext`]. Wrappers around
 /// other patterns implement the trait too.
 ///
 /// # Contract
 ///
-/// - One value serves all sessions, so a pattern must not keep state of a session in its fields.
-///   It may keep values with [`StepContext::set_state`] and
-///   [`StepContext::set_session_state`]; they are part of the session's log.
+/// - One value serves all sessions, so a pattern must not keep state of a session in its fields. It
+///   may keep values with [`StepContext::set_state`] and [`StepContext::set_session_state`], which
+///   are part of the session's log.
 /// - A pattern must reach models, tools, time and randomness through the step only. Otherwise a run
 ///   cannot be replayed, and its requests are neither counted nor logged.
 /// - [`next_step`](BehaviorPattern::next_step) must continue from the conversation and the stored
 ///   state. It is called from its start for each input, after a decision on an external action, and
-///   after a restart; the session has closed the open batch before.
+///   after a restart. The session has already closed the open batch.
 /// - After a reply with tool calls the pattern must call [`StepContext::call_tools`] before it asks
-///   again; otherwise the request fails with [`StepError::BatchOpen`].
-/// - It should end when [`Reply::should_stop`] is true, and should return
+///   again. Otherwise the request fails with [`StepError::BatchOpen`].
+/// - It should end when [`Reply::should_stop`] returns `true`, and should return
 ///   [`StepEnd::AwaitingAction`] only while calls wait for decisions.
 /// - It may panic. The run then ends with [`StepError::Panicked`].
 ///
@@ -49,9 +49,9 @@ use crate::tool::Tool;
 /// # Cancellation
 ///
 /// The future of `next_step` is dropped at an await point if the run is aborted or reaches a limit.
-/// The session then completes what is open: an incomplete reply is logged as aborted, running tools
-/// are cancelled, and every call gets a result. A pattern must not rely on code after an await
-/// point to run; values that were set before remain.
+/// The session then closes open work: an incomplete reply is logged as aborted, running tools are
+/// cancelled, and every call gets a result. A pattern must not rely on code after an await point to
+/// run. Values that were set before remain.
 ///
 /// # Example
 ///
@@ -93,22 +93,22 @@ use crate::tool::Tool;
 /// ```
 #[async_trait]
 pub trait BehaviorPattern: Send + Sync {
-    /// Returns the system prompt, built from the header that the agent was given. The default is
-    /// that of the [inner](BehaviorPattern::inner) pattern, or the header. It is called once, when
-    /// the agent is built.
+    /// Returns the system prompt, built from the agent's header. The default is the prompt of the
+    /// [inner](BehaviorPattern::inner) pattern, else the header. Called once, when the agent is
+    /// built.
     fn system_instruction(&self, header: &str) -> String {
         self.inner().map_or_else(|| header.to_owned(), |inner| inner.system_instruction(header))
     }
 
-    /// Returns the tools that the loop needs, which the agent gets besides its own. The default is
-    /// those of the [inner](BehaviorPattern::inner) pattern. It is called once, when the builder
-    /// of the agent is made.
+    /// Returns the tools that the loop needs, in addition to the agent's own. The default is the
+    /// tools of the [inner](BehaviorPattern::inner) pattern. Called once, when the builder of the
+    /// agent is created.
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
         self.inner().map(BehaviorPattern::tools).unwrap_or_default()
     }
 
-    /// Returns the pattern that this one wraps. A wrapper that implements this method has the
-    /// prompt and the tools of the other pattern.
+    /// Returns the pattern that this one wraps. If a wrapper implements this method, it gets the
+    /// prompt and the tools of the inner pattern.
     fn inner(&self) -> Option<&dyn BehaviorPattern> {
         None
     }
@@ -117,8 +117,8 @@ pub trait BehaviorPattern: Send + Sync {
     ///
     /// # Errors
     ///
-    /// An error ends the run, and its text is that of the outcome. Errors of the step are meant to
-    /// be passed on with `?`; [`StepError::pattern`] builds a pattern's own.
+    /// An error ends the run, and its text becomes the text of the outcome. Pass errors of the step
+    /// on with `?`. [`StepError::pattern`] builds a pattern's own.
     async fn next_step(&self, step: &mut StepContext<'_>) -> Result<StepEnd, StepError>;
 }
 
@@ -142,8 +142,8 @@ impl<P: BehaviorPattern + ?Sized> BehaviorPattern for Arc<P> {
 }
 
 impl Reply {
-    /// Returns the value that ends the step after this reply: `Done`, or an error for which `?`
-    /// ends the step through patterns that wrap this one, too.
+    /// Returns the value that ends the step after this reply: `Done`, or an error. With `?`, the
+    /// error ends the step even through patterns that wrap this one.
     ///
     /// # Errors
     ///
@@ -159,13 +159,13 @@ impl Reply {
 }
 
 impl ToolResult {
-    /// Reads the text as JSON of this type, such as the answer of a sub-agent whose agent is built
-    /// with [`AgentBuilder::output`](crate::AgentBuilder::output).
+    /// Parses the text as JSON of this type, such as the answer of a sub-agent that was built with
+    /// [`AgentBuilder::output`](crate::AgentBuilder::output).
     ///
     /// # Errors
     ///
     /// Fails with [`StepError::Pattern`] if the call failed or did not run, and with
-    /// [`StepError::Output`] if the text is no such value.
+    /// [`StepError::Output`] if the text does not fit the type.
     pub fn output<T: DeserializeOwned>(&self) -> Result<T, StepError> {
         let (name, text) = (&self.name, self.text());
         if self.is_error() {

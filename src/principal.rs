@@ -1,4 +1,4 @@
-//! [`Principal`]: who a session works for.
+//! [`Principal`], the person or service that a session works for.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,17 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::extensions::Extensions;
 
-/// Names the person or service that a session works for.
+/// The person or service that a session works for.
 ///
 /// A host passes it as a value of the session or of a request, with
 /// [`RunContext::with`](crate::RunContext::with) or [`Prompt::with`](crate::event::Prompt::with);
-/// that of a request takes precedence. Hooks and tools read it with
+/// the request's takes precedence. Hooks and tools read it with
 /// [`HookContext::principal`](crate::hooks::HookContext::principal) and
 /// [`ToolContext::principal`](crate::ToolContext::principal).
 ///
-/// Unlike other values of the host, that of a request is in the log: a call of the request that is
-/// decided later, in another process too, has it. That of the session is not, so each process that
-/// opens the session sets it. If there is none, nothing that belongs to one may be read or written.
+/// Unlike the host's other values, the principal of a request is logged. So a call of the request
+/// that is decided later, even in another process, still has it. The session's is not logged: each
+/// process that opens the session sets it. Without a principal, data that belongs to one must not
+/// be read or written.
 ///
 /// ```
 /// use loopwright_core::RunContext;
@@ -41,7 +42,7 @@ impl Principal {
         Principal(name.into())
     }
 
-    /// Returns its name.
+    /// Returns the principal's name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::error::RetrievalError;
 
-/// Finds passages that fit a query: in documents, in facts about a user, on the web.
+/// A search for passages that fit a query: in documents, in facts about a user, or on the web.
 ///
 /// # Contract
 ///
 /// - [`retrieve`](Retriever::retrieve) must return at most `limit` passages, the best first. No
 ///   passage fits an empty query; a limit of zero returns none.
-/// - The query is text of a user or of a model. It must be taken as data: whatever it contains, the
-///   passages are among those that this retriever is meant to show.
-/// - One value serves every session, also at the same time. What a retriever may show to one
-///   principal only must be fixed when the value is built, for example in a value for each
-///   principal.
+/// - The query is text of a user or of a model. Treat it as data: whatever it contains, the
+///   retriever must return only passages that it is meant to show.
+/// - One value serves every session, possibly at the same time. If a retriever may show some
+///   passages to one principal only, that principal must be fixed when the value is built, for
+///   example with a value for each principal.
 /// - It may panic. A pattern that calls it then ends the run with
 ///   [`StepError::Panicked`](crate::StepError::Panicked).
 ///
@@ -27,7 +27,7 @@ pub use crate::error::RetrievalError;
 ///
 /// # Example
 ///
-/// Finds the notes that contain a word of the query:
+/// A search for the notes that contain a word of the query:
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -79,18 +79,18 @@ impl<R: Retriever + ?Sized> Retriever for Arc<R> {
     }
 }
 
-/// Holds a text that a [`Retriever`] found.
+/// A text that a [`Retriever`] found.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Passage {
-    /// The text.
+    /// The text of the passage.
     pub text: String,
-    /// What the text comes from, for citations: a path, an address, the id of a fact. Empty if it
-    /// is unknown.
+    /// The origin of the text, for citations: a path, an address, the id of a fact. Empty if
+    /// unknown.
     #[serde(default)]
     pub source: String,
-    /// How well it fits the query: a higher score fits better. Scores of different retrievers, and
-    /// of different queries, cannot be compared.
+    /// The quality of the match: a higher score fits better. Scores of different retrievers, and of
+    /// different queries, cannot be compared.
     #[serde(default)]
     pub score: f32,
 }
@@ -101,7 +101,7 @@ impl Passage {
         Passage { text: text.into(), ..Self::default() }
     }
 
-    /// Sets what the text comes from.
+    /// Sets the origin of the text.
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.source = source.into();
         self
@@ -114,15 +114,16 @@ impl Passage {
     }
 }
 
-/// Turns texts into vectors whose directions are close if the texts mean similar things.
+/// A model that turns texts into vectors. Texts with similar meanings get vectors with close
+/// directions.
 ///
 /// # Contract
 ///
 /// - [`embed`](Embedder::embed) must return one vector for each text, in their order, each of
-///   [`dimensions`](Embedder::dimensions) finite numbers. The vectors need not have the length 1.
+///   [`dimensions`](Embedder::dimensions) finite numbers. The vectors need not be normalised.
 /// - [`id`](Embedder::id) must name the model and everything that changes its vectors. Stored
-///   vectors are compared with those of an embedder of the same id only.
-/// - One value serves every session, also at the same time.
+///   vectors are only compared with vectors of an embedder with the same id.
+/// - One value serves every session, possibly at the same time.
 ///
 /// # Cancellation
 ///
@@ -130,7 +131,7 @@ impl Passage {
 ///
 /// # Example
 ///
-/// Counts letters, which says how texts are spelt and not what they mean:
+/// An embedder that counts letters, which compares spelling and not meaning:
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -166,13 +167,13 @@ pub trait Embedder: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Fails if a vector is missing. There is no result for a part of the texts.
+    /// Fails if a vector is missing. There is no partial result.
     async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, RetrievalError>;
 
     /// Returns how many numbers each vector has.
     fn dimensions(&self) -> usize;
 
-    /// Names the model, and everything that changes its vectors.
+    /// Returns the id of the model, including everything that changes its vectors.
     fn id(&self) -> &str;
 }
 

@@ -1,11 +1,11 @@
-//! [`StepEnd`]: how a pattern ends a step.
+//! [`StepEnd`], the end of a pattern's step.
 
-/// Says how a pattern ends a step.
+/// The way a pattern ends a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepEnd {
     /// The agent finished.
     Done,
-    /// Calls wait for decisions.
+    /// Tool calls wait for decisions.
     AwaitingAction,
 }

@@ -1,7 +1,7 @@
-//! Tools for testing agents: a scripted model, gates, faults, a crash after every append,
-//! replays of logs, cassettes of models and tools, and checks of events and transcripts.
+//! Tools for testing agents: a scripted model, gates, faults, a crash after every append, replays
+//! of logs, cassettes of models and tools, and checks of events and transcripts.
 //!
-//! Everything here works under tokio's paused time, so tests need no sleeps:
+//! All of them work under tokio's paused time, so tests need no sleeps:
 //!
 //! ```
 //! # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};

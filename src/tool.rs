@@ -31,21 +31,23 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
-/// Carries out calls of a model.
+/// A tool that a model can call.
 ///
 /// # Contract
 ///
-/// [`spec`](Tool::spec) must return the same value each time. [`call`](Tool::call) gets arguments
-/// that have been coerced and checked: against [`ToolSpec::schema`] with the feature `schema`,
-/// otherwise by [`check_arguments`](Tool::check_arguments). It runs in its own task, so it may
-/// block its thread or panic without harm to the session; a panic becomes an error result. It
-/// should return [`ToolError::Cancelled`], or with the output that it has
-/// [`ToolError::CancelledWith`], soon after [`ToolContext::cancelled`] resolves.
+/// [`spec`](Tool::spec) must return the same value each time.
 ///
-/// A call may run again after a crash if the tool's [`Effect`] allows it, with the same
-/// [call id](ToolContext::call_id). The future is dropped if the call exceeds its time limit, if it
-/// is still running 200 ms after it was cancelled, or if the session ends. The call then gets a
-/// result that says that it may have had effects.
+/// [`call`](Tool::call) gets arguments that have been coerced and checked: against
+/// [`ToolSpec::schema`] with the feature `schema`, otherwise by
+/// [`check_arguments`](Tool::check_arguments). It runs in its own task, so it may block its thread
+/// or panic without harm to the session; a panic becomes an error result. It should return soon
+/// after [`ToolContext::cancelled`] resolves, with [`ToolError::Cancelled`], or with
+/// [`ToolError::CancelledWith`] if it has output.
+///
+/// A call may run again after a crash if the tool's [`Effect`] allows it, with the same [call
+/// id](ToolContext::call_id). The future is dropped if the call exceeds its time limit, if it is
+/// still running 200 ms after it was cancelled, or if the session ends. The result of the call then
+/// says that it may have had effects.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -80,37 +82,38 @@ use serde_json::Value;
 /// ```
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// Returns the description of the tool.
+    /// Returns the definition of the tool.
     fn spec(&self) -> &Arc<ToolSpec>;
 
     /// Carries out a call.
     async fn call(&self, arguments: &Value, cx: ToolContext) -> Result<ToolOutput, ToolError>;
 
-    /// Checks arguments against the types that the tool reads them into; the error tells the model
+    /// Checks arguments against the types that the tool reads them into. The error tells the model
     /// what to correct. `None`, the default, means that the tool has only a schema.
     ///
-    /// It is used if the feature `schema` is off; a tool without it is then refused when the agent
-    /// is built. Tools made by [`tool_fn`] and [`tool_with`] implement it.
+    /// Used if the feature `schema` is off. Then a tool without this method is refused when the
+    /// agent is built. Tools made by [`tool_fn`] and [`tool_with`] implement it.
     fn check_arguments(&self, arguments: &Value) -> Option<Result<(), String>> {
         let _ = arguments;
         None
     }
 
     /// Returns the change that a call would make to a file, as a unified diff, for the user who
-    /// decides on it; `None`, the default, if there is nothing to show besides the arguments. It
-    /// must not change anything.
+    /// decides on it. `None`, the default, means that there is nothing to show besides the
+    /// arguments. The method must not change anything.
     ///
     /// # Errors
     ///
-    /// An error tells the user why there is no preview: the call would fail, for example.
+    /// Fails if there is no preview, for example because the call would fail. The error is meant
+    /// for the user.
     async fn preview(&self, arguments: &Value) -> Result<Option<String>, ToolError> {
         let _ = arguments;
         Ok(None)
     }
 }
 
-/// Lists tools that can change between runs, such as those of a tool server or of plug-ins. The
-/// session lists them at the start of each run.
+/// A source of tools that can change between runs, such as a tool server or plug-ins. The session
+/// lists the tools at the start of each run.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -153,19 +156,19 @@ pub trait ToolSource: Send + Sync {
     /// An error ends the run with [`StepError::ToolSource`](crate::StepError::ToolSource).
     async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, ToolError>;
 
-    /// Resolves when the source can be asked again for tools that it did not have ready the last
-    /// time. The default resolves at once.
+    /// Resolves when the source can be asked again for tools that were not ready the last time. The
+    /// default resolves at once.
     ///
-    /// A source that takes long to start should return from [`tools`](Self::tools) early. The run
-    /// asks again before its next model request, once this has resolved. A call that was made
-    /// before, and that is carried out now, waits for it.
+    /// A source that takes long to start should return from [`tools`](Self::tools) early. Once
+    /// `ready` has resolved, the run asks again before its next model request. An earlier call that
+    /// is carried out now waits for it.
     async fn ready(&self) {}
 }
 
-/// Returns the tools of a value, for [`AgentBuilder::tools`](crate::AgentBuilder::tools).
+/// A value with tools, for [`AgentBuilder::tools`](crate::AgentBuilder::tools).
 ///
-/// The attribute `#[tools]` of the crate `loopwright` implements it for a type whose methods are
-/// tools.
+/// The attribute `#[tools]` of the crate `loopwright` implements this trait for a type whose
+/// methods are tools.
 pub trait Tools {
     /// Returns the tools. Each has a clone of the `Arc`.
     fn tools(self: &Arc<Self>) -> Vec<Arc<dyn Tool>>;

@@ -10,19 +10,19 @@ use sha2::{Digest, Sha256};
 use crate::extensions::Extensions;
 use crate::message::{CallId, MessageId, RunId};
 
-/// The longest `tracestate` that is kept, in bytes. W3C Trace Context §3.3.1.5 asks for 512.
+/// Maximum length in bytes of a `tracestate` that is kept. W3C Trace Context §3.3.1.5 asks for 512.
 const MAX_STATE_BYTES: usize = 512;
 
-/// Holds a trace context: the ids of a trace and of the span that is the parent of what follows, as
-/// in the headers `traceparent` and `tracestate` of W3C Trace Context.
+/// A trace context: the ids of a trace and of the parent span, as in the headers `traceparent` and
+/// `tracestate` of W3C Trace Context.
 ///
-/// A host passes the context of a request with [`Prompt::with`](crate::event::Prompt::with), or
-/// that of a session with [`RunContext::with`](crate::RunContext::with). The run keeps it in its
+/// A host passes the context of a request with [`Prompt::with`](crate::event::Prompt::with), or the
+/// context of a session with [`RunContext::with`](crate::RunContext::with). The run keeps it in its
 /// log, so another process that continues the run has it too. From it the session derives the
 /// contexts of its model requests ([`ChatRequest::trace`](crate::model::ChatRequest::trace)), of
-/// its calls ([`ToolContext::trace`](crate::ToolContext::trace)) and of its sub-agents. The id
-/// of a span follows from the context of its run and the number of its reply or call. Without a
-/// context of the host there is none anywhere, and nothing is sent.
+/// its calls ([`ToolContext::trace`](crate::ToolContext::trace)) and of its sub-agents. A span's id
+/// is derived from the context of its run and the number of its reply or call. If the host passes
+/// no context, none is derived and nothing is sent.
 ///
 /// ```
 /// use loopwright_core::agent::TraceContext;
@@ -73,17 +73,17 @@ impl TryFrom<Headers> for TraceContext {
 }
 
 impl TraceContext {
-    /// Starts a trace that is sampled and has no span yet. `trace_id` should be random; zero, which
-    /// is no valid id, counts as one.
+    /// Starts a trace that is sampled and has no span yet. `trace_id` should be random. Zero, which
+    /// is not a valid id, is replaced with one.
     pub fn new(trace_id: u128) -> Self {
         TraceContext { trace_id: trace_id.max(1), span_id: 0, flags: 1, state: None }
     }
 
-    /// Reads the header `traceparent`, and `tracestate`, which is dropped if it is longer than 512
+    /// Parses the header `traceparent`, and `tracestate`, which is dropped if it is longer than 512
     /// bytes or not ASCII text.
     ///
-    /// Returns `None` if `traceparent` is malformed, as W3C Trace Context §3.2 asks; then a new
-    /// trace should be started. Fields that later versions append are ignored.
+    /// Returns `None` if `traceparent` is malformed, as W3C Trace Context §3.2 asks. Start a new
+    /// trace then. Fields appended by later versions are ignored.
     pub fn parse(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
         let [trace_id, span_id, flags] = fields(traceparent.trim())?;
         if trace_id == 0 || span_id == 0 {

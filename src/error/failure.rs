@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Holds the message of an error and, where there is one, the error that caused it.
+/// The message of an error and, if known, the error that caused it.
 ///
 /// Variants such as [`MemoryError::Failed`](crate::log::MemoryError::Failed) and
-/// [`StepError::Pattern`](crate::StepError::Pattern) consist of it. The cause is what
-/// [`Error::source`] returns, so it can be downcast to the type of the library that failed.
+/// [`StepError::Pattern`](crate::StepError::Pattern) contain one. [`Error::source`] returns the
+/// cause, so it can be downcast to the type of the library that failed.
 ///
-/// Two failures are equal if their messages are; causes are not compared. A failure is serialised
-/// as its message, without the cause.
+/// Two failures are equal if their messages are equal; causes are not compared. A failure is
+/// serialised as its message, without the cause.
 ///
 /// ```
 /// use std::error::Error;
@@ -30,7 +30,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone)]
 pub struct Failure {
     message: Arc<str>,
-    /// Boxed twice, so that errors that hold a failure stay small.
+    /// Boxed twice, so that errors with a failure stay small.
     source: Option<Arc<Box<dyn Error + Send + Sync>>>,
 }
 
@@ -40,13 +40,13 @@ impl Failure {
         Failure { message: message.into(), source: None }
     }
 
-    /// Builds a failure from the error that caused it, whose text is the message.
+    /// Builds a failure from the error that caused it. The error's text becomes the message.
     pub fn of(error: impl Error + Send + Sync + 'static) -> Self {
         Failure::new(error.to_string()).with_source(error)
     }
 
-    /// Sets the error that caused the failure. The message should already contain what matters of
-    /// it, as front ends show the message alone.
+    /// Sets the error that caused the failure. The message should already contain the essence of
+    /// it, because front ends show only the message.
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(Arc::new(source.into()));
         self

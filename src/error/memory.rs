@@ -1,16 +1,16 @@
-//! Errors of memories and of stores.
+//! Errors of memories and stores.
 
 use std::error::Error;
 use std::sync::Arc;
 
 use super::Failure;
 
-/// Describes why an operation of a memory or a store failed. The stored data is unchanged.
+/// The reason why an operation of a memory or a store failed. The stored data is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// The log does not end where the writer expected: another owner has opened the session, or
-    /// has written to it.
+    /// The log does not end where the writer expected: another owner has opened the session, or has
+    /// written to it.
     #[error(
         "the session's log ends at entry {end}, not at {at}: another process has taken over the \
          session, open it again to continue"
@@ -27,29 +27,29 @@ pub enum MemoryError {
     /// Another process, or another handle of this one, has the session open.
     #[error("the session `{0}` is in use: wait until it is closed, or close it there")]
     InUse(Arc<str>),
-    /// There is no such session.
+    /// The store has no such session.
     #[error("there is no session `{0}`")]
     NoSession(Arc<str>),
-    /// A session of that name exists.
+    /// A session of that name already exists.
     #[error("there is a session `{0}` already: choose another name")]
     Exists(Arc<str>),
-    /// Other sessions share the start of its log.
+    /// Other sessions share the start of the session's log.
     #[error(
         "the session `{session}` cannot be deleted, because others share the start of its log: \
          delete {} first", .branches.join(", ")
     )]
     HasBranches {
-        /// The session.
+        /// The session that was to be deleted.
         session: Arc<str>,
         /// The sessions that were forked from it.
         branches: Vec<String>,
     },
-    /// The session belongs to a sub-agent and is opened by the session at its root only.
+    /// The session belongs to a sub-agent. Only the session at its root opens it.
     #[error("the session `{session}` belongs to a sub-agent: open `{root}` instead")]
     SubAgent {
-        /// The session.
+        /// The session of the sub-agent.
         session: Arc<str>,
-        /// The session at the root, where its actions are decided.
+        /// The session at the root, where the actions of the sub-agent are decided.
         root: Arc<str>,
     },
     /// The store has no mailboxes, so an input cannot be sent to a session that another process has
@@ -65,7 +65,7 @@ pub enum MemoryError {
          they are handled, or try again when its owner has handled some"
     )]
     MailboxFull {
-        /// The session.
+        /// The session that owns the mailbox.
         session: Arc<str>,
         /// The number of inputs that wait.
         unread: u64,
@@ -81,7 +81,7 @@ pub enum MemoryError {
     Newer {
         /// The file, table or other origin of the data.
         source_name: String,
-        /// Its format.
+        /// The format of the data.
         found: u64,
         /// The newest format that this version can read.
         known: u64,
@@ -92,14 +92,14 @@ pub enum MemoryError {
 }
 
 impl MemoryError {
-    /// Returns whether the session belongs to another owner now, so that this one's state is out of
-    /// date.
+    /// Returns whether the session now belongs to another owner, so that this owner's state is out
+    /// of date.
     pub fn is_lost(&self) -> bool {
         matches!(self, MemoryError::Lost | MemoryError::Conflict { .. })
     }
 
     /// Builds a [`Failed`](MemoryError::Failed) from another error, whose text becomes the message.
-    /// With a message alone it is `MemoryError::Failed("the disk is full".into())`.
+    /// For a message alone, write `MemoryError::Failed("the disk is full".into())`.
     pub fn failed(error: impl Error + Send + Sync + 'static) -> Self {
         MemoryError::Failed(Failure::of(error))
     }

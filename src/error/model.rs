@@ -8,9 +8,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Describes why a model request failed.
+/// The reason why a model request failed.
 ///
-/// Two errors are equal if they are written as the same JSON: the source is not compared.
+/// Two errors are equal if their JSON is equal: the source is not compared.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelError {
@@ -21,10 +21,11 @@ pub struct ModelError {
     /// The HTTP status, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// How long the provider asks to wait.
+    /// The delay that the provider asks for before a retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Duration>,
-    /// Whether the provider says that the same request can succeed later, if it says so.
+    /// The provider's statement that the same request can, or cannot, succeed later; `None` without
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub should_retry: Option<bool>,
     /// Boxed twice, so that the error stays small.
@@ -45,13 +46,13 @@ impl ModelError {
         }
     }
 
-    /// Returns whether the same request can succeed later: what the provider says, or else
+    /// Returns whether the same request can succeed later, according to the provider, else to
     /// [`ModelErrorKind::is_retryable`].
     pub fn is_retryable(&self) -> bool {
         self.should_retry.unwrap_or(self.kind.is_retryable())
     }
 
-    /// Sets the error that caused this one, which [`Error::source`] returns. It is not serialised.
+    /// Sets the error that caused this one. [`Error::source`] returns it. It is not serialised.
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(Arc::new(source.into()));
         self
@@ -78,7 +79,7 @@ impl Error for ModelError {
     }
 }
 
-/// Classifies a [`ModelError`].
+/// The kind of a [`ModelError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -105,8 +106,8 @@ pub enum ModelErrorKind {
     Timeout,
     /// The provider's response could not be parsed.
     Protocol,
-    /// The provider could not parse what the model generated, such as a tool call that is not
-    /// JSON. The next request should tell the model so.
+    /// The provider could not parse the model's output, such as a tool call that is not JSON. The
+    /// next request should tell the model so.
     Malformed,
 }
 

@@ -1,22 +1,22 @@
-//! The error of retrievers and of embedders.
+//! The error of retrievers and embedders.
 
 use std::error::Error;
 
 use super::Failure;
 
-/// Describes why a [`Retriever`](crate::retrieval::Retriever) or an
+/// The reason why a [`Retriever`](crate::retrieval::Retriever) or an
 /// [`Embedder`](crate::retrieval::Embedder) has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetrievalError {
-    /// The source or the model cannot be used now; the text says why and what to do.
+    /// The source or the model is not usable now. The text names the reason and the remedy.
     #[error(transparent)]
     Failed(Failure),
 }
 
 impl RetrievalError {
-    /// Builds a failure from another error, whose text becomes the message. With a message alone it
-    /// is `RetrievalError::Failed("the index is missing".into())`.
+    /// Builds a failure from another error, whose text becomes the message. For a message alone,
+    /// write `RetrievalError::Failed("the index is missing".into())`.
     pub fn failed(error: impl Error + Send + Sync + 'static) -> Self {
         RetrievalError::Failed(Failure::of(error))
     }

@@ -1,4 +1,4 @@
-//! Errors of tools and of a toolbox.
+//! Errors of tools and toolboxes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Describes why a tool call failed. Every variant except [`ToolError::Suspend`] becomes an error
+/// The reason why a tool call failed. Every variant except [`ToolError::Suspend`] becomes an error
 /// result, so the text should tell the model what to do differently.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolError {
-    /// The call failed; the text tells the model why and what to do.
+    /// The call failed. The text tells the model why and what to do.
     #[error("{0}")]
     Failed(String),
-    /// The call failed, and front ends get more information than the model: `details` are those of
-    /// the result.
+    /// The call failed, and front ends get more information than the model: `details` becomes the
+    /// result's.
     #[error("{why}")]
     FailedWith {
-        /// Tells the model why, and what to do.
+        /// The reason and the remedy, for the model.
         why: String,
         /// Data for front ends.
         details: Value,
@@ -27,8 +27,8 @@ pub enum ToolError {
     /// The call stopped because [`ToolContext::cancelled`](crate::ToolContext::cancelled) resolved.
     #[error("cancelled")]
     Cancelled,
-    /// The call stopped as with [`ToolError::Cancelled`], and had output before it did: the model
-    /// and front ends get it, after a line that says that the call was aborted.
+    /// The call stopped as with [`ToolError::Cancelled`], but already had output. The model and
+    /// front ends get the output, after a line that reports the abort.
     #[error("cancelled")]
     CancelledWith {
         /// The output so far, for the model.
@@ -36,8 +36,8 @@ pub enum ToolError {
         /// Data for front ends; `null` for none.
         details: Value,
     },
-    /// The call needs something from outside first. It must be returned before any effect. After
-    /// the decision the tool is called again with the same call id, and
+    /// The call first needs something from outside. Return this before any effect. After the
+    /// decision the tool is called again with the same call id, and
     /// [`ToolContext::decision`](crate::ToolContext::decision) returns the decision.
     #[error("waiting for {}", .0.kind)]
     Suspend(ActionRequest),
@@ -50,12 +50,12 @@ impl ToolError {
     }
 }
 
-/// Describes what a suspended tool call needs from outside.
+/// A suspended tool call's request to the outside.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ActionRequest {
-    /// What kind of request it is, such as `login`; `question` for a
-    /// [`Question`](crate::pattern::Question), which the data then contains.
+    /// The kind of request, such as `login`; `question` for a
+    /// [`Question`](crate::pattern::Question), which is then the data.
     pub kind: String,
     /// Data for the front end that shows the request.
     #[serde(default)]
@@ -69,28 +69,28 @@ impl ActionRequest {
     }
 }
 
-/// Describes why a tool cannot be added to a toolbox.
+/// The reason why a tool cannot be added to a toolbox.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolboxError {
-    /// The name is taken.
+    /// Another tool has the name.
     #[error("there are two tools named `{0}`: rename one, or give its source a prefix")]
     Twice(Arc<str>),
-    /// The name is not one that every provider accepts.
+    /// Some provider would not accept the name.
     #[error("`{0}` is not a valid tool name: use 1 to 64 of letters, digits, `_` and `-`")]
     Name(Arc<str>),
-    /// The tool has only a schema, and schemas are not checked.
+    /// The tool has only a schema, and the feature that checks schemas is off.
     #[error(
         "the arguments of tool `{0}` cannot be checked: enable the feature `schema` of \
          loopwright-core, or implement `Tool::check_arguments`"
     )]
     Unchecked(Arc<str>),
-    /// The tool's schema is not a JSON Schema.
+    /// The tool's schema is not a valid JSON Schema.
     #[error("the schema of tool `{name}` is not valid: {why}")]
     Schema {
-        /// The tool.
+        /// The tool with the invalid schema.
         name: Arc<str>,
-        /// What is wrong with it.
+        /// The error in the schema.
         why: String,
     },
 }

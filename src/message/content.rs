@@ -3,21 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Represents one item of the content of a user message or a tool result.
+/// An item of the content of a user message or a tool result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Content {
-    /// Text.
+    /// A block of text.
     Text {
-        /// The text.
+        /// Text for the model.
         text: String,
     },
-    /// An image, or a PDF. A model that cannot take a file of this type gets a text that says so.
+    /// An image, or a PDF. A model that cannot read this type of file gets a note instead.
     Image {
-        /// Its media type, such as `image/png` or `application/pdf`.
+        /// The media type, such as `image/png` or `application/pdf`.
         media_type: String,
-        /// Its bytes in base64.
+        /// The bytes in base64.
         data: String,
     },
 }

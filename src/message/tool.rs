@@ -10,7 +10,7 @@ use crate::ids::CallId;
 use crate::json::check_size;
 use crate::message::content::{Content, join_text};
 
-/// Holds a tool call as the model wrote it.
+/// A tool call as the model wrote it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ToolCall {
@@ -18,7 +18,7 @@ pub struct ToolCall {
     pub id: CallId,
     /// The tool's name.
     pub name: Arc<str>,
-    /// The JSON text of the arguments, unchanged; it may be malformed.
+    /// The JSON text of the arguments, unchanged. It may be malformed.
     pub arguments: Arc<str>,
     /// The provider's signature, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ impl ToolCall {
         ToolCall { id: id.into(), name: name.into(), arguments: arguments.into(), signature: None }
     }
 
-    /// Returns the arguments, or `None` if they are not JSON, longer than 4 MiB, or more than
+    /// Returns the arguments, or `None` if they are not JSON, longer than 4 MiB, or have more than
     /// 100,000 values. Such calls do not run.
     pub fn parse_arguments(&self) -> Option<Value> {
         check_size(&self.arguments).ok()?;
@@ -49,22 +49,22 @@ impl ToolCall {
     }
 }
 
-/// Holds the one result of one tool call.
+/// The result of a tool call. Each call has exactly one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ToolResult {
-    /// The call that it belongs to.
+    /// The id of the call.
     pub call: CallId,
     /// The tool's name.
     pub name: Arc<str>,
-    /// How the call ended.
+    /// The way the call ended.
     pub status: ResultStatus,
     /// The content for the model.
     pub content: Vec<Content>,
     /// Data for a user interface; never sent to a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Arc<Value>>,
-    /// Whether the tool asks that the run ends after this batch, without another request.
+    /// `true` if the tool asks for the end of the run after this batch, without another request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub terminate: bool,
 }
@@ -93,38 +93,38 @@ impl ToolResult {
         self
     }
 
-    /// Asks that the run ends after this batch.
+    /// Asks for the end of the run after this batch.
     pub fn terminate(mut self) -> Self {
         self.terminate = true;
         self
     }
 
-    /// Returns its texts, joined.
+    /// Returns the texts, joined.
     pub fn text(&self) -> String {
         join_text(&self.content)
     }
 
-    /// Returns whether the call failed or did not run, as the model sees it.
+    /// Returns whether the call failed or did not run, from the model's point of view.
     pub fn is_error(&self) -> bool {
         self.status != ResultStatus::Ok
     }
 }
 
-/// Says how a tool call ended.
+/// The way a tool call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ResultStatus {
-    /// It ran, or a decision provided its result.
+    /// The call ran, or a decision provided its result.
     Ok,
-    /// It could not run, or it failed.
+    /// The call could not run, or it failed.
     Error,
-    /// The user, a hook, or a later message of the user refused it.
+    /// The user, a hook, or a later message of the user refused the call.
     Denied,
-    /// A steer or the end of the run came before it started.
+    /// A steer or the end of the run came before the call started.
     Skipped,
-    /// It was cancelled.
+    /// The call was cancelled.
     Aborted,
-    /// A crash cut it off; it may have had effects.
+    /// A crash cut off the call. It may have had effects.
     OutcomeUnknown,
 }

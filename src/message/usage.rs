@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Counts the tokens of one request, or the sum of several. `input` contains neither cache reads
-/// nor cache writes, so [`Usage::total`] is the sum of the four; `reasoning` is part of `output`.
+/// Token counts of one request, or the sum of several. `input` contains neither cache reads nor
+/// cache writes, so [`Usage::total`] is the sum of the four; `reasoning` is part of `output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
@@ -17,14 +17,14 @@ pub struct Usage {
     pub cache_read: u64,
     /// Input tokens written to the provider's cache.
     pub cache_write: u64,
-    /// Those tokens of `cache_write` that the cache keeps for an hour, which costs more.
+    /// The part of `cache_write` that the cache keeps for an hour, which costs more.
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_1h: u64,
     /// Output tokens spent on reasoning.
     pub reasoning: u64,
-    /// Those of all tokens that do not count towards the context window: the provider made several
-    /// requests for the reply, for example to compact the conversation or to continue a paused
-    /// turn, and these are the tokens of all but the longest.
+    /// Tokens that do not count towards the context window. The provider made several requests for
+    /// the reply, for example to compact the conversation or to continue a paused turn. These are
+    /// the tokens of all requests but the longest.
     #[serde(skip_serializing_if = "is_zero")]
     pub outside_context: u64,
 }
@@ -46,7 +46,7 @@ impl Usage {
         self
     }
 
-    /// Sets how many of the tokens that were written to the cache are kept for an hour.
+    /// Sets how many of the tokens written to the cache are kept for an hour.
     pub fn cache_write_1h(mut self, tokens: u64) -> Self {
         self.cache_write_1h = tokens;
         self

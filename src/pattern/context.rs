@@ -1,4 +1,4 @@
-//! [`AgentContext`]: the agent's memory and tools, one operation at a time, for patterns that need
+//! [`AgentContext`], the agent's memory and tools, one operation at a time. For patterns that need
 //! more than the methods of `StepContext`.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::session::ask::{Ask, Profile};
 use crate::session::{batch, request};
 
-/// Gives access to what the agent remembers and what it can do.
+/// Access to the agent's memory and tools, one operation at a time.
 ///
 /// ```
 /// use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
@@ -43,8 +43,8 @@ pub struct AgentContext<'a> {
 }
 
 impl AgentContext<'_> {
-    /// Builds the next request: the conversation after the hooks, the tools that it offers, the
-    /// system prompt, the options. The request is not sent.
+    /// Builds the next request: the conversation after the hooks, the offered tools, the system
+    /// prompt, and the options. The request is not sent.
     pub async fn generate(&mut self, ask: &Ask) -> Result<ChatRequest, StepError> {
         request::build(self.session, &ask.clone().within(&self.profile)).await
     }
@@ -61,13 +61,13 @@ impl AgentContext<'_> {
         self.session.remember(message).await
     }
 
-    /// Returns the arguments that would run, after safe coercions. The error is a text that tells
-    /// the model what to correct.
+    /// Returns the arguments that would run, after safe coercions. The error tells the model what
+    /// to correct.
     pub fn validate_tool_call(&self, call: &ToolCall) -> Result<Value, String> {
         self.session.executor.tools.validate(&call.name, &call.arguments)
     }
 
-    /// Returns whether the call may run without approval. A call that is not valid may not.
+    /// Returns whether the call may run without approval. An invalid call may not.
     pub fn can_auto_call(&self, call: &ToolCall) -> bool {
         let Session { executor, config, extensions, .. } = &*self.session;
         match (executor.tools.spec(&call.name), self.validate_tool_call(call)) {
@@ -77,9 +77,8 @@ impl AgentContext<'_> {
     }
 
     /// Runs one call of the last reply and returns its result, or `None` if it waits for a
-    /// decision. The batch stays open until every call has its result, so
-    /// [`StepContext::call_tools`](crate::StepContext::call_tools) must come before the next
-    /// request.
+    /// decision. The batch stays open until every call has its result, so call
+    /// [`StepContext::call_tools`](crate::StepContext::call_tools) before the next request.
     pub async fn call_tool(&mut self, call: &CallId) -> Result<Option<Arc<Message>>, StepError> {
         batch::run(self.session, Some(call)).await?;
         let fold = &self.session.journal.fold;

@@ -1,13 +1,13 @@
-//! [`Role`]: where the profile of a step's requests comes from.
+//! [`Role`], the source of the profile for a step's requests.
 
 use std::sync::Arc;
 
 use crate::message::Message;
 use crate::session::ask::Profile;
 
-/// Gives each request of a step a profile.
+/// The source of the profile for each request of a step.
 pub(crate) enum Role<'a> {
-    /// That of the agent.
+    /// The agent's own settings.
     Agent,
     /// A profile within an outer role.
     Fixed(Profile, &'a Role<'a>),

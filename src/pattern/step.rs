@@ -1,4 +1,4 @@
-//! [`StepContext`]: what a pattern works with. Inputs are handled in every method that awaits.
+//! [`StepContext`], a pattern's view of the session. Every method that awaits also handles inputs.
 
 mod budget;
 mod calls;
@@ -38,25 +38,25 @@ use crate::session::stream::follow;
 const SUPERSEDED: &str =
     "Denied: superseded by the user, who sent another message instead of a decision.";
 
-/// Gives a [`BehaviorPattern`](crate::BehaviorPattern) access to the session for one step.
+/// A pattern's access to the session for one step; see [`BehaviorPattern`](crate::BehaviorPattern).
 ///
 /// # Contract
 ///
 /// A step begins with [`take_input`](StepContext::take_input). After each
 /// [`ask`](StepContext::ask), the pattern must pass the reply to
 /// [`call_tools`](StepContext::call_tools) before it asks again: while calls of the last reply have
-/// no result, `ask` fails with [`StepError::BatchOpen`]. A pattern may be entered again from its
-/// top, after a decision or a restart; all methods are safe to repeat, and a conversation that ends
-/// with a reply returns it without a request.
+/// no result, `ask` fails with [`StepError::BatchOpen`].
 ///
-/// Every method that awaits handles inputs in the meantime: steers and follow-ups are queued,
-/// decisions are recorded. If its future is dropped, because the run is aborted or reaches a limit,
-/// what has been done stays done, a write in progress is completed, and the engine closes what is
-/// open.
+/// A pattern may be entered again from its top, after a decision or a restart. All methods are safe
+/// to repeat: if the conversation ends with a reply, `ask` returns that reply without a request.
 ///
-/// What a method has done is in the log when the step sends the next request, starts a tool, waits,
-/// or returns, and its events are emitted then: changes that follow each other are one append.
-/// [`StepContext::flush`] writes them at once.
+/// Every method that awaits handles inputs meanwhile: steers and follow-ups are queued, decisions
+/// are recorded. Its future is dropped if the run is aborted or reaches a limit. Completed work
+/// then stays done, a write in progress is completed, and the engine closes open work.
+///
+/// Consecutive changes are one append. They are written to the log, and their events emitted, when
+/// the step sends the next request, starts a tool, waits, or returns. [`StepContext::flush`] writes
+/// them at once.
 ///
 /// ```
 /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
@@ -85,24 +85,24 @@ const SUPERSEDED: &str =
 /// ```
 pub struct StepContext<'a> {
     pub(crate) session: &'a mut Session,
-    /// Gives every request of this step a profile.
+    /// The source of the profile of each request.
     role: Role<'a>,
 }
 
 impl StepContext<'_> {
-    /// Returns what started this run.
+    /// Returns the cause of this run.
     pub fn cause(&self) -> &RunCause {
         self.session.journal.fold.cause.as_ref().unwrap_or(&RunCause::Continue(None))
     }
 
-    /// Returns the user's request that this run works on: the one that started it, or the one that
-    /// a decision or `Continue` resumed. `None` if a late steer started the run.
+    /// Returns the user's request that this run works on: the request that started it, or that a
+    /// decision or `Continue` resumed. `None` if a late steer started the run.
     pub fn user_request(&self) -> Option<&Arc<Message>> {
         self.session.journal.fold.request.as_ref()
     }
 
-    /// Returns the decision that started this run, if one did. The engine has carried it out before
-    /// the pattern is entered.
+    /// Returns the decision that started this run, if one did. The engine has already carried it
+    /// out.
     pub fn action_result(&self) -> Option<(&CallId, &Decision)> {
         let (call, decision) = self.session.journal.fold.last_decision.as_ref()?;
         matches!(self.cause(), RunCause::ActionResult(_)).then_some((call, &**decision))
@@ -113,7 +113,7 @@ impl StepContext<'_> {
         &self.session.id
     }
 
-    /// Returns the id of the model that [`StepContext::ask`] asks, as `provider/name`.
+    /// Returns the id of the model that [`StepContext::ask`] uses, as `provider/name`.
     pub fn model(&self) -> &Arc<str> {
         let config = &self.session.config;
         &config.model(self.profile().model.as_deref()).unwrap_or(&config.model).info().id
@@ -124,14 +124,14 @@ impl StepContext<'_> {
         self.profile().thinking.unwrap_or(self.session.config.thinking)
     }
 
-    /// Returns every message of the conversation, those that were compacted or
-    /// [removed](StepContext::rewind) included.
+    /// Returns every message of the conversation, including compacted and
+    /// [removed](StepContext::rewind) ones.
     pub fn history(&self) -> History {
         self.session.journal.fold.history.clone()
     }
 
     /// Iterates over the messages of the [history](StepContext::history) that were not
-    /// [removed](StepContext::rewind), those that were compacted included.
+    /// [removed](StepContext::rewind), including compacted ones.
     pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> {
         self.session.journal.fold.messages()
     }
@@ -186,9 +186,9 @@ impl StepContext<'_> {
 
     /// Asks like [`StepContext::ask`], with another model, prompt, tools, schema or hooks.
     ///
-    /// A request with [`Ask::also`] or [`Ask::messages`] is sent whatever the conversation ends
-    /// with, except after a restart: if the conversation then ends with the reply to the same
-    /// request, that reply is returned.
+    /// A request with [`Ask::also`] or [`Ask::messages`] is always sent, whatever message the
+    /// conversation ends with. The exception is after a restart: if the conversation then ends with
+    /// the reply to the same request, that reply is returned.
     pub async fn ask_with(&mut self, ask: Ask) -> Result<Reply, StepError> {
         if ask.detached {
             return Ok(self.ask_all([ask]).await?.pop().unwrap_or(Reply::empty(None)));
@@ -201,16 +201,18 @@ impl StepContext<'_> {
     ///
     /// At most [`Limits::parallel_requests`](crate::agent::Limits::parallel_requests) are in
     /// progress at once. The turns of all are reserved before the first is sent. Each reply is
-    /// logged when it arrives; with [`Ask::key`] only the missing ones are requested after a crash.
+    /// logged when it arrives. With [`Ask::key`], only the missing ones are requested after a
+    /// crash.
+    ///
     /// An error of a model is part of its reply. A steer with
-    /// [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) ends the wait: requests that are
-    /// not complete then have a reply that was interrupted.
+    /// [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) ends the wait: incomplete requests
+    /// then have an interrupted reply.
     ///
     /// # Errors
     ///
     /// Fails with [`StepError::NotDetached`] if a request is not detached, with
-    /// [`StepError::KeyTaken`] if two have the same key, with [`StepError::Limit`] if a budget
-    /// does not suffice, and as [`StepContext::ask`] does.
+    /// [`StepError::KeyTaken`] if two have the same key, with [`StepError::Limit`] if a budget is
+    /// too small, and as [`StepContext::ask`] does.
     ///
     /// ```
     /// use loopwright_core::message::UserMessage;
@@ -247,8 +249,8 @@ impl StepContext<'_> {
         ask_all::ask_all(self.session, asks).await
     }
 
-    /// Runs the calls of the reply: each is validated, approved if necessary, run, and gets its
-    /// result. Does nothing if the reply has no calls.
+    /// Runs the calls of the reply. Each call is validated, approved if necessary, run, and gets
+    /// its result. Does nothing if the reply has no calls.
     pub async fn call_tools(&mut self, reply: &Reply) -> Result<BatchOutcome, StepError> {
         if reply.has_calls() {
             batch::run(self.session, None).await
@@ -257,7 +259,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// Delivers queued steers: all or the first, as the agent's steering mode says.
+    /// Delivers queued steers: all or the first, depending on the agent's steering mode.
     pub async fn take_steering(&mut self) -> Result<(), StepError> {
         self.session.receive_all().await?;
         let mode = self.session.config.steering_mode;
@@ -270,8 +272,8 @@ impl StepContext<'_> {
         self.session.journal.fold.queue.has(QueueKind::Steering)
     }
 
-    /// Delivers every queued message in the order of arrival, steers and follow-ups alike, whatever
-    /// the agent's queue modes say.
+    /// Delivers every queued message in the order of arrival, both steers and follow-ups. The
+    /// agent's queue modes are ignored.
     pub async fn take_messages(&mut self) -> Result<(), StepError> {
         self.session.receive_all().await?;
         self.deliver(|kind| kind != QueueKind::Request, QueueMode::All).await?;
@@ -283,8 +285,9 @@ impl StepContext<'_> {
         self.session.journal.fold.queue.iter().any(|w| w.kind != QueueKind::Request)
     }
 
-    /// Delivers queued follow-ups: all or the first, as the agent's follow-up mode says. Returns
-    /// true if there is more to answer: a follow-up, or a steer that arrived in the meantime.
+    /// Delivers queued follow-ups: all or the first, depending on the agent's follow-up mode.
+    /// Returns `true` if there is more to answer: a follow-up, or a steer that arrived in the
+    /// meantime.
     pub async fn take_follow_ups(&mut self) -> Result<bool, StepError> {
         self.session.receive_all().await?;
         if self.has_steering() {
@@ -315,8 +318,8 @@ impl StepContext<'_> {
     }
 
     /// Awaits `work` while inputs are handled. Returns `None` if a steer interrupts it
-    /// ([`Urgency::Interrupt`](crate::event::Urgency::Interrupt)); `work` is then dropped, as it is
-    /// with this future.
+    /// ([`Urgency::Interrupt`](crate::event::Urgency::Interrupt)). `work` is dropped then, or when
+    /// this future is dropped.
     pub async fn wait_for<F>(&mut self, work: F) -> Result<Option<F::Output>, StepError>
     where
         F: Future<Output: Send> + Send,
@@ -341,8 +344,8 @@ impl StepContext<'_> {
         self.session.tail() == Tail::Replied
     }
 
-    /// Returns the reply that the conversation ends with, or `None` if it ends otherwise. Hidden
-    /// calls after it make no difference.
+    /// Returns the reply at the end of the conversation, or `None` if another message is there.
+    /// Hidden calls after the reply are ignored.
     pub fn last_reply(&self) -> Option<Reply> {
         let message = self.session.journal.fold.context.last()?;
         message.as_assistant()?;

@@ -31,8 +31,7 @@ use crate::tool::{Outcome, Progress, ToolOutput};
 /// sent before a crash is recognised.
 const TASK: &str = "task";
 
-/// How long a sub-agent waits for its session if another process has it open. Longer than usual
-/// leases of sessions.
+/// Maximum wait for a session that another process has open. Longer than usual leases of sessions.
 const IN_USE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Interval between attempts to open the session.

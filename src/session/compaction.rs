@@ -186,7 +186,7 @@ pub(crate) async fn compact(
 
 /// The result of asking for a summary, for [`compact`].
 enum Obtained {
-    /// The messages are replaced by the summary, or left out if there is none.
+    /// The messages are replaced by the summary, or left out without one.
     Record(SummaryRecord),
     /// The request fits, and the last summary of nearly the same conversation failed.
     Postponed,

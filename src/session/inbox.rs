@@ -52,7 +52,7 @@ pub(crate) struct Inbox {
 /// lock of the memory that the session waits for.
 struct Mail {
     memory: Arc<dyn Memory>,
-    /// Resolves when there may be something new.
+    /// A future that resolves when there may be something new.
     posted: BoxFuture<'static, ()>,
     reading: Option<JoinHandle<Result<Read, MemoryError>>>,
     /// The input of a handle that comes after the inputs being read.

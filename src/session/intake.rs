@@ -27,7 +27,7 @@ use crate::tool::schema::Schema;
 /// Maximum number of requests that wait for a run.
 pub(crate) const MAX_QUEUED_REQUESTS: usize = 32;
 
-/// Limits of the queues of steers and follow-ups: messages, and total bytes of content.
+/// Maximum queue of steers and follow-ups: the number of messages, and the bytes of their content.
 const MAX_QUEUED_MESSAGES: usize = 1_000;
 const MAX_QUEUED_BYTES: usize = 1024 * 1024;
 

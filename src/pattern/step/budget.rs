@@ -1,24 +1,24 @@
-//! What a pattern can know of its budgets.
+//! A pattern's view of its budgets.
 
 use crate::limits::{Budget, Spent};
 use crate::pattern::step::StepContext;
 use crate::session::budget;
 
 impl StepContext<'_> {
-    /// Returns what was spent since the last request of the user, the current run included. Of a
-    /// run that was resumed after a crash, only the time since then counts until it has ended.
+    /// Returns the usage since the last request of the user, including the current run. Until a run
+    /// that was resumed after a crash has ended, only its time since then counts.
     pub fn spent(&self) -> Spent {
         budget::spent(self.session)
     }
 
-    /// Returns what the whole session has spent, also before it was reset.
+    /// Returns the usage of the whole session, including before resets.
     pub fn session_spent(&self) -> Spent {
         budget::session_spent(self.session)
     }
 
-    /// Returns what is left for this run: of the agent's [`Limits`](crate::agent::Limits), the
-    /// session's [budget](crate::AgentBuilder::session_limits) and the share of a sub-agent,
-    /// whichever has least left.
+    /// Returns the rest of this run's budget. It is the smallest rest of the agent's
+    /// [`Limits`](crate::agent::Limits), the session's
+    /// [budget](crate::AgentBuilder::session_limits), and a sub-agent's share.
     ///
     /// ```
     /// use loopwright_core::message::UserMessage;

@@ -1,4 +1,4 @@
-//! Calls that a pattern makes, and its questions to the user.
+//! Calls of a pattern to tools, and its questions to the user.
 
 use crate::error::StepError;
 use crate::message::ToolResult;
@@ -7,24 +7,24 @@ use crate::session::pattern_calls::{self, Asked, Call};
 use crate::tool::question::Question;
 
 impl StepContext<'_> {
-    /// Makes a call and returns its result, or `None` if it waits for a decision: then the step
-    /// must end with [`StepEnd::AwaitingAction`](crate::StepEnd::AwaitingAction).
+    /// Makes a call and returns its result. Returns `None` if the call waits for a decision: the
+    /// step must then end with [`StepEnd::AwaitingAction`](crate::StepEnd::AwaitingAction).
     ///
-    /// The call is one like those of a model: the tool need not be offered to the model, the
-    /// arguments are validated, hooks see it, and it may need approval, fail or suspend. The engine
-    /// adds a message with the call to the conversation, followed by its result.
+    /// The call works like a model's call, but the tool need not be offered to the model. The
+    /// arguments are validated, hooks see the call, and it may need approval, fail or suspend. The
+    /// engine adds a message with the call to the conversation, followed by its result.
     ///
-    /// A call with a key ([`Call::key`]) is made once for a request of the user: when the pattern
-    /// is entered again, its result is returned, whatever the arguments are. A call that was
-    /// skipped or aborted before it started has not been made. A steer that arrives while the call
-    /// waits or has not started skips it; the status of the result says so.
+    /// A call with a key ([`Call::key`]) is made once per user request. When the pattern is entered
+    /// again, its result is returned, even if the arguments differ. A call that was skipped or
+    /// aborted before it started has not been made. A steer that arrives while the call waits or
+    /// has not started skips it, which the status of the result shows.
     ///
     /// # Errors
     ///
     /// Fails with [`StepError::BatchOpen`] while other calls have no result, with
-    /// [`StepError::KeyTaken`] if the key is that of a call of another tool, and with
-    /// [`StepError::NotJson`] if the arguments cannot be written as JSON. A tool that fails or does
-    /// not exist is a result, not an error.
+    /// [`StepError::KeyTaken`] if a call of another tool has the key, and with
+    /// [`StepError::NotJson`] if the arguments cannot be written as JSON. If the tool fails or does
+    /// not exist, that is a result, not an error.
     ///
     /// ```
     /// use loopwright_core::message::UserMessage;
@@ -59,12 +59,12 @@ impl StepContext<'_> {
         Ok(self.call_all([call]).await?.and_then(|results| results.into_iter().next()))
     }
 
-    /// Makes calls in one batch, at the same time if their tools allow it, and returns their
-    /// results in the order of the calls, or `None` if some wait for decisions. Otherwise like
+    /// Makes calls in one batch, at the same time if their tools allow it. Returns their results in
+    /// the order of the calls, or `None` if some wait for decisions. Otherwise like
     /// [`StepContext::call`].
     ///
-    /// Sub-agents ([`Call::child`]) work at the same time; what they need approved is decided while
-    /// the others work. [`ToolResult::output`] reads the value that one answered with.
+    /// Sub-agents ([`Call::child`]) work at the same time. Their pending actions can be decided
+    /// while the others work. [`ToolResult::output`] parses a sub-agent's answer as a value.
     ///
     /// ```
     /// use loopwright_core::message::AssistantMessage;
@@ -121,20 +121,20 @@ impl StepContext<'_> {
         pattern_calls::run(self.session, calls.into_iter().collect()).await
     }
 
-    /// Asks the user, and returns the answer once it is there. While it waits, the step must end
+    /// Asks the user, and returns the answer once there is one. While it waits, the step must end
     /// with [`StepEnd::AwaitingAction`](crate::StepEnd::AwaitingAction).
     ///
-    /// The question is a pending action: it can be answered from another process, days later. An
-    /// answer is checked against the form of the question before it is accepted. When it has been,
-    /// the pattern is entered again from its top, and this method returns the answer: the key finds
-    /// it, within the request of the user. The model sees neither the question nor the answer,
+    /// The question is a pending action: it can be answered from another process, days later. The
+    /// answer is checked against the form of the question before it is accepted. Then the pattern
+    /// is entered again from its top, and this method returns the answer. The key identifies the
+    /// question within the user's request. The model sees neither the question nor the answer,
     /// unless the question is [`shown`](Question::shown).
     ///
     /// # Errors
     ///
-    /// Fails with [`StepError::BatchOpen`] while calls have no result, with
-    /// [`StepError::KeyTaken`] if the key is that of a call, and with [`StepError::Question`] if
-    /// the question has no options, or one of them twice, or an unusable schema.
+    /// Fails with [`StepError::BatchOpen`] while calls have no result, with [`StepError::KeyTaken`]
+    /// if a call has the key, and with [`StepError::Question`] if the question has no options, a
+    /// duplicate option, or an unusable schema.
     ///
     /// ```
     /// use loopwright_core::pattern::{Asked, Question};

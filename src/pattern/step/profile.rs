@@ -13,13 +13,13 @@ impl<'a> StepContext<'a> {
         StepContext { session, role: Role::Agent }
     }
 
-    /// Returns this step with a profile that applies to every request, so that a pattern can run
-    /// another one in a role: with another model, system prompt or thinking level, with some of
-    /// the tools only, with more hooks.
+    /// Returns this step with a profile that applies to every request. So a pattern can run another
+    /// one in a role: with another model, system prompt or thinking level, fewer tools, or more
+    /// hooks.
     ///
-    /// What a request names itself ([`Ask`](crate::Ask)) comes before the profile, and the profile
-    /// before the agent's own settings. A request offers the tools that both name. Profiles can be
-    /// nested; the inner one comes first.
+    /// Settings of a request ([`Ask`](crate::Ask)) take precedence over the profile, and the
+    /// profile over the agent's settings. A request offers only tools that both name. Profiles can
+    /// be nested; the inner one takes precedence.
     ///
     /// ```
     /// use loopwright_core::pattern::Profile;
@@ -54,10 +54,10 @@ impl<'a> StepContext<'a> {
         StepContext { session: self.session, role: Role::Fixed(profile, &self.role) }
     }
 
-    /// Returns this step with a profile that follows from the
-    /// [messages](StepContext::messages) so far, as [`StepContext::with_profile`] does for one that
-    /// is fixed. The function is called for each request, so the role can change while the other
-    /// pattern runs. It must be fast: it also gets the messages that were compacted.
+    /// Returns this step with a profile that depends on the [messages](StepContext::messages) so
+    /// far; otherwise like [`StepContext::with_profile`]. The function is called for each request,
+    /// so the role can change while the other pattern runs. It must be fast: it also gets the
+    /// messages that were compacted.
     ///
     /// ```
     /// use std::sync::Arc;

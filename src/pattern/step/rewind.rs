@@ -1,4 +1,4 @@
-//! How a pattern returns to an earlier point of the conversation.
+//! The return to an earlier point of the conversation.
 
 use crate::error::StepError;
 use crate::log::entry::LogEntry;
@@ -6,33 +6,34 @@ use crate::message::MessageId;
 use crate::pattern::step::StepContext;
 
 impl StepContext<'_> {
-    /// Returns the last message of the conversation, to [`rewind`](StepContext::rewind) to: `m0`,
-    /// which is the number of no message, if the conversation is empty.
+    /// Returns the last message of the conversation, as a target for
+    /// [`rewind`](StepContext::rewind). Returns `m0`, which no message has, if the conversation is
+    /// empty.
     pub fn checkpoint(&self) -> MessageId {
         let last = self.session.journal.fold.messages().next_back();
         last.map(|message| message.id).unwrap_or_default()
     }
 
     /// Removes the messages after `to` from the conversation: later requests do not contain them.
-    /// The history keeps them ([`StepContext::history`]), and so do front ends.
+    /// The history ([`StepContext::history`]) and front ends keep them.
     ///
     /// - Messages that the user sent for this request stay, wherever they were delivered. If a
-    ///   removed reply answered them, they are to be answered once more.
+    ///   removed reply answered them, they must be answered again.
     /// - Summaries of messages on both sides of `to` are undone.
-    /// - Values ([`StepContext::set_state`]), results and replies under keys
-    ///   ([`Call::key`](crate::pattern::Call::key), [`Ask::key`](crate::Ask::key)) and what was
-    ///   spent stay as they are: a key finds what was recorded before.
-    /// - Messages that are queued stay queued.
+    /// - Values ([`StepContext::set_state`]), usage, and results and replies under keys
+    ///   ([`Call::key`](crate::pattern::Call::key), [`Ask::key`](crate::Ask::key)) stay: a key
+    ///   finds what was recorded before.
+    /// - Queued messages stay queued.
     ///
     /// If there is nothing to remove, nothing is written.
     ///
-    /// A pattern can be entered again from its top after the rewind, so its state should say what
-    /// it has tried. A value that is set before the rewind is written in the same append, so no
-    /// crash separates the two.
+    /// After the rewind, the pattern can be entered again from its top, so its state should record
+    /// what it has tried. A value that is set before the rewind is written in the same append, so
+    /// no crash separates the two.
     ///
     /// # Errors
     ///
-    /// Fails with [`StepError::BatchOpen`] while calls have no result, and with
+    /// Fails with [`StepError::BatchOpen`] while calls have no result. Fails with
     /// [`StepError::Rewind`] if `to` is not part of the conversation (it was removed, or the
     /// conversation was reset), or is followed by the results of calls.
     ///

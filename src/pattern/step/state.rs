@@ -10,19 +10,19 @@ use crate::log::entry::StateScope;
 use crate::pattern::step::{StepContext, to_value};
 
 impl StepContext<'_> {
-    /// Returns a value that the pattern has set for this request of the user, or `None` if there is
-    /// none or it does not fit `T`. The next request begins without it.
+    /// Returns a value that the pattern has set for this request of the user. Returns `None` if it
+    /// is not set or does not fit `T`. The next request begins without it.
     pub fn state<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         self.value(StateScope::Request, key)
     }
 
     /// Sets a value for this request of the user; `null` removes it.
     ///
-    /// The value is staged: [`StepContext::state`] returns it at once, and it is written to the
-    /// session's log in the same append as the next thing that the step writes (a message, an
-    /// event, a request, a call, a result), at the latest with the end of the run. So a crash never
-    /// separates a value from the message that follows from it, nor from the end of the run.
-    /// [`StepContext::flush`] writes it at once.
+    /// The value is staged: [`StepContext::state`] returns it at once. It is written to the
+    /// session's log in the same append as the step's next entry (a message, an event, a request, a
+    /// call, a result), at the latest with the end of the run. So a crash never separates a value
+    /// from the message that follows from it, nor from the end of the run. [`StepContext::flush`]
+    /// writes it at once.
     ///
     /// # Errors
     ///
@@ -31,8 +31,8 @@ impl StepContext<'_> {
         self.set_value(StateScope::Request, key, value)
     }
 
-    /// Returns a value that the pattern has set for the session, or `None` if there is none or it
-    /// does not fit `T`. It is there until [`Reset`](crate::event::InputEvent::Reset).
+    /// Returns a value that the pattern has set for the session. Returns `None` if it is not set or
+    /// does not fit `T`. The value stays until [`Reset`](crate::event::InputEvent::Reset).
     pub fn session_state<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         self.value(StateScope::Session, key)
     }
@@ -46,8 +46,8 @@ impl StepContext<'_> {
         self.set_value(StateScope::Session, key, value)
     }
 
-    /// Writes the values that are staged, and all that the step has done and that is not written,
-    /// for a pattern that is about to do something that the log does not record.
+    /// Writes the staged values and all other unwritten changes of the step. For a pattern that is
+    /// about to do something that the log does not record.
     pub async fn flush(&mut self) -> Result<(), StepError> {
         self.session.journal.stage_values();
         Ok(self.session.journal.flush().await?)

@@ -1,4 +1,4 @@
-//! Values that models answer with, in detached requests.
+//! Typed answers of models, in detached requests.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -11,9 +11,9 @@ use crate::session::ask_for;
 impl StepContext<'_> {
     /// Asks a model for a value of type `T` in a detached request.
     ///
-    /// A reply that does not fit the type is sent back to the model with what does not fit, as
-    /// often as [`Limits::output_retries`](crate::agent::Limits::output_retries) allows. With
-    /// [`Ask::key`] no reply is paid for twice, those that did not fit included.
+    /// A reply that does not fit the type is sent back to the model with the error, as often as
+    /// [`Limits::output_retries`](crate::agent::Limits::output_retries) allows. With [`Ask::key`]
+    /// no reply is paid for twice, even if it did not fit.
     ///
     /// # Errors
     ///
@@ -60,8 +60,8 @@ impl StepContext<'_> {
         values.pop().ok_or_else(|| StepError::Output("there is no reply".into()))
     }
 
-    /// Asks for several values at the same time, as [`StepContext::ask_for`] does for one, and
-    /// returns them in the order of the requests.
+    /// Asks for several values at the same time, each like [`StepContext::ask_for`], and returns
+    /// them in the order of the requests.
     ///
     /// # Errors
     ///
