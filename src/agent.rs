@@ -107,8 +107,11 @@ impl GenericAgent {
     ///
     /// # Errors
     ///
-    /// Fails if the session's memory cannot be read or written, if the session belongs to a
-    /// sub-agent, or if the agent has sub-agents but the memory does not come from a store.
+    /// Fails if
+    ///
+    /// - the session's memory cannot be read or written,
+    /// - the session belongs to a sub-agent, or
+    /// - the agent has sub-agents but the memory does not come from a store.
     ///
     /// # Panics
     ///

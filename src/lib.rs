@@ -32,12 +32,12 @@
 //!
 //! # Extension points
 //!
-//! [`ChatModel`] streams a reply, [`Tool`] carries out a call, [`Memory`] stores the log of a
-//! session and [`SessionStore`] the logs of many,
-//! [`CompactionPolicy`](compaction::CompactionPolicy) shortens long conversations,
-//! [`Hooks`](hooks::Hooks) change single steps, and [`BehaviorPattern`] is the loop. A
-//! [`Retriever`](retrieval::Retriever) finds passages for a query, and an
-//! [`Embedder`](retrieval::Embedder) turns texts into vectors.
+//! - [`ChatModel`] streams a reply, and [`Tool`] carries out a call.
+//! - [`Memory`] stores the log of a session, and [`SessionStore`] the logs of many.
+//! - [`BehaviorPattern`] is the loop, and [`Hooks`](hooks::Hooks) change single steps.
+//! - [`CompactionPolicy`](compaction::CompactionPolicy) shortens long conversations.
+//! - [`Retriever`](retrieval::Retriever) finds passages for a query, and
+//!   [`Embedder`](retrieval::Embedder) turns texts into vectors.
 //!
 //! Every reply streams; there is no stream mode to set. For whole messages, read `message_end`
 //! events or await [`AgentHandle::prompt`].

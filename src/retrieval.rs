@@ -15,9 +15,8 @@ pub use crate::error::RetrievalError;
 ///   passage fits an empty query; a limit of zero returns none.
 /// - The query is text of a user or of a model. Treat it as data: whatever it contains, the
 ///   retriever must return only passages that it is meant to show.
-/// - One value serves every session, possibly at the same time. If a retriever may show some
-///   passages to one principal only, that principal must be fixed when the value is built, for
-///   example with a value for each principal.
+/// - One value serves every session, possibly at the same time. If it may show some passages to one
+///   principal only, fix that principal when the value is built: build one for each principal.
 /// - It may panic. A pattern that calls it then ends the run with
 ///   [`StepError::Panicked`](crate::StepError::Panicked).
 ///

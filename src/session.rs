@@ -1,10 +1,15 @@
 //! A live session: its parts, and the handling of commands during each await.
 //!
 //! One task owns the session and lends it to the pattern as a `StepContext`. No locks: the owner of
-//! `&mut Session` is the single writer. Each part owns its state: [`Journal`] the log, [`Intake`]
-//! the received inputs, [`Executor`] the running tools, [`Children`] the working sub-agents,
-//! [`StreamingReply`] the reply in progress, [`InFlight`] the usage of requests in progress, and
-//! [`CompactionState`] the state of compactions.
+//! `&mut Session` is the single writer. Each part owns its state:
+//!
+//! - [`Journal`]: the log.
+//! - [`Intake`]: the received inputs.
+//! - [`Executor`]: the running tools.
+//! - [`Children`]: the working sub-agents.
+//! - [`StreamingReply`]: the reply in progress.
+//! - [`InFlight`]: the usage of requests in progress.
+//! - [`CompactionState`]: the state of compactions.
 
 pub(crate) mod ask;
 pub(crate) mod ask_all;

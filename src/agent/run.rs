@@ -269,8 +269,8 @@ async fn drive(
     }
 }
 
-/// Returns how the run ends after the pattern has returned, or `None` if it continues because a
-/// message arrived meanwhile, or because the output does not fit its schema.
+/// Returns the ending of the run after the pattern has returned. Returns `None` if the run
+/// continues, because a message arrived meanwhile or the output does not fit its schema.
 async fn may_end(
     session: &mut Session,
     end: Option<StepEnd>,

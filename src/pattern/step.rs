@@ -210,9 +210,11 @@ impl StepContext<'_> {
     ///
     /// # Errors
     ///
-    /// Fails with [`StepError::NotDetached`] if a request is not detached, with
-    /// [`StepError::KeyTaken`] if two have the same key, with [`StepError::Limit`] if a budget is
-    /// too small, and as [`StepContext::ask`] does.
+    /// Fails as [`StepContext::ask`] does, and with
+    ///
+    /// - [`StepError::NotDetached`] if a request is not detached,
+    /// - [`StepError::KeyTaken`] if two requests have the same key,
+    /// - [`StepError::Limit`] if a budget is too small for all of them.
     ///
     /// ```
     /// use loopwright_core::message::UserMessage;

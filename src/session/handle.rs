@@ -253,10 +253,14 @@ impl AgentHandle {
     ///
     /// # Errors
     ///
-    /// Fails with [`InputError::NotPending`] if the call is not pending,
-    /// [`InputError::DigestDiffers`] if its arguments differ from the shown ones, and
-    /// [`InputError::BadArguments`] or [`InputError::BadDecision`] if the decision does not fit the
-    /// action. A refused decision changes nothing.
+    /// Fails with
+    ///
+    /// - [`InputError::NotPending`] if the call is not pending,
+    /// - [`InputError::DigestDiffers`] if its arguments differ from the shown ones,
+    /// - [`InputError::BadArguments`] or [`InputError::BadDecision`] if the decision does not fit
+    ///   the action.
+    ///
+    /// A refused decision changes nothing.
     pub async fn resolve(
         &self,
         call: impl Into<CallId>,

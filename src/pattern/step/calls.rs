@@ -21,10 +21,13 @@ impl StepContext<'_> {
     ///
     /// # Errors
     ///
-    /// Fails with [`StepError::BatchOpen`] while other calls have no result, with
-    /// [`StepError::KeyTaken`] if a call of another tool has the key, and with
-    /// [`StepError::NotJson`] if the arguments cannot be written as JSON. If the tool fails or does
-    /// not exist, that is a result, not an error.
+    /// Fails with
+    ///
+    /// - [`StepError::BatchOpen`] while other calls have no result,
+    /// - [`StepError::KeyTaken`] if a call of another tool has the key,
+    /// - [`StepError::NotJson`] if the arguments cannot be written as JSON.
+    ///
+    /// If the tool fails or does not exist, that is a result, not an error.
     ///
     /// ```
     /// use loopwright_core::message::UserMessage;
@@ -132,9 +135,12 @@ impl StepContext<'_> {
     ///
     /// # Errors
     ///
-    /// Fails with [`StepError::BatchOpen`] while calls have no result, with [`StepError::KeyTaken`]
-    /// if a call has the key, and with [`StepError::Question`] if the question has no options, a
-    /// duplicate option, or an unusable schema.
+    /// Fails with
+    ///
+    /// - [`StepError::BatchOpen`] while calls have no result,
+    /// - [`StepError::KeyTaken`] if a call has the key,
+    /// - [`StepError::Question`] if the question has no options, a duplicate option, or an unusable
+    ///   schema.
     ///
     /// ```
     /// use loopwright_core::pattern::{Asked, Question};

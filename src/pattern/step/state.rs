@@ -19,10 +19,10 @@ impl StepContext<'_> {
     /// Sets a value for this request of the user; `null` removes it.
     ///
     /// The value is staged: [`StepContext::state`] returns it at once. It is written to the
-    /// session's log in the same append as the step's next entry (a message, an event, a request, a
-    /// call, a result), at the latest with the end of the run. So a crash never separates a value
-    /// from the message that follows from it, nor from the end of the run. [`StepContext::flush`]
-    /// writes it at once.
+    /// session's log with the step's next entry (a message, an event, a request, a call, a result),
+    /// in the same append, at the latest with the end of the run. So a crash never separates a
+    /// value from the message that follows from it, nor from the end of the run.
+    /// [`StepContext::flush`] writes it at once.
     ///
     /// # Errors
     ///

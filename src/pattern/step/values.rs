@@ -17,9 +17,11 @@ impl StepContext<'_> {
     ///
     /// # Errors
     ///
-    /// Fails with [`StepError::Output`] if the last reply does not fit either, with
-    /// [`StepError::Model`] if the model failed, with [`StepError::Steered`] if a steer interrupted
-    /// the request, and as [`StepContext::ask_all`] does.
+    /// Fails as [`StepContext::ask_all`] does, and with
+    ///
+    /// - [`StepError::Output`] if the last reply does not fit either,
+    /// - [`StepError::Model`] if the model failed,
+    /// - [`StepError::Steered`] if a steer interrupted the request.
     ///
     /// ```
     /// use loopwright_core::message::AssistantMessage;
