@@ -12,6 +12,17 @@ use crate::session::layers::HookLayers;
 use crate::tool::toolbox::hex_digest;
 
 /// A model request: its differences from the agent's own settings.
+///
+/// ```
+/// use loopwright_core::Ask;
+/// use loopwright_core::message::UserMessage;
+///
+/// let critic = Ask::detached()
+///     .model("critic")
+///     .system("You judge drafts.")
+///     .also(UserMessage::from("Is this draft good?"));
+/// # let _ = critic;
+/// ```
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Ask {
@@ -180,6 +191,16 @@ impl Ask {
 
 /// The settings of a role, such as a planner, a critic or a speaker: a model, a system prompt,
 /// tools, hooks and a thinking level. Unset parts are the agent's.
+///
+/// ```
+/// use loopwright_core::Ask;
+/// use loopwright_core::model::ThinkingLevel;
+/// use loopwright_core::pattern::Profile;
+///
+/// let critic = Profile::new().model("critic").system("You judge drafts.");
+/// let ask = Ask::detached().profile(&critic.thinking(ThinkingLevel::High)).key("verdict");
+/// # let _ = ask;
+/// ```
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Profile {
