@@ -1,4 +1,4 @@
-//! [`ActionOptions`]: what an approver is shown, who may decide, how, and until when.
+//! [`ActionOptions`]: the text for the approver, the deciders, their decisions, and the deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +7,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Sets what the approver of a call is shown, who may decide, how, and what happens without a
-/// decision.
+/// The options of an action: the text for the approver, who may decide, the accepted decisions, and
+/// the outcome without one.
 ///
-/// A tool has them for all its calls ([`ToolSpec::action_options`](crate::tool::ToolSpec)), a hook
-/// sets them for one call
-/// ([`BeforeToolCall::NeedsApproval`](crate::hooks::BeforeToolCall::NeedsApproval)), and a question
-/// has its own ([`Question::options`](crate::pattern::Question::options)). They do not say whether
-/// a call needs approval.
+/// A tool sets them for all its calls ([`ToolSpec::action_options`](crate::tool::ToolSpec)), a hook
+/// for one call ([`BeforeToolCall::NeedsApproval`](crate::hooks::BeforeToolCall::NeedsApproval)),
+/// and a question for itself ([`Question::options`](crate::pattern::Question::options)). They do
+/// not decide whether a call needs approval.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,27 +33,27 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct ActionOptions {
-    /// A text for the person who decides.
+    /// Text for the person who decides.
     pub description: Option<Arc<str>>,
-    /// The roles of those who may decide; empty if everybody may who has access to the session.
-    /// Front ends enforce them, such as a server, which knows the roles of its callers.
+    /// Roles that may decide; empty if everybody with access to the session may. Front ends that
+    /// know the roles of their callers enforce them, such as a server.
     pub roles: Vec<Arc<str>>,
-    /// The time after which the default decision is taken, counted from when the action became
-    /// pending. `None` means that it waits for as long as the session exists.
+    /// Time from the start of the wait to the default decision; `None` waits for as long as the
+    /// session exists.
     pub deadline: Option<Duration>,
     /// The decision that is taken at the deadline.
     pub default_decision: DefaultDecision,
-    /// The decisions that are accepted besides `deny`, which always is; empty if all are.
+    /// Decisions that are accepted besides `deny`, which always is; empty accepts all.
     pub decisions: Vec<DecisionKind>,
-    /// How many different principals must approve the call. 0, the default, is the same as 1, and
-    /// questions and suspended calls always need one answer.
+    /// Number of different principals who must approve the call. 0, the default, is the same as 1.
+    /// Questions and suspended calls always need one answer.
     pub quorum: u32,
     /// The host's data for its front ends.
     pub data: Option<Arc<Value>>,
 }
 
 impl ActionOptions {
-    /// Builds options without a deadline, which allow everybody each decision.
+    /// Builds options without a deadline that allow everybody every decision.
     pub fn new() -> Self {
         Self::default()
     }
@@ -71,14 +70,14 @@ impl ActionOptions {
         self
     }
 
-    /// Sets the time after which the action is resolved without a decision. It is denied then,
+    /// Sets the time after which the action is resolved without a decision. It is then denied,
     /// unless [`approved_by_default`](ActionOptions::approved_by_default) is set.
     pub fn deadline(mut self, after: Duration) -> Self {
         self.deadline = Some(after);
         self
     }
 
-    /// Approves the call at the deadline, instead of denying it. A question is denied all the same.
+    /// Approves the call at the deadline instead of denying it. A question is denied all the same.
     pub fn approved_by_default(mut self) -> Self {
         self.default_decision = DefaultDecision::Approve;
         self
@@ -90,9 +89,10 @@ impl ActionOptions {
         self
     }
 
-    /// Sets how many different principals must approve the call. One denial denies it. Above 1,
-    /// each must approve the arguments as they are, so they cannot be edited, nor can a result be
-    /// provided, and each approval must name its principal
+    /// Sets how many different principals must approve the call. One denial denies it.
+    ///
+    /// Above 1, each principal must approve the arguments as shown: they cannot be edited, and no
+    /// result can be provided. Each approval must name its principal
     /// ([`ActionResult::by`](crate::event::ActionResult::by)).
     pub fn quorum(mut self, approvals: u32) -> Self {
         self.quorum = approvals;
@@ -105,7 +105,7 @@ impl ActionOptions {
         self
     }
 
-    /// Returns the terms of an approval that becomes pending now, in milliseconds since 1970.
+    /// Returns the terms of an approval that becomes pending at `now`, in milliseconds since 1970.
     pub(crate) fn terms(&self, now: u64) -> ActionTerms {
         let after = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         ActionTerms {
@@ -120,40 +120,38 @@ impl ActionOptions {
         }
     }
 
-    /// Returns the terms of a question or of a suspended call: what answers it is up to the
-    /// question or the tool, and one answer is enough.
+    /// Returns the terms of a question or a suspended call. The question or the tool determines the
+    /// accepted decisions, and one answer suffices.
     pub(crate) fn terms_of_request(&self, now: u64) -> ActionTerms {
         ActionTerms { decisions: Vec::new(), quorum: 1, ..self.terms(now) }
     }
 }
 
-/// Holds what the approver of a pending action is shown, who may decide, how, and until when: the
-/// [`ActionOptions`] with a deadline that is a time.
+/// The terms of a pending action: [`ActionOptions`] whose deadline is a point in time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct ActionTerms {
-    /// A text for the person who decides.
+    /// Text for the person who decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Arc<str>>,
-    /// The roles of those who may decide; empty if everybody may who has access to the session.
+    /// Roles that may decide; empty if everybody with access to the session may.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<Arc<str>>,
-    /// When the default decision is taken, in milliseconds since 1970. A decision must be sent
-    /// before.
+    /// Time of the default decision, in milliseconds since 1970. A decision must be sent before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<u64>,
     /// The decision that is taken at the deadline.
     pub default_decision: DefaultDecision,
-    /// The decisions that are accepted besides `deny`; empty if all are.
+    /// Decisions that are accepted besides `deny`; empty accepts all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<DecisionKind>,
-    /// How many different principals must approve the call.
+    /// Number of different principals who must approve the call.
     pub quorum: u32,
-    /// The host's data.
+    /// The host's data for its front ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Arc<Value>>,
-    /// The definition of the tool whose call is to be approved
+    /// Digest of the definition of the tool whose call needs approval
     /// ([`ToolSpec::definition`](crate::tool::ToolSpec::definition)).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub definition: Option<Arc<str>>,
@@ -166,13 +164,13 @@ impl Default for ActionTerms {
 }
 
 impl ActionTerms {
-    /// Returns whether these are the terms of an action for which nothing was set.
+    /// Returns whether nothing was set for the action.
     pub(crate) fn is_default(terms: &Arc<ActionTerms>) -> bool {
         **terms == ActionTerms::default()
     }
 
-    /// Returns whether this kind of decision is accepted. What the action asks for is not
-    /// considered: a question takes no approval, whatever its terms are.
+    /// Returns whether this kind of decision is accepted. This ignores the action's request: a
+    /// question takes no approval, whatever its terms are.
     pub fn allows(&self, kind: DecisionKind) -> bool {
         let is_listed = self.decisions.is_empty() || self.decisions.contains(&kind);
         match kind {
@@ -182,13 +180,13 @@ impl ActionTerms {
         }
     }
 
-    /// Returns whether the deadline is at this time or before it.
+    /// Returns whether the deadline is at or before `now`, in milliseconds since 1970.
     pub fn is_overdue(&self, now: u64) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 }
 
-/// Names the decision that is taken at the deadline of an action.
+/// The decision at the deadline of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -200,18 +198,18 @@ pub enum DefaultDecision {
     Approve,
 }
 
-/// Names a kind of [`Decision`](crate::event::Decision).
+/// The kind of a [`Decision`](crate::event::Decision).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DecisionKind {
-    /// Runs the call with the arguments that were shown.
+    /// The call runs with the arguments that were shown.
     Approve,
-    /// Runs the call with other arguments.
+    /// The call runs with other arguments.
     ApproveWith,
-    /// Does not run the call.
+    /// The call does not run.
     Deny,
-    /// Provides the result of the call, or the input that a suspended tool asked for.
+    /// The result of the call, or the input that a suspended tool asked for.
     Provide,
 }
 

@@ -14,13 +14,13 @@ const DESCRIPTION: &str = "Asks the user a question and returns the answer. Use 
     decide something that only the user knows and that changes what you do. Do not ask for \
     passwords or keys: you would see them.";
 
-/// Asks the user a question of the model: the tool `ask_user`, whose result is the answer.
+/// The tool `ask_user`, with which a model asks the user a question. Its result is the answer.
 ///
-/// The call suspends with the [`Question`] as its request, as
-/// [`StepContext::question`](crate::StepContext::question) does, so front ends handle both in the
-/// same way: they show [`ExternalAction::question`](crate::event::ExternalAction::question) and
-/// resolve the action with the answer as its input, or deny it. An answer that does not fit the
-/// question is refused. Models cannot ask for secrets, as they see every answer.
+/// The call suspends with the [`Question`] as its request, like
+/// [`StepContext::question`](crate::StepContext::question), so front ends handle both in the same
+/// way: they show [`ExternalAction::question`](crate::event::ExternalAction::question) and resolve
+/// the action with the answer as its input, or deny it. An answer that does not fit the question is
+/// refused. Models cannot ask for secrets, because they see every answer.
 ///
 /// ```
 /// use loopwright_core::tool::AskUser;
@@ -36,7 +36,7 @@ const DESCRIPTION: &str = "Asks the user a question and returns the answer. Use 
 /// ```
 pub struct AskUser(Arc<ToolSpec>);
 
-/// What a model passes. `null` is equal to omitting an argument.
+/// The arguments of a call. `null` is the same as an omitted argument.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -50,16 +50,16 @@ struct Arguments {
 }
 
 impl AskUser {
-    /// Builds the tool. Its argument `schema`, for answers in JSON, exists with the feature
-    /// `schema` only, as answers could not be checked without it.
+    /// Builds the tool. Its argument `schema`, for answers in JSON, exists only with the feature
+    /// `schema`, which checks such answers.
     pub fn new() -> Self {
         let spec = ToolSpec::with_schema(ASK_USER, DESCRIPTION, schema());
         let spec = spec.title("Ask the user").effect(Effect::ReadOnly);
         AskUser(Arc::new(spec.needs_approval(Approval::Never)))
     }
 
-    /// Sets who may answer the questions, and until when. Without an answer at the deadline, a
-    /// question is declined.
+    /// Sets who may answer the questions, and until when. A question without an answer is declined
+    /// at the deadline.
     pub fn options(self, options: ActionOptions) -> Self {
         AskUser(Arc::new(ToolSpec::clone(&self.0).action_options(options)))
     }
@@ -151,7 +151,7 @@ impl Tool for AskUser {
     }
 
     async fn call(&self, arguments: &Value, _: ToolContext) -> Result<ToolOutput, ToolError> {
-        // The session closes the call when the question is answered: the tool is not called again.
+        // The session finishes the call with the answer, without calling the tool again.
         let question = Arguments::read(arguments).and_then(Arguments::question);
         let question = question.map_err(ToolError::Failed)?;
         Err(ToolError::Suspend(question.action_request()))

@@ -1,18 +1,18 @@
-//! Safe conversions of what a model wrote into what a schema asks for.
+//! Safe conversions of a model's values to the types of a schema.
 
 use serde_json::{Map, Value};
 
-/// The depth at which a schema that refers to itself is no longer followed.
+/// Depth at which a schema that refers to itself is no longer followed.
 const MAX_DEPTH: usize = 64;
-/// How many parts of the schema are applied to parts of the value, with the values of its lists.
-/// Schemas of servers may refer to themselves several times on each level.
+/// Maximum number of applications of a subschema to a value, list elements included. Schemas of
+/// servers may refer to themselves several times on each level.
 const MAX_STEPS: usize = 200_000;
 
-/// Converts what certainly means another value: a string where a number, boolean, array or object
-/// is expected and the string contains one; `400.0` where an integer is expected; `null` for an
-/// optional property. A single value is not wrapped in an array.
+/// Converts values whose meaning is certain: a string that contains the expected number, boolean,
+/// array or object; `400.0` for an integer; `null` for an optional property. A single value is not
+/// wrapped in an array.
 ///
-/// What a hostile schema would take too long for is not converted.
+/// Conversion stops when a hostile schema would take too long.
 pub(crate) fn coerce(schema: &Value, value: &mut Value) {
     Coercion { root: schema, steps: 0 }.apply(schema, value, 0);
 }
@@ -23,7 +23,7 @@ struct Coercion<'s> {
 }
 
 impl<'s> Coercion<'s> {
-    /// Returns the rules of a schema, or `None` if it has none or there were too many steps.
+    /// Returns the rules of a schema, or `None` if it has none or the steps are used up.
     fn rules(&mut self, schema: &'s Value) -> Option<&'s Map<String, Value>> {
         if !self.spend(1) {
             return None;
@@ -33,7 +33,7 @@ impl<'s> Coercion<'s> {
         schema.as_object()
     }
 
-    /// Counts steps. Returns whether there are not too many.
+    /// Counts steps. Returns whether the limit still holds.
     fn spend(&mut self, steps: usize) -> bool {
         self.steps += steps;
         self.steps <= MAX_STEPS
@@ -148,7 +148,7 @@ fn convert(wanted: Types, value: &Value) -> Option<Value> {
                 && is_integral(n) =>
         {
             let float = n.as_f64()?;
-            // 2^53: beyond it a float does not say which integer is meant.
+            // 2^53: a larger float does not identify an integer.
             (float.abs() <= 9_007_199_254_740_992.0).then(|| Value::from(float as i64))
         }
         _ => None,
@@ -163,7 +163,7 @@ fn list<'a>(rules: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'
     rules.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Follows references inside the schema. Returns how many there were.
+/// Follows references inside the schema. Also returns their number.
 fn resolve<'a>(root: &'a Value, schema: &'a Value) -> (&'a Value, usize) {
     let mut schema = schema;
     for hops in 0..MAX_DEPTH {
@@ -178,7 +178,7 @@ fn resolve<'a>(root: &'a Value, schema: &'a Value) -> (&'a Value, usize) {
     (schema, MAX_DEPTH)
 }
 
-/// The types that a schema allows, as bits; none if it does not say.
+/// The types that a schema allows, as bits; 0 if it names no type.
 #[derive(Clone, Copy)]
 struct Types(u8);
 

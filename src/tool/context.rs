@@ -1,4 +1,4 @@
-//! The context of a tool call: cancellation, updates, the host's values.
+//! The context of a tool call: cancellation, updates, and the host's values.
 
 use std::any::Any;
 use std::hash::{BuildHasher, RandomState};
@@ -18,74 +18,74 @@ use crate::principal::Principal;
 use crate::tool::output::ToolOutput;
 use crate::trace_context::TraceContext;
 
-/// Holds the decision on the action of a tool call that suspended.
+/// The decision on the action of a suspended tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Resolution {
-    /// What the call asked for when it suspended.
+    /// The request with which the call suspended.
     pub request: Arc<ActionRequest>,
     /// The data of the decision; `null` for an approval without data.
     pub data: Value,
-    /// Who decided, if known.
+    /// The principal who decided, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// When the decision was received, in milliseconds since 1970.
+    /// Time when the decision was received, in milliseconds since 1970.
     #[serde(default)]
     pub time: u64,
 }
 
-/// Says who approved a call, when, and from where.
+/// The approval of a call: by whom, when, and from where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ApprovalRecord {
-    /// Who decided, if known: what the host set with
-    /// [`ActionResult::by`](crate::event::ActionResult::by), or `system` for the decision that was
-    /// taken at the deadline.
+    /// The principal who decided, if known: set by the host with
+    /// [`ActionResult::by`](crate::event::ActionResult::by), or `system` for the default decision
+    /// at the deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
-    /// When the decision was received, in milliseconds since 1970.
+    /// Time when the decision was received, in milliseconds since 1970.
     pub time: u64,
-    /// What it was sent with, such as `http` or `terminal`, if the front end said so.
+    /// The front end that sent the decision, such as `http` or `terminal`, if it named itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Arc<str>>,
 }
 
-/// Represents what a running tool reports to its session. Updates and the end use one channel, so
-/// no update follows the end.
+/// A report of a running tool to its session. Updates and the end share one channel, so no update
+/// follows the end.
 pub(crate) enum Report {
     Update(CallId, ToolUpdate),
     End(CallId, Box<Outcome>),
-    /// The call makes a request to a model, which only the session knows.
+    /// The call makes a request to a model. Only the session knows the type of the request.
     Request(Box<dyn Any + Send>),
 }
 
-/// Says how the task of a call ended.
+/// The end of the task of a call.
 pub(crate) enum Outcome {
     Result(ResultStatus, ToolOutput),
-    /// The tool stopped before it had finished, with the output that it returned, if any.
+    /// The tool stopped early, with the output that it returned, if any.
     Cancelled(Option<ToolOutput>),
     Suspended(ActionRequest),
     HookPanicked(String),
 }
 
-/// Represents an update of a running tool call.
+/// An update of a running tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolUpdate {
-    /// A fragment of output; the fragments of one call are to be joined.
+    /// A fragment of output, to be joined with the other fragments of the call.
     Output(String),
-    /// The progress.
+    /// The amount of work done so far.
     Progress(Box<Progress>),
 }
 
-/// Describes the progress of a running tool call.
+/// The progress of a running tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Progress {
-    /// The amount of work done.
+    /// Amount of work done, in the tool's own unit.
     pub done: u64,
-    /// The total amount of work, if known.
+    /// Total amount of work in the same unit, if known.
     pub total: Option<u64>,
     /// A line of text to show.
     pub message: String,
@@ -98,13 +98,13 @@ impl Progress {
     }
 }
 
-/// Gives a tool call access to its session: cancellation, updates, the host's values.
+/// A tool call's access to its session: cancellation, updates, and the host's values.
 ///
 /// Clones refer to the same call.
 #[derive(Clone)]
 pub struct ToolContext {
     pub(crate) session: Arc<str>,
-    /// When the session was created, or a random number without one.
+    /// Creation time of the session, or a random number without a session.
     pub(crate) created: u64,
     pub(crate) call: CallId,
     pub(crate) cancel: CancellationToken,
@@ -113,15 +113,15 @@ pub struct ToolContext {
     pub(crate) resolution: Option<Resolution>,
     pub(crate) approvals: Arc<[ApprovalRecord]>,
     pub(crate) observer: Option<UpdateObserver>,
-    /// The trace context of the call.
+    /// The trace context of the call; `None` unless the host gave the run one.
     pub(crate) trace: Option<TraceContext>,
 }
 
-/// Is called with each update of a tool before it is sent.
+/// A callback that sees each update of a tool before it is sent.
 pub(crate) type UpdateObserver = Arc<dyn Fn(&ToolUpdate) + Send + Sync>;
 
 impl ToolContext {
-    /// Builds a context without a session, for calling a tool directly. Updates are discarded.
+    /// Builds a context without a session, to call a tool directly. Updates are discarded.
     pub fn detached() -> Self {
         ToolContext {
             session: "detached".into(),
@@ -142,18 +142,18 @@ impl ToolContext {
         &self.session
     }
 
-    /// Returns the id of the call, which is unique in its session only: branches of a session and
-    /// other sessions have calls of the same id.
+    /// Returns the id of the call. It is unique only within its session: branches and other
+    /// sessions may have calls with the same id.
     pub fn call_id(&self) -> &CallId {
         &self.call
     }
 
-    /// Returns a key to give to a service that must carry out the call once, such as a payment
+    /// Returns an idempotency key for services that must carry out the call once, such as a payment
     /// service.
     ///
-    /// It is the same whenever this call runs again: after a crash, and after a decision. Calls of
-    /// other sessions and of branches have other keys, and so has a session that is created again
-    /// under the same id. It consists of 32 hexadecimal digits.
+    /// The key stays the same whenever this call runs again: after a crash, and after a decision.
+    /// Calls of other sessions and branches have other keys, even if a session is created again
+    /// under the same id. The key consists of 32 hexadecimal digits.
     ///
     /// ```
     /// use loopwright_core::ToolContext;
@@ -188,26 +188,26 @@ impl ToolContext {
         self.extensions.get()
     }
 
-    /// Returns who the session works for, if the host has said so. After a restart, a call can run
-    /// without the values that came with its request, and so without a principal.
+    /// Returns the principal that the session works for, if the host has set one. After a restart,
+    /// a call can run without the values that came with its request, and so without a principal.
     pub fn principal(&self) -> Option<&Principal> {
         Principal::of(&self.extensions)
     }
 
-    /// Returns the trace context of the call, to send with requests that the tool makes; `None`
-    /// unless the host gave the run one.
+    /// Returns the trace context of the call, to send with requests of the tool; `None` unless the
+    /// host gave the run one.
     pub fn trace(&self) -> Option<&TraceContext> {
         self.trace.as_ref()
     }
 
-    /// Returns the decision on the action that this call suspended for, when the tool is called
-    /// again: what it asked for, the answer, who decided, and when.
-    /// [`approval`](ToolContext::approval) says the same of the approval of the call.
+    /// Returns the decision on this call's suspension when the tool is called again: its request,
+    /// the answer, who decided, and when. For the approval of the call, see
+    /// [`approval`](ToolContext::approval).
     pub fn decision(&self) -> Option<&Resolution> {
         self.resolution.as_ref()
     }
 
-    /// Returns who allowed the call to run, and when: the last one of
+    /// Returns the approval that allowed the call to run: the last of
     /// [`approvals`](ToolContext::approvals). `None` if no decision was needed.
     pub fn approval(&self) -> Option<&ApprovalRecord> {
         self.approvals.last()
@@ -220,13 +220,13 @@ impl ToolContext {
         &self.approvals
     }
 
-    /// Sends a fragment of output to subscribers. Waits while the session has not received earlier
-    /// updates, but never for a subscriber.
+    /// Sends a fragment of output to subscribers. Waits while earlier updates have not reached the
+    /// session, but never for a subscriber.
     pub async fn update(&self, output: impl Into<String>) {
         self.send(ToolUpdate::Output(output.into())).await;
     }
 
-    /// Reports the progress to subscribers. Waits as [`update`](ToolContext::update) does.
+    /// Reports the progress to subscribers. Waits like [`update`](ToolContext::update).
     pub async fn progress(&self, done: u64, total: Option<u64>, message: impl Into<String>) {
         self.send(ToolUpdate::Progress(Box::new(Progress::new(done, total, message)))).await;
     }

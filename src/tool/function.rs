@@ -75,7 +75,7 @@ where
     FnTool::from_spec(ToolSpec::new::<A>(name, description), f)
 }
 
-/// Implements [`Tool`] for a function; built by [`tool_fn`] and [`tool_with`].
+/// A [`Tool`] made of a function; built by [`tool_fn`] and [`tool_with`].
 pub struct FnTool<A, F> {
     spec: Arc<ToolSpec>,
     f: F,
@@ -83,13 +83,13 @@ pub struct FnTool<A, F> {
     arguments: PhantomData<fn(A)>,
 }
 
-/// Computes the change that a call would make.
+/// A function that computes the change that a call would make.
 type Preview =
     Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Option<String>, ToolError>> + Send + Sync>;
 
 impl<A, F> FnTool<A, F> {
-    /// Builds a tool from its description and a function, whose arguments are of the type that the
-    /// schema of the description was made from.
+    /// Builds a tool from its specification and a function. The function's arguments must be of the
+    /// type from which the schema was made.
     ///
     /// ```
     /// use loopwright_core::tool::{FnTool, ToolSpec};
@@ -117,8 +117,7 @@ impl<A, F> FnTool<A, F> {
         FnTool { spec: Arc::new(spec), f, preview: None, arguments: PhantomData }
     }
 
-    /// Sets what returns the change that a call with these arguments would make; see
-    /// [`Tool::preview`].
+    /// Sets the function that returns the change that a call would make; see [`Tool::preview`].
     pub fn preview<P>(mut self, preview: impl Fn(Value) -> P + Send + Sync + 'static) -> Self
     where
         P: Future<Output = Result<Option<String>, ToolError>> + Send + 'static,
@@ -142,7 +141,7 @@ impl<A, F> FnTool<A, F> {
         self.spec(ToolSpec::sequential)
     }
 
-    /// Changes the description of the tool.
+    /// Changes the specification of the tool.
     pub fn spec(mut self, change: impl FnOnce(ToolSpec) -> ToolSpec) -> Self {
         self.spec = Arc::new(change((*self.spec).clone()));
         self

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use crate::encoded::Encoded;
 use crate::tool::ToolSpec;
 
-/// Holds the tools of a request. Requests with the same tools share the list, so its encoding is
-/// computed once.
+/// The tools of a request. Requests with the same tools share the list, so it is encoded once.
 #[derive(Debug, Clone, Default)]
 pub struct ToolList {
     specs: Vec<Arc<ToolSpec>>,
@@ -20,7 +19,7 @@ impl ToolList {
         ToolList { specs, encoded: Encoded::default() }
     }
 
-    /// Returns the list as `codec` writes it, encoding it at most once; see
+    /// Returns the list as encoded by `codec`, encoding it at most once; see
     /// [`Message::encode_once`](crate::Message::encode_once).
     pub fn encode_once(
         &self,

@@ -1,4 +1,4 @@
-//! The output of a tool.
+//! [`ToolOutput`], the output of a tool.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::message::Content;
 
-/// Holds the output of a tool call. Strings and JSON values convert into it.
+/// The output of a tool call. Strings and JSON values convert into it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[non_exhaustive]
@@ -16,7 +16,8 @@ pub struct ToolOutput {
     /// Data for a user interface; never sent to a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
-    /// Whether the run may end without another request. It does if all results of the batch agree.
+    /// `true` if the run may end without another request. It ends if all results of the batch
+    /// agree.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub terminate: bool,
 }
@@ -33,7 +34,7 @@ impl ToolOutput {
         self
     }
 
-    /// Asks that the run ends after this batch.
+    /// Asks to end the run after this batch.
     pub fn terminate(mut self) -> Self {
         self.terminate = true;
         self

@@ -1,4 +1,4 @@
-//! [`Question`], what a pattern or a model asks the user, and which answers fit it.
+//! [`Question`]: a question of a pattern or a model to the user, and the form of its answer.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::tool::schema::Schema;
 /// The kind of the action request of a question.
 const KIND: &str = "question";
 
-/// The maximum number of options of a question that comes from elsewhere.
+/// Maximum number of options of a question from outside.
 const MAX_OPTIONS: usize = 1_000;
 
-/// The name of the tool with which a model asks the user, and of the calls of a pattern that do.
+/// The name of the tool with which a model asks the user, and of a pattern's calls that ask.
 pub(crate) const ASK_USER: &str = "ask_user";
 
-/// Holds a question to the user and the form of its answer.
+/// A question to the user, and the form of its answer.
 ///
-/// [`StepContext::question`](crate::StepContext::question) asks it from a pattern, the tool
-/// [`AskUser`](crate::tool::AskUser) from a model. Front ends read it from the pending action
+/// Patterns ask it with [`StepContext::question`](crate::StepContext::question), models with the
+/// tool [`AskUser`](crate::tool::AskUser). Front ends read it from the pending action
 /// ([`ExternalAction::question`](crate::event::ExternalAction::question)), show it, and answer with
-/// the value that [`Question::read`] makes of what the user typed.
+/// the value that [`Question::read`] makes of the user's text.
 ///
 /// ```
 /// use loopwright_core::pattern::Question;
@@ -40,46 +40,46 @@ pub(crate) const ASK_USER: &str = "ask_user";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Question {
-    /// The text of the question.
+    /// The text that the user sees.
     pub question: String,
     /// The form of the answer.
     #[serde(flatten)]
     pub form: AnswerForm,
-    /// Whether the tool that asked is called again with the answer.
+    /// `true` if the answer goes to the tool that asked, which is called again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schemars(skip)]
     pub(crate) resumes: bool,
-    /// Whether the model sees the question and its answer.
+    /// `true` if the model sees the question and its answer.
     #[serde(skip)]
     pub(crate) is_shown: bool,
-    /// Who may answer, and until when.
+    /// Options of the action: who may answer, and until when. `None` for the defaults.
     #[serde(skip)]
     pub(crate) options: Option<Arc<ActionOptions>>,
 }
 
-/// Says which answers fit a question.
+/// The form of an answer to a question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "form", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AnswerForm {
     /// One of the options, as a string.
     Choice {
-        /// The options, each of which differs from the others.
+        /// The options, all of them different.
         options: Vec<String>,
     },
     /// Any number of the options, as an array of strings.
     Several {
-        /// The options, each of which differs from the others.
+        /// The options, all of them different.
         options: Vec<String>,
     },
     /// A text, as a string.
     Text,
     /// A JSON value that fits the schema.
     Json {
-        /// The JSON Schema.
+        /// The JSON Schema of the answer.
         schema: Value,
     },
-    /// A text that is not shown, such as a password, as a string.
+    /// A text that is never shown, such as a password, as a string.
     Secret,
 }
 
@@ -111,8 +111,8 @@ impl Question {
         Self::new(question, AnswerForm::Text)
     }
 
-    /// Asks for a value of this type. The answer is JSON that fits its schema. It needs the feature
-    /// `schema`, as answers could not be checked without it.
+    /// Asks for a value of this type. The answer is JSON that fits its schema. This needs the
+    /// feature `schema`, which checks such answers.
     pub fn json<T: JsonSchema>(question: impl Into<String>) -> Self {
         Self::json_schema(question, schemars::schema_for!(T).to_value())
     }
@@ -122,11 +122,11 @@ impl Question {
         Self::new(question, AnswerForm::Json { schema })
     }
 
-    /// Asks for a text that is not to be shown, such as a password. The answer is a string.
+    /// Asks for a text that must not be shown, such as a password. The answer is a string.
     ///
-    /// It is left out of events, of the conversation and of what models see. The session's log
-    /// contains it, since it must survive a restart: the store must be as safe as the secret
-    /// requires.
+    /// The answer is left out of events, of the conversation, and of the model's input. The
+    /// session's log contains it, because it must survive a restart: the store must be as safe as
+    /// the secret requires.
     pub fn secret(question: impl Into<String>) -> Self {
         Self::new(question, AnswerForm::Secret)
     }
@@ -137,18 +137,19 @@ impl Question {
         self
     }
 
-    /// Sets who may answer, until when, and what front ends show besides the question. Without an
-    /// answer at the deadline, the question is declined. A question that the tool
-    /// [`AskUser`](crate::tool::AskUser) asks has the options of the tool.
+    /// Sets who may answer, until when, and what front ends show besides the question. A question
+    /// without an answer is declined at the deadline. A question of the tool
+    /// [`AskUser`](crate::tool::AskUser) has the options of the tool.
     pub fn options(mut self, options: ActionOptions) -> Self {
         self.options = Some(Arc::new(options));
         self
     }
 
-    /// Returns the error with which a tool asks this question during a call. When it is answered,
-    /// the tool is called again and finds the answer in
-    /// [`ToolContext::decision`](crate::ToolContext::decision); if it is declined, the call is
-    /// denied. Nothing of [`options`](Question::options) applies: the action has those of the tool.
+    /// Returns the error with which a tool asks this question during a call. After the answer, the
+    /// tool is called again and finds the answer in
+    /// [`ToolContext::decision`](crate::ToolContext::decision). If the question is declined, the
+    /// call is denied. The question's [`options`](Question::options) are ignored: the action has
+    /// the tool's.
     ///
     /// ```
     /// use loopwright_core::pattern::Question;
@@ -167,12 +168,12 @@ impl Question {
         ToolError::Suspend(self.action_request())
     }
 
-    /// Returns the answer that a text stands for: an option or its number, counted from 1; options
-    /// or numbers that are separated by commas; the text itself; or JSON.
+    /// Reads the user's text as an answer: an option or its number, counted from 1; options or
+    /// numbers separated by commas; the text itself; or JSON.
     ///
     /// # Errors
     ///
-    /// Returns a sentence for the user that says which answers fit.
+    /// Returns a sentence for the user that names the answers that fit.
     pub fn read(&self, text: &str) -> Result<Value, String> {
         let option = |options: &[String], text: &str| {
             let text = text.trim();
@@ -201,7 +202,7 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// Returns a sentence for the user that says which answers fit.
+    /// Returns a sentence for the user that names the answers that fit.
     pub fn check(&self, mut answer: Value) -> Result<Value, String> {
         match (&self.form, &mut answer) {
             (AnswerForm::Choice { options }, Value::String(chosen)) => {
@@ -229,12 +230,12 @@ impl Question {
         Ok(answer)
     }
 
-    /// Checks that an answer can fit, as for a question that comes from elsewhere: a choice has at
-    /// most 1,000 options, each of them once, and a schema is valid.
+    /// Checks that an answer can fit a question from outside: a choice has at most 1,000 options
+    /// without duplicates, and a schema is valid.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with the form.
+    /// Returns the error in the form.
     pub fn check_form(&self) -> Result<(), String> {
         match &self.form {
             AnswerForm::Choice { options } | AnswerForm::Several { options } => {
@@ -265,7 +266,7 @@ impl Question {
         ActionRequest::new(KIND, serde_json::to_value(self).unwrap_or_default())
     }
 
-    /// Returns the question of an action request, if it is one.
+    /// Returns the question of an action request, or `None` if the request is not a question.
     pub(crate) fn of(request: &ActionRequest) -> Option<Self> {
         if request.kind != KIND {
             return None;
@@ -273,8 +274,7 @@ impl Question {
         Question::deserialize(&request.data).ok()
     }
 
-    /// Returns the result of the call that asked, which contains the answer for the model and for
-    /// front ends.
+    /// Returns the result of the call that asked, with the answer for the model and for front ends.
     pub(crate) fn output(&self, answer: &Value) -> ToolOutput {
         let text = match answer {
             _ if self.is_secret() => return ToolOutput::text("The user has answered."),
@@ -338,7 +338,7 @@ mod tests {
         let why = several.read("3").unwrap_err();
         assert_eq!(why, "`3` is not one of the options: a, b, c");
         assert_eq!(Question::text("?").read(" x "), Ok(json!(" x ")));
-        // An option that is a number is not counted.
+        // An option that is itself a number wins over the position.
         assert_eq!(Question::choice("?", ["2", "1"]).read("1"), Ok(json!("1")));
     }
 

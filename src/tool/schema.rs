@@ -1,8 +1,7 @@
-//! Reading what a model wrote: safe coercion and validation, with errors that let the model correct
-//! it.
+//! Coercion and validation of a model's JSON, with errors that let the model correct it.
 //!
 //! With the feature `schema`, values are validated against the JSON Schema. Without it, the schema
-//! only guides the coercion, and the arguments of a call are checked by the tool's own types:
+//! only guides the coercion, and the tool's own types check the arguments of a call:
 //! [`Tool::check_arguments`](crate::Tool::check_arguments).
 
 #[cfg(test)]
@@ -28,10 +27,10 @@ use cut::cut;
 #[cfg(feature = "schema")]
 use validator::Validator;
 
-/// How many characters of invalid JSON an error shows.
+/// Maximum length of the invalid JSON that an error quotes, in characters.
 const MAX_RAW_CHARS: usize = 2_000;
 
-/// A compiled schema. Draft 2020-12 unless its `$schema` names another; nothing is fetched.
+/// A compiled schema. It is Draft 2020-12 unless its `$schema` names another; nothing is fetched.
 pub(crate) struct Schema {
     schema: Value,
     #[cfg(feature = "schema")]
@@ -39,22 +38,22 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// Compiles a schema. The error says what is wrong with it, or what is too much.
+    /// Compiles a schema. The error names the mistake or the exceeded limit.
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
         Ok(Schema {
-            // First: a schema that is nested too deep must not be cloned.
+            // First, because cloning a schema that is nested too deep could overflow the stack.
             #[cfg(feature = "schema")]
             validator: Validator::compile(schema)?,
             schema: schema.clone(),
         })
     }
 
-    /// Returns whether it was compiled from this schema.
+    /// Returns whether the validator was compiled from this schema.
     pub(crate) fn is_of(&self, schema: &Value) -> bool {
         self.schema == *schema
     }
 
-    /// Compiles the schema of a typed output, which only the feature `schema` can check.
+    /// Compiles the schema of a typed output. Fails without the feature `schema`, which checks it.
     pub(crate) fn compile_output(schema: &Value) -> Result<Self, String> {
         if cfg!(feature = "schema") {
             Self::compile(schema)
@@ -163,7 +162,7 @@ mod tests {
         assert!(read(schema, r#"{"c": null}"#).unwrap_err().contains("/c"));
     }
 
-    /// Schemas of servers and of remote agents may be hostile.
+    /// Schemas of servers and remote agents may be hostile.
     #[test]
     fn a_schema_that_refers_to_itself_many_times_ends() {
         let itself = json!([{ "$ref": "#" }, { "$ref": "#" }]);
@@ -175,7 +174,7 @@ mod tests {
         let _ = read(json!({ "anyOf": itself, "properties": properties }), &deep);
     }
 
-    /// Strict function calls give null for all that is optional, at any depth.
+    /// Strict function calls give `null` for everything optional, at any depth.
     #[test]
     fn null_is_absent_at_any_depth() {
         let schema = json!({"type": "object", "additionalProperties": false, "required": ["list"],

@@ -1,4 +1,4 @@
-//! The description of a tool: its name, schema, effect and rules.
+//! [`ToolSpec`], the definition of a tool: name, description, schema, effect and rules.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,97 +11,101 @@ use crate::extensions::Extensions;
 use crate::tool::action_options::ActionOptions;
 use crate::tool::schema::Schema;
 
-/// Says what a call of a tool does outside the process. It decides what happens if a crash cuts off
-/// a call, and whether a call needs approval if no rule says so.
+/// The effect of a tool call outside the process. It determines what happens after a crash during a
+/// call, and whether a call needs approval if no rule applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// It changes nothing. By default it runs without approval; after a crash it runs again.
+    /// A call that changes nothing. By default it runs without approval; after a crash it runs
+    /// again.
     ReadOnly,
-    /// Running it twice has the same effect as running it once. After a crash it runs again.
+    /// A call that has the same effect when run twice. After a crash it runs again.
     Idempotent,
-    /// It must not run twice. After a crash the result tells the model that it may have run.
+    /// A call that must not run twice. After a crash its result tells the model that it may have
+    /// run.
     #[default]
     AtMostOnce,
 }
 
-/// Says when a call of a tool needs the user's approval.
+/// The rule for the user's approval of a tool's calls.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Approval {
-    /// The agent's rules decide; without one, every tool needs approval except read-only tools.
+    /// The agent's rules decide. Without a rule, every tool needs approval except read-only tools.
     #[default]
     ByEffect,
-    /// Never.
+    /// No call needs approval, regardless of the agent's rules.
     Never,
-    /// Always, regardless of the agent's rules.
+    /// Every call needs approval, regardless of the agent's rules.
     Always,
-    /// If the predicate returns `true` for the arguments, or panics.
+    /// Only calls for which the predicate returns `true`, or panics, need approval.
     When(ApprovalPredicate),
-    /// Always, regardless of the agent's rules, if the predicate returns `true` for the arguments,
-    /// or panics. Otherwise the agent's rules decide.
+    /// Calls for which the predicate returns `true`, or panics, need approval, regardless of the
+    /// agent's rules. The agent's rules decide on the others.
     AlwaysIf(ApprovalPredicate),
 }
 
-/// Says whether the calls of a tool need the user's approval, by the tool's own rule and those of
-/// an agent; see [`GenericAgent::needs_approval`](crate::GenericAgent::needs_approval).
+/// The answer to whether a tool's calls need the user's approval, by the rules of the tool and an
+/// agent; see [`GenericAgent::needs_approval`](crate::GenericAgent::needs_approval).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NeedsApproval {
     /// All calls run without approval.
     Never,
-    /// It depends on the arguments, or on the values of the host.
+    /// It depends on the arguments, or on the host's values.
     Sometimes,
     /// Every call needs approval.
     Always,
 }
 
-/// Returns whether a call with these validated arguments needs approval.
+/// A predicate that returns `true` if a call with these validated arguments needs approval.
 pub type ApprovalPredicate = Arc<dyn Fn(&Value, &Extensions) -> bool + Send + Sync>;
 
-/// Describes a tool to the model and to the session.
+/// The definition of a tool: name, description, schema, effect and rules.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ToolSpec {
     /// The name, `[A-Za-z0-9_-]{1,64}`.
     pub name: Arc<str>,
-    /// The title that front ends show.
+    /// Title that front ends show instead of the name.
     pub title: Option<String>,
-    /// The description for the model: what the tool is for, and when to use it.
+    /// Description for the model: the purpose of the tool, and when to use it.
     pub description: String,
-    /// The JSON Schema of its arguments, which are an object.
+    /// The JSON Schema of the arguments, which are an object.
     pub schema: Value,
-    /// What a call does outside the process.
+    /// The effect of a call outside the process.
     pub effect: Effect,
-    /// Whether a batch that contains it runs one call after the other. Tools that write should.
+    /// `true` if a batch that contains the tool runs one call after the other. Tools that write
+    /// should set it.
     pub sequential: bool,
-    /// Whether a steer with [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) cancels it.
+    /// `true` if a steer with [`Urgency::Interrupt`](crate::event::Urgency::Interrupt) cancels a
+    /// call.
     pub interruptible: bool,
-    /// The time limit of a call; `None` means
+    /// Time limit of a call; `None` means
     /// [`Limits::tool_timeout`](crate::agent::Limits::tool_timeout).
     pub timeout: Option<Duration>,
-    /// The time without an update after which a call is cancelled; `None` means no such limit.
+    /// Time without an update after which a call is cancelled; `None` for no such limit.
     pub idle_timeout: Option<Duration>,
-    /// When a call needs approval.
+    /// The rule for the user's approval of a call.
     pub needs_approval: Approval,
-    /// What an approver is shown and may decide, and until when; `None` for calls that wait without
-    /// a deadline for any decision. A call that suspends has its description, roles, deadline,
-    /// default decision and data.
+    /// Options of the pending actions of calls; `None` lets calls wait without a deadline for any
+    /// decision. A call that suspends uses the description, roles, deadline, default decision and
+    /// data.
     pub action_options: Option<Arc<ActionOptions>>,
-    /// A digest of the definition, for a tool that others define and can change, such as one of a
-    /// tool server. A call that was approved under another one is put to the user again.
+    /// Digest of a definition that others can change, such as a tool server's. A call that was
+    /// approved under another digest is put to the user again.
     pub definition: Option<Arc<str>>,
-    /// The compiled schema, which clones share.
+    /// Compiled schema, shared by clones.
     pub(crate) compiled: Compiled,
 }
 
-/// The schema of a tool, compiled when a toolbox first needs it.
+/// The schema of a tool, compiled on first use by a toolbox.
 #[derive(Clone, Default)]
 pub(crate) struct Compiled(Arc<OnceLock<Arc<Schema>>>);
 
 impl Compiled {
-    /// Returns the compiled schema. The error says what is wrong with it.
+    /// Returns the compiled schema. The error names the mistake in the schema.
     pub(crate) fn of(&self, schema: &Value) -> Result<Arc<Schema>, String> {
         match self.0.get().filter(|compiled| compiled.is_of(schema)) {
             Some(compiled) => Ok(compiled.clone()),
@@ -115,7 +119,7 @@ impl Compiled {
 }
 
 impl ToolSpec {
-    /// Describes a tool whose arguments are of type `A`. Everything else has its default:
+    /// Builds the definition of a tool whose arguments are of type `A`. The rest has its default:
     /// [`Effect::AtMostOnce`], parallel, interruptible, approval by effect.
     pub fn new<A: JsonSchema>(name: impl Into<Arc<str>>, description: impl Into<String>) -> Self {
         let mut schema = schemars::schema_for!(A).to_value();
@@ -125,7 +129,7 @@ impl ToolSpec {
         Self::with_schema(name, description, schema)
     }
 
-    /// Describes a tool by the JSON Schema of its arguments.
+    /// Builds the definition of a tool from the JSON Schema of its arguments.
     pub fn with_schema(
         name: impl Into<Arc<str>>,
         description: impl Into<String>,
@@ -184,13 +188,13 @@ impl ToolSpec {
         self
     }
 
-    /// Sets when a call needs approval.
+    /// Sets the rule for the user's approval of a call.
     pub fn needs_approval(mut self, approval: Approval) -> Self {
         self.needs_approval = approval;
         self
     }
 
-    /// Sets what an approver is shown and may decide, and until when.
+    /// Sets the text for the approver, who may decide, the accepted decisions, and the deadline.
     pub fn action_options(mut self, options: ActionOptions) -> Self {
         self.action_options = Some(Arc::new(options));
         self
@@ -202,7 +206,7 @@ impl ToolSpec {
         self
     }
 
-    /// Requires approval if `predicate` returns `true` for the arguments.
+    /// Requires approval if `predicate` returns `true` for the arguments, or panics.
     pub fn needs_approval_when(
         self,
         predicate: impl Fn(&Value, &Extensions) -> bool + Send + Sync + 'static,

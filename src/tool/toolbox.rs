@@ -1,4 +1,4 @@
-//! The tools of a run: names, compiled schemas, rules for approval.
+//! [`Toolbox`]: the tools of a run, with unique names, compiled schemas and rules for approval.
 
 use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use crate::tool::ToolList;
 use crate::tool::schema::Schema;
 use crate::tool::{Approval, Effect, NeedsApproval, Tool, ToolSpec};
 
-/// Holds tools with unique, valid names and compiled schemas. Cheap to clone.
+/// A set of tools with unique, valid names and compiled schemas. Cheap to clone.
 ///
 /// ```
 /// use loopwright_core::{ToolError, tool_fn};
@@ -32,11 +32,11 @@ use crate::tool::{Approval, Effect, NeedsApproval, Tool, ToolSpec};
 pub struct Toolbox {
     entries: BTreeMap<Arc<str>, Entry>,
     list: Arc<ToolList>,
-    /// Tools that were collected but are not valid here.
+    /// Collected tools that are invalid here. Adding the toolbox elsewhere reports them.
     refused: Vec<Arc<dyn Tool>>,
 }
 
-/// Holds a tool under the name that it has in this toolbox.
+/// A tool under its name in this toolbox.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) spec: Arc<ToolSpec>,
@@ -47,12 +47,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Checks arguments by the tool's own types if schemas are not checked.
+    /// Checks arguments with the tool's own types, if schemas are not checked.
     fn check_types(&self, arguments: &Value) -> Result<(), String> {
         if cfg!(feature = "schema") {
             return Ok(());
         }
-        // No call runs with arguments that nothing has checked.
+        // No call runs with unchecked arguments.
         let unchecked = || Err("The tool cannot check these arguments, so it did not run.".into());
         self.tool.check_arguments(arguments).unwrap_or_else(unchecked)
     }
@@ -73,7 +73,7 @@ impl Toolbox {
         self.with_all([Arc::new(tool) as Arc<dyn Tool>])
     }
 
-    /// Adds tools; fails as [`with`](Toolbox::with) does.
+    /// Adds tools. Fails like [`with`](Toolbox::with).
     pub fn with_all(
         mut self,
         tools: impl IntoIterator<Item = Arc<dyn Tool>>,
@@ -85,8 +85,8 @@ impl Toolbox {
         Ok(self)
     }
 
-    /// Adds the tools of a source. Their names get its prefix, and are made valid and unique.
-    /// Schemas that `before` has compiled are reused.
+    /// Adds the tools of a source. Their names get its prefix and are made valid and unique.
+    /// Schemas compiled in `before` are reused.
     pub(crate) fn with_source(
         mut self,
         prefix: &str,
@@ -119,7 +119,7 @@ impl Toolbox {
         self
     }
 
-    /// Iterates over the names in order.
+    /// Iterates over the names in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(|name| &**name)
     }
@@ -129,18 +129,18 @@ impl Toolbox {
         self.entries.values().map(|entry| &entry.tool)
     }
 
-    /// Returns the tool of this name.
+    /// Returns the tool with this name.
     pub fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.entries.get(name).map(|entry| &entry.tool)
     }
 
-    /// Returns the description of the tool of this name.
+    /// Returns the specification of the tool with this name.
     pub fn spec(&self, name: &str) -> Option<&Arc<ToolSpec>> {
         self.entries.get(name).map(|entry| &entry.spec)
     }
 
     /// Coerces and validates the JSON text of a call's arguments. The error tells the model what to
-    /// correct: it lists each path and the received value.
+    /// correct: each path and the received value.
     pub fn validate(&self, name: &str, arguments: &str) -> Result<Value, String> {
         let entry = self.entry(name)?;
         let arguments = entry.schema.read_arguments(arguments)?;
@@ -168,7 +168,7 @@ impl Toolbox {
         })
     }
 
-    /// Returns the list of all tools for a request.
+    /// Returns the list of all tools, for a request.
     pub(crate) fn list(&self) -> &Arc<ToolList> {
         &self.list
     }
@@ -222,8 +222,8 @@ impl Toolbox {
 }
 
 /// Collects tools without an error to handle, for tools that are known to be valid together, such
-/// as those of one crate. A tool that [`Toolbox::with_all`] would reject cannot be called in this
-/// toolbox, and causes that error when the toolbox is added to an agent or to another toolbox.
+/// as a crate's own. A tool that [`Toolbox::with_all`] would reject cannot be called in this
+/// toolbox. It causes that error when the toolbox is added to an agent or to another toolbox.
 impl FromIterator<Arc<dyn Tool>> for Toolbox {
     fn from_iter<I: IntoIterator<Item = Arc<dyn Tool>>>(tools: I) -> Self {
         let mut all = Toolbox::new();
@@ -250,8 +250,7 @@ impl IntoIterator for Toolbox {
     }
 }
 
-/// Returns the name with every character that some provider rejects replaced by `_`, and at most 64
-/// characters.
+/// Replaces every character that some provider rejects with `_`, and truncates to 64 characters.
 fn legal_name(name: &str) -> String {
     let legal = |c: char| {
         if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }
@@ -260,7 +259,7 @@ fn legal_name(name: &str) -> String {
     if name.is_empty() { "tool".into() } else { name }
 }
 
-/// Holds the agent's rules about which tools run without approval.
+/// The agent's rules about which tools run without approval.
 #[derive(Clone, Default)]
 pub(crate) struct AutoRules {
     pub(crate) all: bool,
@@ -268,11 +267,11 @@ pub(crate) struct AutoRules {
     pub(crate) predicates: Vec<AutoPredicate>,
 }
 
-/// Returns whether a call may run without approval.
+/// A predicate that returns `true` if a call may run without approval.
 pub(crate) type AutoPredicate = Arc<dyn Fn(&ToolSpec, &Value, &Extensions) -> bool + Send + Sync>;
 
 impl AutoRules {
-    /// Returns whether the calls of a tool need approval, as far as that does not depend on them.
+    /// Returns whether a tool's calls need approval, as far as that is the same for all calls.
     pub(crate) fn needs_approval(&self, spec: &ToolSpec) -> NeedsApproval {
         let is_auto =
             spec.effect == Effect::ReadOnly || self.all || self.names.contains(&*spec.name);
@@ -289,9 +288,9 @@ impl AutoRules {
         }
     }
 
-    /// Returns whether a call runs without approval. The tool's own rule applies first; without
-    /// one, read-only tools and those that these rules list do. A predicate that panics requires
-    /// approval.
+    /// Returns whether a call runs without approval. The tool's own rule applies first. Without
+    /// one, the call runs if the tool is read-only or these rules list it. A predicate that panics
+    /// requires approval.
     pub(crate) fn can_auto_call(
         &self,
         spec: &ToolSpec,
@@ -332,7 +331,7 @@ pub(crate) fn digest(
     hex_digest(&format!("{name}\0{arguments}\0{request}"))
 }
 
-/// Returns the digest that an approval of a call must name: also of the tool's definition, if
+/// Returns the digest that an approval of a call must name. It includes the tool's definition if
 /// others can change it.
 pub(crate) fn digest_of_call(name: &str, arguments: &Value, definition: Option<&str>) -> Arc<str> {
     match definition {
@@ -434,7 +433,7 @@ mod tests {
         ));
     }
 
-    /// C250: what is said of all calls of a tool agrees with what is decided about each.
+    /// C250: The answer for all calls of a tool agrees with the decision on each call.
     #[test]
     fn a_tool_never_or_always_needs_approval_as_its_calls_do() {
         let large: ApprovalPredicate = Arc::new(|arguments: &Value, _: &Extensions| arguments == 9);

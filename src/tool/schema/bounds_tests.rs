@@ -12,7 +12,7 @@ fn refusal(schema: &Value) -> String {
     compile(schema).err().unwrap_or_else(|| panic!("it compiles"))
 }
 
-/// Validates as a call does, but without coercion.
+/// Validates like a call, but without coercion.
 fn verdict(schema: &Value, value: &Value) -> Result<(), String> {
     compile(schema).unwrap().validator.validate(value)
 }
@@ -21,7 +21,7 @@ fn nested(levels: usize, inner: Value, wrap: impl Fn(Value) -> Value) -> Value {
     (0..levels).fold(inner, |schema, _| wrap(schema))
 }
 
-/// Definitions, each of which is made from a reference to the next one.
+/// Builds definitions, each made from a reference to the next one.
 fn chain(length: usize, last: Value, wrap: impl Fn(Value) -> Value) -> Value {
     let mut definitions = Map::new();
     for at in 0..length {
@@ -88,7 +88,7 @@ fn validation_that_doubles_per_level_ends() {
         let schema = json!({ "$defs": { "n": { keyword: [next, next] } }, "$ref": "#/$defs/n" });
         let _ = verdict(&schema, &deep(120));
     }
-    // The results of these are not remembered, since they do not contain themselves.
+    // These schemas do not contain themselves, so their results are not remembered.
     for keyword in ["allOf", "anyOf", "oneOf"] {
         let twice = |next: Value| json!({ keyword: [next, next] });
         for last in [json!(true), json!(false)] {
@@ -103,7 +103,7 @@ fn validation_that_doubles_per_level_ends() {
     assert!(verdict(&metaschema, &json!({ "enum": vec![0; 5_000] })).is_err());
 }
 
-/// C426: A match that goes back too often is an error, soon.
+/// C426: A match that backtracks too often soon fails.
 #[test]
 fn patterns_that_backtrack_end() {
     let schema = json!({ "pattern": r"^(?=(a+)+$)(a|aa)+(?!b)c$" });
@@ -115,7 +115,7 @@ fn patterns_that_backtrack_end() {
     verdict(&regex, &json!("(\\w{60}){1000}")).unwrap();
 }
 
-/// C426: The lists of a schema are counted, also while a value is coerced.
+/// C426: The lists of a schema count as steps, also during coercion.
 #[test]
 fn long_lists_are_not_searched_for_each_value() {
     let names: Vec<String> = (0..20_000).map(|at| format!("n{at}")).collect();
@@ -137,8 +137,7 @@ fn long_lists_are_not_searched_for_each_value() {
     assert!(verdict(&names, &Value::Object(wide)).unwrap_err().contains("too many steps"));
 }
 
-/// C426: Ordinary schemas of other tools, with references of each kind, have the same verdicts as
-/// before.
+/// C426: Ordinary schemas of other tools, with all kinds of references, keep their verdicts.
 #[test]
 fn ordinary_schemas_are_not_affected() {
     let operand = json!({ "$ref": "#/$defs/expression" });

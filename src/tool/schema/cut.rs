@@ -1,6 +1,6 @@
-//! [`cut`]: the beginning of a text in an error.
+//! [`cut`]: shortens texts in errors.
 
-/// Cuts a text to a number of characters.
+/// Truncates a text to a number of characters.
 pub(super) fn cut(text: &str, max_chars: usize) -> String {
     match text.char_indices().nth(max_chars) {
         Some((end, _)) => format!("{}…", &text[..end]),

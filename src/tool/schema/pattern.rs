@@ -1,12 +1,12 @@
-//! How long a regular expression takes to compile, estimated from its text.
+//! An estimate of the time to compile a regular expression, from its text.
 
-/// The size of a class of Unicode characters.
+/// Size of a class of Unicode characters.
 const UNICODE_CLASS: usize = 250;
 
-/// Returns about how long a pattern takes to compile, with all repetitions written out. A size of
-/// 100,000 takes some 150 ms.
+/// Estimates the size of a pattern with all repetitions written out. A size of 100,000 takes about
+/// 150 ms to compile.
 pub(super) fn size(pattern: &str) -> usize {
-    // Without this, `\w` is only ASCII.
+    // In patterns that cannot backtrack, `\w` is only ASCII.
     let word = if backtracks(pattern) { UNICODE_CLASS } else { 1 };
     let escape = |char: Option<char>| match char {
         Some('p' | 'P') => UNICODE_CLASS,
@@ -52,7 +52,7 @@ pub(super) fn size(pattern: &str) -> usize {
     groups.iter().fold(0, |sum: usize, group| sum.saturating_add(group.total))
 }
 
-/// Returns whether matching a pattern can backtrack: it looks around, or back at a group.
+/// Returns whether matching a pattern can backtrack, because it has lookarounds or backreferences.
 pub(super) fn backtracks(pattern: &str) -> bool {
     let escaped = |bytes: &[u8]| bytes[0] == b'\\' && matches!(bytes[1], b'1'..=b'9' | b'k' | b'G');
     ["(?=", "(?!", "(?<=", "(?<!", "(?>", "(?(", "++", "*+", "?+", "}+"]
@@ -61,7 +61,7 @@ pub(super) fn backtracks(pattern: &str) -> bool {
         || pattern.as_bytes().windows(2).any(escaped)
 }
 
-/// A group, or an alternative of it.
+/// A group of a pattern, or one of its alternatives.
 #[derive(Default)]
 struct Group {
     total: usize,

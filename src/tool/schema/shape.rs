@@ -1,4 +1,4 @@
-//! [`Shape`]: a JSON Schema as far as it decides how long it takes to compile and to validate.
+//! [`Shape`]: the parts of a JSON Schema that determine the cost of compiling and validating.
 //!
 //! The validator recurses, compiles some parts repeatedly, and validates some repeatedly, without
 //! any limit. So hostile schemas are refused before it sees them.
@@ -9,64 +9,64 @@ use serde_json::{Map, Value};
 
 use super::pattern;
 
-/// The maximum nesting of a schema as JSON; that of `serde_json`.
+/// Maximum nesting of a schema as JSON, the same as in `serde_json`.
 const MAX_NESTING: usize = 128;
-/// The maximum number of subschemas. Those that `unevaluatedProperties` or `unevaluatedItems` look
-/// through count once more for each of these keywords, since they are compiled again.
+/// Maximum number of subschemas. `unevaluatedProperties` and `unevaluatedItems` compile the
+/// subschemas that they look through again, so each of these keywords counts them once more.
 const MAX_SUBSCHEMAS: usize = 5_000;
-/// The maximum number of values in a schema, as JSON.
+/// Maximum number of values in a schema, as JSON.
 const MAX_VALUES: usize = 100_000;
-/// The maximum size of all compiled patterns, in [`pattern::size`].
+/// Maximum size of all compiled patterns, as of [`pattern::size`].
 const MAX_PATTERN_SIZE: usize = 75_000;
-/// The steps for a match that can backtrack, up to the limit of the validator.
+/// Steps of a match that can backtrack, up to the validator's limit.
 const BACKTRACKING_STEPS: usize = 500;
-/// The metaschemas, which the validator contains, begin with one of these.
+/// Prefixes of the URIs of metaschemas, which the validator contains.
 const METASCHEMAS: [&str; 2] = ["http://json-schema.org/", "https://json-schema.org/"];
 
 /// The position of a subschema in a [`Shape`].
 pub(super) type Id = usize;
 
-/// The subschemas of a schema, and how they refer to each other. The first one is the root.
+/// The subschemas of a schema and their references to each other. The root is first.
 pub(super) struct Shape {
     pub(super) nodes: Vec<Node>,
-    /// The levels of recursion that compiling the schema can take.
+    /// Levels of recursion that compiling the schema can take.
     pub(super) depth: usize,
 }
 
-/// A subschema.
+/// A subschema, with the cost of applying it.
 #[derive(Default)]
 pub(super) struct Node {
-    /// The steps of its own keywords for each value.
+    /// Steps of its own keywords for each value.
     pub(super) own: usize,
-    /// The steps for each byte of a string, times 64.
+    /// Steps for each byte of a string, times 64.
     pub(super) per_text: usize,
-    /// The steps of patterns for each name of a property.
+    /// Steps of patterns for each property name.
     pub(super) per_name: usize,
-    /// Whether a pattern can backtrack.
+    /// `true` if a pattern can backtrack.
     pub(super) backtracks: bool,
-    /// Whether items are compared with each other.
+    /// `true` if items are compared with each other.
     pub(super) compares_items: bool,
     /// Subschemas for the same value, all of which must hold.
     pub(super) all: Vec<Id>,
-    /// Subschemas for the same value that are tried first, such as those of `anyOf`.
+    /// Subschemas for the same value that are tried first, such as the branches of `anyOf`.
     pub(super) tried: Vec<Id>,
-    /// The targets of its references.
+    /// Targets of its references.
     pub(super) references: Vec<Id>,
-    /// Whether a reference leads to a metaschema.
+    /// `true` if a reference leads to a metaschema.
     pub(super) is_metaschema: bool,
-    /// Whether references lead back to it.
+    /// `true` if references lead back to this subschema.
     pub(super) is_recursive: bool,
     /// Subschemas for properties, by name.
     pub(super) properties: BTreeMap<String, Id>,
     /// Subschemas for any property.
     pub(super) any_property: Vec<Id>,
-    /// The subschema for names of properties.
+    /// Subschema for the names of properties.
     pub(super) names: Option<Id>,
     /// Subschemas for the first items.
     pub(super) prefix: Vec<Id>,
     /// Subschemas for any item.
     pub(super) any_item: Vec<Id>,
-    /// Whether it has `unevaluatedProperties` or `unevaluatedItems`.
+    /// `true` if it has `unevaluatedProperties` or `unevaluatedItems`.
     pub(super) looks_through: bool,
 }
 
@@ -84,7 +84,7 @@ impl Node {
 }
 
 impl Shape {
-    /// Reads a schema. The error says what is too much, or which reference leads nowhere.
+    /// Reads a schema. The error names the exceeded limit or the dangling reference.
     pub(super) fn of(schema: &Value) -> Result<Self, String> {
         let mut reader = Reader::default();
         reader.check_size(schema)?;
@@ -93,7 +93,7 @@ impl Shape {
         let Reader { mut nodes, has_references, nesting, .. } = reader;
         mark_recursive(&mut nodes);
         check_copies(&nodes)?;
-        // Each subschema is compiled once on a path that references lead along.
+        // Compilation visits each subschema at most once along a path of references.
         let depth = if has_references { nodes.len() } else { nesting };
         Ok(Shape { nodes, depth })
     }
@@ -116,7 +116,7 @@ struct Reference<'s> {
 #[derive(Default)]
 struct Reader<'s> {
     nodes: Vec<Node>,
-    /// The subschemas that were read, by address.
+    /// The subschemas read so far, by address.
     read: HashMap<*const Value, Id>,
     /// Subschemas by anchor, and by the last segment of their ids.
     anchors: BTreeMap<&'s str, Vec<&'s Value>>,
@@ -247,7 +247,7 @@ impl<'s> Reader<'s> {
             }
             "items" | "additionalItems" | "unevaluatedItems" | "contains" => {
                 let part = self.node(value, scope)?;
-                // Errors of `contains` try each item twice.
+                // The errors of `contains` try each item twice.
                 let times = if keyword == "contains" { 2 } else { 1 };
                 self.nodes[id].any_item.extend(std::iter::repeat_n(part, times));
                 self.nodes[id].looks_through |= keyword == "unevaluatedItems";
@@ -266,7 +266,7 @@ impl<'s> Reader<'s> {
         Ok(())
     }
 
-    /// Adds a pattern. Returns the steps of a match.
+    /// Counts a pattern against the limit. Returns the steps of a match.
     fn pattern(&mut self, id: Id, text: &str) -> Result<usize, String> {
         self.patterns = self.patterns.saturating_add(pattern::size(text));
         if self.patterns > MAX_PATTERN_SIZE {
@@ -286,7 +286,7 @@ impl<'s> Reader<'s> {
         parts.map(|(name, part)| Ok((name.clone(), self.node(part, scope)?))).collect()
     }
 
-    /// Finds the targets of all references. Targets can contain others.
+    /// Finds the targets of all references. Targets can contain further references.
     fn resolve(&mut self, root: &'s Value) -> Result<(), String> {
         loop {
             let pending = std::mem::take(&mut self.pending);
@@ -319,8 +319,8 @@ impl<'s> Reader<'s> {
         Ok(())
     }
 
-    /// Returns all subschemas that the validator might find for a reference. Which one it is
-    /// depends on the draft, and with dynamic references on the way to it.
+    /// Returns all subschemas that the validator might choose for a reference. The choice depends
+    /// on the draft and, for dynamic references, on the path to the reference.
     fn targets(&self, reference: &Reference<'s>) -> Vec<&'s Value> {
         let Scope { root, resource } = reference.scope;
         let (base, fragment) = reference.text.split_once('#').unwrap_or((reference.text, ""));
@@ -343,7 +343,7 @@ impl<'s> Reader<'s> {
     }
 }
 
-/// Returns the part of a URI after its last `/`, by which relative and absolute ones are compared.
+/// Returns the part of a URI after its last `/`, to compare relative and absolute URIs.
 fn last_segment(uri: &str) -> &str {
     uri.rsplit('/').next().unwrap_or_default()
 }
@@ -381,9 +381,8 @@ fn count(value: &Value) -> usize {
     values
 }
 
-/// Marks the targets of references that lead back to themselves, whose results the validator
-/// remembers: the members of a cycle (Tarjan, *Depth-first search and linear graph algorithms*,
-/// 1972), without recursion.
+/// Marks the members of reference cycles, whose results the validator remembers. Uses Tarjan's
+/// algorithm (*Depth-first search and linear graph algorithms*, 1972) without recursion.
 fn mark_recursive(nodes: &mut [Node]) {
     let children: Vec<Vec<Id>> = nodes.iter().map(|node| node.children().collect()).collect();
     let mut order = vec![usize::MAX; nodes.len()];
@@ -403,7 +402,7 @@ fn mark_recursive(nodes: &mut [Node]) {
                 path.push((at, child + 1));
                 match order[to] {
                     usize::MAX => path.push((to, 0)),
-                    // Members of finished components are `usize::MAX` in `lowest`.
+                    // `lowest` is `usize::MAX` for members of finished components.
                     _ if lowest[to] != usize::MAX => lowest[at] = lowest[at].min(order[to]),
                     _ => {}
                 }
@@ -424,7 +423,7 @@ fn mark_recursive(nodes: &mut [Node]) {
     }
 }
 
-/// Checks how often subschemas are compiled for keywords that look through others.
+/// Checks how many subschemas are compiled again for keywords that look through others.
 fn check_copies(nodes: &[Node]) -> Result<(), String> {
     let mut subschemas = nodes.len();
     for (from, _) in nodes.iter().enumerate().filter(|(_, node)| node.looks_through) {

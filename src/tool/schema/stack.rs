@@ -1,19 +1,20 @@
-//! [`on_stack`]: deep recursion on a stack that is large enough.
+//! [`on_stack`]: deep recursion on a large enough stack.
 
 use std::io;
 use std::panic::resume_unwind;
 use std::thread;
 
-/// The stack that a level of recursion takes at most, in an unoptimised build.
+/// Maximum stack of one level of recursion, in an unoptimised build.
 const LEVEL_BYTES: usize = 16 << 10;
-/// The levels for which the stack of any thread has room.
+/// Levels of recursion that fit on the stack of any thread.
 pub(super) const USUAL_LEVELS: usize = 24;
 
-/// Runs what recurses at most `levels` deep, on a thread of its own if that is unusually deep.
+/// Runs a function that recurses at most `levels` deep, on a thread of its own if that is unusually
+/// deep.
 ///
 /// # Errors
 ///
-/// Fails if the system cannot start a thread. Nothing was run then.
+/// Fails if the system cannot start a thread. The function has not run then.
 pub(super) fn on_stack<T: Send>(levels: usize, run: impl FnOnce() -> T + Send) -> io::Result<T> {
     if levels <= USUAL_LEVELS {
         return Ok(run());

@@ -1,8 +1,8 @@
-//! The steps that the validation of a value can take, and how deep it can recurse.
+//! An upper bound on the steps and the recursion depth of validating a value.
 //!
-//! This follows the validator: each subschema is applied to each value that it can apply to,
-//! whatever the values are. The results of recursive subschemas for arrays and objects are
-//! remembered, those of others are not.
+//! The walk follows the validator: it applies each subschema to each value that it can apply to,
+//! regardless of the value's content. The validator remembers the results of recursive subschemas
+//! for arrays and objects, and no others.
 
 use std::collections::HashSet;
 
@@ -11,25 +11,24 @@ use serde_json::Value;
 use super::shape::{Id, Node, Shape};
 use super::stack::{USUAL_LEVELS, on_stack};
 
-/// The maximum number of steps, each of which takes some 20 to 50 ns.
+/// Maximum number of steps. A step takes about 20 to 50 ns.
 const MAX_STEPS: usize = 1_000_000;
-/// The maximum number of steps that finding the errors may take, which allocate.
+/// Maximum number of steps to find the errors. These steps allocate.
 const MAX_ERROR_STEPS: usize = 100_000;
-/// How often a value is validated again if a match could backtrack too often.
+/// Assumed number of validations of a value with a match that can backtrack too often.
 const RETRIES: usize = 64;
-/// The maximum levels of recursion.
+/// Maximum levels of recursion.
 const MAX_DEPTH: usize = 4_000;
-/// The steps that a metaschema takes for each value in a schema.
+/// Steps of a metaschema for each value in a schema.
 const METASCHEMA_STEPS: usize = 500;
 
-/// Returns the levels of recursion that it takes to find whether a value is valid, or `None` if
-/// that takes too many steps.
+/// Returns the levels of recursion to decide whether a value is valid, or `None` if that takes too
+/// many steps.
 pub(super) fn verdict(shape: &Shape, value: &Value) -> Option<usize> {
     depth(shape, value, Mode::Verdict, MAX_STEPS)
 }
 
-/// Returns the levels of recursion that it takes to find all errors, or `None` if that takes too
-/// many steps.
+/// Returns the levels of recursion to find all errors, or `None` if that takes too many steps.
 pub(super) fn errors(shape: &Shape, value: &Value) -> Option<usize> {
     depth(shape, value, Mode::Errors, MAX_ERROR_STEPS)
 }
@@ -42,21 +41,21 @@ fn depth(shape: &Shape, value: &Value, mode: Mode, max_steps: usize) -> Option<u
     }
 }
 
-/// What a walk has too many of.
+/// The limit that a walk exceeds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Exceeded {
     Steps,
     Depth,
 }
 
-/// What a subschema is visited for.
+/// The purpose of visiting a subschema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// Whether the value is valid.
+    /// The verdict: valid or not.
     Verdict,
-    /// The errors, for which branches are tried first.
+    /// The errors. Branches are tried first.
     Errors,
-    /// The properties or items that are evaluated, for which branches are tried first.
+    /// The evaluated properties or items. Branches are tried first.
     Evaluated,
 }
 
@@ -68,13 +67,13 @@ struct Walk<'s> {
     backtracks: bool,
     depth: usize,
     max_level: usize,
-    /// Recursive subschemas with the arrays and objects for which the result is known.
+    /// Recursive subschemas, with the arrays and objects whose result is known.
     known: HashSet<(Id, *const Value)>,
-    /// Those that are being visited, where the validator ends cycles.
+    /// Subschemas that are being visited, where the validator ends cycles.
     open: HashSet<(Id, *const Value, bool)>,
 }
 
-/// A name of a property as a value.
+/// Stand-in for the name of a property, as a value.
 const NAME: &Value = &Value::String(String::new());
 
 impl<'s> Walk<'s> {
@@ -159,7 +158,7 @@ impl<'s> Walk<'s> {
             }
         }
         match value {
-            // What is evaluated inside of the children does not matter.
+            // Only the evaluation on this level matters, not inside the children.
             _ if mode == Mode::Evaluated => {}
             Value::Object(fields) => {
                 for (name, value) in fields {
@@ -187,7 +186,7 @@ impl<'s> Walk<'s> {
         Ok(())
     }
 
-    /// Returns how many values there are in a value, with this one.
+    /// Returns the number of values in a value, itself included.
     fn size(&mut self, value: &Value) -> Result<usize, Exceeded> {
         let (mut open, mut values) = (vec![value], 0);
         while let Some(value) = open.pop() {

@@ -1,4 +1,4 @@
-//! [`Validator`]: validation of values within bounds of time and stack.
+//! [`Validator`]: validation of values within limits of time and stack.
 
 use std::fmt::{self, Display, Write};
 
@@ -11,19 +11,19 @@ use super::shape::Shape;
 use super::stack::on_stack;
 use super::steps;
 
-/// How many characters of a received value an error shows.
+/// Maximum length of a received value in an error, in characters.
 const MAX_VALUE_CHARS: usize = 200;
-/// How many errors are listed.
+/// Maximum number of errors in a list.
 const MAX_ERRORS: usize = 12;
-/// How often a match may go back.
+/// Maximum number of backtracks of a match.
 const MAX_BACKTRACKS: usize = 5_000;
-/// Why nothing can be checked, if the system has no memory for a thread.
+/// The error if the system has no memory for a thread.
 const NO_STACK: &str = "there is no memory to check it against the schema";
-/// Replaces errors that cannot be found in time.
+/// The error if listing the errors would take too long.
 const TOO_MANY: &str = "- /: finding what does not fit would take too many steps";
 
 /// A compiled schema. Compiling it and validating a value take at most some tens of milliseconds;
-/// what would take longer is refused.
+/// anything slower is refused.
 pub(crate) struct Validator {
     shape: Shape,
     /// `None` only while it is dropped.
@@ -31,13 +31,13 @@ pub(crate) struct Validator {
 }
 
 impl Validator {
-    /// Compiles a schema. The error says what is wrong with it, or what is too much.
+    /// Compiles a schema. The error names the mistake or the exceeded limit.
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
         let shape = Shape::of(schema)?;
         let patterns = PatternOptions::fancy_regex().backtrack_limit(MAX_BACKTRACKS);
         let options = jsonschema::options()
             .with_pattern_options(patterns)
-            // It would compile a pattern out of each value.
+            // The validator's own check would compile each value as a pattern.
             .with_format("regex", |_| true);
         let build = || options.build(schema).map_err(|error| error.to_string());
         let compiled = on_stack(shape.depth, build).map_err(|_| NO_STACK)??;
@@ -94,14 +94,14 @@ fn describe(error: &ValidationError<'_>) -> String {
     }
 }
 
-/// Returns the beginning of a value, which is not written further than that.
+/// Formats the beginning of a value, without formatting the rest.
 fn shown(value: impl Display, max_chars: usize) -> String {
     let mut beginning = Beginning { text: String::new(), max_bytes: 4 * (max_chars + 1) };
     let _ = write!(beginning, "{value}"); // an error says that it is long
     cut(&beginning.text, max_chars)
 }
 
-/// A text that ends soon after so many bytes.
+/// A writer that fails soon after `max_bytes`.
 struct Beginning {
     text: String,
     max_bytes: usize,
