@@ -1,4 +1,4 @@
-//! The only fold of model events into an assistant message.
+//! [`Assembler`], the only code that assembles model events into an assistant message.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::message::{AssistantMessage, ContentPart, StopReason, ToolCall, Usage}
 use crate::model::Update;
 use crate::model::{BlockKind, ModelEvent};
 
-/// Assembles a reply from the events of its stream.
+/// A reply under assembly from the events of its stream.
 #[derive(Default)]
 pub(crate) struct Assembler {
     blocks: Vec<Block>,
@@ -16,13 +16,13 @@ pub(crate) struct Assembler {
 struct Block {
     number: u32,
     part: ContentPart,
-    /// The joined deltas of a call; the strings of a `ToolCall` are shared and cannot grow.
+    /// The joined deltas of a call, since the strings of a `ToolCall` are shared and cannot grow.
     arguments: String,
 }
 
 impl Assembler {
-    /// Folds an event into the reply and returns the update to emit. Which model answers and how
-    /// the reply ends is up to the caller.
+    /// Applies an event to the reply and returns the update to emit. The caller handles the
+    /// answering model and the end of the reply.
     pub(crate) fn take(&mut self, event: ModelEvent) -> Result<Option<Update>, ModelError> {
         Ok(match event {
             ModelEvent::BlockStart { block, kind } => self.start(block, kind),
@@ -65,7 +65,7 @@ impl Assembler {
         update
     }
 
-    /// Adds to a block and returns the update to emit.
+    /// Appends to a block and returns the update to emit.
     pub(crate) fn delta(&mut self, number: u32, delta: String) -> Result<Update, ModelError> {
         let block = self.block(number)?;
         Ok(match &mut block.part {
@@ -112,7 +112,7 @@ impl Assembler {
         (number, update)
     }
 
-    /// Returns the updates so far, with the deltas of each block as one, for late subscribers.
+    /// Returns the updates so far for late subscribers, with the deltas of each block joined.
     pub(crate) fn updates_so_far(&self) -> Vec<Update> {
         let mut updates = Vec::new();
         for Block { number, part, arguments } in &self.blocks {
@@ -143,11 +143,11 @@ impl Assembler {
         AssistantMessage { parts, stop: StopReason::Stop, model, usage: Usage::default() }
     }
 
-    /// Returns the whole message, or `None` if a reply that was cut off has no content.
+    /// Returns the whole message, or `None` if a truncated reply has no content.
     ///
-    /// A reply that was cut off keeps its text and signed thinking, but none of its calls, as none
-    /// has started. Whether the model wants tools is decided by the calls that are present, not by
-    /// the stop reason that the provider reports.
+    /// A truncated reply keeps its text and signed thinking, but no calls, since none has started.
+    /// The calls that are present decide whether the model wants tools, not the provider's stop
+    /// reason.
     pub(crate) fn finish(
         self,
         stop: StopReason,
@@ -178,7 +178,7 @@ impl Assembler {
     }
 }
 
-/// The first number of the blocks that hooks add, out of the range of the adapters.
+/// First number of the blocks that hooks add, out of the adapters' range.
 const FIRST_HOOK_BLOCK: u32 = 1 << 16;
 
 impl Block {

@@ -7,31 +7,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::Usage;
 
-/// Describes a model. `None` means that a value is not known.
+/// The properties of a model. `None` means unknown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ModelInfo {
-    /// `provider/name`.
+    /// The name, as `provider/name`.
     pub id: Arc<str>,
-    /// Its prices, in US dollars per million tokens.
+    /// The prices, in US dollars per million tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
-    /// The tokens that fit into a request and its reply.
+    /// Number of tokens that fit into a request and its reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
-    /// The tokens that fit into a reply.
+    /// Number of tokens that fit into a reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// Whether it can think before it answers.
+    /// `true` if the model can think before it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<bool>,
-    /// Whether it accepts images.
+    /// `true` if the model accepts images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images: Option<bool>,
 }
 
 impl ModelInfo {
-    /// Describes a model by its name alone, as `provider/name`.
+    /// Builds an entry with a name, as `provider/name`, and nothing else.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
         let id = id.into();
         ModelInfo {
@@ -62,53 +62,53 @@ impl ModelInfo {
         self
     }
 
-    /// Returns the cost of `usage` in US dollars, or `None` if the prices are not known.
+    /// Returns the cost of `usage` in US dollars, or `None` if the prices are unknown.
     pub fn cost(&self, usage: &Usage) -> Option<f64> {
         self.prices.map(|prices| prices.cost(usage))
     }
 }
 
-/// Holds the prices of a model, in US dollars per million tokens.
+/// The prices of a model, in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Prices {
-    /// The price of input.
+    /// The price of uncached input.
     pub input: f64,
     /// The price of output.
     pub output: f64,
-    /// The price of input that is read from the cache.
+    /// The price of input read from the cache.
     pub cache_read: f64,
-    /// The price of input that is written to the cache.
+    /// The price of input written to the cache.
     pub cache_write: f64,
-    /// The price of input that the cache keeps for an hour. It defaults to twice the price of
-    /// input, which is what Anthropic charges.
+    /// The price of input that the cache keeps for an hour. `None` means twice the price of input,
+    /// as Anthropic charges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_1h: Option<f64>,
-    /// The prices of a request whose input is long, if the provider has them.
+    /// The prices of requests with long input, if the provider has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long: Option<LongPrices>,
 }
 
-/// Holds the prices of requests with long input, in US dollars per million tokens.
+/// The prices of requests with long input, in US dollars per million tokens.
 ///
-/// The [`Usage`] of the reply decides. If a provider paused the turn, so that several requests
-/// produced one reply, that is their sum, although the provider compares each request. The cost of
-/// such a reply can be too high, but never too low.
+/// They apply by the [`Usage`] of the reply. If a provider paused the turn, several requests
+/// produced one reply, whose usage is their sum, although the provider compares each request. The
+/// cost of such a reply can be too high, but never too low.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct LongPrices {
-    /// The prices apply to the whole request if its input, including cached tokens, is longer.
+    /// Number of input tokens, cached ones included, above which the prices apply to the whole
+    /// request.
     pub over: u64,
-    /// The price of input.
+    /// The price of uncached input.
     pub input: f64,
     /// The price of output.
     pub output: f64,
-    /// The price of input that is read from the cache.
+    /// The price of input read from the cache.
     pub cache_read: f64,
-    /// The price of input that is written to the cache.
+    /// The price of input written to the cache.
     pub cache_write: f64,
-    /// The price of input that the cache keeps for an hour. It defaults to twice the price of
-    /// input.
+    /// The price of input that the cache keeps for an hour. `None` means twice the price of input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_1h: Option<f64>,
 }
@@ -120,14 +120,15 @@ impl LongPrices {
         LongPrices { over, input, output, ..Self::default() }
     }
 
-    /// Sets the prices of input that is read from and written to the cache.
+    /// Sets the prices of input read from and written to the cache.
     pub fn cache(mut self, read: f64, write: f64) -> Self {
         self.cache_read = read;
         self.cache_write = write;
         self
     }
 
-    /// Sets the price of input that the cache keeps for an hour; `None` is twice that of input.
+    /// Sets the price of input that the cache keeps for an hour; `None` means twice the price of
+    /// input.
     pub fn cache_write_1h(mut self, price: impl Into<Option<f64>>) -> Self {
         self.cache_write_1h = price.into();
         self
@@ -140,20 +141,21 @@ impl Prices {
         Prices { input, output, ..Self::default() }
     }
 
-    /// Sets the prices of input that is read from and written to the cache.
+    /// Sets the prices of input read from and written to the cache.
     pub fn cache(mut self, read: f64, write: f64) -> Self {
         self.cache_read = read;
         self.cache_write = write;
         self
     }
 
-    /// Sets the price of input that the cache keeps for an hour; `None` is twice that of input.
+    /// Sets the price of input that the cache keeps for an hour; `None` means twice the price of
+    /// input.
     pub fn cache_write_1h(mut self, price: impl Into<Option<f64>>) -> Self {
         self.cache_write_1h = price.into();
         self
     }
 
-    /// Sets the prices of requests whose input is long.
+    /// Sets the prices of requests with long input.
     pub fn long(mut self, long: impl Into<Option<LongPrices>>) -> Self {
         self.long = long.into();
         self

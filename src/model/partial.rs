@@ -1,4 +1,4 @@
-//! What is there already of a JSON text that still streams: to be shown, never to be run.
+//! Parser for incomplete JSON. For display only.
 
 mod escape;
 
@@ -8,21 +8,21 @@ use serde_json::{Map, Number, Value};
 
 use escape::Escape;
 
-/// The maximum nesting that is followed; that of `serde_json`.
+/// Maximum nesting that is followed, the same as in `serde_json`.
 const MAX_DEPTH: usize = 128;
-/// The maximum total bytes of the keys on the path to the current value. Each delta walks the path.
+/// Maximum total bytes of the keys on the path to the current value. Each delta walks the path.
 const MAX_PATH_BYTES: usize = 4096;
-/// The maximum bytes of a number that is shown before it is complete.
+/// Maximum bytes of a number that is shown before it is complete.
 const MAX_NUMBER_BYTES: usize = 64;
 
-/// Parses the arguments of a tool call while they stream, for front ends that show them before they
-/// are complete.
+/// A parser of a tool call's arguments while they stream, for front ends that show incomplete
+/// calls.
 ///
-/// An incomplete string is shown without an incomplete escape or half a surrogate pair, an
-/// incomplete number without a trailing point or exponent, and an incomplete literal as the value
-/// that it starts. A key without a value is left out. If the text is not JSON, is nested deeper
-/// than 128 levels, or has more than 4 KiB of keys on the current path, [`PartialJson::value`]
-/// returns `None` from then on.
+/// An incomplete string is shown without an incomplete escape or half a surrogate pair. An
+/// incomplete number is shown without a trailing point or exponent, and an incomplete literal as
+/// the value that it starts. A key without a value is left out. [`PartialJson::value`] returns
+/// `None` for good if the text is invalid, nested deeper than 128 levels, or has over 4 KiB of keys
+/// on the current path.
 ///
 /// The time for all deltas of a call is proportional to its length, and [`PartialJson::value`]
 /// takes constant time. The value is a preview: a call runs with the arguments of the complete
@@ -44,16 +44,16 @@ pub struct PartialJson {
     /// The open containers, outermost first.
     open: Vec<Open>,
     state: State,
-    /// The part of a key, a string or a number that is not in the tree yet.
+    /// The fragment of a key, string or number that is not in the tree yet.
     token: String,
     escape: Escape,
-    /// Whether the current value, or the last one, is in the tree.
+    /// `true` if the tree contains the current or last value.
     placed: bool,
     #[cfg(test)]
     work: usize,
 }
 
-/// Represents an open container.
+/// An open container.
 #[derive(Debug, Clone)]
 enum Open {
     Array,
@@ -61,21 +61,21 @@ enum Open {
     Object(String),
 }
 
-/// Says what the parser expects, or is in the middle of.
+/// The parser's state: the expected or unfinished token.
 #[derive(Debug, Clone, Copy, Default)]
 enum State {
     #[default]
     Value,
-    /// A value or the end of the array.
+    /// A value or the end of the array comes next.
     FirstItem,
-    /// A key or the end of the object.
+    /// A key or the end of the object comes next.
     FirstKey,
     NextKey,
     Key,
     Colon,
     Text,
     Number,
-    /// The rest of a literal.
+    /// A literal, with its missing rest.
     Word(&'static str),
     /// A value is complete.
     After,
@@ -83,7 +83,7 @@ enum State {
 }
 
 impl PartialJson {
-    /// Builds a parser without text.
+    /// Builds a parser that has read no text.
     pub fn new() -> Self {
         Self::default()
     }
@@ -103,12 +103,12 @@ impl PartialJson {
         }
     }
 
-    /// Returns the value so far; `None` before a value has started, or if the text is not JSON.
+    /// Returns the value so far; `None` before a value has started, or if the text is invalid.
     pub fn value(&self) -> Option<&Value> {
         self.root.as_ref()
     }
 
-    /// Parses the beginning of `rest` and returns how many bytes that was.
+    /// Parses the beginning of `rest` and returns the number of bytes parsed.
     fn step(&mut self, rest: &str) -> usize {
         match self.state {
             State::Broken => rest.len(),

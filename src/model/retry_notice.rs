@@ -1,4 +1,4 @@
-//! [`RetryNotice`]: a request failed and will be sent again.
+//! [`RetryNotice`]: a failed request that will be sent again.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{ModelError, ModelErrorKind};
 
-/// Announces that a request failed and will be sent again after a delay.
+/// An announcement that a failed request will be sent again after a delay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RetryNotice {
-    /// The number of the attempt that follows; the first attempt has the number 1.
+    /// Number of the next attempt. The first attempt has the number 1.
     pub attempt: u32,
     /// The maximum number of attempts.
     pub max_attempts: u32,
-    /// The time until that attempt, in milliseconds.
+    /// Time until that attempt, in milliseconds.
     pub delay_ms: u64,
-    /// Why the last attempt failed.
+    /// The kind of error of the last attempt.
     pub kind: ModelErrorKind,
-    /// The message of that error.
+    /// The message of the last attempt's error.
     pub reason: String,
 }
 

@@ -1,44 +1,44 @@
-//! [`Update`], one change of a reply that streams.
+//! [`Update`], one change of a streaming reply.
 
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Describes one change of a message that streams; never the whole message.
+/// One change of a streaming message; never the whole message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Update {
-    /// Text.
+    /// A fragment of text for the user.
     Text {
-        /// The block of the message.
+        /// The number of the block in the message.
         block: u32,
         /// The text to append.
         delta: String,
     },
-    /// Thinking.
+    /// A fragment of the model's thinking.
     Thinking {
-        /// The block of the message.
+        /// The number of the block in the message.
         block: u32,
         /// The text to append.
         delta: String,
     },
-    /// A tool call starts.
+    /// The start of a tool call.
     ToolCallStart {
-        /// The block of the message.
+        /// The number of the block in the message.
         block: u32,
         /// The tool's name.
         name: Arc<str>,
     },
     /// A fragment of the JSON text of a call's arguments.
     ToolCall {
-        /// The block of the message.
+        /// The number of the block in the message.
         block: u32,
         /// The text to append.
         delta: String,
     },
-    /// All deltas of this message are void: the attempt is retried, was lost in a crash, or
-    /// produced nothing.
+    /// All deltas of this message are void: the attempt is retried, was lost in a crash, or had no
+    /// result.
     Withdrawn,
 }

@@ -1,10 +1,10 @@
-//! An escape of a JSON string, sign by sign.
+//! Incremental decoder of JSON string escapes.
 
-/// An escape of a string that is not complete.
+/// An incomplete escape of a string.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Escape {
     part: Part,
-    /// The first half of a surrogate pair, whose second half may come.
+    /// The first half of a surrogate pair whose second half may follow.
     high: Option<u32>,
 }
 
@@ -13,7 +13,7 @@ enum Part {
     #[default]
     None,
     Backslash,
-    /// So many digits of `\uXXXX` are missing.
+    /// A `\uXXXX` escape that lacks digits.
     Digits {
         missing: u8,
         code: u32,
@@ -25,14 +25,14 @@ impl Escape {
         !matches!(self.part, Part::None)
     }
 
-    /// A half of a pair that stayed alone is no character.
+    /// Replaces an unpaired surrogate with U+FFFD.
     pub(super) fn settle(&mut self, out: &mut String) {
         if self.high.take().is_some() {
             out.push(char::REPLACEMENT_CHARACTER);
         }
     }
 
-    /// The next character of an escape; false if it cannot be one.
+    /// Reads the next character of an escape. Returns `false` if the escape is invalid.
     pub(super) fn take(&mut self, next: char, out: &mut String) -> bool {
         match self.part {
             Part::None => self.part = Part::Backslash,
@@ -66,7 +66,7 @@ impl Escape {
         true
     }
 
-    /// One UTF-16 unit.
+    /// Adds one UTF-16 unit.
     fn unit(&mut self, code: u32, out: &mut String) {
         if let (Some(high), 0xDC00..=0xDFFF) = (self.high, code) {
             self.high = None;
