@@ -1,4 +1,4 @@
-//! [`ExternalAction`], what the agent needs from outside.
+//! [`ExternalAction`], an action that the agent needs from outside.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use crate::tool::question::Question;
 use crate::tool::toolbox::{digest, digest_of_call};
 use crate::tool::{ActionTerms, ApprovalRecord, ToolOutput};
 
-/// Separates the calls in the name of a sub-agent's call. It needs no escape in a URL, and no
-/// provider uses it.
+/// The separator of the calls in the name of a sub-agent's call. It needs no escape in a URL, and
+/// no provider uses it.
 const SEPARATOR: char = '~';
 
-/// Returns the part of a call's name within the sub-agent that works for the call `outer`.
+/// Returns the rest of a call's name within the sub-agent that works for the call `outer`.
 pub(crate) fn call_of_child<'a>(call: &'a str, outer: &str) -> Option<&'a str> {
     call.strip_prefix(outer)?.strip_prefix(SEPARATOR)
 }
 
-/// Describes what the agent needs from outside: the decision on a call.
+/// An action that the agent needs from outside: the decision on a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ExternalAction {
-    /// The call. For an action of a sub-agent it consists of the call that the sub-agent works for,
-    /// `~`, and the call in the sub-agent's session.
+    /// The call that waits. For an action of a sub-agent, the id consists of the call that the
+    /// sub-agent works for, `~`, and the call in the sub-agent's session.
     pub call: CallId,
     /// The tool's name.
     pub name: Arc<str>,
@@ -36,15 +36,15 @@ pub struct ExternalAction {
     /// The digest of the action. The decision must name it, so that nobody approves arguments that
     /// they have not seen.
     pub digest: Arc<str>,
-    /// What a suspended tool needs; `None` asks for the approval of the call.
+    /// The request of a suspended tool; `None` asks for the approval of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Arc<ActionRequest>>,
-    /// The names of the sub-agents on the way from the agent to the one that needs the decision;
-    /// empty if it is the agent itself.
+    /// The names of the sub-agents from the agent down to the sub-agent that needs the decision;
+    /// empty for the agent itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<Arc<str>>,
-    /// What the approver is shown, who may decide, how, and until when. Left out of JSON if nothing
-    /// was set.
+    /// The text for the approver, who may decide, the accepted decisions, and the deadline. Left
+    /// out of JSON if nothing was set.
     #[serde(default, skip_serializing_if = "ActionTerms::is_default")]
     pub terms: Arc<ActionTerms>,
     /// The approvals so far, if several are required.
@@ -53,7 +53,7 @@ pub struct ExternalAction {
 }
 
 impl ExternalAction {
-    /// Describes the approval of a call.
+    /// Builds the action that asks for the approval of a call.
     pub fn new(
         call: impl Into<CallId>,
         name: impl Into<Arc<str>>,
@@ -72,28 +72,27 @@ impl ExternalAction {
         }
     }
 
-    /// Sets what a suspended tool needs.
+    /// Sets the request of a suspended tool.
     pub fn request(mut self, request: impl Into<Option<Arc<ActionRequest>>>) -> Self {
         self.request = request.into();
         self
     }
 
-    /// Sets what the approver is shown, who may decide, how, and until when.
+    /// Sets the text for the approver, who may decide, the accepted decisions, and the deadline.
     pub fn terms(mut self, terms: impl Into<Arc<ActionTerms>>) -> Self {
         self.terms = terms.into();
         self
     }
 
-    /// Returns the action as the parent of the sub-agent shows it that needs the decision.
+    /// Returns a sub-agent's action as its parent shows it.
     pub(crate) fn of_child(&self, call: &CallId, agent: &Arc<str>) -> Self {
         let path = std::iter::once(agent).chain(&self.path).cloned().collect();
         let call = format!("{call}{SEPARATOR}{}", self.call).into();
         ExternalAction { call, path, ..self.clone() }
     }
 
-    /// Returns the digest of what the action shows: the tool, the arguments and the request. A
-    /// decision must name it. [`digest`](Self::digest) is the same one for every action of a
-    /// session.
+    /// Computes the digest of the tool, the arguments and the request, which a decision must name.
+    /// For every action of a session, it equals [`digest`](Self::digest).
     pub fn computed_digest(&self) -> Arc<str> {
         match &self.request {
             Some(request) => digest(&self.name, &self.arguments, Some(request)),
@@ -101,7 +100,7 @@ impl ExternalAction {
         }
     }
 
-    /// Returns the action of a log, with the digest of what it shows.
+    /// Returns an action of a log with a freshly computed digest.
     pub(crate) fn from_log(logged: &Arc<Self>) -> Arc<Self> {
         let digest = logged.computed_digest();
         if digest == logged.digest {
@@ -110,19 +109,19 @@ impl ExternalAction {
         Arc::new(ExternalAction { digest, ..(**logged).clone() })
     }
 
-    /// Returns whether a decision with this digest is about what the action shows. Older logs have
-    /// no digest.
+    /// Returns whether a decision with this digest is about the content of the action. Older logs
+    /// have no digest.
     pub(crate) fn is_decided_by(&self, digest: Option<&Arc<str>>) -> bool {
         digest.is_none_or(|digest| *digest == self.digest)
     }
 
-    /// Returns the question that the action asks, or `None` if it is not a question.
+    /// Returns the question of the action, or `None` if the action is not a question.
     pub fn question(&self) -> Option<Question> {
         Question::of(self.request.as_ref()?)
     }
 
-    /// Returns the result of the call if the decision answers its question and the tool is not to
-    /// be called with the answer: no tool runs then.
+    /// Returns the result of the call if the decision answers its question and the tool need not be
+    /// called with the answer. No tool runs then.
     pub(crate) fn answered_by(&self, decision: &Decision) -> Option<ToolOutput> {
         match decision {
             Decision::Provide(Provided::Input(answer)) => {
@@ -133,7 +132,7 @@ impl ExternalAction {
         }
     }
 
-    /// Returns the decision as events show it: without the answer to a secret question.
+    /// Returns the decision for events: without the answer to a secret question.
     pub(crate) fn shown(&self, decision: &Arc<Decision>) -> Arc<Decision> {
         let is_answer = matches!(&**decision, Decision::Provide(Provided::Input(_)));
         if is_answer && self.question().is_some_and(|question| question.is_secret()) {

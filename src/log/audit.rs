@@ -1,4 +1,4 @@
-//! The decisions of a store's sessions, in pages.
+//! Pages of the decisions in a store's sessions.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -16,47 +16,48 @@ use crate::log::session_info::SessionInfo;
 use crate::message::CallId;
 use crate::tool::DecisionKind;
 
-/// Records who decided what, when, and from where. What was provided (a result, or the answer to a
-/// question, which can be secret) is not a part of it.
+/// A decision: who decided, on what, when, and from where. It leaves out a provided result or
+/// answer, which can be secret.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct DecisionRecord {
-    /// The session.
+    /// The id of the session.
     pub session: Arc<str>,
     /// The position of the decision in the log of the session, counted from zero.
     pub position: u64,
-    /// When the decision was received, in milliseconds since 1970; zero if an older version has
-    /// recorded it without a time.
+    /// Time when the decision was received, in milliseconds since 1970; zero if an older version
+    /// recorded no time.
     pub time: u64,
-    /// Who decided, if known; `system` for the decision that was taken at the deadline.
+    /// The principal who decided, if known; `system` for the default decision at the deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
-    /// What the decision was sent with, such as `http` or `terminal`, if known.
+    /// The front end that sent the decision, such as `http` or `terminal`, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Arc<str>>,
-    /// The call.
+    /// The call that the decision is about.
     pub call: CallId,
-    /// The tool's name; older versions have not recorded it.
+    /// The tool's name; `None` in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<Arc<str>>,
-    /// The digest of what was shown; older versions have not recorded it.
+    /// The digest of the action as shown; `None` in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Arc<str>>,
-    /// What was decided.
+    /// The kind of the decision.
     pub decision: DecisionKind,
     /// The reason of a denial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Arc<str>>,
-    /// The arguments that replaced those of the model.
+    /// The arguments that replaced the model's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Arc<Value>>,
-    /// Whether it resolved the action. An approval does not while more of them are required.
+    /// `true` if the decision resolved the action. An approval does not while more approvals are
+    /// required.
     pub resolved: bool,
 }
 
 impl DecisionRecord {
-    /// Returns the record of the entry at this position of a session's log, or `None` if it is no
-    /// decision.
+    /// Returns the record of the entry at this position of a session's log, or `None` if it is not
+    /// a decision.
     pub fn of(session: &Arc<str>, position: u64, entry: &LogEntry) -> Option<Self> {
         let mut record = match entry {
             LogEntry::Approved { call, name, digest, by, source, time, .. } => DecisionRecord {
@@ -101,9 +102,8 @@ impl DecisionRecord {
         Some(record)
     }
 
-    /// Returns the records of the decisions in the log of this session, which are its own: those
-    /// that a fork shares with its parent are the parent's, and those in the session of a sub-agent
-    /// are its root's.
+    /// Returns the records of the session's own decisions in its log. Decisions that a fork shares
+    /// with its parent are the parent's, and decisions in a sub-agent's session are its root's.
     pub fn in_log(info: &SessionInfo, entries: &[LogEntry]) -> Vec<Self> {
         if info.sub_agent_of.is_some() {
             return Vec::new();
@@ -113,18 +113,18 @@ impl DecisionRecord {
         own.filter_map(|(at, entry)| DecisionRecord::of(&info.id, at, entry)).collect()
     }
 
-    /// Returns what distinguishes the decision from all others.
+    /// Returns the key that distinguishes the decision from all others.
     fn key(&self) -> (u64, Arc<str>, u64) {
         (self.time, self.session.clone(), self.position)
     }
 }
 
-/// Selects a page of [`SessionStore::decisions`](crate::SessionStore::decisions): the first one by
-/// default, of all decisions.
+/// A query for a page of [`SessionStore::decisions`](crate::SessionStore::decisions). By default,
+/// it selects the first page of all decisions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditQuery {
-    /// The maximum number of decisions.
+    /// Maximum number of decisions.
     pub limit: usize,
     /// Only decisions after this position, which are older.
     pub after: Option<DecisionCursor>,
@@ -138,17 +138,17 @@ pub struct AuditQuery {
     pub until: Option<u64>,
 }
 
-/// Holds a page of decisions, the latest first.
+/// A page of decisions, the latest first.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct AuditPage {
-    /// The decisions.
+    /// The decisions of the page, the latest first.
     pub decisions: Vec<DecisionRecord>,
-    /// The position of the last one if there are more.
+    /// The position of the last decision if there are more.
     pub next: Option<DecisionCursor>,
 }
 
-/// Identifies a position in a list of decisions. Later decisions are before it. Its text is for
+/// A position in a list of decisions. Later decisions are before it. Its text is for
 /// [`AuditQuery::after`] only.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DecisionCursor(Reverse<(u64, Arc<str>, u64)>);
@@ -198,7 +198,7 @@ impl AuditQuery {
     }
 
     /// Returns the page of these decisions, in any order, for stores that have them all in memory.
-    /// A decision that is given twice is returned once.
+    /// Duplicates are returned once.
     pub fn page(&self, mut decisions: Vec<DecisionRecord>) -> AuditPage {
         decisions.retain(|record| {
             let is_after = |after: &DecisionCursor| DecisionCursor::of(record) > *after;
@@ -218,7 +218,7 @@ impl DecisionCursor {
         DecisionCursor(Reverse(record.key()))
     }
 
-    /// Returns the time, the session and the position in its log of the decision.
+    /// Returns the time and the session of the decision, and its position in the log.
     pub fn parts(&self) -> (u64, &Arc<str>, u64) {
         let Reverse((time, session, position)) = &self.0;
         (*time, session, *position)

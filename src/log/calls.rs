@@ -1,4 +1,4 @@
-//! The tool calls of one reply, and the phase of each.
+//! The tool calls of one reply, with the phase of each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,29 +13,29 @@ use crate::log::input::{ActionResult, Decision, Provided};
 use crate::message::{AssistantMessage, CallId, Message, ResultStatus, StopReason, ToolCall};
 use crate::tool::{ApprovalRecord, Resolution};
 
-/// Holds the calls of one reply until each has its result.
+/// The calls of one reply until each has its result.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Batch {
     pub(crate) message: Arc<Message>,
     pub(crate) calls: Vec<Call>,
-    /// Set if the pattern made the calls.
+    /// `Some` if the pattern made the calls.
     pub(crate) made: Option<MadeCalls>,
-    /// The position in the log of the last action that became pending.
+    /// Position in the log of the last action that became pending.
     pub(crate) asked_at: u64,
 }
 
-/// Describes calls that a pattern made.
+/// Details of calls that a pattern made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct MadeCalls {
-    /// The position in the log at which they were made.
+    /// Position in the log of the entry that made them.
     pub(crate) at: u64,
-    /// The pattern's keys.
+    /// The pattern's keys, by call.
     pub(super) keys: BTreeMap<CallId, Arc<str>>,
-    /// Whether the calls and their results are left out of what models see.
+    /// `true` if models see neither the calls nor their results.
     pub(super) hidden: bool,
 }
 
-/// Holds the result of a call that the pattern made under a key.
+/// The result of a call that the pattern made under a key.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct KeyedResult {
     pub(crate) result: Arc<Message>,
@@ -48,29 +48,30 @@ pub(crate) struct Call {
     pub(crate) call: ToolCall,
     pub(crate) phase: Phase,
     pub(crate) result: Option<Arc<Message>>,
-    /// The decision on the action for which it suspended.
+    /// The decision on the action for which the call suspended.
     pub(crate) resolution: Option<Resolution>,
-    /// Who allowed it to run, if decisions did.
+    /// The approvals that allowed the call to run, if it needed any.
     pub(crate) approvals: Arc<[ApprovalRecord]>,
-    /// The sub-agent that works for it, if one was started.
+    /// The sub-agent that works for the call, if one was started.
     pub(crate) child: Option<Box<ChildCall>>,
-    /// Whether its `tool_execution_start` was emitted.
+    /// `true` if `tool_execution_start` was emitted for the call.
     has_started: bool,
 }
 
-/// Describes the sub-agent that works for a call.
+/// The sub-agent that works for a call.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ChildCall {
     pub(crate) session: Arc<str>,
     pub(crate) share: Budget,
-    /// Its pending actions, as the parent shows them.
+    /// The pending actions of the sub-agent, as the parent shows them.
     pub(crate) actions: Vec<Arc<ExternalAction>>,
-    /// The decisions that its own log may not have, as it gets them.
+    /// Decisions that the sub-agent's own log may lack, in the form in which it gets them.
     pub(crate) decided: Vec<ActionResult>,
 }
 
 impl ChildCall {
-    /// Returns whether it has an action or a decision with this name, as the parent knows it.
+    /// Returns whether the sub-agent has an action or a decision with this name, as known to the
+    /// parent.
     pub(crate) fn knows(&self, outer: &str, call: &str) -> bool {
         let inner = call_of_child(call, outer);
         self.actions.iter().any(|action| *action.call == *call)
@@ -78,7 +79,7 @@ impl ChildCall {
     }
 }
 
-/// Names the phase of a call.
+/// The phase of a call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Phase {
     Fresh,
@@ -103,13 +104,13 @@ impl From<&ToolCall> for Call {
 }
 
 impl Call {
-    /// Returns whether a decision on it, or for its sub-agent, has not been carried out.
+    /// Returns whether a decision on the call, or for its sub-agent, has not been carried out.
     pub(crate) fn is_decided(&self) -> bool {
         let for_child = self.child.as_ref().is_some_and(|child| !child.decided.is_empty());
         for_child || matches!(self.phase, Phase::Decided { .. })
     }
 
-    /// Returns the arguments that a decision approved, which are those that run.
+    /// Returns the arguments that a decision approved, with which the call runs.
     pub(super) fn approved_arguments(&self) -> Option<&Arc<Value>> {
         match &self.phase {
             Phase::Decided { action, decision, .. } if **decision == Decision::Approve => {
@@ -119,7 +120,7 @@ impl Call {
         }
     }
 
-    /// Returns its pending action, and those of its sub-agent.
+    /// Returns the pending actions of the call and of its sub-agent.
     pub(super) fn actions_mut(&mut self) -> impl Iterator<Item = &mut Arc<ExternalAction>> {
         let own = if let Phase::Awaiting(action) = &mut self.phase { Some(action) } else { None };
         own.into_iter().chain(self.child.iter_mut().flat_map(|child| &mut child.actions))
@@ -135,8 +136,8 @@ impl Call {
 }
 
 impl Phase {
-    /// Returns whether a call that ends in this phase has been made: not if it was skipped or
-    /// aborted before it started.
+    /// Returns whether a call that ends in this phase was made. A call that was skipped or aborted
+    /// before it started was not.
     fn is_made(&self, status: ResultStatus) -> bool {
         let has_not_started = matches!(self, Phase::Fresh | Phase::Awaiting(_));
         !(has_not_started && matches!(status, ResultStatus::Skipped | ResultStatus::Aborted))
@@ -144,7 +145,7 @@ impl Phase {
 }
 
 impl Batch {
-    /// Opens the batch of this message, unless it has no calls.
+    /// Opens the batch of a message. Returns `None` if the message has no calls.
     pub(crate) fn of(message: &Arc<Message>, made: Option<MadeCalls>) -> Option<Self> {
         let calls = message.as_assistant().into_iter().flat_map(AssistantMessage::calls);
         let calls: Vec<Call> = calls.map(Call::from).collect();
@@ -152,8 +153,8 @@ impl Batch {
         is_open.then(|| Batch { message: message.clone(), calls, made, asked_at: 0 })
     }
 
-    /// Returns the key and what is recorded under it if the pattern made this call under a key and
-    /// the call ends with this result.
+    /// Returns the key and its recorded result, if the pattern made this call under a key and the
+    /// call ends with this result.
     pub(super) fn keyed(
         &self,
         call: &Call,
@@ -169,8 +170,8 @@ impl Batch {
         call.phase.is_made(status).then(|| (key.clone(), recorded))
     }
 
-    /// Computes the digests of a stored batch again. A decision on something else than what is
-    /// stored does not hold.
+    /// Recomputes the digests of a stored batch. A decision on a different action than the stored
+    /// one becomes void.
     pub(super) fn check_digests(&mut self) {
         for call in &mut self.calls {
             if let Phase::Decided { action, .. } = &call.phase {
@@ -188,7 +189,7 @@ impl Batch {
         self.made.as_ref().is_none_or(|made| !made.hidden)
     }
 
-    /// Returns whether a limit cut the reply off, so that none of its calls may run.
+    /// Returns whether a limit truncated the reply, so that none of its calls may run.
     pub(crate) fn is_cut(&self) -> bool {
         self.message
             .as_assistant()
@@ -197,7 +198,7 @@ impl Batch {
 }
 
 impl Resolution {
-    /// Returns the decision that a suspended tool gets when it is called again, or `None` if it did
+    /// Returns the decision for a suspended tool that is called again, or `None` if the tool did
     /// not suspend or is not called.
     pub(crate) fn of(
         action: &ExternalAction,

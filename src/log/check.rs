@@ -1,4 +1,4 @@
-//! Checks of a whole log, and the conversation that it describes.
+//! Checks of a whole log, and the conversation in it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,15 +8,21 @@ use crate::log::entry::LogEntry;
 use crate::log::fold::Fold;
 use crate::message::Message;
 
-/// The highest number in a log.
+/// Highest number of a message, run or opening in a log.
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 
-/// Checks the rules of a log: runs do not nest and end once, no message is delivered twice or after
-/// it was withdrawn, calls wait, are decided, start and finish while their batch is open, and have
-/// at most one result, no request is sent while a batch is open, and no call is compacted, or
-/// removed by a rewind, without its results. Numbers of messages, runs and openings are at most
-/// 2^53 - 1, which is exact in every JSON parser and leaves room for the next ones. The error names
-/// the entry that breaks a rule.
+/// Checks the rules of a log:
+///
+/// - Runs do not nest, and end once.
+/// - No message is delivered twice, or after it was withdrawn.
+/// - Calls wait, are decided, start and finish while their batch is open, and have at most one
+///   result.
+/// - No request is sent while a batch is open.
+/// - No call is compacted, or removed by a rewind, without its results.
+/// - Numbers of messages, runs and openings are at most 2^53 - 1. Every JSON parser reads this
+///   number exactly, and it leaves room for the next ones.
+///
+/// The error names the entry that breaks a rule.
 pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
     let (mut run, mut queued, mut finished) = (None, HashSet::new(), HashSet::new());
     let mut fold = Fold::default();
@@ -80,7 +86,7 @@ pub fn check_log(entries: &[LogEntry]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the messages of the conversation that a log describes.
+/// Returns the messages of the conversation in a log.
 pub fn replay_messages(entries: &[LogEntry]) -> Vec<Arc<Message>> {
     let mut fold = Fold::default();
     entries.iter().for_each(|entry| fold.apply(entry, &mut |_| {}));
@@ -157,7 +163,7 @@ mod tests {
             check_log(std::slice::from_ref(entry)).unwrap_err();
             check_log(&[&all[..], std::slice::from_ref(entry)].concat()).unwrap_err();
         }
-        // A decision on a call that does not wait.
+        // A decision on a call that is not waiting.
         check_log(&[all[0].clone(), all[2].clone()]).unwrap_err();
     }
 }

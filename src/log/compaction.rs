@@ -14,24 +14,25 @@ use crate::message::{
 };
 use crate::tool::ToolSpec;
 
-/// Decides which messages later requests leave out, and what replaces them.
+/// A policy that selects the messages that later requests leave out, and their replacement.
 ///
-/// A policy does no I/O: it plans, the session sends the request for a summary and writes the
+/// A policy does no I/O: it plans, and the session sends the request for a summary and writes the
 /// result to the log. The log keeps every message. `loopwright_memory::SummaryCompaction` is a
-/// complete policy; write another one to replace other messages, or to use another text.
+/// complete policy. Write your own to replace other messages, or to use another text.
 ///
 /// # Contract
 ///
 /// - [`plan`](CompactionPolicy::plan) is called before every request, so it should return at once
 ///   while [`CompactionContext::tokens`] is below its threshold. It is also called after a request
-///   that was too large, and on request of the user; [`CompactionContext::why`] says which.
+///   that was too large, and when the user asks. [`CompactionContext::why`] contains the reason.
 /// - A plan must not separate a call from its results, and must keep the last message. An invalid
 ///   plan ends the run with [`StepError::CompactionPlan`](crate::StepError::CompactionPlan).
-/// - Both methods must depend on their arguments only, since one policy serves all sessions and a
-///   session can be resumed in another process. [`Replacement::details`] stores data of the policy.
-/// - Both methods are synchronous, so they cannot be cancelled. If the run is aborted while the
-///   summary is requested, [`finish`](CompactionPolicy::finish) is not called and the conversation
-///   is unchanged.
+/// - Both methods must depend on their arguments only, because one policy serves all sessions, and
+///   a session can be resumed in another process. [`Replacement::details`] stores data of the
+///   policy.
+/// - Both methods are synchronous, so they cannot be cancelled. If the run is aborted during the
+///   request for the summary, [`finish`](CompactionPolicy::finish) is not called and the
+///   conversation is unchanged.
 ///
 /// # Example
 ///
@@ -83,9 +84,9 @@ pub trait CompactionPolicy: Send + Sync {
 
     /// Returns the message that replaces the messages of the plan.
     ///
-    /// `summary` is `None` if the plan requested none or the request failed; the messages are then
-    /// left out, and the replacement should say so. A summary that reached its token limit ends
-    /// with " […]".
+    /// `summary` is `None` if the plan requested none or the request failed. The messages are then
+    /// left out, and the replacement should mention that. A summary that reached its token limit
+    /// ends with " […]".
     fn finish(
         &self,
         context: &CompactionContext<'_>,
@@ -94,30 +95,30 @@ pub trait CompactionPolicy: Send + Sync {
     ) -> Replacement;
 }
 
-/// Describes a conversation that may have to be compacted.
+/// The conversation for which a policy plans.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct CompactionContext<'a> {
     /// The messages of the next request, before hooks.
     pub messages: &'a [Arc<Message>],
-    /// The tokens of that request: the provider's count for the last request, and an estimate for
-    /// the messages added since.
+    /// Size of that request in tokens: the provider's count for the last request, and an estimate
+    /// for the messages added since.
     pub tokens: u64,
-    /// An estimate of the tokens of the system prompt and the tools.
+    /// Estimated tokens of the system prompt and the tools.
     pub overhead: u64,
-    /// The maximum number of tokens of the reply, if known.
+    /// Maximum number of tokens of the reply, if known.
     pub max_output: Option<u64>,
-    /// Why the policy is called.
+    /// The reason for calling the policy.
     pub why: &'a CompactionCause,
-    /// The message that last replaced others, and the [details](Replacement::details) stored with
+    /// The message that last replaced others, with the [details](Replacement::details) stored for
     /// it.
     pub last: Option<(MessageId, &'a Value)>,
     pub(crate) windows: &'a dyn Fn(Option<&str>) -> Option<u64>,
 }
 
 impl<'a> CompactionContext<'a> {
-    /// Builds a context for a test of a policy, with estimated tokens and unknown windows. The
-    /// fields can be changed.
+    /// Builds a context for a test of a policy, with estimated tokens and unknown windows. The test
+    /// can change the fields.
     pub fn new(messages: &'a [Arc<Message>], why: &'a CompactionCause) -> Self {
         let tokens = messages.iter().map(|m| m.tokens()).sum();
         let windows = &|_: Option<&str>| None;
@@ -138,14 +139,14 @@ impl<'a> CompactionContext<'a> {
         self
     }
 
-    /// Returns the context window in tokens, if known, of the agent's model of this name, or of the
-    /// model of the request if the name is `None`.
+    /// Returns the context window in tokens, if known, of the agent's model with this name, or of
+    /// the request's model if the name is `None`.
     pub fn window(&self, model: Option<&str>) -> Option<u64> {
         (self.windows)(model)
     }
 }
 
-/// Says what caused a compaction.
+/// The cause of a compaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -161,18 +162,18 @@ pub enum CompactionCause {
     },
 }
 
-/// Describes which messages are replaced.
+/// A plan to replace a range of messages.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CompactionPlan {
-    /// The indices of the messages. The range must contain either all or none of a call and its
-    /// results, and not the last message; otherwise the run ends with an error.
+    /// Indices of the messages. The range must contain either all or none of a call and its
+    /// results, and not the last message. Otherwise the run ends with an error.
     pub replaces: Range<usize>,
-    /// The request for a summary; `None` leaves the messages out without one.
+    /// The request for a summary; `None` leaves the messages out without a summary.
     pub summary: Option<SummaryRequest>,
-    /// Whether to plan again afterwards, since one request cannot summarise all messages.
+    /// `true` to plan again afterwards, because one request cannot summarise all messages.
     pub more: bool,
-    /// Whether the next request fits without the compaction. If so, a failed summary replaces
+    /// `true` if the next request fits without the compaction. If so, a failed summary replaces
     /// nothing, and no other is requested until the conversation has grown by a sixteenth.
     pub fits: bool,
 }
@@ -202,24 +203,24 @@ impl CompactionPlan {
     }
 }
 
-/// Describes a request for a summary. It is sent as a detached request without tools, and counts
-/// against the limits.
+/// A request for a summary. It is sent as a detached request without tools, and counts against the
+/// limits.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SummaryRequest {
-    /// The name of one of the agent's models; `None` means the model of the conversation.
+    /// Name of one of the agent's models; `None` means the conversation's model.
     pub model: Option<String>,
     /// The system prompt.
     pub system: Arc<str>,
     /// The messages to summarise, and instructions.
     pub message: UserMessage,
-    /// The maximum number of tokens of the reply, including thinking. The model's own maximum
-    /// applies too.
+    /// Maximum number of tokens of the reply, including thinking. The model's own maximum applies
+    /// too.
     pub max_tokens: Option<u32>,
 }
 
 impl SummaryRequest {
-    /// Builds a request to the model of the conversation.
+    /// Builds a request to the conversation's model.
     pub fn new(system: impl Into<Arc<str>>, message: impl Into<UserMessage>) -> Self {
         SummaryRequest {
             model: None,
@@ -229,7 +230,7 @@ impl SummaryRequest {
         }
     }
 
-    /// Sends the request to the agent's model of this name.
+    /// Sends the request to the agent's model with this name.
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.model = Some(name.into());
         self
@@ -242,13 +243,13 @@ impl SummaryRequest {
     }
 }
 
-/// Holds the message that replaces others.
+/// The message that replaces others, with data of the policy.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Replacement {
-    /// The message.
+    /// The message in place of the others.
     pub message: UserMessage,
-    /// Data of the policy, for [`CompactionContext::last`]; never sent to a model.
+    /// The policy's data, for [`CompactionContext::last`]; never sent to a model.
     pub details: Value,
 }
 
@@ -258,39 +259,39 @@ impl Replacement {
         Replacement { message: message.into(), details: Value::Null }
     }
 
-    /// Sets the data of the policy.
+    /// Sets the policy's data.
     pub fn details(mut self, details: Value) -> Self {
         self.details = details;
         self
     }
 }
 
-/// Describes a completed compaction.
+/// A completed compaction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Compaction {
-    /// What caused it.
+    /// The cause of the compaction.
     pub why: CompactionCause,
     /// The first message that was replaced.
     pub first: MessageId,
     /// The last message that was replaced.
     pub last: MessageId,
-    /// The number of messages that were replaced.
+    /// Number of messages that were replaced.
     pub messages: usize,
     /// The message that replaces them.
     pub message: Arc<Message>,
-    /// Whether that message contains a summary; otherwise the messages were left out.
+    /// `true` if that message contains a summary. Otherwise the messages were left out.
     pub summarised: bool,
-    /// Why there is no summary although one was requested.
+    /// The error, if a requested summary failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Arc<str>>,
-    /// An estimate of the tokens of the conversation before, without system prompt and tools.
+    /// Estimated tokens of the conversation before the compaction, without system prompt and tools.
     pub tokens_before: u64,
-    /// The same estimate afterwards.
+    /// Estimated tokens of the conversation after it, likewise.
     pub tokens_after: u64,
 }
 
-/// Checks whether these messages may be replaced.
+/// Checks that these messages may be replaced.
 pub(crate) fn check_range(messages: &[Arc<Message>], range: &Range<usize>) -> Result<(), String> {
     let splits = |at: usize| messages.get(at).is_some_and(|m| m.as_tool_result().is_some());
     if range.start >= range.end || range.end > messages.len() {
@@ -307,9 +308,9 @@ pub(crate) fn check_range(messages: &[Arc<Message>], range: &Range<usize>) -> Re
     Ok(())
 }
 
-/// The estimated tokens of a message in addition to its text.
+/// Estimated tokens of a message in addition to its text.
 const TOKENS_PER_MESSAGE: u64 = 8;
-/// The estimated tokens of an image, about the maximum of the providers.
+/// Estimated tokens of an image, about the maximum of all providers.
 const TOKENS_PER_IMAGE: u64 = 2_000;
 
 /// Estimates the tokens of a text of this many bytes, rather too high than too low.
@@ -358,15 +359,15 @@ pub(crate) fn tool_tokens(tool: &ToolSpec) -> u64 {
     TOKENS_PER_MESSAGE + tokens_of(bytes)
 }
 
-/// Tracks the size of the conversation that requests contain, in tokens.
+/// The size of the conversation in requests, in tokens.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct ContextSize {
-    /// The estimated tokens of the messages.
+    /// Estimated tokens of the messages.
     pub(crate) messages: u64,
-    /// The provider's count for a request and its reply, and the estimate of the messages at that
+    /// The provider's count for a request and its reply, with the estimate of the messages at that
     /// time.
     counted: Option<(u64, u64)>,
-    /// The tokens of that request that the provider's cache has.
+    /// Tokens of that request that the provider has cached.
     cached: u64,
 }
 
@@ -376,8 +377,8 @@ impl ContextSize {
     }
 
     /// Uses the provider's count of the last reply. A count that is far too low is ignored: the
-    /// request did not contain the conversation, or the server truncated it. So is that of a reply
-    /// that was cut off, which was reported before its end.
+    /// request did not contain the conversation, or the server truncated it. Counts of cut-off
+    /// replies are ignored too: they were reported too early.
     pub(crate) fn count(&mut self, reply: &AssistantMessage) {
         use StopReason::{Aborted, Error, Interrupted};
         if matches!(reply.stop, Aborted | Error | Interrupted) {
@@ -390,14 +391,14 @@ impl ContextSize {
         }
     }
 
-    /// Replaces messages of `old` tokens by one of `new` tokens. The provider's count no longer
-    /// applies.
+    /// Replaces messages of `old` tokens with a message of `new` tokens. The provider's count no
+    /// longer applies.
     pub(crate) fn replace(&mut self, old: u64, new: u64) {
         (self.messages, self.counted) = (self.messages.saturating_sub(old) + new, None);
         self.cached = 0;
     }
 
-    /// Counts other messages. The provider's count no longer applies.
+    /// Estimates the size of other messages. The provider's count no longer applies.
     pub(crate) fn recount(&mut self, messages: &[Arc<Message>]) {
         let messages = messages.iter().map(|message| message.tokens()).sum();
         *self = ContextSize { messages, ..Self::default() };
@@ -411,8 +412,8 @@ impl ContextSize {
         }
     }
 
-    /// Estimates the usage of the input of a request, as [`ContextSize::tokens`] does. What the
-    /// cache has is expected to be read from it.
+    /// Estimates the usage of a request's input, like [`ContextSize::tokens`]. Cached tokens are
+    /// expected to be read from the cache.
     pub(crate) fn input(&self, overhead: u64) -> Usage {
         let tokens = self.tokens(overhead);
         let cached = self.cached.min(tokens);

@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 
 use crate::message::Message;
 
-/// Holds the messages that a hook may change. They are collected when they are first read, so a
-/// hook that does not read them costs nothing.
+/// The messages that a hook may change. They are collected on first access, so a hook that does not
+/// read them costs nothing.
 pub struct Conversation(LazyLock<Vec<Arc<Message>>, Collect>);
 
 type Collect = Box<dyn FnOnce() -> Vec<Arc<Message>> + Send>;

@@ -1,6 +1,6 @@
-//! [`InvalidCursor`]: a text that is no position in a list.
+//! [`InvalidCursor`], the error of a text that is not a position in a list.
 
-/// Describes a text that is no position in a list.
+/// The error of a text that is not a position in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is no position in the list: use that of the page before")]
 #[non_exhaustive]

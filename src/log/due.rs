@@ -1,4 +1,4 @@
-//! What a session does next when it is opened, as a part of its description.
+//! [`Due`]: a session's next work when it is opened, as a part of its description.
 
 use std::collections::VecDeque;
 
@@ -11,31 +11,32 @@ use crate::log::input::{QueueKind, Urgency};
 use crate::log::outcome::RunCause;
 use crate::message::{CallId, InputId};
 
-/// Says what a session does next when it is opened; see
+/// The next work of a session when it is opened; see
 /// [`SessionInfo::due`](crate::log::SessionInfo::due).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Due {
-    /// It waits: a run was interrupted, or is in progress in the process that has the session
-    /// open. `Continue` or a decision resumes the run, and another request ends it. Opening the
-    /// session completes an abort that was interrupted.
+    /// The session waits: a run was interrupted, or is in progress in the process that has the
+    /// session open. `Continue` or a decision resumes the run, and another request ends it. Opening
+    /// the session completes an interrupted abort.
     Interrupted,
-    /// It starts a run that carries out a decision.
+    /// A run starts, which carries out a decision.
     Decision,
-    /// It starts a run for the first queued request.
+    /// A run starts for the first queued request.
     Request,
-    /// It starts a run for a steer, which denies the calls that wait for a decision.
+    /// A run starts for a steer, which denies the calls that wait for a decision.
     Steer,
-    /// It takes the default decision on an action whose deadline has passed, unless a decision was
-    /// sent in time. Only [`SessionInfo::due_at`](crate::log::SessionInfo::due_at) says so.
+    /// The session takes the default decision on an action whose deadline has passed, unless a
+    /// decision was sent in time. Only [`SessionInfo::due_at`](crate::log::SessionInfo::due_at)
+    /// returns it.
     Deadline,
-    /// It takes the inputs that wait in its mailbox. A run may be interrupted besides.
+    /// The session takes the inputs that wait in its mailbox. A run may be interrupted besides.
     Inbox,
 }
 
 impl Due {
-    /// Returns what a run with this cause is due to, or `None` if it is not due to the log.
+    /// Returns the work that led to a run with this cause, or `None` if the log did not cause it.
     pub(crate) fn of(cause: &RunCause) -> Option<Self> {
         match cause {
             RunCause::ActionResult(_) => Some(Due::Decision),
@@ -46,30 +47,30 @@ impl Due {
     }
 }
 
-/// What is queued and decided while no run is in progress: as much of the log's state as the next
-/// run depends on. Pending actions and the run in progress are part of the description itself.
+/// The state on which the next run depends: queued and decided work while no run is in progress.
+/// Pending actions and the run in progress are part of the description itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Agenda {
     /// Requests, and steers that can replace a decision, in order of arrival.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     queued: VecDeque<Queued>,
-    /// The request of the current run, until it is in the conversation.
+    /// The request of the current run, until the conversation has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     undelivered: Option<Queued>,
-    /// Calls whose decision has not been carried out.
+    /// The calls whose decisions have not been carried out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     decided: Vec<CallId>,
-    /// The position in the log of the last action that became pending; zero if none waits.
+    /// Position in the log of the last action that became pending; zero if none waits.
     #[serde(default)]
     asked_at: u64,
 }
 
-/// A queued message.
+/// A queued message that can start a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct Queued {
     input: InputId,
     due: Due,
-    /// The length of the log after it was queued.
+    /// Length of the log after the message was queued.
     at: u64,
 }
 
@@ -79,7 +80,7 @@ impl Agenda {
         *self == Self::default()
     }
 
-    /// Returns the start of the next run.
+    /// Returns the work that starts the next run.
     pub(crate) fn due(&self, has_pending: bool) -> Option<Due> {
         if !self.decided.is_empty() {
             return Some(Due::Decision);
@@ -91,8 +92,8 @@ impl Agenda {
         self.queued.iter().find(can_start).map(|queued| queued.due)
     }
 
-    /// Updates the agenda for an entry at this position, counted from one. `has_pending` says
-    /// whether an action is pending after the entry, and `asks` whether one became pending.
+    /// Updates the agenda for an entry at this position, counted from one. `has_pending` is true if
+    /// an action is pending after the entry, and `asks` if the entry made one pending.
     pub(crate) fn apply(&mut self, entry: &LogEntry, at: u64, has_pending: bool, asks: bool) {
         if asks {
             self.asked_at = at;
