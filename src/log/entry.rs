@@ -1,7 +1,7 @@
-//! The entries of a session's log.
+//! [`LogEntry`], an entry of a session's log.
 //!
-//! The state of a session in RAM is a fold of its log. The rules of the log (what is an entry, what
-//! must be durable before what) are in `docs/design/core.md`; a model checker found each necessary.
+//! The state of a session in RAM follows from its log. The rules of the log (its entries, and their
+//! order on disk) are in `docs/design/core.md`. A model checker found each rule necessary.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::principal::Principal;
 use crate::tool::ActionTerms;
 use crate::trace_context::TraceContext;
 
-/// Represents one entry of a session's log.
+/// An entry of a session's log.
 ///
 /// Stores serialise entries and need not interpret them, except for
 /// [`must_be_durable`](LogEntry::must_be_durable).
@@ -34,135 +34,135 @@ use crate::trace_context::TraceContext;
 pub enum LogEntry {
     /// A process has opened the session. Writes of every earlier owner fail from here on.
     Opened {
-        /// The number of openings so far.
+        /// Number of openings so far, which identifies the owner.
         epoch: u64,
-        /// The time in milliseconds since 1970; zero if it is not known.
+        /// Time in milliseconds since 1970; zero if unknown.
         #[serde(default)]
         time: u64,
-        /// The call that the session works for, if it is a sub-agent's.
+        /// The call that the session works for, if it belongs to a sub-agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<Arc<Parent>>,
-        /// The principal that the session belongs to, if the host named one when it was opened for
-        /// the first time.
+        /// The principal that owns the session, if the host named one when it first opened the
+        /// session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<Principal>,
     },
-    /// The host's settings for opening the session again, such as the model and the directory; see
+    /// The host's settings to open the session again, such as the model and the directory; see
     /// [`RunContext::settings`](crate::RunContext::settings). The last entry applies.
     Settings {
         /// The host's data; never a key. `null` removes earlier settings.
         settings: Arc<Value>,
     },
-    /// A run started.
+    /// A run started, with this cause.
     RunStarted {
-        /// Its number.
+        /// The number of the run in the session.
         run: RunId,
-        /// What started it.
+        /// The cause of the run.
         cause: RunCause,
-        /// The time in milliseconds since 1970.
+        /// Time in milliseconds since 1970.
         time: u64,
-        /// The trace context that it belongs to, if the host gave one.
+        /// The trace context of the run, if the host gave one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trace: Option<Arc<TraceContext>>,
     },
     /// A run ended. Messages that it hands back are withdrawn by the same entry.
     RunEnded {
-        /// Its number.
+        /// The number of the run in the session.
         run: RunId,
-        /// How it ended.
+        /// The ending of the run.
         end: RunStatus,
-        /// The time in milliseconds since 1970.
+        /// Time in milliseconds since 1970.
         time: u64,
-        /// The text of the error, if it failed.
+        /// The text of the error, if the run failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<Arc<str>>,
-        /// The kind of the model's error, if it was one.
+        /// The kind of the error, if a model caused it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model_error: Option<ModelErrorKind>,
-        /// The budget that was used up, if that ended the run.
+        /// The exhausted budget, if that ended the run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<Limit>,
         /// The typed value, if an output schema was set.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         value: Option<Arc<Value>>,
-        /// Queued messages that are handed back to the user.
+        /// The queued messages that the user gets back.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         handed_back: Vec<InputId>,
     },
     /// A message was queued: a request, a steer or a follow-up.
     Queued {
-        /// The input that contained it.
+        /// The input with the message.
         input: InputId,
-        /// The queue.
+        /// The queue of the message.
         kind: QueueKind,
         /// The urgency of a steer.
         #[serde(default)]
         urgency: Urgency,
-        /// The message.
+        /// The message that waits.
         message: Arc<Message>,
         /// The schema that the answer to a request must fit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<Arc<OutputSchema>>,
-        /// The principal that sent it, if the host named one for the input.
+        /// The principal that sent the message, if the host named one for the input.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         principal: Option<Principal>,
     },
     /// A queued message was added to the conversation.
     Delivered {
-        /// The input that contained it.
+        /// The input with the message.
         input: InputId,
     },
     /// Queued messages were withdrawn.
     Withdrawn {
-        /// The inputs that contained them.
+        /// The inputs with the messages.
         inputs: Vec<InputId>,
     },
     /// A model request is about to be sent. It counts as a turn, and is charged with the estimate
-    /// until its end (`Replied` or `Charged`) is in the log.
+    /// until the log has its end (`Replied` or `Charged`).
     RequestStarted {
         /// The number that the reply will have.
         message: MessageId,
         /// The model, as `provider/name`.
         model: Arc<str>,
-        /// The names of the tools that it offers; `None` if it offers all.
+        /// The names of the tools in the request; `None` for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tools: Option<Arc<[Arc<str>]>>,
-        /// A digest of what was asked, if the request does not consist of the conversation alone.
+        /// The digest of the request, if it contains more than the conversation.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         asked: Option<Arc<str>>,
-        /// What the request is charged with.
+        /// The amount that the request is charged with until its end.
         #[serde(default, skip_serializing_if = "Estimate::is_zero")]
         estimate: Estimate,
     },
     /// Detached requests are about to be sent. Each counts as a turn, and is charged with its
-    /// estimate until its end (`Detached`, `Charged` or `NotSent`) is in the log.
+    /// estimate until the log has its end (`Detached`, `Charged` or `NotSent`).
     DetachedStarted {
-        /// The requests.
+        /// The replies' numbers and the estimates.
         requests: Vec<Reservation>,
     },
     /// A provider charged for attempts at a request whose output is in no reply of the log: they
     /// failed, were withdrawn, or were cut off before any content.
     Charged {
-        /// The number that the reply of the request has, or would have had.
+        /// The number that the reply has, or would have had.
         message: MessageId,
-        /// The usage that the provider reported; zero if it reported none.
+        /// The usage that the provider reported; zero if none.
         #[serde(default, skip_serializing_if = "is_zero")]
         usage: Usage,
-        /// Its cost in US dollars, if known.
+        /// The cost in US dollars, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<f64>,
-        /// Whether the request has ended without a reply.
+        /// `true` if the request has ended without a reply.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         ended: bool,
     },
-    /// Requests that were about to be sent have not been sent, and are not charged for.
+    /// Requests that were announced have not been sent, and are not charged for.
     NotSent {
         /// The numbers that the replies would have had.
         messages: Vec<MessageId>,
     },
     /// The model's reply was added to the conversation.
     Replied {
-        /// The reply.
+        /// The reply, with its calls.
         message: Arc<Message>,
         /// The cost of the request in US dollars, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -170,67 +170,68 @@ pub enum LogEntry {
     },
     /// A model replied to a detached request. The reply is not part of the conversation.
     Detached {
-        /// The reply.
+        /// The reply to the detached request.
         message: Arc<Message>,
         /// The cost of the request in US dollars, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<f64>,
-        /// The pattern's key of the request. Within a request of the user, the reply is found under
-        /// it.
+        /// The pattern's key of the request. Within a request of the user, the pattern finds the
+        /// reply under it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<Arc<str>>,
-        /// A digest of the request, if it has a key. Another request under the key is sent.
+        /// The digest of the request, if it has a key. A different request under the key is sent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         asked: Option<Arc<str>>,
     },
-    /// The pattern makes calls: a message that contains them was added to the conversation.
+    /// The pattern makes calls: a message with the calls was added to the conversation.
     Called {
-        /// The message.
+        /// The message with the calls.
         message: Arc<Message>,
         /// The pattern's keys of its calls. Within a request of the user, a call with a key is made
         /// once.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         keys: BTreeMap<CallId, Arc<str>>,
-        /// Whether models do not see the calls and their results.
+        /// `true` if models see neither the calls nor their results.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         hidden: bool,
     },
     /// Later requests contain `message` in place of the messages from `first` to `last`, which
     /// remain in the log.
     Compacted {
-        /// The first message that is replaced.
+        /// The first replaced message.
         first: MessageId,
-        /// The last message that is replaced.
+        /// The last replaced message.
         last: MessageId,
         /// The message that replaces them.
         message: Arc<Message>,
-        /// The data of the policy.
+        /// The policy's data for the next compaction.
         details: Arc<Value>,
-        /// The detached reply that summarises them; `None` if they are left out.
+        /// The detached reply with the summary; `None` if the messages are left out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summary: Option<MessageId>,
-        /// Why there is no summary although one was requested.
+        /// The error, if a requested summary failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<Arc<str>>,
-        /// What caused the compaction.
+        /// The cause of the compaction.
         why: CompactionCause,
     },
-    /// The pattern removed the messages after `to` from later requests, except those that the user
-    /// sent for the request in progress. They remain in the log. Summaries of messages on both
+    /// The pattern removed the messages after `to` from later requests, except messages that the
+    /// user sent for the request in progress. They remain in the log. Summaries of messages on both
     /// sides of `to` are undone.
     Rewound {
-        /// The last message before the removed ones; the number 0 is the start of the conversation.
+        /// The last message before the removed messages; the number 0 is the start of the
+        /// conversation.
         to: MessageId,
     },
     /// The pattern added a message to the conversation.
     Remembered {
-        /// The message.
+        /// The message from the pattern.
         message: Arc<Message>,
     },
-    /// The pattern stored a value. The entry is in the append of the pattern's next write, or in
-    /// that of the end of the run.
+    /// The pattern stored a value. The entry is in the append of the pattern's next write, or of
+    /// the end of the run.
     State {
-        /// How long the value is kept.
+        /// The lifetime of the value.
         #[serde(default)]
         scope: StateScope,
         /// The key of the value.
@@ -242,129 +243,131 @@ pub enum LogEntry {
     Emitted {
         /// The pattern's name for it.
         kind: Arc<str>,
-        /// Its data.
+        /// The content of the event.
         data: Arc<Value>,
     },
     /// A call waits for a decision.
     CallAwaiting {
-        /// The call.
+        /// The call that waits.
         call: CallId,
         /// The tool's name.
         name: Arc<str>,
-        /// The arguments that would run.
+        /// The arguments with which the call would run.
         arguments: Arc<Value>,
         /// The digest of the action, which the decision must name.
         digest: Arc<str>,
-        /// What a suspended tool needs; `None` asks for the approval of the call.
+        /// The request of a suspended tool; `None` asks for the approval of the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request: Option<Arc<ActionRequest>>,
-        /// What the approver is shown, who may decide, how, and until when.
+        /// The text for the approver, who may decide, the accepted decisions, and the deadline.
         #[serde(default, skip_serializing_if = "ActionTerms::is_default")]
         terms: Arc<ActionTerms>,
-        /// The time since which it waits, in milliseconds since 1970.
+        /// Start of the wait, in milliseconds since 1970.
         time: u64,
     },
-    /// A principal approved a call that needs more approvals. The last one is `Decided`.
+    /// A principal approved a call that needs more approvals. The last approval is `Decided`.
     Approved {
-        /// The input that contained the decision.
+        /// The input with the decision.
         input: InputId,
-        /// The call.
+        /// The approved call.
         call: CallId,
         /// The tool's name.
         name: Arc<str>,
         /// The digest of the action.
         digest: Arc<str>,
-        /// Who approved.
+        /// The principal who approved.
         by: Arc<str>,
-        /// What the decision was sent with, if known.
+        /// The front end that sent the decision, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         source: Option<Arc<str>>,
-        /// When it was received, in milliseconds since 1970.
+        /// Time when the decision was received, in milliseconds since 1970.
         time: u64,
     },
     /// A decision resolved an action.
     Decided {
-        /// The input that contained the decision.
+        /// The input with the decision.
         input: InputId,
-        /// The call.
+        /// The call that waited.
         call: CallId,
-        /// The tool's name; older logs do not have it.
+        /// The tool's name; `None` in older logs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<Arc<str>>,
-        /// The digest of the action; older logs do not have it.
+        /// The digest of the action; `None` in older logs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         digest: Option<Arc<str>>,
-        /// The decision.
+        /// The decision, with its data.
         decision: Arc<Decision>,
-        /// Who decided, if known; `system` for the decision that was taken at the deadline.
+        /// The principal who decided, if known; `system` for the default decision at the deadline.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
-        /// What the decision was sent with, if known.
+        /// The front end that sent the decision, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         source: Option<Arc<str>>,
-        /// When it was received, in milliseconds since 1970.
+        /// Time when the decision was received, in milliseconds since 1970.
         #[serde(default)]
         time: u64,
     },
-    /// A call is about to run. Written before the call can have an effect.
+    /// A call is about to run. The entry is written before the call can have an effect.
     CallStarted {
-        /// The call.
+        /// The call that runs.
         call: CallId,
         /// The arguments, after coercion, hooks and edits.
         arguments: Arc<Value>,
     },
-    /// A sub-agent is about to be started for a call. Written together with `CallStarted`, before
-    /// the sub-agent's session is opened.
+    /// A sub-agent is about to be started for a call. The entry is written together with
+    /// `CallStarted`, before the sub-agent's session is opened.
     ChildStarted {
-        /// The call.
+        /// The call that the sub-agent works for.
         call: CallId,
         /// The session of the sub-agent.
         session: Arc<str>,
-        /// What it may use of the budgets of its parent, which are charged with it until the end.
+        /// The sub-agent's share of its parent's budgets, which are charged with it until the end.
         #[serde(default)]
         share: Budget,
     },
     /// A sub-agent needs decisions.
     ChildAwaits {
-        /// The call that it works for.
+        /// The call that the sub-agent works for.
         call: CallId,
-        /// The actions that became pending; all its pending ones if it is idle.
+        /// The actions that became pending; all pending ones if the sub-agent is idle.
         actions: Vec<Arc<ExternalAction>>,
-        /// The time in milliseconds since 1970.
+        /// Time in milliseconds since 1970.
         time: u64,
-        /// Whether it only waits. Then its own log has every decision that came before this entry.
+        /// `true` if the sub-agent only waits. Its own log then has every decision before this
+        /// entry.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         idle: bool,
     },
-    /// A sub-agent has ended, as its own log says. Written together with the result of its call.
+    /// A sub-agent has ended, according to its own log. The entry is written together with the
+    /// result of its call.
     ChildEnded {
-        /// The call that it worked for.
+        /// The call that the sub-agent worked for.
         call: CallId,
-        /// What it has used, its own sub-agents included.
+        /// The usage of the sub-agent and its own sub-agents.
         used: Used,
     },
     /// A call finished. Results are written as they arrive; the conversation has them in source
     /// order.
     CallFinished {
-        /// The result.
+        /// The result, as a message.
         result: Arc<Message>,
     },
-    /// The user requested an abort of the run. It is completed after a restart, too.
+    /// The user requested an abort of the run. A restart completes it, too.
     AbortRequested {
-        /// The input that contained the request.
+        /// The input with the request.
         input: InputId,
     },
-    /// An input that leaves no other entry with its id was carried out.
+    /// An input was carried out that leaves no other entry with its id.
     Handled {
-        /// The input.
+        /// The input that was carried out.
         input: InputId,
     },
     /// A note of the owner about itself.
     Owner {
-        /// The note.
+        /// The content of the note.
         note: OwnerNote,
     },
-    /// The conversation was reset. Earlier messages remain in the log and are in no request.
+    /// The conversation was reset. Earlier messages remain in the log, but in no request.
     Reset,
 }
 
@@ -372,7 +375,7 @@ fn is_zero(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
-/// Says how long a pattern's value is kept.
+/// The lifetime of a pattern's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -385,8 +388,8 @@ pub enum StateScope {
 }
 
 impl LogEntry {
-    /// Returns whether the session wrote the entry for an input or for its own opening, and not for
-    /// something that a pattern has done.
+    /// Returns whether the session wrote the entry for an input or its own opening, not for a
+    /// pattern.
     pub(crate) fn is_of_input(&self) -> bool {
         use LogEntry::*;
         matches!(
@@ -404,8 +407,7 @@ impl LogEntry {
         )
     }
 
-    /// Returns whether the work of a session has come further with this entry: not if a process
-    /// that is killed each time could repeat it for ever.
+    /// Returns whether the entry is progress. Entries that a crash loop would write again are not.
     pub fn is_progress(&self) -> bool {
         use LogEntry::*;
         !matches!(
@@ -425,7 +427,7 @@ impl LogEntry {
         )
     }
 
-    /// Returns the id of the input whose acceptance the entry records, or `None`.
+    /// Returns the id of the input that the entry accepts, or `None`.
     pub fn input(&self) -> Option<&InputId> {
         match self {
             LogEntry::Queued { input, .. }
@@ -459,7 +461,8 @@ impl LogEntry {
     }
 
     /// Returns whether the entry, and all before it, must be on disk before the append returns,
-    /// since an input is then acknowledged or an effect starts. Other entries may be flushed later.
+    /// because the session then acknowledges an input or starts an effect. Other entries may be
+    /// flushed later.
     pub fn must_be_durable(&self) -> bool {
         use LogEntry::*;
         matches!(

@@ -1,4 +1,4 @@
-//! The events of a session.
+//! [`AgentEvent`]: the events of a session.
 
 use std::sync::Arc;
 
@@ -16,32 +16,32 @@ use crate::model::{RetryNotice, Update};
 use crate::tool::{ApprovalRecord, ToolUpdate};
 use crate::trace_context::TraceContext;
 
-/// Holds an event with its number, session, run and time. Serialised as one flat object with the
-/// `type` of the event.
+/// An event with its number, session, run and time. Its JSON is one flat object with the `type` of
+/// the event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Envelope {
-    /// The number of the event. Events that come from the log are numbered without gaps, and keep
-    /// their numbers after a restart. Deltas, progress, retries and the start of a message that
-    /// still streams have the number of the last such event.
+    /// Number of the event. Events of the log are numbered without gaps, and keep their numbers
+    /// after a restart. Deltas, progress, retries and the start of a streaming message have the
+    /// number of the last such event.
     pub seq: u64,
-    /// The session.
+    /// The id of the session.
     pub session_id: Arc<str>,
-    /// The run.
+    /// The number of the run.
     pub run_id: RunId,
-    /// The call that a sub-agent works for.
+    /// The call that a sub-agent works for; `None` for other sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<Arc<Parent>>,
-    /// The time in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub time: u64,
-    /// The event.
+    /// The content of the event.
     #[serde(flatten)]
     pub event: AgentEvent,
 }
 
 impl Envelope {
-    /// Builds an envelope without a parent. The session numbers and stamps its events itself; this
-    /// is for tests of front ends.
+    /// Builds an envelope without a parent, for tests of front ends. The session numbers and stamps
+    /// its events itself.
     pub fn new(
         seq: u64,
         session_id: impl Into<Arc<str>>,
@@ -53,7 +53,7 @@ impl Envelope {
     }
 }
 
-/// Names the call that a sub-agent works for.
+/// The call that a sub-agent works for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Parent {
@@ -61,49 +61,49 @@ pub struct Parent {
     pub session_id: Arc<str>,
     /// The call in that session.
     pub call: CallId,
-    /// The session at the root, by which alone the session is opened; `None` if the host has set
-    /// the parent itself.
+    /// The session at the root, through which alone the session is opened; `None` if the host has
+    /// set the parent itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<Arc<str>>,
 }
 
 impl Parent {
-    /// Names a call of a session.
+    /// Builds a reference to a call of a session.
     pub fn new(session_id: impl Into<Arc<str>>, call: impl Into<CallId>) -> Self {
         Parent { session_id: session_id.into(), call: call.into(), root: None }
     }
 }
 
-/// Represents an event of a session.
+/// An event of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AgentEvent {
     /// A run started.
     AgentStart {
-        /// What started it.
+        /// The cause of the run.
         cause: RunCause,
-        /// The trace context that it belongs to, if the host gave one.
+        /// The trace context of the run, if the host gave one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trace: Option<Arc<TraceContext>>,
     },
     /// A turn started, or a turn that waited for a decision continues under its number.
     TurnStart {
-        /// Its number, counted from one since the last request of the user.
+        /// The number of the turn, counted from one since the last request of the user.
         turn: u32,
     },
     /// A message started.
     MessageStart {
-        /// Its number.
+        /// The number of the message.
         message_id: MessageId,
-        /// Its role: `user`, `assistant`, `tool_result` or `custom`.
+        /// The role: `user`, `assistant`, `tool_result` or `custom`.
         role: Role,
     },
-    /// A message that streams changed.
+    /// A streaming message changed.
     MessageUpdate {
-        /// Its number.
+        /// The number of the message.
         message_id: MessageId,
-        /// The change.
+        /// The change of the message.
         #[serde(flatten)]
         update: Update,
     },
@@ -114,52 +114,52 @@ pub enum AgentEvent {
         /// The whole message.
         message: Arc<Message>,
     },
-    /// A tool call started. The event is emitted for calls that do not run, too, so every
+    /// A tool call started. Calls that do not run have this event too, so every
     /// `tool_execution_end` follows one.
     ToolExecutionStart {
-        /// The call.
+        /// The call that started.
         call: CallId,
         /// The tool's name.
         name: Arc<str>,
-        /// The arguments that run; those of the model if the call does not run.
+        /// The arguments with which the call runs; the model's if it does not run.
         arguments: Arc<Value>,
     },
     /// A running tool sent an update.
     ToolExecutionUpdate {
-        /// The call.
+        /// The call that runs.
         call: CallId,
-        /// The update.
+        /// The tool's update.
         update: ToolUpdate,
     },
     /// A tool call ended.
     ToolExecutionEnd {
-        /// The call.
+        /// The call that ended.
         call: CallId,
         /// The tool's name.
         name: Arc<str>,
-        /// How it ended.
+        /// The status of the result.
         status: ResultStatus,
-        /// Whether the call failed or did not run, as the model sees it.
+        /// `true` if the call failed or did not run, as the model sees it.
         is_error: bool,
-        /// The result.
+        /// The result, as a message.
         result: Arc<Message>,
     },
     /// The agent needs something from outside.
     ExternalAction(Arc<ExternalAction>),
     /// A principal approved an action that needs more approvals.
     ExternalActionApproval {
-        /// The call.
+        /// The approved call.
         call: CallId,
-        /// The approval.
+        /// The approval, with its principal and time.
         approval: Arc<ApprovalRecord>,
     },
     /// A decision resolved an action.
     ExternalActionEnd {
-        /// The call.
+        /// The call that waited.
         call: CallId,
-        /// The decision.
+        /// The decision, without the answer to a secret question.
         decision: Arc<Decision>,
-        /// Who decided, if known; `system` if the default decision was taken at the deadline.
+        /// The principal who decided, if known; `system` for the default decision at the deadline.
         #[serde(skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
@@ -168,7 +168,7 @@ pub enum AgentEvent {
         /// The message that was added.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         added: Option<Arc<QueuedText>>,
-        /// The inputs whose messages were removed: because they were delivered, withdrawn or handed
+        /// The inputs whose messages were removed, because they were delivered, withdrawn or handed
         /// back.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         removed: Vec<InputId>,
@@ -179,25 +179,24 @@ pub enum AgentEvent {
     Custom {
         /// The pattern's name for it.
         kind: Arc<str>,
-        /// Its data.
+        /// The content of the event.
         data: Arc<Value>,
     },
     /// A turn ended.
     TurnEnd {
-        /// Its number.
+        /// The number of the turn.
         turn: u32,
-        /// The reply, if there is one.
+        /// The reply; `None` if the turn has none.
         message: Option<Arc<Message>>,
-        /// The results of its calls, in source order, without calls that are still open.
+        /// The results of the turn's calls in source order, without open calls.
         tool_results: Vec<Arc<Message>>,
     },
-    /// The session does nothing by itself until a person has decided, since processes ended while
-    /// they worked on it.
+    /// The session waits for a person's decision, because processes ended while they worked on it.
     Held(Held),
     /// The conversation was reset.
     Reset,
-    /// A run ended. Emitted once per run. If the memory fails at the end of a run, it is emitted
-    /// without a log entry, and again when the run is resumed.
+    /// A run ended. Emitted once per run. If the memory fails at the end of a run, the event is
+    /// emitted without a log entry, and again when the run is resumed.
     AgentEnd(Arc<RunOutcome>),
 }
 
@@ -228,26 +227,26 @@ impl AgentEvent {
     }
 }
 
-/// Describes a message that was added to a queue.
+/// A message that was added to a queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct QueuedText {
-    /// The input that contains the message.
+    /// The input with the message.
     pub input: InputId,
-    /// The queue.
+    /// The queue of the message.
     pub queue: QueueKind,
     /// The text of the message.
     pub text: String,
 }
 
 impl QueuedText {
-    /// Builds the description of a message in a queue.
+    /// Builds the description of a queued message.
     pub fn new(input: impl Into<InputId>, queue: QueueKind, text: impl Into<String>) -> Self {
         QueuedText { input: input.into(), queue, text: text.into() }
     }
 }
 
-/// Names the role of a message.
+/// The role of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -369,7 +368,7 @@ mod tests {
         assert_eq!(schema.get("oneOf").and_then(Value::as_array).map(Vec::len), Some(all.len()));
     }
 
-    /// A client that receives events as JSON parses the same events.
+    /// A client parses events from JSON as the session wrote them.
     #[test]
     fn events_are_read_as_they_were_written() {
         let delta = Update::ToolCall { block: 1, delta: "{".into() };
@@ -384,8 +383,8 @@ mod tests {
         }
     }
 
-    /// Events are allocated on one thread and freed on another. Up to 120 bytes, including the
-    /// counts of their `Arc`, common allocators do that without a lock.
+    /// Events are allocated on one thread and freed on another. Common allocators do that without a
+    /// lock up to 120 bytes, including the counts of the `Arc`.
     #[test]
     fn an_event_is_small() {
         assert!(

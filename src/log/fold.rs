@@ -1,4 +1,4 @@
-//! The state of a session as a fold of its log, and the events of each entry.
+//! [`Fold`]: the state of a session, computed from its log, and the events of each entry.
 //!
 //! Only [`Fold::apply`] turns an entry into state and numbered events. The live session, a restart
 //! and a reader that reconnects all use it, so they cannot disagree.
@@ -254,7 +254,7 @@ impl Fold {
             self.size.count(reply);
         }
         self.spend_for(message, cost);
-        // Results of calls that the pattern made before belong to no call of the reply.
+        // Results of the pattern's earlier calls do not belong to the reply.
         (self.turn.message, self.turn.results) = (Some(message.clone()), Vec::new());
         emit(AgentEvent::MessageEnd { message: message.clone() });
         if !self.open_batch(message, None) {
@@ -262,7 +262,7 @@ impl Fold {
         }
     }
 
-    /// Opens the batch of a message. Returns false if the message has no calls.
+    /// Opens the batch of a message. Returns `false` if the message has no calls.
     fn open_batch(&mut self, message: &Arc<Message>, made: Option<MadeCalls>) -> bool {
         self.batch = Batch::of(message, made);
         self.call_ids.extend(self.batch.iter().flat_map(|b| &b.calls).map(|c| c.call.id.clone()));
@@ -302,7 +302,7 @@ impl Fold {
         self.close_batch_if_done(emit);
     }
 
-    /// Adds all results to the conversation in source order once the last one is there.
+    /// Adds all results to the conversation in source order, once the last one has arrived.
     fn close_batch_if_done(&mut self, emit: &mut dyn FnMut(AgentEvent)) {
         let done = |batch: &mut Batch| batch.calls.iter().all(|c| c.result.is_some());
         let Some(batch) = self.batch.take_if(done) else {
@@ -318,8 +318,8 @@ impl Fold {
         }
         self.terminated = terminates.then(|| batch.message.clone());
         self.turn.message = Some(batch.message);
-        // Calls that the pattern made are part of the turn of its next request, unless that belongs
-        // to another request of the user.
+        // Calls that the pattern made belong to the turn of its next request, unless that serves
+        // another request of the user.
         if batch.made.is_none() || self.after_batch.counters {
             self.close_turn(emit);
         }
@@ -364,7 +364,7 @@ impl Fold {
         }
     }
 
-    /// Adds an approval to a pending action, which needs more of them.
+    /// Adds an approval to a pending action that needs more approvals.
     fn add_approval(
         &mut self,
         call: &CallId,

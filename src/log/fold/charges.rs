@@ -1,4 +1,4 @@
-//! What the requests of a session use, and what is reserved for them, in the fold.
+//! The usage of a session's requests, and the reserved estimates.
 
 use crate::log::fold::Fold;
 use crate::message::{Message, MessageId, Usage};
@@ -22,7 +22,7 @@ impl Fold {
         }
     }
 
-    /// Returns the mean of the tokens of all replies so far, or `None` if none is known.
+    /// Returns the mean output tokens of all replies so far, or `None` if unknown.
     pub(crate) fn mean_output(&self) -> Option<u64> {
         let in_progress = u32::try_from(self.reserved.all().count()).unwrap_or(u32::MAX);
         let ended = self.total.requests.saturating_sub(in_progress);
@@ -30,13 +30,13 @@ impl Fold {
         (mean > 0).then_some(mean)
     }
 
-    /// Notes that a request has ended without a reply. Returns false if it was not in progress.
+    /// Ends a request without a reply. Returns `false` if it was not in progress.
     pub(super) fn end_request(&mut self, message: MessageId) -> bool {
         self.requested.take_if(|requested| *requested == message);
         self.reserved.release(message)
     }
 
-    /// Charges the requests whose end will never be in the log with their estimates.
+    /// Charges requests whose end will never be in the log with their estimates.
     pub(super) fn lose_reserved(&mut self) {
         for (_, estimate) in std::mem::take(&mut self.reserved).all() {
             self.spent.lose(estimate);

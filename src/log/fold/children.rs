@@ -1,4 +1,4 @@
-//! Sub-agents in the fold: what they need, and the decisions that are passed on to them.
+//! Sub-agents in the state: their pending actions, and the decisions that are passed on to them.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::log::input::{ActionResult, Decision};
 use crate::log::turn::Account;
 use crate::message::CallId;
 
-/// Why an action of a sub-agent ends without a decision: a steer came instead.
+/// The reason for ending an action of a sub-agent without a decision: a steer replaced it.
 const NOT_NEEDED: &str = "It is not needed any more.";
 
 impl Fold {
-    /// Lists the actions of a sub-agent that are new. Without `idle`, earlier ones are still
-    /// pending, and earlier decisions may not have reached it.
+    /// Adds a sub-agent's new actions. Without `idle`, earlier actions are still pending, and
+    /// earlier decisions may not have reached the sub-agent.
     pub(super) fn child_awaits(
         &mut self,
         call: &CallId,
@@ -49,7 +49,7 @@ impl Fold {
         }
     }
 
-    /// Notes a decision for a sub-agent. Returns false if none has this action.
+    /// Records a decision for a sub-agent. Returns `false` if no sub-agent has this action.
     pub(super) fn decide_for_child(
         &mut self,
         entry: &LogEntry,
@@ -84,8 +84,8 @@ impl Fold {
         self.calls().iter().filter(is_open).filter_map(|c| Some((c, c.child.as_deref()?)))
     }
 
-    /// Returns what an account has, with the estimates of requests in progress and the shares of
-    /// sub-agents that have not ended.
+    /// Returns the usage of an account, with the estimates of requests in progress and the shares
+    /// of sub-agents that have not ended.
     pub(crate) fn spent_of(&self, account: &Account) -> Spent {
         let mut spent = account.spent(&self.reserved);
         self.children().for_each(|(_, child)| spent.reserve(&child.share));

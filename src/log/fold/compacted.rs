@@ -1,4 +1,4 @@
-//! Compaction in the fold: it changes the context and keeps the history.
+//! Compaction in the state: it changes the context and keeps the history.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -59,8 +59,8 @@ impl Fold {
         self.summaries.last()
     }
 
-    /// Returns the number of messages of the history up to the last one that these messages of the
-    /// context are or stand for.
+    /// Returns the length of the history up to the last message that these messages of the context
+    /// are or summarise.
     fn covered_by(&self, messages: &[Arc<Message>]) -> usize {
         let ids: HashSet<MessageId> = messages.iter().map(|m| m.id).collect();
         let is_one = |m: &Arc<Message>| ids.contains(&m.id);
@@ -69,9 +69,9 @@ impl Fold {
         summaries.map(|summary| summary.covered).fold(last, usize::max)
     }
 
-    /// Returns the history as hooks get it: without the messages that the pattern removed, and with
-    /// a summary in place of the messages that it replaces. Custom messages stay, those among the
-    /// replaced ones after the summary.
+    /// Returns the history for hooks: without the messages that the pattern removed, and with a
+    /// summary in place of the messages that it replaces. Custom messages stay. Those among the
+    /// replaced messages follow the summary.
     pub(crate) fn conversation(&self) -> Conversation {
         let (history, context) = (self.history.clone(), self.context.clone());
         if self.summaries.is_empty() && self.removed.is_empty() {
@@ -87,13 +87,13 @@ impl Fold {
     }
 }
 
-/// What a history and a context do not say of the conversation that consists of both.
+/// The facts for merging a history and a context into one conversation.
 struct Merge {
-    /// The summaries.
+    /// The messages that contain summaries.
     stand_ins: HashSet<MessageId>,
     /// The messages of the history that the pattern removed.
     removed: HashSet<MessageId>,
-    /// The number of messages of the history up to the last one that was summarised.
+    /// Length of the history up to the last summarised message.
     covered: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Rewinds in the fold: they change the conversation and keep the history.
+//! Rewinds in the state: they change the conversation and keep the history.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::log::outcome::IncompleteReply;
 use crate::message::{Message, MessageId, MessageKind};
 
 impl Fold {
-    /// Returns the number of messages of the history up to and including `to`, or why the
+    /// Returns the length of the history up to and including `to`. The error says why the
     /// conversation cannot be rewound to it.
     pub(crate) fn rewind_point(&self, to: MessageId) -> Result<usize, &'static str> {
         if to == MessageId::default() {
@@ -53,8 +53,8 @@ impl Fold {
         self.incomplete = last.flatten();
     }
 
-    /// Puts back what was replaced by summaries that cover messages after this point. The last
-    /// compaction is undone first, since it may have replaced the summary of an earlier one.
+    /// Restores the messages that summaries replaced, if the summary covers messages after this
+    /// point. The last compaction is undone first, since it may have replaced an earlier summary.
     fn undo_summaries(&mut self, point: usize) {
         let is_undone = |summary: &mut ActiveSummary| summary.covered > point;
         let undone: Vec<_> = self.summaries.extract_if(.., is_undone).collect();

@@ -1,4 +1,4 @@
-//! Runs and turns in the fold: how they start, and how they end.
+//! Runs and turns in the state: how they start and end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Fold {
         if cause.is_fresh() {
             self.incomplete = None;
         }
-        // A steer instead of a decision belongs to the request that asked.
+        // A steer in place of a decision belongs to the request that waits.
         let begins_request = match cause {
             RunCause::UserRequest(_) => true,
             RunCause::Steer => self.batch.is_none(),
@@ -73,7 +73,7 @@ impl Fold {
         }
         (self.run, self.abort_requested, self.requested) = (None, false, None);
         self.last_error = error.clone();
-        // A value is whole: it fits its schema.
+        // A typed value is always complete: it fits its schema.
         let is_answer = *end == RunStatus::Done && value.is_none();
         let incomplete = self.incomplete.filter(|_| is_answer);
         let outcome = Arc::new(RunOutcome {
@@ -117,7 +117,7 @@ impl Fold {
         emit(AgentEvent::TurnEnd { turn: self.turn.number, message, tool_results });
     }
 
-    /// Drops what the last run counted and what belongs to its request, if they are to be dropped.
+    /// Drops the last run's counters and the values of its request, as far as they are due.
     pub(super) fn begin_afresh(&mut self) {
         let AfterBatch { counters, request } = std::mem::take(&mut self.after_batch);
         if counters {

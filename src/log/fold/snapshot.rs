@@ -1,5 +1,5 @@
-//! The state of a session as bytes. Messages are written once: the context, and what compactions
-//! have replaced, refer to the history.
+//! The state of a session as bytes. Messages are written once: the context, and the messages that
+//! compactions replaced, refer to the history.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,20 +17,20 @@ use crate::message::{
     UserMessage,
 };
 
-/// The format of a snapshot. A fold of another version may have other fields, or another state
+/// The format of a snapshot. The state in another version may have other fields, or other values
 /// after the same entries.
 const FORMAT: &str = concat!(env!("CARGO_PKG_VERSION"), "/3");
 
-/// A state, and what the events of the session had reached.
+/// A state, with the position of the session's events.
 pub(crate) struct Restored {
     pub(crate) fold: Fold,
-    /// The number of the last event.
+    /// Number of the last event.
     pub(crate) seq: u64,
     /// The last run.
     pub(crate) run: RunId,
 }
 
-/// What follows the format and a line break in a snapshot.
+/// The content of a snapshot after the format and a line break.
 #[derive(Serialize)]
 struct Written<'a> {
     seq: u64,
@@ -51,7 +51,7 @@ struct Read {
     fold: Fold,
 }
 
-/// The number and the content of a message, without the tags of its JSON, which take time to parse.
+/// The number and content of a message, without the tags of its JSON, which are slow to parse.
 #[derive(Serialize, Deserialize)]
 struct Stored<'a>(u64, Body<'a>);
 
@@ -63,7 +63,7 @@ enum Body<'a> {
     Custom(Cow<'a, CustomMessage>),
 }
 
-/// A message of the history by its index, or another one.
+/// A message: an index into the history, or the message itself.
 #[derive(Serialize, Deserialize)]
 enum Reference<'a> {
     #[serde(rename = "h")]
@@ -97,7 +97,7 @@ impl From<Stored<'_>> for Arc<Message> {
 }
 
 impl Fold {
-    /// Returns a snapshot of the state, or `None` if it has no JSON.
+    /// Returns a snapshot of the state, or `None` if the state cannot be written as JSON.
     pub(crate) fn snapshot(&self, seq: u64, run: RunId) -> Option<Snapshot> {
         let indices = self.history.iter().enumerate().map(|(at, message)| (message.id, at));
         let indices: HashMap<MessageId, usize> = indices.collect();
@@ -118,7 +118,7 @@ impl Fold {
         Some(Snapshot::new(self.len, data))
     }
 
-    /// Returns a snapshot of the state that these entries lead to.
+    /// Returns a snapshot of the state after these entries.
     #[cfg(feature = "testing")]
     pub(crate) fn snapshot_of(entries: &[LogEntry]) -> Option<Snapshot> {
         let (mut fold, mut seq, mut run) = (Fold::default(), 0, RunId::default());
@@ -175,8 +175,8 @@ mod tests {
 
     use super::*;
 
-    /// A field that was added would be lost in snapshots of before, and one with another meaning
-    /// misread: then `FORMAT` must change, and so must this list.
+    /// Older snapshots would lack a new field, and would misread a changed one. In both cases,
+    /// `FORMAT` and this list must change.
     #[test]
     fn the_format_has_these_fields() {
         let snapshot = Fold::default().snapshot(0, RunId(0)).unwrap();

@@ -1,4 +1,4 @@
-//! The state of the fold and the questions that it answers. Nothing here emits events.
+//! The state of a session, and queries on it. Nothing here emits events.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -24,17 +24,17 @@ use crate::model::OutputSchema;
 use crate::principal::Principal;
 use crate::trace_context::TraceContext;
 
-/// Holds the state of a session as its log describes it.
+/// The state of a session, as its log determines it.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Fold {
-    /// The number of entries folded so far.
+    /// Number of entries applied so far.
     pub(crate) len: u64,
     pub(crate) epoch: u64,
-    /// The owners that were lost, and whether the work is held for that.
+    /// The owners that were lost, and whether the work is held because of them.
     pub(crate) owners: Owners,
-    /// The call that the session works for, as it was opened last.
+    /// The call that the session works for, as of the last opening.
     pub(crate) parent: Option<Arc<Parent>>,
-    /// When the session was opened for the first time, in milliseconds since 1970.
+    /// Time of the first opening, in milliseconds since 1970.
     pub(crate) created: Option<u64>,
     /// All messages of the conversation.
     #[serde(skip)]
@@ -42,78 +42,79 @@ pub(crate) struct Fold {
     /// The messages of the next request, before hooks.
     #[serde(skip)]
     pub(crate) context: History,
-    /// The size of the context.
+    /// Size of the context, in tokens.
     pub(crate) size: ContextSize,
-    /// The compactions, those of which nothing is left in the context included.
+    /// The compactions, even if no message of them is left in the context.
     pub(super) summaries: Vec<ActiveSummary>,
     /// The messages of the history that are no longer part of the conversation.
     pub(super) removed: HashSet<MessageId>,
     /// The messages that the user sent for this request.
     pub(super) of_user: HashSet<MessageId>,
     pub(crate) batch: Option<Batch>,
-    /// The last reply, if the results of its calls ask for the end of the run and no message or run
+    /// The last reply, if the results of its calls ask to end the run and no message or run
     /// followed.
     pub(crate) terminated: Option<Arc<Message>>,
     pub(crate) queue: Queue,
-    /// The request of the current run, until it is in the conversation.
+    /// The request of the current run, until the conversation has it.
     pub(crate) undelivered: Option<QueuedMessage>,
     /// The pattern's values.
     #[serde(with = "pairs")]
     pub(crate) state: BTreeMap<(StateScope, Arc<str>), Arc<Value>>,
     /// The results of the calls that the pattern made under a key for this request of the user.
     pub(crate) keyed_results: BTreeMap<Arc<str>, KeyedResult>,
-    /// The replies to the detached requests that have a key, for this request of the user: the
-    /// digest of what was asked, and the reply.
+    /// The replies to detached requests with a key, for this request of the user: the digest of the
+    /// request, and the reply.
     pub(crate) keyed_replies: BTreeMap<Arc<str>, (Arc<str>, Arc<Message>)>,
-    /// The host's settings for opening the session again.
+    /// The host's settings to open the session again.
     pub(crate) settings: Option<Arc<Value>>,
-    /// The run in progress.
+    /// The run in progress, if any.
     pub(crate) run: Option<RunId>,
     pub(crate) runs: u64,
-    /// The position in the log at which the run started.
+    /// Position in the log of the start of the run.
     pub(crate) run_at: u64,
     pub(crate) cause: Option<RunCause>,
-    /// The trace context that the run belongs to, or the last run belonged to.
+    /// The trace context of the current or last run.
     pub(crate) trace: Option<Arc<TraceContext>>,
     pub(crate) abort_requested: bool,
     pub(crate) turn: Turn,
     /// The usage since the last request of the user.
     pub(crate) spent: Account,
-    /// The usage of the session, also before it was reset.
+    /// The usage of the session, including the time before a reset.
     pub(crate) total: Account,
-    /// The requests that are in progress.
+    /// The estimates of requests in progress.
     pub(crate) reserved: Reserved,
     /// The number of a reply whose request was sent and that is not in the log yet.
     pub(crate) requested: Option<MessageId>,
-    /// The digest of what the last request asked, if that was not the conversation alone, and the
-    /// number of its reply.
+    /// The digest of the last request, if it contained more than the conversation, and the number
+    /// of its reply.
     pub(crate) asked: Option<(MessageId, Arc<str>)>,
-    /// The tools that the last request offered; `None` if it offered all.
+    /// The tools in the last request; `None` for all.
     pub(crate) offered: Option<Arc<[Arc<str>]>>,
     /// The schema that the answer to the current request must fit.
     pub(crate) output: Option<Arc<OutputSchema>>,
     pub(crate) last_error: Option<Arc<str>>,
-    /// The message of the user's request that the current run works on, if it has one.
+    /// The message of the user's request that the current run works on; `None` if it has no
+    /// message.
     pub(crate) request: Option<Arc<Message>>,
     /// The principal that sent that request, if the host named one.
     pub(crate) principal: Option<Principal>,
-    /// The last decision.
+    /// The last decision, with its call.
     pub(crate) last_decision: Option<(CallId, Arc<Decision>)>,
-    /// Why the last reply is not a whole answer, if it is not.
+    /// The defect of the last reply, if it is not a whole answer.
     pub(super) incomplete: Option<IncompleteReply>,
-    /// How the last run ended.
+    /// The outcome of the last run.
     pub(crate) outcome: Option<Arc<RunOutcome>>,
-    /// The start of the run in milliseconds since 1970.
+    /// Start of the run, in milliseconds since 1970.
     pub(super) started: u64,
     pub(crate) inputs: SeenInputs,
     pub(super) call_ids: HashSet<CallId>,
-    /// The highest number of a message.
+    /// The highest number of a message so far.
     pub(crate) messages: u64,
-    /// What is reset when the open batch is closed.
+    /// The parts of the state to reset when the open batch is closed.
     pub(super) after_batch: AfterBatch,
 }
 
-/// Writes a map as a list, since the keys of JSON objects are strings.
+/// A map as a list of pairs, since the keys of JSON objects are strings.
 mod pairs {
     use std::collections::BTreeMap;
 
@@ -137,49 +138,49 @@ mod pairs {
     }
 }
 
-/// Says what is reset when the open batch is closed, since a run that started in the meantime is
-/// not about it.
+/// The parts of the state to reset when the open batch is closed. A run that started in the
+/// meantime is not about the batch.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct AfterBatch {
-    /// The counters of the limits.
+    /// `true` to reset the counters of the limits.
     pub(super) counters: bool,
-    /// What belongs to a request.
+    /// `true` to drop the values of the request.
     pub(super) request: bool,
 }
 
-/// Describes a compaction.
+/// A compaction, with the messages that it replaced.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ActiveSummary {
     pub(crate) compaction: Arc<Compaction>,
     pub(crate) details: Arc<Value>,
-    /// The run in which it took place.
+    /// The run of the compaction.
     pub(crate) run: Option<RunId>,
-    /// The messages of the context that it replaced.
+    /// The messages of the context that the compaction replaced.
     #[serde(skip)]
     pub(super) replaced: Vec<Arc<Message>>,
-    /// The number of messages of the history up to the last one that it replaced, or that a summary
-    /// among the replaced messages had replaced.
+    /// Length of the history up to the last message that this compaction replaced, directly or
+    /// through an earlier summary.
     pub(super) covered: usize,
 }
 
-/// Says what a model could add to the conversation.
+/// A model's possible next contribution to the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tail {
-    /// Nothing, since the conversation is empty.
+    /// None: the conversation is empty.
     Empty,
-    /// Nothing, since it ends with a reply.
+    /// None: the conversation ends with a reply.
     Replied,
     /// An answer.
     Answerable,
 }
 
 impl Fold {
-    /// Raises the highest number of a message to that of `message`.
+    /// Raises the highest message number to the number of `message`.
     pub(super) fn note(&mut self, message: &Message) {
         self.messages = self.messages.max(message.id.0);
     }
 
-    /// Returns a new id for an input without one.
+    /// Generates an id for an input without one.
     pub(crate) fn make_input_id(&self) -> InputId {
         self.inputs.make_id()
     }
@@ -202,7 +203,7 @@ impl Fold {
     }
 
     /// Returns whether the message came after the last pending action, and after the calls if the
-    /// pattern made them. Only then can it replace a decision.
+    /// pattern made them. Only such a message can replace a decision.
     pub(crate) fn is_after_question(&self, message: &QueuedMessage) -> bool {
         self.batch.as_ref().is_some_and(|batch| {
             let made_at = batch.made.as_ref().map_or(0, |made| made.at);
@@ -238,7 +239,7 @@ impl Fold {
     }
 
     /// Returns the first deadline of the pending actions, in milliseconds since 1970. While work is
-    /// held, none passes: a default would continue it.
+    /// held, no deadline passes, because a default decision would continue the work.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         if self.owners.held().is_some() {
             return None;
@@ -246,13 +247,13 @@ impl Fold {
         self.pending().filter_map(|action| action.terms.deadline).min()
     }
 
-    /// Returns the trace context of the run in progress, in the session of this id.
+    /// Returns the trace context of the run in progress, in the session with this id.
     pub(crate) fn run_trace(&self, session: &str) -> Option<TraceContext> {
         Some(self.trace.as_ref()?.run(session, self.run?))
     }
 
-    /// Returns whether a message started the run that replaces the decisions on pending actions,
-    /// where messages do.
+    /// Returns whether a message started the run and replaces the decisions on pending actions, in
+    /// agents where messages do.
     pub(crate) fn run_supersedes(&self) -> bool {
         let replaces = |w: &QueuedMessage| self.is_after_question(w);
         match self.cause.as_ref().filter(|_| self.run.is_some()) {
@@ -267,7 +268,7 @@ impl Fold {
         }
     }
 
-    /// Returns what starts the next run while no run is in progress. `holds` says that messages
+    /// Returns the cause of the next run while no run is in progress. `holds` is true if messages
     /// wait while an action is pending.
     pub(crate) fn next_run(&self, holds: bool) -> Option<RunCause> {
         let request = |w: &QueuedMessage| RunCause::UserRequest(w.input.clone());
@@ -289,7 +290,7 @@ impl Fold {
         })
     }
 
-    /// Returns whether the log has a run in progress, or the start of one to come.
+    /// Returns whether the log has a run in progress or the cause of the next one.
     pub(crate) fn has_work(&self) -> bool {
         self.run.is_some() || self.next_run(false).is_some()
     }
@@ -297,7 +298,7 @@ impl Fold {
     pub(crate) fn tail(&self) -> Tail {
         match self.context.last().map(|m| &m.body) {
             None => Tail::Empty,
-            // The user may want it to be continued.
+            // The user may want the reply to be continued.
             Some(MessageKind::Assistant(reply)) if reply.stop == StopReason::Aborted => {
                 Tail::Answerable
             }
@@ -306,8 +307,8 @@ impl Fold {
         }
     }
 
-    /// Returns whether the last run failed or reached a limit after a complete reply, such as in a
-    /// detached request.
+    /// Returns whether the last run failed or reached a limit after a complete reply, for example
+    /// in a detached request.
     pub(crate) fn failed_after_reply(&self) -> bool {
         let is_whole = |reply: &AssistantMessage| reply.stop != StopReason::Error;
         let ends_early = |end| matches!(end, RunStatus::Error | RunStatus::Limit);
@@ -315,7 +316,7 @@ impl Fold {
         last.is_some_and(is_whole) && self.outcome.as_ref().is_some_and(|run| ends_early(run.end))
     }
 
-    /// Returns the messages of the conversation: those of the history that the pattern has not
+    /// Returns the messages of the conversation: the history without the messages that the pattern
     /// removed.
     pub(crate) fn messages(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> {
         self.history.iter().filter(|message| !self.removed.contains(&message.id))
