@@ -1,4 +1,4 @@
-//! [`Follower`]: the numbered events of a session, from a log that grows.
+//! [`Follower`]: the numbered events of a session, from a growing log.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use crate::log::event::{Envelope, Parent};
 use crate::log::fold::Fold;
 use crate::message::{MessageId, RunId};
 
-/// Derives the numbered events of a session from its log, part by part. They are the events that
-/// the session emitted, with the same numbers. Deltas and progress are not stored. The time of an
-/// event is the last one in the log before it.
+/// A reader that derives the numbered events of a session from its log, a few entries at a time.
+/// The session emitted the same events with the same numbers. Deltas and progress are not stored.
+/// The time of an event is the last time in the log before it.
 ///
 /// ```
 /// use loopwright_core::log::{Follower, LogEntry};
@@ -23,20 +23,21 @@ use crate::message::{MessageId, RunId};
 pub struct Follower {
     session_id: Arc<str>,
     fold: Fold,
-    /// The number of the last event.
+    /// Number of the last event.
     seq: u64,
-    /// The run and the time of the next events.
+    /// The run and time of the next events.
     now: (RunId, u64),
-    /// The call that the session works for, as it was opened last.
+    /// The call that the session works for, as of the last opening.
     parent: Option<Arc<Parent>>,
-    /// The reply that streams, and the number of the last event before it.
+    /// The streaming reply, and the number of the last event before it.
     streams: Option<(MessageId, u64)>,
-    /// The replies that did not complete, and the last events of readers that have seen a part.
+    /// Incomplete replies, each with the range of last events of readers that may have seen part of
+    /// it.
     lost: Vec<(MessageId, RangeInclusive<u64>)>,
 }
 
 impl Follower {
-    /// Starts at the first entry of a session's log.
+    /// Starts before the first entry of a session's log.
     pub fn new(session: impl Into<Arc<str>>) -> Self {
         Follower {
             session_id: session.into(),
@@ -84,7 +85,7 @@ impl Follower {
         }
     }
 
-    /// Notes whether a reply that streamed has completed with this entry, or is lost.
+    /// Records that this entry completes or loses a streaming reply.
     fn close_stream(&mut self, entry: &LogEntry) {
         match entry {
             LogEntry::Opened { .. }
@@ -100,31 +101,31 @@ impl Follower {
         }
     }
 
-    /// Returns the replies of which a reader may have received deltas if the last event that it
-    /// has seen is number `after`, and that are not in the log: because of a crash, or an abort
-    /// before any text. Their deltas are void.
+    /// Returns the replies whose deltas are void for a reader that has seen the events up to number
+    /// `after`: the reader may have received deltas, but the log lacks the reply. The reason is a
+    /// crash, or an abort before any text.
     pub fn withdrawn(&self, after: u64) -> Vec<MessageId> {
         let lost = self.lost.iter().filter(|(_, seen)| seen.contains(&after)).map(|(id, _)| *id);
         let streams = self.streams.filter(|(_, from)| *from <= after).map(|(id, _)| id);
         lost.chain(streams).collect()
     }
 
-    /// Returns how many entries have been taken.
+    /// Returns the number of entries taken so far.
     pub fn entries(&self) -> u64 {
         self.fold.len
     }
 
-    /// Returns the number of the last event, or 0 if there is none.
+    /// Returns the number of the last event, or 0 before the first event.
     pub fn last_seq(&self) -> u64 {
         self.seq
     }
 
-    /// Returns the state of the session as far as its log has been taken.
+    /// Returns the state of the session after the entries taken so far.
     pub(crate) fn fold(&self) -> &Fold {
         &self.fold
     }
 
-    /// Returns the log as far as it has been taken.
+    /// Returns the state of the session after the entries taken so far.
     pub(super) fn into_fold(self) -> Fold {
         self.fold
     }

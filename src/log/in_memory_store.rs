@@ -18,7 +18,7 @@ use crate::log::snapshots::{Snapshot, Snapshots};
 use crate::log::store::{MAX_UNREAD_INPUTS, SessionStore, sub_agents};
 use crate::message::InputId;
 
-/// Stores sessions in RAM. Clones share the sessions.
+/// A store of sessions in RAM. Clones share the sessions.
 #[derive(Clone, Default)]
 pub struct InMemoryStore {
     sessions: Arc<Mutex<BTreeMap<String, StoredSession>>>,
@@ -37,7 +37,7 @@ struct StoredSession {
     posted: Arc<Notify>,
 }
 
-/// An input of a mailbox, without its content if it was refused and never posted.
+/// An input of a mailbox; without content if it was refused and never posted.
 struct Mail {
     id: InputId,
     input: Option<PostedInput>,

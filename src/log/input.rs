@@ -1,4 +1,4 @@
-//! The inputs of a session: requests, steers, follow-ups, decisions.
+//! [`InputEvent`]: the inputs of a session, such as requests, steers, follow-ups and decisions.
 
 use std::sync::Arc;
 
@@ -13,52 +13,53 @@ use crate::principal::Principal;
 use crate::tool::{DecisionKind, ToolOutput};
 use crate::trace_context::TraceContext;
 
-/// Represents an input of a session; see [`AgentHandle::send`](crate::AgentHandle::send).
+/// An input of a session; see [`AgentHandle::send`](crate::AgentHandle::send).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum InputEvent {
-    /// A request of the user. During a run it waits its turn.
+    /// A request of the user. During a run it waits.
     UserRequest(Prompt),
     /// The decision on a pending action.
     ExternalActionResult(ActionResult),
-    /// Continues the conversation from its current state, with or without another message.
+    /// A continuation of the conversation from its current state, with or without another message.
     Continue(Option<Prompt>),
     /// A message that should change the run in progress.
     Steer(Prompt),
     /// A message for the sub-agent that works for this call; see
     /// [`AgentHandle::steer_to`](crate::AgentHandle::steer_to).
     SteerTo {
-        /// The call. For a sub-agent of a sub-agent it consists of both, with `~` between them.
+        /// The call that the sub-agent works for. For a sub-agent of a sub-agent, the id consists
+        /// of both calls with `~` between them.
         call: CallId,
-        /// The message.
+        /// The message for the sub-agent.
         prompt: Prompt,
     },
     /// A message that waits until the agent would otherwise stop.
     FollowUp(Prompt),
-    /// Stops a run: the one in progress, or the one that is named.
+    /// An abort of the run in progress, or of a named run.
     Abort(AbortRequest),
-    /// Stops the run and starts an empty conversation.
+    /// A reset: the run ends, and an empty conversation starts.
     Reset,
-    /// Withdraws the messages in both queues.
+    /// A withdrawal of the messages in both queues.
     ClearQueues,
-    /// Replaces older messages by a summary that follows these instructions; see
+    /// A compaction: a summary that follows these instructions replaces older messages; see
     /// [`AgentHandle::compact`](crate::AgentHandle::compact).
     Compact(Option<String>),
-    /// Closes the session, so that another process can open it: its event streams end as
-    /// [moved](crate::EventStream::moved). Refused with
+    /// A request to close the session, so that another process can open it. Its event streams end
+    /// as [moved](crate::EventStream::moved). Refused with
     /// [`InputError::Busy`](crate::error::InputError::Busy) if a run is in progress or about to
     /// start.
     Release {
-        /// The [epoch](crate::log::SessionLog::epoch) of the owner that is to close it. A later
-        /// owner keeps the session, and accepts the input.
+        /// The [epoch](crate::log::SessionLog::epoch) of the owner that should close it. A later
+        /// owner accepts the input and keeps the session.
         epoch: u64,
     },
 }
 
 impl InputEvent {
-    /// Returns the client's id, or `None` if it has none. `Continue` without a message, `Reset`,
-    /// `ClearQueues`, `Compact` and `Release` have no place for one.
+    /// Returns the client's id, or `None` if the input has none. `Continue` without a message,
+    /// `Reset`, `ClearQueues`, `Compact` and `Release` cannot have one.
     pub fn id(&self) -> Option<&InputId> {
         match self {
             InputEvent::UserRequest(prompt)
@@ -76,7 +77,7 @@ impl InputEvent {
         }
     }
 
-    /// Sets the client's id, if the event has a place for it.
+    /// Sets the client's id, if the event can have one.
     pub(crate) fn set_id(&mut self, id: InputId) {
         match self {
             InputEvent::UserRequest(prompt)
@@ -95,28 +96,28 @@ impl InputEvent {
     }
 }
 
-/// Says which run is to be stopped; by default the one in progress, or the calls that wait for
-/// decisions.
+/// A request to stop a run: by default the run in progress, or the calls that wait for decisions.
 ///
 /// An abort that may arrive late must name its run, so that it does not stop the next one. An abort
-/// that may arrive twice needs an id too: then the second one is acknowledged and changes nothing.
+/// that may arrive twice also needs an id: the second copy is then acknowledged and changes
+/// nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct AbortRequest {
-    /// The run. Another run is not stopped.
+    /// The run to stop, and no other; `None` for the run in progress.
     pub run: Option<RunId>,
     /// The client's id of this input.
     pub id: Option<InputId>,
 }
 
 impl AbortRequest {
-    /// Stops whatever is in progress.
+    /// Builds a request to stop whatever is in progress.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the run that is to be stopped.
+    /// Sets the run to stop.
     pub fn run(mut self, run: RunId) -> Self {
         self.run = Some(run);
         self
@@ -129,14 +130,14 @@ impl AbortRequest {
     }
 }
 
-/// Holds a message of the user and its options. A string converts into one.
+/// A message of the user and its options. A string converts into it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Prompt {
-    /// The message.
+    /// The content of the message.
     pub message: UserMessage,
-    /// The client's id of this input. An input whose id was accepted before has no effect. Without
-    /// one, the session generates `input-N`, so clients should not use that form.
+    /// The client's id of this input. An input whose id was accepted before has no effect. For
+    /// `None`, the session generates `input-N`, so clients should not use that form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<InputId>,
     /// The urgency of a steer; `None` means the agent's default.
@@ -145,14 +146,14 @@ pub struct Prompt {
     /// The schema that the answer to a request must fit; `None` means the agent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<OutputSchema>>,
-    /// Values for tools, hooks and predicates during a request. They replace those of the run
-    /// context. Of these only the [`Principal`] and the [`TraceContext`] are in the log and are
-    /// serialised.
+    /// Values for tools, hooks and predicates during a request. They replace the values of the run
+    /// context. Only the [`Principal`] and the [`TraceContext`] are serialised and written to the
+    /// log.
     #[serde(flatten, with = "stored_extensions")]
     pub extensions: Extensions,
 }
 
-/// Writes the host's values that are stored with an input.
+/// Serialisation of the host's values that are stored with an input.
 mod stored_extensions {
     use super::*;
 
@@ -211,7 +212,7 @@ impl Prompt {
     }
 
     /// Adds a value for tools, hooks and predicates. The session keeps it until the next request,
-    /// since a decision or `Continue` can resume the run; so a value that owns a handle of the
+    /// since a decision or `Continue` can resume the run. So a value that owns a handle of the
     /// session keeps the session open.
     pub fn with<T: std::any::Any + Send + Sync>(mut self, value: T) -> Self {
         self.extensions = self.extensions.with(value);
@@ -234,7 +235,7 @@ impl OutputSchema {
     }
 }
 
-/// Names the queue in which a message waits.
+/// The queue in which a message waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -247,46 +248,46 @@ pub enum QueueKind {
     FollowUp,
 }
 
-/// Says how a steer affects the work in progress.
+/// The effect of a steer on the work in progress.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Urgency {
-    /// The batch finishes first.
+    /// The open batch of calls finishes first.
     AfterTurn,
-    /// Calls that have not started, or wait for a decision, are skipped.
+    /// Pending calls, which have not started or wait for a decision, are skipped.
     #[default]
     SkipPending,
     /// The model's stream and running interruptible tools are cancelled too.
     Interrupt,
 }
 
-/// Says how many messages of a queue the pattern takes at a time.
+/// The number of messages that the pattern takes from a queue at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum QueueMode {
-    /// All messages that wait.
+    /// All queued messages.
     All,
-    /// The oldest message.
+    /// The oldest message only.
     OneAtATime,
 }
 
-/// Holds the decision on an external action.
+/// The decision on an external action, as an input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ActionResult {
     /// The call that waits.
     pub call: CallId,
-    /// The digest of the action as it was shown.
+    /// The digest of the action as shown to the person who decides.
     pub digest: Arc<str>,
-    /// The decision.
+    /// The decision, with its data.
     pub decision: Decision,
-    /// Who decided. The session itself decides as `system`, which is refused here.
+    /// The principal who decided. The session itself decides as `system`, which is refused here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
-    /// What the decision was sent with, such as `http` or `terminal`.
+    /// The front end that sent the decision, such as `http` or `terminal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Arc<str>>,
     /// The client's id of this input. An input whose id was accepted before has no effect.
@@ -295,7 +296,7 @@ pub struct ActionResult {
 }
 
 impl ActionResult {
-    /// Builds a decision on `call`. `digest` is that of the action as it was shown.
+    /// Builds a decision on `call`. `digest` is the digest of the action as shown.
     pub fn new(call: impl Into<CallId>, digest: impl Into<Arc<str>>, decision: Decision) -> Self {
         let (call, digest) = (call.into(), digest.into());
         ActionResult { call, digest, decision, by: None, source: None, id: None }
@@ -307,7 +308,7 @@ impl ActionResult {
         self
     }
 
-    /// Sets what the decision is sent with: a short name such as `http` or `terminal`.
+    /// Sets the front end that sent the decision: a short name such as `http` or `terminal`.
     pub fn source(mut self, source: impl Into<Arc<str>>) -> Self {
         self.source = Some(source.into());
         self
@@ -320,18 +321,18 @@ impl ActionResult {
     }
 }
 
-/// Represents a decision on a call that waits.
+/// A decision on a waiting call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Decision {
-    /// Runs the call with the arguments that were shown.
+    /// The call runs with the arguments that were shown.
     Approve,
-    /// Runs the call with these arguments instead, which are validated.
+    /// The call runs with these arguments instead, which are validated.
     ApproveWith(Value),
-    /// Does not run the call. The result contains the reason for the model.
+    /// The call does not run. Its result contains this reason for the model.
     Deny(String),
-    /// Provides the result of the call, or the input that a suspended tool asked for.
+    /// The result of the call, or the input that a suspended tool asked for.
     Provide(Provided),
 }
 
@@ -357,7 +358,7 @@ impl Decision {
     }
 }
 
-/// Holds the data of a [`Decision::Provide`].
+/// The data of a [`Decision::Provide`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -10,29 +10,28 @@ use crate::log::mailbox::Mailbox;
 use crate::log::snapshots::Snapshots;
 use crate::message::Message;
 
-/// Stores the log of one session.
+/// The log of one session.
 ///
-/// The log is append-only. The session reads it once, when it is opened, and then appends; while
-/// it is open, it reads it again only after an append has failed. A
-/// [`SessionStore`](crate::SessionStore) opens memories by name.
+/// The log is append-only. The session reads it once, when it is opened, and then appends. While
+/// open, it reads the log again only after a failed append. A [`SessionStore`](crate::SessionStore)
+/// opens memories by name.
 ///
 /// # Contract
 ///
-/// - [`append`](Memory::append) must write all entries or none, and must fail with
-///   [`MemoryError::Conflict`], changing nothing, unless the log has exactly `at` entries. An owner
-///   that another process has replaced therefore cannot write; it may also get
-///   [`MemoryError::Lost`].
+/// - [`append`](Memory::append) must write all entries or none. It must fail with
+///   [`MemoryError::Conflict`], changing nothing, unless the log has exactly `at` entries. So an
+///   owner that another process has replaced cannot write; it may also get [`MemoryError::Lost`].
 /// - An append without entries must check the same and write nothing. The session makes one before
-///   it refuses an input, so that no input is refused because of a state that is out of date.
-/// - When it returns `Ok`, the entries must be durable up to the last one for which
-///   [`LogEntry::must_be_durable`] is true. Later ones may be flushed with the next append.
-/// - After an error the log must be unchanged. If [`MemoryError::is_lost`] says that the session
-///   belongs to another owner now, the session ends without another append. After other errors it
-///   ends its run with [`StepError::Memory`](crate::StepError::Memory) and writes again when the
-///   next input arrives.
+///   it refuses an input, so that no input is refused because of an outdated state.
+/// - When `append` returns `Ok`, the entries must be durable up to the last one for which
+///   [`LogEntry::must_be_durable`] is true. Later entries may be flushed with the next append.
+/// - After an error the log must be unchanged. If [`MemoryError::is_lost`] reports that another
+///   owner has the session, the session ends without another append. After other errors it ends its
+///   run with [`StepError::Memory`](crate::StepError::Memory) and writes again when the next input
+///   arrives.
 /// - The session calls `append` one at a time. [`load`](Memory::load) and
-///   [`recall`](Memory::recall) may be called at the same time as an append.
-/// - Methods may panic. The session reports a panic of `load` or `append` as an error; one of
+///   [`recall`](Memory::recall) may be called during an append.
+/// - Methods may panic. The session reports a panic of `load` or `append` as an error; a panic of
 ///   `recall` ends the run with [`StepError::Panicked`](crate::StepError::Panicked).
 ///
 /// # Cancellation
@@ -108,20 +107,20 @@ pub trait Memory: Send + Sync {
     }
 
     /// Waits until another process has taken over the session. The session then ends without
-    /// another append: its event streams end as [moved](crate::EventStream::moved).
+    /// another append, and its event streams end as [moved](crate::EventStream::moved).
     ///
-    /// A store in which a session can be taken away from its owner should implement it, so that
-    /// the owner does not work on until its next append. It must be safe to drop the future and to
-    /// call the method again. The default never resolves.
+    /// Stores that can take a session away from its owner should implement this, so that the owner
+    /// stops before its next append. It must be safe to drop the future and to call the method
+    /// again. The default never resolves.
     async fn lost(&self) {
         std::future::pending().await
     }
 
-    /// Releases the session, so that it can be opened again as soon as this returns. Nothing is
-    /// appended afterwards.
+    /// Releases the session, so that it can be opened again as soon as this returns. No append
+    /// follows.
     ///
-    /// The session calls it when it ends. A memory that is dropped without it must release the
-    /// session, too, but may take its time. The default does nothing.
+    /// The session calls this when it ends. A memory that is dropped without this call must release
+    /// the session, too, but may take its time. The default does nothing.
     async fn close(&self) {}
 
     /// Returns the mailbox of the session, from which the session takes the inputs that other
@@ -131,22 +130,22 @@ pub trait Memory: Send + Sync {
         None
     }
 
-    /// Returns where snapshots of the session's state are kept, so that a long session is opened
-    /// faster. The default returns `None`: the whole log is read. A memory that wraps another one
-    /// passes them on.
+    /// Returns the storage for snapshots of the session's state, which make a long session open
+    /// faster. The default returns `None`: the whole log is read. A memory that wraps another
+    /// memory must pass this on.
     fn snapshots(&self) -> Option<&dyn Snapshots> {
         None
     }
 
-    /// Returns a sentence that says what was repaired when the log was opened, or `None` if it was
+    /// Returns a sentence about the repair when the log was opened, or `None` if the log was
     /// intact.
     fn repaired(&self) -> Option<String> {
         None
     }
 }
 
-/// Holds a log in RAM, for tests and for sessions that need not outlive the process. Clones share
-/// the log.
+/// A log in RAM, for tests and for sessions that need not outlive the process. Clones share the
+/// log.
 #[derive(Clone, Default)]
 pub struct InMemory(Arc<Mutex<Vec<LogEntry>>>);
 
@@ -156,7 +155,8 @@ impl InMemory {
         Self::default()
     }
 
-    /// Builds a log with these entries, such as those that a process wrote before it was killed.
+    /// Builds a log with these entries, for example the entries that a process wrote before it was
+    /// killed.
     pub fn from_entries(entries: Vec<LogEntry>) -> Self {
         InMemory(Arc::new(Mutex::new(entries)))
     }

@@ -1,4 +1,4 @@
-//! Causes and outcomes of runs.
+//! [`RunCause`] and [`RunOutcome`]: the causes and outcomes of runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::error::ModelErrorKind;
 use crate::limits::Limit;
 use crate::message::{AssistantMessage, CallId, InputId, StopReason, Usage};
 
-/// Says what started a run.
+/// The cause of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -35,47 +35,47 @@ pub enum RunCause {
 }
 
 impl RunCause {
-    /// Returns whether the counters of the limits are reset.
+    /// Returns whether the run resets the counters of the limits.
     pub(crate) fn is_fresh(&self) -> bool {
         matches!(self, RunCause::UserRequest(_) | RunCause::Steer | RunCause::Compact { .. })
     }
 }
 
-/// Says how a run ended.
+/// The ending of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RunStatus {
     /// The agent finished.
     Done,
-    /// Calls wait for decisions.
+    /// Tool calls wait for decisions.
     AwaitingAction,
-    /// It was aborted.
+    /// The run was aborted.
     Aborted,
-    /// It failed.
+    /// The run failed.
     Error,
     /// A budget is used up.
     Limit,
-    /// The agent finished, but its last reply is not a whole answer: see
+    /// The agent finished, but its last reply is not a whole answer; see
     /// [`RunOutcome::incomplete`].
     Incomplete,
 }
 
-/// Says why a reply is not a whole answer, although the request succeeded.
+/// The defect of a reply that is not a whole answer, although the request succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum IncompleteReply {
-    /// The token limit cut it off.
+    /// The token limit truncated it.
     Length,
-    /// The provider's content filter cut it off.
+    /// The provider's content filter truncated it.
     ContentFilter,
     /// It has neither text nor calls.
     Empty,
 }
 
 impl IncompleteReply {
-    /// Returns why the reply is incomplete, or `None` if it is whole, calls tools, failed, or was
+    /// Returns the defect of a reply, or `None` if the reply is whole, calls tools, failed, or was
     /// cut off by the user.
     pub fn of(reply: &AssistantMessage) -> Option<Self> {
         let has_calls = reply.calls().next().is_some();
@@ -107,41 +107,41 @@ impl fmt::Display for IncompleteReply {
     }
 }
 
-/// Describes how a run ended.
+/// The outcome of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RunOutcome {
-    /// How the run ended.
+    /// The ending of the run.
     pub end: RunStatus,
-    /// The text of the error, if it failed.
+    /// The text of the error, if the run failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Arc<str>>,
-    /// The kind of the model's error, if it was one.
+    /// The kind of the error, if a model caused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_error: Option<ModelErrorKind>,
-    /// Why the last reply is not a whole answer, if the run ended with
-    /// [`RunStatus::Incomplete`].
+    /// The defect of the last reply, if the run ended with [`RunStatus::Incomplete`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<IncompleteReply>,
-    /// The budget that was used up, if that ended the run.
+    /// The exhausted budget, if that ended the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// The tokens used since the last request of the user.
+    /// Tokens used since the last request of the user.
     pub usage: Usage,
-    /// The cost since the last request of the user in US dollars, as far as prices are known.
+    /// Cost since the last request of the user in US dollars, as far as prices are known.
     pub cost: f64,
     /// The typed value, if an output schema was set and the run ended with `Done`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Arc<Value>>,
-    /// The texts of queued messages that were not delivered and are handed back.
+    /// The texts of undelivered queued messages, which are handed back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handed_back: Vec<String>,
-    /// The text of the last reply, empty if there is none.
+    /// The text of the last reply; empty if the run has no reply.
     pub text: String,
 }
 
 impl RunOutcome {
-    /// Returns the typed value as `T`, or `None` if there is none or it is of another type.
+    /// Returns the typed value as `T`, or `None` if the run has no value or the value does not fit
+    /// `T`.
     pub fn output<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
         T::deserialize(self.value.as_deref()?).ok()
     }

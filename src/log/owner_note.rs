@@ -1,32 +1,32 @@
-//! What the owner of a session notes in its log about itself.
+//! [`OwnerNote`]: notes of a session's owner about itself, in the log.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Represents a note of the owner of a session about itself, in its log.
+/// A note of a session's owner about itself, in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OwnerNote {
-    /// It takes an input from the mailbox while no run is in progress.
+    /// The owner takes an input from the mailbox while no run is in progress.
     TakesMail,
-    /// It leaves in order, is about to, or has lived for long enough: its end is no loss.
+    /// The owner's end is no loss: it leaves in order, is about to, or has lived long enough.
     Left,
-    /// It holds the work of the session for a person.
+    /// The owner holds the session's work until a person decides.
     Held(Held),
-    /// A person has had the work continued.
+    /// A person had the work continued.
     Resumed,
 }
 
-/// Says why a session does nothing by itself: its owners were lost.
+/// The reason why a session waits for a person: its owners were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Held {
-    /// How many owners were lost, each before the work had come further.
+    /// Number of lost owners, each lost before any progress of the work.
     pub owners: u32,
-    /// How many inputs wait in the mailbox, and are not taken before a person has decided.
+    /// Number of inputs in the mailbox, which are not taken before a person has decided.
     #[serde(default)]
     pub unread: u64,
 }

@@ -1,5 +1,5 @@
-//! The owners that a session has lost without progress: work that ends each process that continues
-//! it is held for a person. The rules are in `docs/model/owners/RULES.md`.
+//! The owners that a session has lost without progress. Work that kills every process that
+//! continues it is held for a person. The rules are in `docs/model/owners/RULES.md`.
 
 use std::time::Duration;
 
@@ -9,35 +9,35 @@ use serde::{Deserialize, Serialize};
 use crate::log::entry::LogEntry;
 use crate::log::owner_note::{Held, OwnerNote};
 
-/// Work that has lost this many owners, each before it had come further, is held.
+/// Number of lost owners, each lost before any progress, at which work is held.
 const MAX_LOST: u32 = 2;
-/// Work is also held when the session was opened this often without progress: owners that lived
-/// longer than [`PROBATION`] are not counted as lost.
+/// Number of openings without progress at which work is held too, because owners that lived longer
+/// than [`PROBATION`] do not count as lost.
 const MAX_OPENINGS: u32 = 10;
 
-/// Bounds how long a session that has lost an owner is the only such one that a process opens. An
-/// owner that is lost later may have been killed by another session.
+/// Time for which a process opens no other session that has lost an owner. If the owner is lost
+/// later, another session may have killed it.
 pub const PROBATION: Duration = Duration::from_secs(1);
 
-/// What a log says about the owners that a session has lost.
+/// The owners that a session has lost, according to its log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Owners {
-    /// The owners that were lost since the work has last come further.
+    /// Number of owners lost since the last progress.
     #[serde(default)]
     lost: u32,
-    /// The openings since then.
+    /// Number of openings since the last progress.
     #[serde(default)]
     openings: u32,
-    /// The end of the last owner is no loss.
+    /// `true` if the end of the last owner is no loss.
     #[serde(default)]
     left: bool,
-    /// The last owner has taken inputs from the mailbox.
+    /// `true` if the last owner has taken inputs from the mailbox.
     #[serde(default)]
     takes_mail: bool,
-    /// A person has continued the work since.
+    /// `true` if a person has continued the work since the last progress.
     #[serde(default)]
     resumed: bool,
-    /// Why the work is not done.
+    /// The reason for holding the work, if it is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     held: Option<Held>,
 }
@@ -60,31 +60,32 @@ impl Owners {
                 }
                 OwnerNote::Resumed => *self = Owners { resumed: true, ..Self::default() },
             },
-            // A process that is killed each time delivers it after the call that kills it.
+            // No progress: a process that the work kills each time delivers the message only after
+            // the fatal call.
             LogEntry::Queued { .. } if has_run => {}
             entry if entry.is_progress() => *self = Self::default(),
             _ => {}
         }
     }
 
-    /// Returns whether the last owner is lost if the session is opened now.
+    /// Returns whether opening the session now means that its last owner was lost.
     pub(crate) fn would_lose(&self, has_work: bool) -> bool {
         !self.left && (self.takes_mail || has_work)
     }
 
-    /// Returns whether the next owner may be killed by the work, as one before it.
+    /// Returns whether the work may kill the next owner, like an earlier one.
     pub(crate) fn is_suspect(&self, has_work: bool) -> bool {
         self.lost > 0 || self.resumed || self.would_lose(has_work)
     }
 
-    /// Returns whether an owner that has opened the session is counted if it is lost too early.
+    /// Returns whether the current owner would count as lost if it ended too early.
     pub(crate) fn is_on_probation(&self) -> bool {
         !self.left && (self.lost > 0 || self.resumed)
     }
 
-    /// Returns how many owners were lost if that is too many.
+    /// Returns the number of lost owners, or of openings, if it is too high.
     ///
-    /// `continues` says that the session is about to continue a run.
+    /// `continues` is true if the session is about to continue a run.
     pub(crate) fn lost_too_often(&self, continues: bool) -> Option<u32> {
         if self.lost >= MAX_LOST {
             return Some(self.lost);
@@ -92,22 +93,22 @@ impl Owners {
         (continues && self.openings >= MAX_OPENINGS).then_some(self.openings)
     }
 
-    /// Returns whether too many owners are lost if the session is opened now.
+    /// Returns whether opening the session now means that too many owners were lost.
     pub(crate) fn is_lost(&self, has_work: bool) -> bool {
         self.lost + u32::from(self.would_lose(has_work)) >= MAX_LOST
     }
 
-    /// Returns whether an owner was lost, or the work is held for that.
+    /// Returns whether an owner was lost, or the work is held because of that.
     pub(crate) fn has_lost(&self) -> bool {
         self.lost > 0 || self.held.is_some()
     }
 
-    /// Returns whether the last owner said that it takes inputs from the mailbox.
+    /// Returns whether the last owner has noted that it takes inputs from the mailbox.
     pub(crate) fn takes_mail(&self) -> bool {
         self.takes_mail
     }
 
-    /// Returns why the work is not done, if it is held.
+    /// Returns the reason for holding the work, if it is held.
     pub(crate) fn held(&self) -> Option<Held> {
         self.held
     }

@@ -1,4 +1,4 @@
-//! Pending actions of a store, in pages.
+//! Pages of the pending actions in a store.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,21 +11,21 @@ use crate::log::action::ExternalAction;
 use crate::log::cursor::InvalidCursor;
 use crate::message::CallId;
 
-/// Holds a pending action of a session.
+/// A pending action of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PendingAction {
-    /// The session.
+    /// The id of the session; for an action of a sub-agent, the root's.
     pub session: Arc<str>,
-    /// The time since which it waits, in milliseconds since 1970.
+    /// Start of the wait, in milliseconds since 1970.
     pub since: u64,
-    /// The action.
+    /// The action that waits for a decision.
     #[serde(flatten)]
     pub action: ExternalAction,
 }
 
-/// Selects a page of [`SessionStore::pending`](crate::SessionStore::pending): the first one by
-/// default, of all actions.
+/// A query for a page of [`SessionStore::pending`](crate::SessionStore::pending). By default, it
+/// selects the first page of all actions.
 ///
 /// ```
 /// use loopwright_core::SessionStore;
@@ -47,7 +47,7 @@ pub struct PendingAction {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PendingQuery {
-    /// The maximum number of actions.
+    /// Maximum number of actions.
     pub limit: usize,
     /// Only actions after this position.
     pub after: Option<PendingCursor>,
@@ -57,32 +57,32 @@ pub struct PendingQuery {
     pub tool: Option<Arc<str>>,
     /// Only actions that have waited since before this time, in milliseconds since 1970.
     pub before: Option<u64>,
-    /// Only actions that the holder of one of these roles may decide: those that name one of them,
-    /// or none. Empty selects all.
+    /// Only actions that the holder of one of these roles may decide: actions that name one of
+    /// them, or no role. Empty selects all.
     pub roles: Vec<Arc<str>>,
 }
 
-/// Holds a page of pending actions, the oldest first, those of the same time by session, and those
-/// of the same session by call.
+/// A page of pending actions, the oldest first. Actions of the same time are sorted by session,
+/// then by call.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct PendingPage {
-    /// The actions.
+    /// The actions of the page, the oldest first.
     pub actions: Vec<PendingAction>,
-    /// The position of the last one if there are more.
+    /// The position of the last action if there are more.
     pub next: Option<PendingCursor>,
 }
 
-/// Identifies a position in a list of pending actions: that of an action, resolved or not. Its text
-/// is for [`PendingQuery::after`] only.
+/// A position in a list of pending actions: the position of an action, resolved or not. Its text is
+/// for [`PendingQuery::after`] only.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct PendingCursor {
-    /// The time since which the action waits.
+    /// Start of the action's wait, in milliseconds since 1970.
     pub since: u64,
-    /// Its session.
+    /// The id of the action's session.
     pub session: Arc<str>,
-    /// Its call.
+    /// The id of the action's call.
     pub call: CallId,
 }
 
@@ -128,8 +128,7 @@ impl PendingQuery {
         self
     }
 
-    /// Selects only actions that the holder of this role may decide, or of another one that is
-    /// given.
+    /// Adds a role. The query selects only actions that a holder of one of its roles may decide.
     pub fn role(mut self, name: impl Into<Arc<str>>) -> Self {
         self.roles.push(name.into());
         self

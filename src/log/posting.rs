@@ -1,4 +1,4 @@
-//! [`post_and_wait`]: an input for whoever owns a session, and its receipt.
+//! [`post_and_wait`]: posts an input for the owner of a session, and waits for the receipt.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use crate::error::MemoryError;
 use crate::log::mailbox::{InputReceipt, PostedInput};
 use crate::log::store::SessionStore;
 
-/// How long [`post_and_wait`] waits before it looks for the receipt: at first, and at most. An
-/// owner that is idle takes an input within some milliseconds, and one that is gone may take
-/// seconds.
+/// The first pause of [`post_and_wait`] before it looks for the receipt. Pauses double up to
+/// [`MAX_PAUSE`]: an idle owner takes an input within milliseconds, but replacing a lost owner may
+/// take seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const MAX_PAUSE: Duration = Duration::from_millis(32);
 
-/// Posts an input and waits for its receipt, which the owner of the session writes. While nobody
-/// has the session open, this waits: open the session to have its inputs handled.
+/// Posts an input and waits for its receipt from the owner of the session. It waits while nobody
+/// has the session open: open the session to have its inputs handled.
 ///
 /// If the future is dropped, the input stays posted once [`SessionStore::post`] has returned.
 ///
@@ -48,7 +48,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(32);
 ///
 /// # Errors
 ///
-/// Fails as [`SessionStore::post`] does.
+/// Fails like [`SessionStore::post`].
 pub async fn post_and_wait(
     store: &(impl SessionStore + ?Sized),
     session: &str,

@@ -1,4 +1,4 @@
-//! Queued messages: requests for their runs, steers and follow-ups, in one order of arrival.
+//! [`Queue`]: requests, steers and follow-ups, in one order of arrival.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::message::{InputId, Message};
 use crate::model::OutputSchema;
 use crate::principal::Principal;
 
-/// Holds a message that is not in the conversation yet.
+/// A message that is not in the conversation yet.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct QueuedMessage {
     pub(crate) input: InputId,
@@ -19,7 +19,7 @@ pub(crate) struct QueuedMessage {
     pub(crate) message: Arc<Message>,
     pub(crate) output: Option<Arc<OutputSchema>>,
     pub(crate) principal: Option<Principal>,
-    /// The length of the log after it was queued.
+    /// Length of the log after the message was queued.
     pub(crate) at: u64,
 }
 
@@ -32,7 +32,7 @@ impl Queue {
         self.0.push_back(message);
     }
 
-    /// Puts back a message that was taken first.
+    /// Puts back a message that was taken before all others.
     pub(crate) fn push_front(&mut self, message: QueuedMessage) {
         self.0.push_front(message);
     }
@@ -42,7 +42,7 @@ impl Queue {
         self.0.remove(at)
     }
 
-    /// Takes a request. A message of another kind with this id stays.
+    /// Takes a request. A message of another kind with the same id stays.
     pub(crate) fn take_request(&mut self, input: &InputId) -> Option<QueuedMessage> {
         let is_it = |w: &QueuedMessage| w.kind == QueueKind::Request && w.input == *input;
         let at = self.0.iter().position(is_it)?;

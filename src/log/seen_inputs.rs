@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::InputId;
 
-/// Holds the ids of all inputs. Clones share them, so that an input can be recognised while a
-/// pattern has the session.
+/// The ids of all inputs. Clones share them, so that an input can be recognised while a pattern has
+/// the session.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct SeenInputs(Arc<Mutex<HashSet<InputId>>>);
 

@@ -1,4 +1,4 @@
-//! Descriptions of sessions and their pending actions.
+//! [`SessionInfo`]: the description of a session in lists, with its pending actions.
 
 use std::sync::Arc;
 
@@ -19,76 +19,77 @@ use crate::message::{RunId, Usage};
 use crate::principal::Principal;
 use crate::tool::ApprovalRecord;
 
-/// Describes a session, for lists of sessions. A store that keeps it beside the log must update it
-/// with [`SessionInfo::apply`], in the same transaction as the append.
+/// The description of a session in lists of sessions. A store that keeps it beside the log must
+/// update it with [`SessionInfo::apply`], in the same transaction as the append.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// The session.
+    /// The id of the session.
     pub id: Arc<str>,
-    /// The number of entries in its log.
+    /// Number of entries in the log.
     pub entries: u64,
-    /// The start of its first run in milliseconds since 1970; zero if there was none.
+    /// Start of the first run in milliseconds since 1970; zero before it.
     pub started: u64,
-    /// The last time in its log (an opening, the start or the end of a run, an action that became
-    /// pending or was resolved), in milliseconds since 1970. For a fork that has not been opened,
-    /// that is a time of its parent, or the time of the fork if it ended a run.
+    /// The last time in the log, in milliseconds since 1970: of an opening, the start or end of a
+    /// run, or an action that became pending or was resolved. For a fork that has not been opened,
+    /// it is a time of its parent, or the time of the fork if that ended a run.
     pub changed: u64,
-    /// The first line of the first request, at most 120 characters; empty if there is none.
+    /// The first line of the first request, at most 120 characters; empty without a request.
     pub title: String,
-    /// The session that it was forked from, and the number of entries that it shares.
+    /// The session from which this one was forked, and the number of shared entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<(Arc<str>, u64)>,
-    /// The call that the session works for, if an agent has opened it for a sub-agent.
+    /// The call that the session works for, if an agent opened it for a sub-agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_agent_of: Option<Arc<Parent>>,
-    /// The principal that it belongs to, if its host named one.
+    /// The principal that owns the session, if its host named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Principal>,
     /// The run in progress, or the run that a crash interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    /// What the session does next when it is opened; `None` if it waits for an input. An agent that
+    /// The session's next work when it is opened; `None` if it waits for an input. An agent that
     /// [holds messages](crate::agent::WhileAwaiting::Hold) does nothing for a request or a steer
-    /// while actions are pending. Deadlines are left out, since they depend on the time: see
+    /// while actions are pending. Deadlines are left out, since they depend on the time; see
     /// [`due_at`](SessionInfo::due_at).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Due>,
-    /// The number of inputs in its mailbox that have no receipt. They are not in the log: a store
-    /// with mailboxes sets the number with [`SessionInfo::set_unread`].
+    /// Number of inputs in the mailbox without a receipt. They are not in the log: a store with
+    /// mailboxes sets the number with [`SessionInfo::set_unread`].
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unread: u64,
-    /// The tokens of all requests that providers have reported, including those that a fork shares.
+    /// Tokens of all requests, as providers reported them. They include requests that a fork
+    /// shares.
     #[serde(default)]
     pub usage: Usage,
-    /// Their cost in US dollars, as far as prices are known, including those that a
-    /// fork shares. The costs of a session and its forks therefore do not add up.
+    /// Cost of these requests in US dollars, as far as prices are known. The costs of a session and
+    /// its forks do not add up, because shared requests count in each.
     #[serde(default)]
     pub cost: f64,
-    /// The host's settings for opening it again.
+    /// The host's settings to open the session again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<Arc<Value>>,
     /// The pending actions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<PendingAction>,
-    /// Why it does nothing by itself: its owners were lost. A person has to decide.
+    /// The reason why the session waits for a person's decision: its owners were lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
-    /// The owners that it has lost.
+    /// The owners that the session has lost.
     #[serde(default, skip_serializing_if = "is_default")]
     owners: Owners,
-    /// The state from which `due` follows.
+    /// The state that determines `due`.
     #[serde(default, skip_serializing_if = "Agenda::is_empty")]
     agenda: Agenda,
 }
 
-/// The maximum number of characters of a title.
+/// Maximum number of characters of a title.
 const MAX_TITLE_CHARS: usize = 120;
-/// The maximum length of a value of the settings in [`SessionInfo::brief`].
+/// Maximum length of a value of the settings in [`SessionInfo::brief`].
 const MAX_BRIEF: usize = 1_000;
 
 impl SessionInfo {
-    /// Describes a session without entries.
+    /// Builds the description of a session without entries.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
         SessionInfo {
             id: id.into(),
@@ -112,19 +113,19 @@ impl SessionInfo {
         }
     }
 
-    /// Describes a session with this log.
+    /// Builds the description of a session with this log.
     pub fn of(id: impl Into<Arc<str>>, entries: &[LogEntry]) -> Self {
         let mut info = Self::new(id);
         entries.iter().for_each(|entry| info.apply(entry));
         info
     }
 
-    /// Returns whether it belongs to a sub-agent that works for a call of this session.
+    /// Returns whether the session belongs to a sub-agent that works for a call of `session`.
     pub fn is_sub_agent_of(&self, session: &str) -> bool {
         self.sub_agent_of.as_ref().is_some_and(|parent| *parent.session_id == *session)
     }
 
-    /// Checks that it does not belong to a sub-agent.
+    /// Checks that the session does not belong to a sub-agent.
     ///
     /// # Errors
     ///
@@ -136,8 +137,8 @@ impl SessionInfo {
         }
     }
 
-    /// Updates the description for the next entry of the log. The work does not depend on the
-    /// length of the log.
+    /// Updates the description for the next entry of the log. The cost of an update does not depend
+    /// on the length of the log.
     pub fn apply(&mut self, entry: &LogEntry) {
         self.entries += 1;
         let has_work = matches!(entry, LogEntry::Opened { .. }) && self.has_work();
@@ -260,10 +261,9 @@ impl SessionInfo {
         self.set_unread(self.unread);
     }
 
-    /// Returns the description without what can be long, for lists: a text of the settings is cut
-    /// after 1,000 characters, and another value whose JSON has more bytes than that is left out;
-    /// of the pending actions, the arguments, the request, the data and the description are left
-    /// out.
+    /// Returns a short description, for lists. Texts in the settings are truncated to 1,000
+    /// characters; other values there are left out if their JSON exceeds 1,000 bytes. Pending
+    /// actions lack the arguments, the request, the data and the description.
     pub fn brief(&self) -> SessionInfo {
         let brief = |pending: &PendingAction| {
             let action = &pending.action;
@@ -285,9 +285,9 @@ impl SessionInfo {
         }
     }
 
-    /// Returns what the session does next when it is opened at this time, in milliseconds since
-    /// 1970: [`due`](SessionInfo::due), or [`Due::Deadline`] if the deadline of a pending action
-    /// has passed.
+    /// Returns the session's next work when it is opened at this time, in milliseconds since 1970:
+    /// [`due`](SessionInfo::due), or [`Due::Deadline`] if the deadline of a pending action has
+    /// passed.
     pub fn due_at(&self, now: u64) -> Option<Due> {
         match self.due {
             due @ Some(Due::Decision | Due::Inbox) => due,
@@ -296,8 +296,9 @@ impl SessionInfo {
         }
     }
 
-    /// Returns the first deadline of the pending actions, in milliseconds since 1970. While the
-    /// session is [held](SessionInfo::held), it has none: a default would continue its work.
+    /// Returns the first deadline of the pending actions, in milliseconds since 1970. A
+    /// [held](SessionInfo::held) session has none, because a default decision would continue its
+    /// work.
     pub fn next_deadline(&self) -> Option<u64> {
         if self.held.is_some() {
             return None;
@@ -305,8 +306,8 @@ impl SessionInfo {
         self.pending.iter().filter_map(|pending| pending.action.terms.deadline).min()
     }
 
-    /// Returns whether the session has lost an owner without coming further since: its work may end
-    /// the process of the next one, too. A process continues such sessions one after the other.
+    /// Returns whether the session has lost an owner without progress since. Its work may end the
+    /// next owner's process, too, so a process continues such sessions one after the other.
     pub fn has_lost_owner(&self) -> bool {
         self.owners.is_suspect(self.has_work())
     }
@@ -333,7 +334,7 @@ impl SessionInfo {
     }
 }
 
-/// Returns the settings with what is short in them.
+/// Returns the settings without long values.
 fn brief_settings(settings: &Value) -> Value {
     let Value::Object(settings) = settings else { return brief_value(settings) };
     let settings = settings.iter().map(|(name, value)| (name.clone(), brief_value(value)));
@@ -407,7 +408,7 @@ mod tests {
         LogEntry::Replied { message: Message::new(MessageId(2), reply).into(), cost }
     }
 
-    /// Describes a log, and checks that the description agrees with the log.
+    /// Builds the description of a log, and checks that it agrees with the log.
     fn described(entries: &[LogEntry]) -> SessionInfo {
         let (info, log) = (SessionInfo::of("s", entries), SessionLog::of(entries));
         let actions: Vec<_> = info.pending.iter().map(|pending| pending.action.clone()).collect();

@@ -1,4 +1,4 @@
-//! [`SessionLog`], a reader for logs, and the points at which a log can be forked.
+//! [`SessionLog`], a reader of logs, which also finds the points where a log can be forked.
 
 #[cfg(feature = "testing")]
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::log::turn::Used;
 use crate::message::{History, InputId, Message, MessageId, RunId};
 use crate::model::Update;
 
-/// Reads a session's log without opening the session.
+/// The state of a session, read from its log without opening the session.
 ///
 /// ```
 /// use loopwright_core::log::{LogEntry, SessionLog};
@@ -35,23 +35,23 @@ use crate::model::Update;
 /// ```
 pub struct SessionLog {
     fold: Fold,
-    /// The number of the last event.
+    /// Number of the last event.
     last_seq: u64,
 }
 
-/// Describes the start of a fork, for a store whose [`fork`](crate::SessionStore::fork) shares
-/// entries instead of copying them.
+/// The start of a fork, for stores whose [`fork`](crate::SessionStore::fork) shares entries instead
+/// of copying them.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Branch {
-    /// The number of entries that it shares.
+    /// Number of entries that the fork shares.
     pub shared: u64,
-    /// The entries that it starts with, which empty its queues and end its run.
+    /// First entries of the fork, which empty its queues and end its run.
     pub entries: Vec<LogEntry>,
 }
 
 impl Branch {
-    /// Returns the whole log of the fork, built from the log of its parent.
+    /// Returns the whole log of the fork, given its parent's log.
     pub fn log(self, mut parent: Vec<LogEntry>) -> Vec<LogEntry> {
         parent.truncate(self.shared as usize);
         parent.extend(self.entries);
@@ -73,12 +73,12 @@ impl SessionLog {
         Self::events_after(session, entries, 0)
     }
 
-    /// Returns the events for a reader that has seen the events up to number `after` and
-    /// reconnects.
+    /// Returns the events for a reader that reconnects after the event with number `after`.
     ///
-    /// These are first an [`Update::Withdrawn`] for each reply whose deltas are void because it did
-    /// not complete in the meantime (after a crash, or an abort before any text), and then the
-    /// numbered events after `after`. The reader ignores updates of messages that it does not know.
+    /// They begin with an [`Update::Withdrawn`] for each reply whose deltas are void. Such a reply
+    /// did not complete in the meantime, because of a crash, or an abort before any text. The
+    /// numbered events after `after` follow. The reader ignores updates of messages that it does
+    /// not know.
     pub fn events_after(
         session: impl Into<Arc<str>>,
         entries: &[LogEntry],
@@ -87,8 +87,8 @@ impl SessionLog {
         Self::resume(session, entries, after).1
     }
 
-    /// Reads a log and returns it together with the [events after](Self::events_after) number
-    /// `after`. The log is folded once.
+    /// Reads a log once, and returns it together with the [events after](Self::events_after) number
+    /// `after`.
     pub fn resume(
         session: impl Into<Arc<str>>,
         entries: &[LogEntry],
@@ -112,13 +112,13 @@ impl SessionLog {
         (SessionLog { fold: follower.into_fold(), last_seq }, missed)
     }
 
-    /// Returns the epoch of the session: how often it has been opened. The next opening has the
-    /// next one.
+    /// Returns the epoch of the session: the number of openings so far. The next opening has the
+    /// next epoch.
     pub fn epoch(&self) -> u64 {
         self.fold.epoch
     }
 
-    /// Returns the number of the last event of this log, or 0 if it has no events.
+    /// Returns the number of the last event of this log, or 0 without events.
     pub fn last_seq(&self) -> u64 {
         self.last_seq
     }
@@ -138,7 +138,7 @@ impl SessionLog {
         self.fold.pending().map(|action| (**action).clone()).collect()
     }
 
-    /// Returns the host's settings for opening the session again.
+    /// Returns the host's settings to open the session again.
     pub fn settings(&self) -> Option<&Arc<Value>> {
         self.fold.settings.as_ref()
     }
@@ -148,8 +148,8 @@ impl SessionLog {
         self.fold.run
     }
 
-    /// Returns what the session does next when it is opened, as
-    /// [`SessionInfo::due`](crate::log::SessionInfo::due) does.
+    /// Returns the session's next work when it is opened, like
+    /// [`SessionInfo::due`](crate::log::SessionInfo::due).
     pub fn due(&self) -> Option<Due> {
         match self.fold.run {
             _ if self.held().is_some() => None,
@@ -158,7 +158,7 @@ impl SessionLog {
         }
     }
 
-    /// Returns whether too many owners are lost if the session is opened now.
+    /// Returns whether opening the session now means that too many owners were lost.
     pub(crate) fn has_lost_owners(&self) -> bool {
         self.fold.owners.is_lost(self.fold.has_work())
     }
@@ -168,26 +168,26 @@ impl SessionLog {
         self.fold.children().map(|(_, child)| child.session.clone()).collect()
     }
 
-    /// Returns why the session does nothing by itself; see
+    /// Returns the reason why the session waits for a person; see
     /// [`SessionInfo::held`](crate::log::SessionInfo::held).
     pub fn held(&self) -> Option<Held> {
         self.fold.owners.held()
     }
 
-    /// Returns whether a request was sent whose outcome is not in the log.
+    /// Returns whether the outcome of a sent request is missing from the log.
     #[cfg(feature = "testing")]
     pub(crate) fn awaits_reply(&self) -> bool {
         self.fold.requested.is_some()
     }
 
-    /// Returns what the session has spent: all its requests, those before a reset included, and the
-    /// time of the runs that have ended. A [`Budget`](crate::agent::Budget) says what is
-    /// [left](crate::agent::Budget::left).
+    /// Returns the spending of the session: all its requests, including the time before a reset,
+    /// and the time of completed runs. [`Budget::left`](crate::agent::Budget::left) computes the
+    /// rest of a [`Budget`](crate::agent::Budget).
     pub fn spent(&self) -> Spent {
         self.fold.spent_of(&self.fold.total)
     }
 
-    /// Returns what it has used, as its parent is charged with it.
+    /// Returns the usage with which the session's parent is charged.
     pub(crate) fn used(&self) -> Used {
         self.fold.total.used(&self.fold.reserved)
     }
@@ -203,14 +203,14 @@ impl SessionLog {
         self.fold.waiting().map(|w| (w.kind, w.message.clone())).collect()
     }
 
-    /// Returns a value that the pattern has set under this key.
+    /// Returns the pattern's value under this key.
     pub fn state<T: DeserializeOwned>(&self, scope: StateScope, key: &str) -> Option<T> {
         T::deserialize(&**self.fold.state.get(&(scope, key.into()))?).ok()
     }
 
-    /// Returns the number of entries of a log up to the one that adds this message to the
-    /// conversation, which is included, or `None` if no entry does. A fork at a message shares
-    /// about so many ([`SessionStore::fork`](crate::SessionStore::fork)).
+    /// Returns the number of entries of a log up to and including the entry that adds this message
+    /// to the conversation, or `None` if no entry does. A fork at a message shares about as many
+    /// ([`SessionStore::fork`](crate::SessionStore::fork)).
     pub fn entries_up_to(entries: &[LogEntry], message: MessageId) -> Option<u64> {
         let has_it = |entry: &LogEntry| entry.message().is_some_and(|one| one.id == message);
         let index = entries.iter().position(has_it)?;

@@ -9,8 +9,8 @@ use crate::log::cursor::InvalidCursor;
 use crate::log::session_info::SessionInfo;
 use crate::principal::Principal;
 
-/// Selects a page of [`SessionStore::sessions_page`](crate::SessionStore::sessions_page): the first
-/// one by default.
+/// A query for a page of [`SessionStore::sessions_page`](crate::SessionStore::sessions_page). By
+/// default, it selects the first page.
 ///
 /// ```
 /// use loopwright_core::SessionStore;
@@ -31,29 +31,29 @@ use crate::principal::Principal;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionQuery {
-    /// The maximum number of sessions.
+    /// Maximum number of sessions.
     pub limit: usize,
     /// Only sessions after this position.
     pub after: Option<SessionCursor>,
     /// Only sessions that belong to this principal.
     pub owner: Option<Principal>,
-    /// Whether the sessions are described without what can be long ([`SessionInfo::brief`]).
+    /// `true` for short descriptions ([`SessionInfo::brief`]).
     pub brief: bool,
 }
 
-/// Holds a page of a list of sessions, the one that changed last first, and sessions that changed
-/// at the same time by name.
+/// A page of a list of sessions. The session that changed last is first; sessions that changed at
+/// the same time are sorted by name.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SessionPage {
-    /// The sessions.
+    /// The sessions of the page, in this order.
     pub sessions: Vec<SessionInfo>,
-    /// The position of the last one if there are more.
+    /// The position of the last session if there are more.
     pub next: Option<SessionCursor>,
 }
 
-/// Identifies a position in a list of sessions: that of a session at a time. A session that has
-/// changed since then is before it. Its text is `TIME:SESSION`.
+/// A position in a list of sessions: the position of a session at a certain time. If the session
+/// changes later, it moves before this position. The text is `TIME:SESSION`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionCursor {
     changed: Reverse<u64>,
@@ -78,8 +78,7 @@ impl SessionQuery {
         self
     }
 
-    /// Asks for descriptions without what can be long ([`SessionInfo::brief`]), which a store can
-    /// read faster.
+    /// Asks for short descriptions ([`SessionInfo::brief`]), which a store can read faster.
     pub fn brief(mut self) -> Self {
         self.brief = true;
         self
@@ -109,12 +108,12 @@ impl SessionQuery {
 }
 
 impl SessionCursor {
-    /// Returns the position of a session that changed at this time, in milliseconds since 1970.
+    /// Builds the position of a session that changed at this time, in milliseconds since 1970.
     pub fn new(changed: u64, session: impl Into<Arc<str>>) -> Self {
         SessionCursor { changed: Reverse(changed), session: session.into() }
     }
 
-    /// Returns the time, and the session.
+    /// Returns the time in milliseconds since 1970, and the session.
     pub fn parts(&self) -> (u64, &Arc<str>) {
         (self.changed.0, &self.session)
     }

@@ -1,4 +1,4 @@
-//! The extension point for the logs of many sessions: [`SessionStore`].
+//! [`SessionStore`]: the extension point for the logs of many sessions.
 
 use std::sync::Arc;
 
@@ -18,30 +18,30 @@ use crate::log::session_page::{SessionPage, SessionQuery};
 use crate::log::workers::Workers;
 use crate::message::Message;
 
-/// Stores the logs of many sessions by name.
+/// The logs of many sessions, by name.
 ///
 /// [`open`](SessionStore::open), [`read`](SessionStore::read), [`sessions`](SessionStore::sessions)
-/// and [`delete`](SessionStore::delete) are required; the other methods have defaults, which a
+/// and [`delete`](SessionStore::delete) are required. The other methods have defaults, which a
 /// store may replace by faster ones with the same results.
 ///
 /// # Contract
 ///
-/// - A session must have at most one owner: while the [`Memory`] that `open` returned is alive, in
-///   this process or another, opening the session again must fail with [`MemoryError::InUse`]. When
+/// - A session must have at most one owner. While the [`Memory`] that `open` returned is alive, in
+///   this process or another, opening the session again must fail with [`MemoryError::InUse`]. Once
 ///   the memory is dropped, or its process has died, the session can be opened again.
-/// - Reading must not require ownership, and must not disturb the owner.
+/// - Reading must neither require ownership nor disturb the owner.
 /// - Every name of 1 to 200 bytes is valid, regardless of its characters, and different names are
 ///   different sessions. Other names may be rejected with [`MemoryError::Failed`].
 /// - A session exists once it has an entry. Opening a missing session must succeed.
-/// - The sessions of sub-agents are opened and read like others, while that of their root is open.
-///   They are in no list and in no search, and their actions are pending at the root only: its own
-///   log names them. A session belongs to a sub-agent if its [`SessionInfo::sub_agent_of`] is
-///   `Some`; its name says nothing about that, and it is a little longer than that of its root.
+/// - The sessions of sub-agents are opened and read like others, while their root's session is
+///   open. No list and no search contains them, and their actions are pending at the root only,
+///   whose log names them. A session belongs to a sub-agent if its [`SessionInfo::sub_agent_of`] is
+///   `Some`. Its name does not show that, and is a little longer than the root's.
 ///
 /// # Cancellation
 ///
 /// The futures may be dropped at any time. A `delete` or `fork` that is dropped must take effect as
-/// a whole or not at all; a session whose `open` is dropped must not stay in use.
+/// a whole or not at all. A session whose `open` is dropped must not stay in use.
 ///
 /// # Example
 ///
@@ -77,7 +77,7 @@ use crate::message::Message;
 /// `loopwright_memory::conformance::check` checks an implementation.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
-    /// Opens a session for writing, or starts it if it does not exist.
+    /// Opens a session for writing. Starts the session if it does not exist.
     ///
     /// # Errors
     ///
@@ -90,51 +90,55 @@ pub trait SessionStore: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`MemoryError::NoSession`] if there is no session with an entry.
+    /// [`MemoryError::NoSession`] if no session of this name has an entry.
     async fn read(&self, session: &str, from: u64) -> Result<Vec<LogEntry>, MemoryError>;
 
-    /// Describes each session that has an entry, except those of sub-agents
-    /// ([`SessionInfo::sub_agent_of`]); the one that changed last is first.
+    /// Returns the descriptions of all sessions with entries, the last changed first. Sessions of
+    /// sub-agents ([`SessionInfo::sub_agent_of`]) are left out.
     async fn sessions(&self) -> Result<Vec<SessionInfo>, MemoryError>;
 
-    /// Deletes a session, and those of its sub-agents ([`sub_agents`]): the session itself first,
-    /// so that no crash leaves it without them.
+    /// Deletes a session, then the sessions of its sub-agents ([`sub_agents`]). In this order, no
+    /// crash leaves the session without them.
     ///
     /// # Errors
     ///
-    /// [`MemoryError::InUse`] while it or the session of a sub-agent is open,
-    /// [`MemoryError::HasBranches`] if others share the start of its log, and
+    /// [`MemoryError::InUse`] while the session or a sub-agent's session is open,
+    /// [`MemoryError::HasBranches`] if other sessions share the start of its log, and
     /// [`MemoryError::SubAgent`] if it belongs to a sub-agent whose root exists.
     async fn delete(&self, session: &str) -> Result<(), MemoryError>;
 
-    /// Describes one session, also that of a sub-agent. The default reads its log.
+    /// Returns the description of one session, which may be a sub-agent's. The default reads its
+    /// log.
     async fn session(&self, session: &str) -> Result<SessionInfo, MemoryError> {
         Ok(SessionInfo::of(session, &self.read(session, 0).await?))
     }
 
-    /// Describes a page of the sessions that [`sessions`](SessionStore::sessions) returns, in its
-    /// order; those that changed at the same time are sorted by name. The default calls `sessions`.
+    /// Returns the descriptions of a page of the sessions that [`sessions`](SessionStore::sessions)
+    /// returns, in the same order. Sessions that changed at the same time are sorted by name. The
+    /// default calls `sessions`.
     async fn sessions_page(&self, query: &SessionQuery) -> Result<SessionPage, MemoryError> {
         Ok(query.page(self.sessions().await?))
     }
 
-    /// Posts an input to a session, which another process may have open, and returns the receipt of
-    /// its id if it has one: the input is durable when this returns. `None` means that the owner of
-    /// the session has not handled it yet; the next owner handles it if there is none. Posting an
-    /// input with the same id again changes nothing, and returns the receipt as soon as there is
-    /// one, so that a caller can wait for it ([`post_and_wait`](crate::log::post_and_wait)).
+    /// Posts an input to a session, which another process may have open. The input is durable when
+    /// this returns. Returns the receipt of its id, or `None` while no owner of the session has
+    /// handled it. If nobody has the session open, the next owner handles the input.
     ///
-    /// An id that is in the log of the session is accepted already. At most
-    /// [`MAX_UNREAD_INPUTS`] inputs of a session wait.
+    /// Posting an input with the same id again changes nothing, and returns the receipt once it
+    /// exists, so that a caller can wait for it ([`post_and_wait`](crate::log::post_and_wait)).
+    ///
+    /// An id in the log of the session is already accepted. At most [`MAX_UNREAD_INPUTS`] inputs of
+    /// a session wait.
     ///
     /// A store with mailboxes must implement [`Memory::mailbox`] too, and set
     /// [`SessionInfo::unread`]. The default fails with [`MemoryError::NoMailbox`].
     ///
     /// # Errors
     ///
-    /// [`MemoryError::NoSession`] if there is no session with an entry, [`MemoryError::SubAgent`]
-    /// if it belongs to a sub-agent, [`MemoryError::MailboxFull`] if too many inputs wait, and
-    /// [`MemoryError::NoMailbox`] if the store has no mailboxes.
+    /// [`MemoryError::NoSession`] if no session of this name has an entry,
+    /// [`MemoryError::SubAgent`] if the session belongs to a sub-agent,
+    /// [`MemoryError::MailboxFull`] if too many inputs wait, and [`MemoryError::NoMailbox`] if the
+    /// store has no mailboxes.
     async fn post(
         &self,
         _session: &str,
@@ -143,18 +147,16 @@ pub trait SessionStore: Send + Sync {
         Err(MemoryError::NoMailbox)
     }
 
-    /// Returns whether a session is open: whether opening it now would fail with
-    /// [`MemoryError::InUse`]. `None` means that the store cannot say. The session is neither
-    /// opened nor disturbed.
+    /// Returns whether opening the session now would fail with [`MemoryError::InUse`], or `None` if
+    /// the store does not know. The session is neither opened nor disturbed.
     ///
     /// The default returns `None`.
     async fn in_use(&self, _session: &str) -> Result<Option<bool>, MemoryError> {
         Ok(None)
     }
 
-    /// Checks that sessions can be stored now: that the store can be reached, and that there is
-    /// room. It changes no session. A server calls it when it is asked whether it is ready, at
-    /// most once a second.
+    /// Checks that sessions can be stored now: the store is reachable and has room. It changes no
+    /// session. A server calls this for its readiness check, at most once a second.
     ///
     /// The default returns `Ok`.
     ///
@@ -168,7 +170,7 @@ pub trait SessionStore: Send + Sync {
     /// Forks `session` into the new session `to`, and returns the number of entries that both
     /// share.
     ///
-    /// They share the first `at` entries, or all of them, up to the last end of a turn. The new
+    /// They share the first `at` entries, or all entries, up to the last end of a turn. The new
     /// session has neither queued messages nor an open batch. The default copies the entries; a
     /// store may share them instead.
     ///
@@ -199,10 +201,10 @@ pub trait SessionStore: Send + Sync {
     /// Returns a page of the decisions in the listed sessions, the latest first. A fork that shares
     /// entries with its parent does not repeat their decisions.
     ///
-    /// A store should keep the decisions of a session that is deleted, since an audit asks for them
-    /// later: [`InMemoryStore`](crate::log::InMemoryStore) and the stores of `loopwright-memory`
-    /// do. The default reads every log, or that of the session that the query names, so it returns
-    /// none of deleted sessions.
+    /// A store should keep the decisions of deleted sessions for later audits, like
+    /// [`InMemoryStore`](crate::log::InMemoryStore) and the stores of `loopwright-memory`. The
+    /// default reads every log, or the log of the session in the query, so it returns no decisions
+    /// of deleted sessions.
     async fn decisions(&self, query: &AuditQuery) -> Result<AuditPage, MemoryError> {
         let mut decisions = Vec::new();
         for info in self.sessions().await? {
@@ -219,8 +221,8 @@ pub trait SessionStore: Send + Sync {
     }
 
     /// Returns at most `limit` messages of the listed sessions that contain all words of the query,
-    /// ignoring case: the latest session first, and in each the latest message first. The default
-    /// reads every one of them.
+    /// ignoring case. The latest session is first, and in each session the latest message. The
+    /// default reads every session.
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
         let mut hits = Vec::new();
@@ -243,29 +245,29 @@ pub trait SessionStore: Send + Sync {
         Ok(hits)
     }
 
-    /// Returns the processes that share the store. The default returns `None`: it does not know
-    /// them.
+    /// Returns the processes that share the store, or `None`, the default, if the store does not
+    /// know them.
     fn workers(&self) -> Option<&dyn Workers> {
         None
     }
 
-    /// Returns the schedules of sessions. The default returns `None`: the store has none.
+    /// Returns the schedules of sessions, or `None`, the default, if the store has no schedules.
     fn schedules(&self) -> Option<&dyn Schedules> {
         None
     }
 }
 
-/// Limits the inputs of a session that wait in its mailbox.
+/// Maximum number of inputs that wait in a session's mailbox.
 pub const MAX_UNREAD_INPUTS: u64 = 1_000;
 
-/// Returns the sessions of the sub-agents of a session, and of theirs: what is deleted with it.
-/// Those that were deleted, or have not been opened, are left out. Those of the session that it was
-/// forked from are not its own.
+/// Returns the sessions of the sub-agents of a session, and of their sub-agents, which are deleted
+/// with it. Deleted sessions, and sessions that were never opened, are left out. Sub-agents of the
+/// session's parent, from which it was forked, are not its own.
 ///
 /// # Errors
 ///
-/// Fails as [`SessionStore::read`] does for `session`, and with [`MemoryError::SubAgent`] if that
-/// belongs to a sub-agent itself and its root exists.
+/// Fails like [`SessionStore::read`] for `session`, and with [`MemoryError::SubAgent`] if `session`
+/// belongs to a sub-agent whose root exists.
 pub async fn sub_agents(
     store: &(impl SessionStore + ?Sized),
     session: &str,
@@ -362,13 +364,13 @@ impl<S: SessionStore + ?Sized> SessionStore for Arc<S> {
     }
 }
 
-/// Holds a message that a search returned.
+/// A message that a search returned.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SearchHit {
-    /// The session that contains it.
+    /// The id of the session with the message.
     pub session: Arc<str>,
-    /// The message.
+    /// The message with the words of the query.
     pub message: Arc<Message>,
 }
 

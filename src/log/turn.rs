@@ -1,4 +1,4 @@
-//! The current turn, the usage of a request of the user and of the session, and the estimates of
+//! The current turn, the usage of a user's request and of the session, and the estimates of
 //! requests in progress.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::Spent;
 use crate::message::{Message, MessageId, Usage};
 
-/// Holds the current or last turn.
+/// The current or last turn.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Turn {
     pub(crate) number: u32,
@@ -19,14 +19,14 @@ pub(crate) struct Turn {
     pub(crate) results: Vec<Arc<Message>>,
 }
 
-/// Estimates what the input of a request will use. A request is charged with it until its end is in
-/// the log.
+/// An estimate of the usage of a request's input. A request is charged with it until the log has
+/// its end.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Estimate {
-    /// The tokens of the input.
+    /// Tokens of the input.
     pub tokens: u64,
-    /// Their cost in US dollars, if the prices of the model are known.
+    /// Cost of the input in US dollars, if the prices of the model are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }
@@ -37,7 +37,7 @@ impl Estimate {
         Estimate { tokens, cost }
     }
 
-    /// Returns whether it is zero, as in logs of versions that did not estimate.
+    /// Returns whether the estimate is zero, as in logs of versions without estimates.
     pub(crate) fn is_zero(&self) -> bool {
         *self == Self::default()
     }
@@ -51,13 +51,13 @@ impl Estimate {
     }
 }
 
-/// Holds the estimate of one of several detached requests.
+/// The estimate of one of several detached requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Reservation {
     /// The number that the reply will have.
     pub message: MessageId,
-    /// What the request is charged with.
+    /// The amount that the request is charged with.
     #[serde(default, skip_serializing_if = "Estimate::is_zero")]
     pub estimate: Estimate,
 }
@@ -69,16 +69,16 @@ impl Reservation {
     }
 }
 
-/// Says what a sub-agent has used.
+/// The usage of a sub-agent.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Used {
-    /// The number of turns.
+    /// Number of turns.
     pub turns: u32,
     /// The usage that providers reported.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub usage: Usage,
-    /// Its cost in US dollars, as far as prices are known.
+    /// Cost of this usage in US dollars, as far as prices are known.
     #[serde(default)]
     pub cost: f64,
     /// The estimates of requests whose end was lost in a crash.
@@ -90,21 +90,21 @@ fn is_zero(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
-/// Counts the usage since the last request of the user, or that of the whole session.
+/// The usage since the last request of the user, or of the whole session.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Account {
     pub(crate) usage: Usage,
     pub(crate) cost: f64,
-    /// The time of the runs that have ended.
+    /// Time of the runs that have ended.
     pub(crate) time: Duration,
-    /// The number of requests, detached ones included.
+    /// Number of requests, including detached requests.
     pub(crate) requests: u32,
     /// The estimates of requests whose end was lost in a crash.
     lost: Estimate,
 }
 
 impl Account {
-    /// Returns what was used, with the estimates of requests in progress.
+    /// Returns the usage, with the estimates of requests in progress.
     pub(crate) fn spent(&self, reserved: &Reserved) -> Spent {
         let mut estimates = self.lost;
         reserved.all().for_each(|(_, estimate)| estimates.add(estimate));
@@ -123,14 +123,14 @@ impl Account {
         add_cost(&mut self.cost, cost);
     }
 
-    /// Returns all of it except the time. Requests in progress count as lost.
+    /// Returns the usage without the time. Requests in progress count as lost.
     pub(crate) fn used(&self, reserved: &Reserved) -> Used {
         let Account { usage, cost, requests, mut lost, .. } = *self;
         reserved.all().for_each(|(_, estimate)| lost.add(estimate));
         Used { turns: requests, usage, cost, lost }
     }
 
-    /// Adds what a sub-agent has used.
+    /// Adds the usage of a sub-agent.
     pub(super) fn add(&mut self, used: &Used) {
         self.requests = self.requests.saturating_add(used.turns);
         self.spend(used.usage, Some(used.cost));
@@ -144,7 +144,7 @@ impl Account {
     }
 }
 
-/// Holds the estimates of the requests whose end is not in the log yet.
+/// The estimates of requests whose end is not in the log yet.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Reserved {
     /// The request of the conversation.
@@ -153,17 +153,17 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// Reserves for a request of the conversation.
+    /// Reserves the estimate of the conversation's request.
     pub(super) fn set_request(&mut self, message: MessageId, estimate: Estimate) {
         self.request = Some((message, estimate));
     }
 
-    /// Reserves for a detached request.
+    /// Reserves the estimate of a detached request.
     pub(super) fn add(&mut self, reservation: &Reservation) {
         self.detached.insert(reservation.message, reservation.estimate);
     }
 
-    /// Releases the estimate of a request. Returns false if there was none.
+    /// Releases the estimate of a request. Returns `false` if it had none.
     pub(super) fn release(&mut self, message: MessageId) -> bool {
         self.request.take_if(|(id, _)| *id == message).is_some()
             || self.detached.remove(&message).is_some()
@@ -175,8 +175,7 @@ impl Reserved {
     }
 }
 
-/// Adds the cost of a request, if it is known. The sum stays finite, since JSON has no other
-/// numbers.
+/// Adds the cost of a request, if known. The sum stays finite, because JSON has no other numbers.
 pub(crate) fn add_cost(sum: &mut f64, more: Option<f64>) {
     let more = more.filter(|cost| cost.is_finite()).unwrap_or(0.0);
     *sum = (*sum + more).clamp(f64::MIN, f64::MAX);
