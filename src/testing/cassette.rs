@@ -1,4 +1,4 @@
-//! [`Cassette`]: records what the models and tools of an agent do, and replays it without them.
+//! [`Cassette`]: a recording of an agent's models and tools, and its replay without them.
 
 mod diff;
 mod error;
@@ -29,11 +29,11 @@ use recorder::Recorder;
 use tape::{Shared, Tape};
 use wrapped_parts::WrappedParts;
 
-/// Records what the models and tools of an agent and of its sub-agents do in one file, and replays
-/// it without them: no request is sent, and no tool has an effect.
+/// A recording of the models and tools of an agent and its sub-agents in one file, and its replay
+/// without them: a replay sends no request, and no tool has an effect.
 ///
-/// [`Cassette::agent`] wraps a built agent. Everything else of a test stays the same while it is
-/// recorded and while it is replayed: its inputs, decisions, aborts and sessions.
+/// [`Cassette::agent`] wraps a built agent. The rest of a test (inputs, decisions, aborts and
+/// sessions) is the same for recording and replay.
 ///
 /// ```
 /// use loopwright_core::testing::{Cassette, Script, ScriptedModel, TestTool};
@@ -90,48 +90,48 @@ use wrapped_parts::WrappedParts;
 ///
 /// # What is recorded
 ///
-/// - Each request to each model of the agent, named ones too, as the model gets it: the system
-///   prompt, messages, tools and options, after all hooks; and each event of the reply.
-/// - Each call of each tool: its arguments, its updates and its result, error or suspension.
-///   The input that a decision provides for a suspended call is not recorded, since it can be a
-///   secret: a replay does not notice that it was another one. What an agent makes of a decision
-///   is: edited arguments, the reason of a denial, a result.
-/// - What the agent's sources of tools list, and what is known about its models.
+/// - Each request to each model of the agent, named models included, as the model gets it after all
+///   hooks: the system prompt, messages, tools and options. Each event of the reply.
+/// - Each call of each tool: its arguments, its updates, and its result, error or suspension. The
+///   input that a decision provides for a suspended call is not recorded, because it can be a
+///   secret. So a replay does not notice a different input. The agent's own reaction to a decision
+///   is recorded: edited arguments, the reason of a denial, a result.
+/// - The tools that the agent's sources list, and the properties of its models.
 ///
-/// Patterns, hooks, predicates, compaction policies and memories run in a replay as they do in a
-/// recording; what they do themselves, such as reading a file, is not recorded. A pattern that uses
-/// time or random numbers needs a fixed [`Environment`](crate::agent::Environment).
+/// Patterns, hooks, predicates, compaction policies and memories run in a replay as in a recording.
+/// Their own actions, such as reading a file, are not recorded. A pattern that uses time or random
+/// numbers needs a fixed [`Environment`](crate::agent::Environment).
 ///
 /// # How it is replayed
 ///
-/// A request or call is found by its session, its content, and, if several are equal, their order.
-/// So those that are in progress at the same time may come in any order. The ids of messages are
-/// not compared, nor are those of sessions: a session that has no name in the cassette is the next
-/// one there that begins with the same request.
+/// A request or call is found by its session, its content, and, among equal ones, their order. So
+/// concurrent requests and calls may come in any order. The ids of messages and sessions are not
+/// compared: a session without a name in the cassette is the next one there that begins with the
+/// same request.
 ///
-/// Replies and results come at once. A reply that was aborted or interrupted when it was recorded
-/// waits after its last event to be cut off again, for one minute at most; a call that was
-/// cancelled waits for its cancellation.
+/// Replies and results come at once. A reply that was aborted or interrupted during recording waits
+/// after its last event to be cut off again, for at most one minute. A call that was cancelled
+/// waits for its cancellation.
 ///
-/// After a divergence nothing more is replayed: all requests fail with the error that
-/// [`Cassette::finish`] returns, and all calls too.
+/// Replay ends at the first divergence: all further requests and calls fail with the error that
+/// [`Cassette::finish`] returns.
 ///
 /// # The file
 ///
-/// It consists of lines of JSON, which contain no key and no header of a provider, but the whole
-/// conversation. It is created so that only its owner can read it. It contains no time of day, and
-/// a number in place of a random session id, so a run that does the same gives the same file. A
-/// file without its last line, which [`Cassette::finish`] writes, is refused as cut off.
+/// The file consists of lines of JSON. It contains the whole conversation, but no key and no header
+/// of a provider. Only its owner can read it. It contains no time of day, and a number in place of
+/// a random session id, so a run that does the same writes the same file. A file without its last
+/// line, which [`Cassette::finish`] writes, is refused as truncated.
 #[derive(Clone)]
 pub struct Cassette {
     shared: Shared,
     is_recording: bool,
-    /// The number of agents that were wrapped.
+    /// Number of agents wrapped so far.
     agents: Arc<AtomicUsize>,
 }
 
 impl Cassette {
-    /// Records in a new file, creating missing folders.
+    /// Records to a new file, creating missing folders.
     ///
     /// # Errors
     ///
@@ -144,17 +144,17 @@ impl Cassette {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, is not a cassette, was written by a later version, or was
-    /// cut off.
+    /// Fails if the file cannot be read, is not a cassette, was written by a later version, or is
+    /// truncated.
     pub fn replay(path: impl AsRef<Path>) -> Result<Self, CassetteError> {
         Ok(Self::new(Tape::Replay(Player::open(path.as_ref())?), false))
     }
 
-    /// Replays the file if it exists, and otherwise records it. Delete the file to record again.
+    /// Replays the file if it exists, else records it. Delete the file to record again.
     ///
     /// # Errors
     ///
-    /// Fails as [`Cassette::record`] and [`Cassette::replay`] do.
+    /// Fails like [`Cassette::record`] and [`Cassette::replay`].
     pub fn auto(path: impl AsRef<Path>) -> Result<Self, CassetteError> {
         let path = path.as_ref();
         if path.exists() { Self::replay(path) } else { Self::record(path) }
@@ -164,18 +164,17 @@ impl Cassette {
         Cassette { shared: Shared::new(tape), is_recording, agents: Arc::default() }
     }
 
-    /// Returns whether the cassette is recorded, not replayed.
+    /// Returns whether the cassette is recording, not replaying.
     pub fn is_recording(&self) -> bool {
         self.is_recording
     }
 
-    /// Builds a model to record it. In a replay returns a stand-in without calling `build`, so
-    /// that no key is needed. The agent that it is given to must be wrapped with
-    /// [`Cassette::agent`].
+    /// Builds a model for recording. In a replay, returns a stand-in without calling `build`, so
+    /// that no key is needed. The model's agent must be wrapped with [`Cassette::agent`].
     ///
     /// # Errors
     ///
-    /// Fails as `build` does.
+    /// Fails like `build`.
     pub fn model<M: ChatModel + 'static, E>(
         &self,
         build: impl FnOnce() -> Result<M, E>,
@@ -183,8 +182,8 @@ impl Cassette {
         Ok(if self.is_recording { Arc::new(build()?) } else { Arc::new(Unused::new()) })
     }
 
-    /// Wraps the models and tools of an agent and of its sub-agents, so that they are recorded or
-    /// replayed. Several agents can share a cassette; a replay must wrap them in the same order.
+    /// Wraps the models and tools of an agent and its sub-agents, for recording or replay. Several
+    /// agents can share a cassette; a replay must wrap them in the same order.
     pub fn agent(&self, agent: GenericAgent) -> GenericAgent {
         let number = self.agents.fetch_add(1, Ordering::Relaxed) + 1;
         let of = AgentKey { agent: number, sub_agent: String::new() };
@@ -199,12 +198,12 @@ impl Cassette {
         }
     }
 
-    /// Ends the cassette. Must be called after the last run has ended.
+    /// Ends the cassette. Call this after the last run has ended.
     ///
     /// # Errors
     ///
     /// While recording: fails if the file could not be written. In a replay: returns the first
-    /// divergence, or else lists what was not replayed.
+    /// divergence, else the list of requests and calls that were not replayed.
     pub fn finish(&self) -> Result<(), CassetteError> {
         match &mut *self.shared.lock() {
             Tape::Record(recorder) => recorder.finish(),

@@ -1,4 +1,4 @@
-//! Checks of requests, transcripts and events: the rules that hold for every agent and pattern.
+//! Checks of requests, transcripts and events against the rules of every agent and pattern.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use crate::model::{ChatRequest, ToolChoice, Update};
 
 /// Checks that a provider would accept `request`.
 ///
-/// The messages fulfil [`check_transcript`] and are all meant for the model, the last one is not
-/// the assistant's, tool names are unique, and no tool is forced that is not offered.
+/// The messages fulfil [`check_transcript`] and are all meant for the model. The last message is
+/// not the assistant's, tool names are unique, and no tool is forced that is not offered.
 ///
 /// # Errors
 ///
-/// Returns the first rule that is violated.
+/// Returns the first violated rule.
 pub fn check_request(request: &ChatRequest) -> Result<(), String> {
     check_transcript(&request.messages)?;
     if let Some(message) = request.messages.iter().find(|m| !m.is_for_model()) {
@@ -39,12 +39,12 @@ pub fn check_request(request: &ChatRequest) -> Result<(), String> {
     }
 }
 
-/// Checks that every call has exactly one result, directly after its message and in source order,
-/// that no result is without a call, and that call ids are unique.
+/// Checks the pairing of calls and results: every call has exactly one result, directly after its
+/// message and in source order. No result lacks a call, and call ids are unique.
 ///
 /// # Errors
 ///
-/// Returns the first rule that is violated.
+/// Returns the first violated rule.
 ///
 /// ```
 /// use loopwright_core::Message;
@@ -85,9 +85,9 @@ pub fn check_transcript(messages: &[Arc<Message>]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that events nest, that their sequence numbers have no gaps, that every tool call that
-/// started also ended, and that the deltas of a message add up to its text. A message that a
-/// pattern has written itself has no deltas.
+/// Checks that events nest, that their sequence numbers have no gaps, and that every started tool
+/// call ended. The deltas of a message must add up to its text. Messages that a pattern has written
+/// itself have no deltas.
 ///
 /// The events must begin with the first event of a session or with the start of a run.
 ///
@@ -108,9 +108,9 @@ struct Nesting {
     run: bool,
     turn: bool,
     message: Option<MessageId>,
-    /// Whether the message streams: its start has no number of its own.
+    /// `true` while the message streams: its start has no number of its own.
     streams: bool,
-    /// Whether the streaming message was withdrawn: it may continue, or never end.
+    /// `true` if the streaming message was withdrawn: it may continue, or never end.
     is_withdrawn: bool,
     text: HashMap<u32, String>,
     tools: HashSet<CallId>,
@@ -190,8 +190,8 @@ impl Nesting {
                 self.tools.remove(call) || self.suspended.remove(call),
                 "a call ends that was not started",
             ),
-            // A call that started and suspended continues when it is resolved, perhaps in another
-            // run.
+            // A started call that suspended continues when its action is resolved, perhaps in
+            // another run.
             AgentEvent::ExternalAction(action) => {
                 self.suspended.extend(self.tools.take(&action.call));
                 Ok(())

@@ -1,4 +1,4 @@
-//! [`crash_at_every_append`]: runs a session once for each append to its log, with a crash after
+//! [`crash_at_every_append`]: repeats a session once for each append to its log, with a crash after
 //! that append.
 
 mod checks;
@@ -37,17 +37,17 @@ use input_queue::InputQueue;
 use requests::{sent_requests, used_replies};
 use scenario::ScenarioInput;
 
-/// Counts what [`crash_at_every_append`] did.
+/// The counts of a [`crash_at_every_append`] test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CrashReport {
-    /// The appends of the session without a crash, and so the number of crashes.
+    /// Number of appends in the session without a crash, which is the number of crashes.
     pub appends: usize,
-    /// The number of crashes after which what came out was compared.
+    /// Number of crashes after which the results were compared.
     pub compared: usize,
-    /// The requests of that session to its model, detached ones included.
+    /// Number of requests of that session to its model, including detached requests.
     pub requests: usize,
-    /// The tool calls of that session.
+    /// Number of tool calls of that session.
     pub calls: usize,
 }
 
@@ -62,15 +62,15 @@ impl std::fmt::Display for CrashReport {
     }
 }
 
-/// Runs a session to its end; then, for each append to its log, reopens the session as if its
-/// process had died after that append, runs it to its end, and compares it with the session without
-/// a crash.
+/// Runs a session to its end, then repeats it with a crash after each append to its log. Each time,
+/// the session is reopened as if its process had died after that append, run to its end, and
+/// compared with the session without a crash.
 ///
 /// `agent` builds the agent under test around a model, with new instances of its pattern and tools
-/// each time. A reopened session resumes its interrupted run, resolves its pending actions and
-/// receives the inputs that its log does not have yet. After every second crash the session is
-/// opened from a [snapshot](crate::log::Snapshots). The crashes are those that a store can have:
-/// an append is in the log as a whole or not at all. Then these checks must hold:
+/// each time. A reopened session resumes its interrupted run, resolves its pending actions, and
+/// receives the inputs that its log still lacks. After every second crash the session is opened
+/// from a [snapshot](crate::log::Snapshots). Crashes are as with a real store: an append is in the
+/// log as a whole or not at all. Then these checks must hold:
 ///
 /// - The log and the conversation fulfil [`check_log`] and [`check_transcript`]: no message is
 ///   delivered twice, and every call has one result.
@@ -79,31 +79,30 @@ impl std::fmt::Display for CrashReport {
 ///   [`Effect::AtMostOnce`](crate::tool::Effect::AtMostOnce) ran again, and its result says that
 ///   its outcome is unknown.
 /// - No [side effect](Scenario::effects) took place before the crash and again after it.
-/// - Events are numbered without gaps and equal those of the log.
+/// - Events are numbered without gaps and equal the events of the log.
 /// - The conversation, the messages of the next request, the ends of the runs, the custom events
-///   and the pattern's state at the end are those of the session without a crash, and no request
-///   was sent that this session did not send.
+///   and the pattern's final state equal those without a crash. No request was sent that the
+///   session without a crash did not send.
 ///
 /// # What may differ
 ///
-/// Numbers of messages may differ, also in the pattern's state: a request that is sent again has a
-/// new one. A request may be
-/// sent again if its reply was not in the log, or was detached. Two crashes have consequences that
-/// no pattern can avoid:
+/// Numbers of messages may differ, also in the pattern's state, because a repeated request has a
+/// new number. A request may be repeated if its reply was not in the log, or was detached. Two
+/// crashes have consequences that no pattern can avoid:
 ///
 /// - After a crash during an at-most-once call, its result says that its outcome is unknown. The
 ///   results of that call are not compared, neither in the conversation nor in requests. If its
-///   result would have asked for the end of the run, nothing is compared.
-/// - After a crash between an input with a [condition](Scenario::when) and the end of the work that
-///   was in progress when it arrived, the message finds other work in progress: a reply that it
-///   interrupted, for example, is requested as a whole. Nothing is compared.
+///   result would have asked to end the run, nothing is compared.
+/// - After a crash between an input with a [condition](Scenario::when) and the end of the work
+///   during which it arrived, the message finds other work in progress. For example, a reply that
+///   it interrupted is requested as a whole. Nothing is compared.
 ///
 /// [`CrashReport::compared`] counts the crashes after which everything was compared. Tools must
 /// return the same results for the same arguments.
 ///
 /// # Errors
 ///
-/// Returns the append after which the crash was, and the check that failed.
+/// Returns the append before the crash, and the failed check.
 ///
 /// # Example
 ///
@@ -168,7 +167,7 @@ pub async fn crash_at_every_append(
 struct Crash<'a> {
     complete: &'a EndedSession,
     append: usize,
-    /// The length of the log that is left.
+    /// Length of the log after the crash.
     cut: usize,
 }
 
@@ -177,10 +176,10 @@ struct Trial<'a, F> {
     scenario: &'a Scenario,
 }
 
-/// The time without any progress after which a trial fails. Under paused time it costs nothing.
+/// Time without any progress after which a trial fails. Under paused time it costs nothing.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The number of inputs and decisions after which a trial fails.
+/// Number of inputs and decisions after which a trial fails.
 const MAX_ROUNDS: usize = 1000;
 
 impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
@@ -195,8 +194,8 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         ended
     }
 
-    /// Runs the session after a crash, checks it, and returns whether it was compared with the
-    /// session without one.
+    /// Runs the session after a crash and checks it. Returns whether it was compared with the
+    /// session without a crash.
     async fn run_after(&self, crash: &Crash<'_>) -> Result<bool, String> {
         let Crash { complete, append, cut } = *crash;
         let logged = &complete.log[..cut];
@@ -214,7 +213,7 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         let model = if is_compared {
             ScriptedModel::replaying(recording.ignore_results(&unknown))
         } else {
-            // Requests that the recording does not have are legitimate.
+            // Requests that the recording lacks are legitimate.
             let model = self.model(used_replies(logged).into_iter().filter(|used| *used).count());
             match self.scenario.default_reply {
                 Some(_) => model,
@@ -238,7 +237,7 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         Ok(is_compared)
     }
 
-    /// Returns a model with the replies of the scenario after the first `used` ones.
+    /// Returns a model with the replies of the scenario after the first `used` replies.
     fn model(&self, used: usize) -> ScriptedModel {
         let model = ScriptedModel::new(self.scenario.replies.iter().skip(used).cloned());
         match self.scenario.default_reply.clone() {
@@ -251,7 +250,7 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         self.scenario.effects.as_ref().map_or(0, |count| count())
     }
 
-    /// Opens a session whose log has the entries `logged`, runs it to its end and checks it.
+    /// Opens a session whose log has the entries `logged`, runs it to its end, and checks it.
     async fn run_from(
         &self,
         logged: &[LogEntry],
@@ -300,8 +299,8 @@ impl<F: Fn(ScriptedModel) -> AgentBuilder> Trial<'_, F> {
         })
     }
 
-    /// Resumes the interrupted run, resolves pending actions and sends the remaining inputs until
-    /// the session is idle and none is left.
+    /// Resumes the interrupted run, resolves pending actions, and sends inputs until the session is
+    /// idle and no input is left.
     async fn run_to_end(&self, handle: &AgentHandle, queue: &InputQueue) -> Result<(), String> {
         let text = |why: InputError| why.to_string();
         for _ in 0..MAX_ROUNDS {

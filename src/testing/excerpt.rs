@@ -1,12 +1,12 @@
-//! Short excerpts of texts, for differences.
+//! Short excerpts of differing texts.
 
-/// The maximum length of an excerpt, in bytes.
+/// Maximum length of an excerpt, in bytes.
 const MAX_EXCERPT_BYTES: usize = 200;
 
-/// How much of what two texts have in common their excerpts contain, in bytes.
+/// Length of the common text before the difference in an excerpt, in bytes.
 const COMMON_BYTES: usize = 60;
 
-/// Returns an excerpt of each of two texts that contains the first position at which they differ.
+/// Returns an excerpt of each of two texts, around the first difference.
 pub(super) fn excerpts(a: &str, b: &str) -> (String, String) {
     let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let fits = same < MAX_EXCERPT_BYTES - COMMON_BYTES;

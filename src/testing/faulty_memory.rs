@@ -9,7 +9,7 @@ use crate::error::MemoryError;
 use crate::log::entry::LogEntry;
 use crate::log::memory::Memory;
 
-/// Wraps a [`Memory`] and makes its appends fail or take time.
+/// A [`Memory`] whose appends fail or take time.
 ///
 /// ```
 /// use loopwright_core::log::{InMemory, LogEntry, Memory};

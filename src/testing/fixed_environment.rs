@@ -1,10 +1,10 @@
-//! [`FixedEnvironment`]: a clock that stands still, and random numbers that can be foreseen.
+//! [`FixedEnvironment`]: a clock that stands still, and predictable random numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::environment::Environment;
 
-/// Provides a clock that always reads zero and random numbers that count up from zero.
+/// A clock that always reads zero, and random numbers that count up from zero.
 ///
 /// ```
 /// use loopwright_core::agent::Environment;

@@ -1,12 +1,13 @@
-//! [`Gate`]: makes a reply or a tool wait until the test lets it continue.
+//! [`Gate`]: a point where a reply or a tool waits until the test lets it continue.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Blocks a [`Script`](super::Script) or a [`TestTool`](super::TestTool) until the test opens it.
+/// A gate in a [`Script`](super::Script) or a [`TestTool`](super::TestTool), which blocks until the
+/// test opens it.
 ///
-/// Clones share one state. A gate that is open stays open.
+/// Clones share one state. An open gate stays open.
 ///
 /// ```
 /// use loopwright_core::testing::Gate;

@@ -23,12 +23,12 @@ use crate::pattern::BehaviorPattern;
 use crate::session::handle::AgentHandle;
 use crate::session::hub::EventStream;
 
-/// Runs a session of an agent with a scripted model, a [`FixedEnvironment`] and a log that can be
-/// reopened.
+/// A session under test: an agent with a scripted model, a [`FixedEnvironment`], and a log that can
+/// be reopened.
 ///
 /// # Panics
 ///
-/// Its methods panic, and so fail the test, where the session returns an error or a check fails.
+/// Methods panic, and so fail the test, if the session returns an error or a check fails.
 ///
 /// # Example
 ///
@@ -59,21 +59,21 @@ use crate::session::hub::EventStream;
 /// # }
 /// ```
 pub struct Harness {
-    /// Controls the session.
+    /// The handle of the session.
     pub handle: AgentHandle,
-    /// Yields the session's events.
+    /// The stream of the session's events.
     pub events: EventStream,
-    /// Holds the scripts and the requests that it has received.
+    /// The model, with its scripts and the requests that it has received.
     pub model: ScriptedModel,
-    /// Runs the session, and opens it for a restart.
+    /// The agent, which also reopens the session after a restart.
     pub agent: GenericAgent,
-    /// Holds the session's log.
+    /// The log of the session.
     pub memory: InMemory,
 }
 
 impl Harness {
-    /// Opens a session of an agent with this pattern and these replies; `options` sets everything
-    /// else of the agent.
+    /// Opens a session of an agent with this pattern and these replies. `options` sets the rest of
+    /// the agent.
     pub async fn new(
         pattern: impl BehaviorPattern + 'static,
         replies: impl IntoIterator<Item = Script>,
@@ -83,8 +83,8 @@ impl Harness {
             .await
     }
 
-    /// Opens a session as [`Harness::new`] does, over the log in `memory`. The session uses what
-    /// `wrap` returns for that memory, a [`FaultyMemory`](super::FaultyMemory) for example.
+    /// Opens a session like [`Harness::new`], over the log in `memory`. The session uses the memory
+    /// that `wrap` returns, for example a [`FaultyMemory`](super::FaultyMemory).
     pub async fn with_memory(
         pattern: impl BehaviorPattern + 'static,
         replies: impl IntoIterator<Item = Script>,
@@ -101,8 +101,7 @@ impl Harness {
         Harness { handle, events, model, agent, memory }
     }
 
-    /// Simulates the death of the process: drops the session, and opens it from what is in its
-    /// log.
+    /// Simulates the death of the process: drops the session, and opens it again from its log.
     pub async fn restart(self) -> Harness {
         let entries = self.memory.entries();
         self.restart_from(entries).await
@@ -137,7 +136,7 @@ impl Harness {
         self.until(|event| matches!(event, AgentEvent::AgentEnd(_))).await
     }
 
-    /// Returns the events that were emitted and have not been read yet, without waiting.
+    /// Returns the emitted events that were not read yet, without waiting.
     pub fn drain_events(&mut self) -> Vec<Arc<Envelope>> {
         std::iter::from_fn(|| self.events.try_next()).collect()
     }
@@ -147,7 +146,7 @@ impl Harness {
         self.handle.pending().await.unwrap_or_else(|e| fail(&e))
     }
 
-    /// Resolves the pending action at `index`, counted in the order of [`Harness::pending`].
+    /// Resolves the pending action at `index` in the order of [`Harness::pending`].
     ///
     /// # Errors
     ///
@@ -168,8 +167,8 @@ impl Harness {
         state.messages.iter().map(|m| line(m)).collect()
     }
 
-    /// Checks the log and the conversation against the rules that hold for every agent, and that
-    /// the conversation in memory is the one in the log.
+    /// Checks the log and the conversation against the rules of every agent, and that the
+    /// conversation in memory equals the conversation in the log.
     pub async fn check(&self) {
         let state = self.handle.state().await.unwrap_or_else(|e| fail(&e));
         check_log(&self.memory.entries()).unwrap_or_else(|e| fail(&e));

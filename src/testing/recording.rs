@@ -9,14 +9,14 @@ use super::trace::line;
 use crate::message::{CallId, Message};
 use crate::model::ChatRequest;
 
-/// Holds the requests of a session that ran to its end, with the replies to them.
+/// The requests of a completed session, with their replies.
 ///
 /// Requests are compared without the ids of messages. A request that was made several times gets
-/// the replies in their order, and after the last one that one again.
+/// its replies in order, and then the last reply again.
 #[derive(Clone, Default)]
 pub(super) struct Recording {
     exchanges: Vec<Exchange>,
-    /// Calls whose results are not compared.
+    /// The calls whose results are not compared.
     ignored_results: HashSet<CallId>,
     missing: Vec<String>,
 }
@@ -48,7 +48,7 @@ impl Recording {
         self
     }
 
-    /// Returns the reply to a request, or `None` if the recording does not have the request.
+    /// Returns the reply to a request, or `None` if the recording lacks the request.
     pub(super) fn reply(&mut self, request: &ChatRequest) -> Option<Script> {
         let ignored = &self.ignored_results;
         let mut same: Vec<&mut Exchange> = self
@@ -66,7 +66,7 @@ impl Recording {
         Some(exchange.reply.clone())
     }
 
-    /// Returns the requests that the recording did not have.
+    /// Returns the requests that the recording lacked.
     pub(super) fn missing(&self) -> &[String] {
         &self.missing
     }
@@ -80,8 +80,7 @@ fn is_same(a: &ChatRequest, b: &ChatRequest, ignored: &HashSet<CallId>) -> bool 
         && options_text(a) == options_text(b)
 }
 
-/// Compares two messages without their ids. The results of `ignored` calls are equal whatever they
-/// contain.
+/// Compares two messages without their ids. The results of `ignored` calls always count as equal.
 pub(super) fn is_same_message(
     a: &Arc<Message>,
     b: &Arc<Message>,

@@ -1,4 +1,4 @@
-//! [`Replay`]: replays a session's log as a test fixture and reports the first difference.
+//! [`Replay`]: the replay of a session's log as a test fixture, which reports the first difference.
 
 mod compaction_step;
 mod difference;
@@ -34,11 +34,11 @@ use progress::{Baseline, SentRequest};
 use replay_memory::ReplayMemory;
 use shared::{SharedReplay, Status};
 
-/// Replays a session's log as a test fixture.
+/// The replay of a session's log as a test fixture.
 ///
-/// Models and tools reply from the log, and the inputs of the log are sent at the position at which
-/// the log has them. The first request that differs is reported. So a log from production becomes a
-/// test: change a pattern, a hook or the list of tools, and see where the agent deviates.
+/// Models and tools reply from the log, and the inputs of the log are sent at their positions in
+/// the log. The first request that differs is reported. So a log from production becomes a test:
+/// change a pattern, a hook or the list of tools, and see where the agent deviates.
 ///
 /// ```
 /// # use loopwright_core::{BehaviorPattern, GenericAgent, Message};
@@ -86,58 +86,61 @@ use shared::{SharedReplay, Status};
 ///
 /// # What a log does not contain
 ///
-/// - System prompts, and how `transform_context`, `convert_to_llm` and [`Ask`](crate::Ask) change a
-///   request: the log has the conversation before these changes. [`Replay::run`] compares with that
-///   conversation; [`Replay::compare`] compares the complete requests of two agents. The messages
-///   of a detached request are in no log: `run` only checks that the request was sent.
+/// - System prompts, and changes of requests by `transform_context`, `convert_to_llm` and
+///   [`Ask`](crate::Ask): the log has the conversation before these changes. [`Replay::run`]
+///   compares with that conversation; [`Replay::compare`] compares the complete requests of two
+///   agents. No log has the messages of a detached request: `run` only checks that the request was
+///   sent.
 /// - Schemas of tools. [`Replay::tools`] accept any object. If the log has calls that were refused
-///   because their arguments were not valid, give the agent a [`Replay::stand_in`] for each of its
-///   tools instead.
+///   because of invalid arguments, give the agent a [`Replay::stand_in`] for each of its tools
+///   instead.
 /// - The input of hooks. A log has replies after `on_text_part` and results after
-///   `after_tool_call`, and the hooks of the agent are applied to these a second time.
+///   `after_tool_call`, and the agent's hooks are applied to these a second time.
 /// - The rest of a result that was too long. It is shortened a second time, unless the agent's
 ///   limit is a little higher.
 /// - Extensions of inputs, times and random numbers, progress of tools, and durations. A time limit
 ///   never ends a run of a replay.
-/// - The request for a summary; why no summary was requested (the agent needs the same limits);
-///   that a compaction was requested that replaced no message, unless its summary failed in a run
-///   and the agent uses [`Replay::compaction`]; and the error of a request that failed if the
-///   pattern handled it.
-/// - What failed attempts were charged with, and the estimates of requests that a replay sends
-///   itself: limits on tokens and cost may be reached elsewhere.
-/// - Whether a request under a key is the one of an earlier process: the reply in the log is only
-///   used if the agent sends exactly the same request, with the same system prompt and tools. Give
-///   the agent a [`Replay::stand_in`] for each of its tools.
-/// - What a sub-agent does: see below.
+/// - The request for a summary, and the reason if no summary was requested (the agent needs the
+///   same limits).
+/// - A requested compaction that replaced no message, unless its summary failed in a run and the
+///   agent uses [`Replay::compaction`].
+/// - The error of a failed request, if the pattern handled it.
+/// - Charges for failed attempts, and estimates of requests that a replay sends itself: limits on
+///   tokens and cost may be reached elsewhere.
+/// - The request of an earlier process under a key: the reply in the log is only used if the agent
+///   sends exactly the same request, with the same system prompt and tools. Give the agent a
+///   [`Replay::stand_in`] for each of its tools.
+/// - The work of a sub-agent: see below.
 /// - The context windows of models: see [`Replay::window`].
-/// - When exactly an input came. It is sent directly after the entry that it follows in the log (if
-///   a model or a tool is working, once its reply was streamed or all calls have started), which is
-///   early: if it came between two methods that a pattern called, the first of them may receive it.
+/// - The exact time of an input. It is sent directly after the preceding entry of the log. If a model
+///   or a tool is working, it is sent once the reply was streamed or all calls have started. This is
+///   early: if the input came between two methods that a pattern called, the first method may
+///   receive it.
 ///
 /// # Several processes
 ///
-/// Where the log says that a process opened the session, the replay opens it too, over the log at
-/// that point. So a run that was cut off by a crash, and how a later process handled it, are
+/// Where the log has an opening by a process, the replay opens the session too, over the log at
+/// that point. So a run that was cut off by a crash, and its handling by a later process, are
 /// replayed as they were. A fork is such a point too.
 ///
 /// # Sub-agents
 ///
 /// In the log of the root, a sub-agent is replayed as a tool that returns its answer: the agent
 /// needs [`Replay::tools`], and no [`child`](crate::AgentBuilder::child). The log of a sub-agent's
-/// session is replayed like any other. A log in which a sub-agent waited for a decision, or was cut
-/// off by the end of its process, is refused with an error that says so; a
+/// session is replayed like any other. A log is refused with an explanation if a sub-agent in it
+/// waited for a decision, or was cut off by the end of its process. A
 /// [`Cassette`](crate::testing::Cassette) can record such an agent.
 pub struct Replay {
     shared: Arc<SharedReplay>,
     idle_timeout: Duration,
     window: Option<u64>,
-    /// Why the log cannot be replayed, if it cannot.
+    /// The reason why the log cannot be replayed, if it cannot.
     refusal: Option<Difference>,
     exclusive: Mutex<()>,
 }
 
 impl Replay {
-    /// Creates a replay of a log, given from its first entry on.
+    /// Creates a replay of a log from its first entry.
     pub fn from_entries(entries: impl IntoIterator<Item = LogEntry>) -> Self {
         let entries: Vec<LogEntry> = entries.into_iter().collect();
         let detached = detached_requests(&entries);
@@ -153,8 +156,8 @@ impl Replay {
     }
 
     /// Creates a replay of a log as text, with one [`LogEntry`] as JSON per line. Empty lines are
-    /// skipped, and so is a first line that is an object with the key `loopwright`, the header of
-    /// an export.
+    /// skipped. So is a first line with the header of an export, an object with the key
+    /// `loopwright`.
     ///
     /// # Errors
     ///
@@ -175,34 +178,32 @@ impl Replay {
         Ok(Self::from_entries(entries))
     }
 
-    /// Sets the time without any progress after which a replay fails; it defaults to ten seconds.
+    /// Sets the time without any progress after which a replay fails; the default is ten seconds.
     /// Under tokio's paused time it costs no real time.
     pub fn idle_timeout(mut self, time: Duration) -> Self {
         self.idle_timeout = time;
         self
     }
 
-    /// Sets the context window, in tokens, of the models that are created from now on. Compaction
+    /// Sets the context window, in tokens, of models that are created from now on. Compaction
     /// policies other than [`Replay::compaction`] need it, and no log contains it.
     pub fn window(mut self, tokens: u64) -> Self {
         self.window = Some(tokens);
         self
     }
 
-    /// Returns a model that gives the replies of the log, with the id of the model of the first
-    /// request.
+    /// Returns a model with the replies of the log and the id of the first request's model.
     pub fn model(&self) -> impl ChatModel + use<> {
         LoggedModel::new(self.shared.clone(), self.shared.first_model(), self.window)
     }
 
-    /// Returns a model that gives the replies of the log, with this id, for an agent with several
-    /// models.
+    /// Returns a model with the replies of the log and this id, for an agent with several models.
     pub fn model_of(&self, id: &str) -> impl ChatModel + use<> {
         LoggedModel::new(self.shared.clone(), id.into(), self.window)
     }
 
     /// Returns a tool for each name in the log. It accepts any object and returns the results of
-    /// the log by call id. The calls that needed an approval or suspended in the log do so again.
+    /// the log by call id. Calls that needed an approval or suspended in the log do so again.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let specs = tool_specs::tools(&self.shared.log);
         let tool = |spec| LoggedTool::new(self.shared.clone(), Arc::new(spec));
@@ -215,9 +216,9 @@ impl Replay {
         LoggedTool::new(self.shared.clone(), tool.spec().clone())
     }
 
-    /// Returns a policy that compacts where the log does, and into what the log has. An agent that
-    /// follows a log with compactions needs a policy: this one, or the one under test, whose
-    /// deviations are then differences.
+    /// Returns a policy that repeats the compactions of the log. An agent that follows a log with
+    /// compactions needs a policy: this one, or the policy under test, whose deviations are then
+    /// differences.
     pub fn compaction(&self) -> impl CompactionPolicy + use<> {
         LoggedCompaction::new(self.shared.clone())
     }
@@ -227,8 +228,8 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// Returns the first request that differs from the log, that the log does not have, or that was
-    /// not sent. If all requests are equal, returns the first entry that differs in more than its
+    /// Returns the first request that differs from the log, that the log lacks, or that was not
+    /// sent. If all requests are equal, returns the first entry that differs in more than its
     /// times.
     pub async fn run(&self, agent: &GenericAgent) -> Result<(), Difference> {
         self.play(agent, Baseline::Log).await.map(drop)
@@ -239,8 +240,8 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// Returns the first request of `after` that differs from that of `before`, or where one of
-    /// them deviates from the log.
+    /// Returns the first request of `after` that differs from the same request of `before`, or the
+    /// deviation of one of them from the log.
     pub async fn compare(
         &self,
         before: &GenericAgent,
@@ -277,7 +278,7 @@ impl Replay {
         self.shared.finish()
     }
 
-    /// Follows the agent until it has done what it did in this epoch of the log.
+    /// Follows the agent until it has done its work in this epoch of the log.
     async fn follow(&self, handle: AgentHandle) -> Result<(), Difference> {
         let mut changes = self.shared.changes();
         loop {

@@ -1,4 +1,4 @@
-//! The parts of a request as text, to compare requests.
+//! The parts of a request as text, for comparison.
 
 use std::sync::Arc;
 

@@ -11,8 +11,7 @@ use crate::error::{ModelError, ModelErrorKind};
 use crate::message::{StopReason, Usage};
 use crate::model::{BlockKind, ModelEvent};
 
-/// Describes one reply of a [`ScriptedModel`](super::ScriptedModel): its events, and when each is
-/// sent.
+/// One reply of a [`ScriptedModel`](super::ScriptedModel): its events, and the time of each.
 ///
 /// The methods append to the reply. Unless the script fails or is cut off, the reply ends with
 /// [`ModelEvent::Done`]; its stop reason is [`StopReason::ToolCalls`] if the reply has calls.
@@ -41,7 +40,7 @@ pub struct Script {
     blocks: u32,
     stop: Option<StopReason>,
     usage: Usage,
-    /// Whether the stream ends without `Done`.
+    /// `true` if the stream ends without `Done`.
     is_cut_off: bool,
 }
 
@@ -130,12 +129,12 @@ impl Script {
         self
     }
 
-    /// Reports what the attempt has used so far.
+    /// Reports the usage of the attempt so far.
     pub fn used(self, usage: Usage) -> Self {
         self.event(ModelEvent::Usage(usage))
     }
 
-    /// Withdraws the attempt: what was streamed so far is no part of the reply.
+    /// Withdraws the attempt: the events so far are not part of the reply.
     pub fn withdraw(self) -> Self {
         self.event(ModelEvent::Withdrawn)
     }
@@ -159,7 +158,7 @@ impl Script {
         self
     }
 
-    /// Cuts the connection at this point: the stream ends without `Done` and without an error.
+    /// Cuts the connection at this point: the stream ends with neither `Done` nor an error.
     pub fn cut(mut self) -> Self {
         self.is_cut_off = true;
         self

@@ -12,11 +12,11 @@ use super::script::Script;
 use crate::error::{ModelError, ModelErrorKind};
 use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo};
 
-/// Plays one [`Script`] per request, in order, and records the requests.
+/// A model that plays one [`Script`] per request, in order, and records the requests.
 ///
-/// A request that [`check_request`](super::check_request) does not accept (an orphan call or
-/// result, a wrong order, an unknown tool) uses no script: its stream is one error of the kind
-/// [`ModelErrorKind::InvalidRequest`]. So is that of a request for which no script is left. Clones
+/// A request that [`check_request`](super::check_request) rejects (an orphan call or result, a
+/// wrong order, an unknown tool) uses no script. Its stream is one error of the kind
+/// [`ModelErrorKind::InvalidRequest`], like the stream of a request after the last script. Clones
 /// share the scripts and the recorded requests.
 ///
 /// ```
@@ -45,16 +45,16 @@ pub struct ScriptedModel {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// Replies to the requests for which there is no script.
+/// A function that replies to requests after the last script.
 pub(super) type ReplyFn = Arc<dyn Fn(&ChatRequest) -> Script + Send + Sync>;
 
 #[derive(Default)]
 struct Shared {
     scripts: VecDeque<Script>,
     requests: Vec<ChatRequest>,
-    /// The scripts that were played for `requests`.
+    /// The scripts played for `requests`.
     played: Vec<Script>,
-    /// Replies by request; the scripts are not used.
+    /// A recording that replies in place of the scripts.
     recording: Option<Recording>,
     refused: Vec<String>,
     discards_requests: bool,
@@ -79,7 +79,7 @@ impl ScriptedModel {
         model
     }
 
-    /// Sets what [`ChatModel::info`] returns: the id, prices, the context window.
+    /// Sets the model's id, prices and context window, as returned by [`ChatModel::info`].
     pub fn info(mut self, info: ModelInfo) -> Self {
         self.info = info;
         self
@@ -111,7 +111,7 @@ impl ScriptedModel {
         self.shared().scripts.push_back(script);
     }
 
-    /// Replaces the replies that are left.
+    /// Replaces the remaining replies.
     pub fn set_replies(&self, replies: impl IntoIterator<Item = Script>) {
         self.shared().scripts = replies.into_iter().collect();
     }
@@ -121,7 +121,7 @@ impl ScriptedModel {
         self.shared().requests.clone()
     }
 
-    /// Returns the scripts that were played for the [`requests`](Self::requests), in their order.
+    /// Returns the scripts played for the [`requests`](Self::requests), in the same order.
     pub fn played(&self) -> Vec<Script> {
         self.shared().played.clone()
     }
@@ -131,7 +131,7 @@ impl ScriptedModel {
         self.shared().refused.clone()
     }
 
-    /// Returns whether a request came for which no script was left.
+    /// Returns whether a request came after the last script.
     pub(super) fn ran_out(&self) -> bool {
         self.shared().ran_out
     }
@@ -143,7 +143,7 @@ impl ScriptedModel {
         Recording::new(requests.zip(shared.played.iter().cloned()))
     }
 
-    /// Returns the requests that the recording does not have, each described in one line.
+    /// Returns the requests that the recording lacks, one line each.
     pub(super) fn unrecorded(&self) -> Vec<String> {
         let shared = self.shared();
         shared.recording.as_ref().map(|recording| recording.missing().to_vec()).unwrap_or_default()

@@ -12,10 +12,10 @@ use super::gate::Gate;
 use crate::error::{ActionRequest, ToolError};
 use crate::tool::{Effect, Tool, ToolContext, ToolOutput, ToolSpec};
 
-/// Implements [`Tool`] with a behaviour that the test chooses, and counts its runs.
+/// A [`Tool`] whose behaviour the test chooses. It counts its runs.
 ///
-/// It accepts any object as arguments. Unless the test says otherwise, it returns the text
-/// "NAME done", where NAME is its name. Clones share the count.
+/// It accepts any object as arguments. By default, it returns the text "NAME done", where NAME is
+/// its name. Clones share the count.
 ///
 /// ```
 /// # use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
@@ -70,7 +70,7 @@ impl TestTool {
         TestTool { spec: Arc::new(spec), behaviour: Behaviour::Answer(done), runs: Arc::default() }
     }
 
-    /// Replaces the tool's spec with what `change` returns for it.
+    /// Replaces the tool's spec with the result of `change`.
     pub fn spec(mut self, change: impl FnOnce(ToolSpec) -> ToolSpec) -> Self {
         self.spec = Arc::new(change((*self.spec).clone()));
         self
@@ -91,17 +91,17 @@ impl TestTool {
         self.behaviour(Behaviour::Take { time, heeds_cancel: true })
     }
 
-    /// Takes `time` for each call and ignores a cancellation.
+    /// Takes `time` for each call, ignoring cancellation.
     pub fn takes_ignoring_cancel(self, time: Duration) -> Self {
         self.behaviour(Behaviour::Take { time, heeds_cancel: false })
     }
 
-    /// Waits for `gate` in each call, and ignores a cancellation.
+    /// Waits for `gate` in each call, ignoring cancellation.
     pub fn waits(self, gate: &Gate) -> Self {
         self.behaviour(Behaviour::Gate(gate.clone()))
     }
 
-    /// Hangs forever in each call, and ignores a cancellation.
+    /// Hangs forever in each call, ignoring cancellation.
     pub fn hangs(self) -> Self {
         self.takes_ignoring_cancel(Duration::from_secs(1 << 32))
     }

@@ -1,17 +1,17 @@
-//! Differences between two texts as lines, bounded in length.
+//! Differences between two texts as lines, of limited length.
 
 use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
 
 use crate::testing::excerpt::{excerpt, excerpts};
 
-/// How many equal lines are shown around those that differ.
+/// Number of equal lines around each difference.
 const CONTEXT_LINES: usize = 2;
 
-/// The maximum number of lines of a diff.
+/// Maximum number of lines of a diff.
 const MAX_LINES: usize = 60;
 
-/// Returns the lines that differ: `-` before those of `old`, `+` before those of `new`, with a few
-/// equal lines around them. Long lines are shortened to where they differ.
+/// Returns the lines of the difference: `-` before lines of `old`, `+` before lines of `new`, with
+/// a few equal lines around them. Long lines are shortened to the difference.
 pub(super) fn diff(old: &[String], new: &[String]) -> String {
     let ops = capture_diff_slices(Algorithm::Myers, old, new);
     let mut lines = Vec::new();

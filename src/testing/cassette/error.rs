@@ -1,11 +1,11 @@
-//! [`CassetteError`]: why a cassette cannot be used, or where a replay diverges from it.
+//! [`CassetteError`]: the error of an unusable cassette or a diverging replay.
 
 use std::fmt;
 use std::path::Path;
 
-/// Describes why a cassette cannot be used, or where a replay diverges from it.
+/// The error of an unusable cassette or a diverging replay.
 ///
-/// `Display` writes what differs as a diff of several lines, and `Debug` writes the same text, so
+/// `Display` writes the difference as a diff of several lines. `Debug` writes the same text, so
 /// that a test that fails with `unwrap` or `?` shows it.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
@@ -14,21 +14,21 @@ pub struct CassetteError {
     text: String,
 }
 
-/// Says what is wrong with a cassette or with its replay.
+/// The kind of a [`CassetteError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CassetteErrorKind {
-    /// The file cannot be read or written, exists already, or is not a whole cassette of a version
-    /// that this program reads.
+    /// The file cannot be read or written, exists already, or is not a complete cassette of a
+    /// supported version.
     File,
-    /// The agent did something that the cassette does not have.
+    /// The agent sent a request or made a call that the cassette lacks.
     Diverged,
-    /// The agent did not do everything that the cassette has.
+    /// The agent did not send every request and make every call of the cassette.
     NotReplayed,
 }
 
 impl CassetteError {
-    /// Returns what is wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> CassetteErrorKind {
         self.kind
     }

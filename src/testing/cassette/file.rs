@@ -1,5 +1,5 @@
-//! The file of a cassette: a line with the version of the format, a line for each model, list of
-//! tools, request and call, and a line at the end.
+//! The file of a cassette: a line with the version of the format; a line for each model, list of
+//! tools, request and call; and a line at the end.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use crate::tool::{ToolOutput, ToolUpdate};
 
 const VERSION: u32 = 1;
 
-/// The first line.
+/// The first line of the file.
 #[derive(Serialize, Deserialize)]
 struct Header {
     loopwright_cassette: u32,
@@ -32,12 +32,12 @@ pub(super) enum Line {
     Tools(ToolsLine),
     Request(RequestLine),
     Call(CallLine),
-    /// The cassette is whole.
+    /// The last line, which shows that the cassette is complete.
     End,
 }
 
-/// Names an agent: its number among those that the cassette wrapped, from 1, and the names of the
-/// sub-agents from it downwards, joined by `/`.
+/// The key of an agent: its number among the agents that the cassette wrapped, from 1, and the
+/// names of the sub-agents from it downwards, joined by `/`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct AgentKey {
     pub(super) agent: usize,
@@ -50,13 +50,13 @@ pub(super) struct AgentKey {
 pub(super) struct ModelLine {
     #[serde(flatten)]
     pub(super) of: AgentKey,
-    /// The name under which the agent has the model; `None` for its own.
+    /// The agent's name of the model; `None` for its main model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
     pub(super) info: ModelInfo,
 }
 
-/// What a source of tools listed.
+/// A listing of a source of tools.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ToolsLine {
     #[serde(flatten)]
@@ -69,7 +69,7 @@ pub(super) struct ToolsLine {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Listing {
     Tools(Vec<RecordedSpec>),
-    /// The tools of the listing before.
+    /// The same tools as in the previous listing.
     Unchanged,
     Failed(String),
 }
@@ -78,11 +78,11 @@ pub(super) enum Listing {
 #[derive(Serialize, Deserialize)]
 pub(super) struct RequestLine {
     pub(super) session: String,
-    /// The number of the request in its session, from 1, in the order in which they were sent.
+    /// Number of the request in its session, from 1, in sending order.
     pub(super) number: usize,
     pub(super) request: Change,
     pub(super) events: Vec<ModelEvent>,
-    /// Whether the reply was dropped before its end.
+    /// `true` if the reply was dropped before its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) cut_off: bool,
 }
@@ -91,24 +91,24 @@ pub(super) struct RequestLine {
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct CallLine {
     pub(super) session: String,
-    /// The number of the call in its session, from 1, in the order in which they started.
+    /// Number of the call in its session, from 1, in starting order.
     pub(super) number: usize,
     pub(super) id: CallId,
     pub(super) tool: String,
     pub(super) arguments: Value,
-    /// Whether the call continued after a decision. What was decided may be a secret, and is not
+    /// `true` if the call continued after a decision. The decision may be a secret, and is not
     /// recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) decided: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) updates: Vec<ToolUpdate>,
-    /// Whether the call was cancelled before it ended.
+    /// `true` if the call was cancelled before it ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) cancelled: bool,
     pub(super) end: CallEnd,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CallEnd {
@@ -145,7 +145,7 @@ impl CallEnd {
         }
     }
 
-    /// Returns what the tool returned, or `None` if the call was dropped before it ended.
+    /// Returns the tool's return value, or `None` if the call was dropped before it ended.
     pub(super) fn result(self) -> Option<Result<ToolOutput, ToolError>> {
         Some(match self {
             CallEnd::Returned(output) => Ok(output),
@@ -167,7 +167,7 @@ impl CallEnd {
 pub(super) struct Writer {
     path: PathBuf,
     file: File,
-    /// The length of all complete lines.
+    /// Length of all complete lines, in bytes.
     length: u64,
 }
 
@@ -218,13 +218,14 @@ fn unwritten(path: &Path, why: &io::Error) -> CassetteError {
     CassetteError::file(path, why)
 }
 
-/// Reads the lines of a whole cassette, without the first and the last one, each with its number.
+/// Reads a complete cassette. Returns its lines, each with its number, without the first and the
+/// last.
 pub(super) fn read(path: &Path) -> Result<Vec<(usize, Line)>, CassetteError> {
     let failed = |why: String| CassetteError::file(path, why);
     let bytes = fs::read(path).map_err(|why| {
         failed(format!("cannot be read: {why}; check the path, or record it first"))
     })?;
-    // A line that was cut off may end within a character.
+    // A truncated line may end within a character.
     let text = String::from_utf8_lossy(&bytes);
     let mut lines = text.split_inclusive('\n').zip(1..);
     let header = lines.next().and_then(|(line, _)| serde_json::from_str::<Value>(line).ok());

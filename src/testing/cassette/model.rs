@@ -49,7 +49,8 @@ impl ChatModel for CassetteModel {
     }
 
     fn stream<'a>(&'a self, request: ChatRequest) -> BoxStream<'a, ModelEvent> {
-        // Not when the stream is polled: requests are numbered in the order in which they are made.
+        // Here rather than on the first poll, because requests are numbered in the order of their
+        // making.
         let name = self.name.as_deref();
         let mut tape = self.shared.lock();
         let reply = match &mut *tape {
@@ -73,7 +74,7 @@ impl ChatModel for CassetteModel {
     }
 }
 
-/// Waits to be dropped, as the reply was when it was recorded.
+/// Waits to be dropped, like the recorded reply.
 async fn not_dropped() -> ModelEvent {
     tokio::time::sleep(CUT_OFF_TIMEOUT).await;
     let why = format!(
@@ -83,7 +84,7 @@ async fn not_dropped() -> ModelEvent {
     ModelEvent::Error(ModelError::new(ModelErrorKind::InvalidRequest, why))
 }
 
-/// Returns the event that ends a request with this error, which no retry can avoid.
+/// Returns an event that ends a request with this error, without a retry.
 fn failed(error: &CassetteError) -> ModelEvent {
     ModelEvent::Error(ModelError::new(ModelErrorKind::InvalidRequest, error.to_string()))
 }
@@ -114,7 +115,7 @@ impl Stream for RecordedStream<'_> {
             (Tape::Record(recorder), None) => recorder.end(self.ticket, false),
             (Tape::Replay(_), _) => Ok(()),
         };
-        // An exchange that is not in the cassette must not look as if it were.
+        // An exchange that could not be recorded must not look as if it were in the cassette.
         Poll::Ready(recorded.map_or_else(|error| Some(failed(&error)), |()| event))
     }
 }
@@ -127,7 +128,7 @@ impl Drop for RecordedStream<'_> {
     }
 }
 
-/// Stands for a model that a replay does not need.
+/// A stand-in for a model that a replay does not need.
 pub(super) struct Unused(ModelInfo);
 
 impl Unused {

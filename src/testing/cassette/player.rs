@@ -1,4 +1,4 @@
-//! [`Player`]: replies to requests and calls with what a cassette has of them.
+//! [`Player`]: the replay of a cassette.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -15,54 +15,54 @@ use crate::model::{ChatRequest, ModelEvent, ModelInfo};
 use crate::testing::excerpt::excerpt;
 use crate::tool::{ToolContext, ToolSpec};
 
-/// How many requests and calls that were not replayed an error lists.
+/// Maximum number of missing requests and calls in an error.
 const MAX_LISTED: usize = 10;
 
-/// Replies to requests and calls with what a cassette has of them.
+/// The replay of a cassette, which answers requests and calls from its file.
 ///
 /// A request or a call is found by its session, its content and, among equal ones, its number. So
-/// the order of what happens at the same time does not matter.
+/// the order of concurrent requests and calls does not matter.
 pub(super) struct Player {
     path: PathBuf,
     sessions: BTreeMap<String, Session>,
-    /// The sessions that are no sub-agent's, in the order of the file.
+    /// The sessions that do not belong to sub-agents, in the order of the file.
     roots: Vec<String>,
-    /// The recorded root for each root of the replay.
+    /// The recorded root of each root of the replay.
     bound: HashMap<String, String>,
     models: HashMap<(AgentKey, Option<String>), ModelInfo>,
     listings: HashMap<(AgentKey, String), VecDeque<RecordedTools>>,
-    /// The first divergence. Nothing is replayed after it.
+    /// The first divergence, at which the replay ends.
     divergence: Option<CassetteError>,
 }
 
-/// What a source of tools listed, or its error.
+/// The tools that a source listed, or its error.
 pub(super) type RecordedTools = Result<Vec<Arc<ToolSpec>>, String>;
 
-/// The reply to a request.
+/// The recorded reply to a request.
 pub(super) struct Reply {
     pub(super) events: Vec<ModelEvent>,
-    /// Whether it was dropped after these events.
+    /// `true` if the reply was dropped after these events.
     pub(super) cut_off: bool,
 }
 
-/// What the cassette has of a session.
+/// The requests and calls of a session in the cassette.
 #[derive(Default)]
 struct Session {
     requests: Vec<Recorded<RecordedRequest, Reply>>,
     calls: Vec<Recorded<Call, CallLine>>,
-    /// The number of requests and of calls of the replay.
+    /// Number of requests in the replay so far; `called` counts the calls.
     sent: usize,
     called: usize,
 }
 
-/// What happened, and what came of it, which is `None` after it was replayed.
+/// A recorded request or call with its outcome, which is `None` after its replay.
 struct Recorded<Q, A> {
     number: usize,
     what: Q,
     outcome: Option<A>,
 }
 
-/// What identifies a call.
+/// The identity of a call.
 #[derive(PartialEq)]
 struct Call {
     tool: String,
@@ -106,8 +106,8 @@ impl Player {
         Ok(player)
     }
 
-    /// Adds a line of the file, where `last` are the requests before it. Returns `None` if it does
-    /// not continue them.
+    /// Adds a line of the file. `last` has the last request of each session. Returns `None` if the
+    /// line does not continue them.
     fn take(&mut self, line: Line, last: &mut HashMap<String, RecordedRequest>) -> Option<()> {
         match line {
             Line::Model(line) => {
@@ -152,19 +152,19 @@ impl Player {
         self.sessions.entry(session).or_default()
     }
 
-    /// Returns what the recorded agent knew about its model of this name.
+    /// Returns the recorded properties of the agent's model of this name.
     pub(super) fn model(&self, of: &AgentKey, name: Option<&str>) -> Option<ModelInfo> {
         self.models.get(&(of.clone(), name.map(str::to_owned))).cloned()
     }
 
-    /// Returns what a source of tools listed next, and its last listing after that.
+    /// Returns the next listing of a source of tools, or its last listing after that.
     pub(super) fn listing(&mut self, of: &AgentKey, prefix: &str) -> Option<RecordedTools> {
         let listings = self.listings.get_mut(&(of.clone(), prefix.to_owned()))?;
         let is_last = listings.len() == 1;
         if is_last { listings.front().cloned() } else { listings.pop_front() }
     }
 
-    /// Returns the reply to a request to the model that the agent has under this name.
+    /// Returns the reply to a request to the agent's model of this name.
     pub(super) fn reply(
         &mut self,
         of: &AgentKey,
@@ -188,7 +188,7 @@ impl Player {
         Err(self.diverge("request", number, &description(of, &name), closest, what.lines()))
     }
 
-    /// Returns what came of a call.
+    /// Returns the outcome of a call.
     pub(super) fn call(
         &mut self,
         of: &AgentKey,
@@ -210,7 +210,7 @@ impl Player {
         let has_id = |known: &&mut Recorded<_, CallLine>| {
             known.outcome.as_ref().is_some_and(|line| line.id == *cx.call_id())
         };
-        // Equal calls that run at the same time start in any order.
+        // Equal calls that run concurrently start in any order.
         let at = equal.iter().position(has_id).unwrap_or_default();
         if let Some(line) = equal.get_mut(at).and_then(|known| known.outcome.take()) {
             return Ok(line);
@@ -223,8 +223,8 @@ impl Player {
         Err(self.diverge("call", number, &description(of, &name), closest, what.lines()))
     }
 
-    /// Returns the name in the cassette of the session with this id. A root that has another name
-    /// in the cassette is the first one that is free and `has` what the session does first.
+    /// Returns the name in the cassette of the session with this id. A root without its own name in
+    /// the cassette is the first free root that `has` the first request or call of the session.
     fn start(&mut self, id: &str, has: impl Fn(&Session) -> bool) -> Result<String, CassetteError> {
         if let Some(divergence) = &self.divergence {
             return Err(divergence.clone());
@@ -247,7 +247,7 @@ impl Player {
         Ok(found)
     }
 
-    /// Notes that the agent did what the cassette does not have.
+    /// Records that the agent did something that the cassette lacks.
     fn diverge(
         &mut self,
         noun: &str,
@@ -300,7 +300,7 @@ impl Player {
         self.sessions.values().map(count).sum()
     }
 
-    /// Returns the divergence, or an error if not everything was replayed.
+    /// Returns the divergence, or an error if some requests or calls were not replayed.
     pub(super) fn finish(&self) -> Result<(), CassetteError> {
         if let Some(divergence) = &self.divergence {
             return Err(divergence.clone());
@@ -340,21 +340,21 @@ impl Session {
     }
 }
 
-/// The recorded request or call that is most like another one.
+/// The recorded request or call that is most similar to another.
 struct Closest {
     number: usize,
     is_replayed: bool,
     lines: Vec<String>,
 }
 
-/// Returns what is most like another one: one that was not replayed, if there is any.
+/// Returns the most similar request or call, preferring those that were not replayed.
 fn closest<Q, A>(
     recorded: &[Recorded<Q, A>],
     likeness: impl Fn(&Q) -> usize,
     lines: impl Fn(&Q) -> Vec<String>,
 ) -> Option<Closest> {
     let rank = |known: &&Recorded<Q, A>| (known.outcome.is_some(), likeness(&known.what));
-    // Of equal ones the first.
+    // The first of equal candidates.
     let known = recorded.iter().rev().max_by_key(rank)?;
     Some(Closest {
         number: known.number,
@@ -363,7 +363,7 @@ fn closest<Q, A>(
     })
 }
 
-/// Describes a session: that of a sub-agent by its name too.
+/// Describes a session; for a sub-agent, the text includes its name.
 fn description(of: &AgentKey, session: &str) -> String {
     match &*of.sub_agent {
         "" => format!("session `{session}`"),

@@ -1,4 +1,4 @@
-//! [`RecordedSpec`]: the specification of a tool that a source listed.
+//! [`RecordedSpec`]: the specification of a tool from a source.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +23,13 @@ pub(super) struct RecordedSpec {
     timeout: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     idle_timeout: Option<Duration>,
-    /// `None` if the agent's rules decide.
+    /// The rule for approval; `None` if the agent's rules decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     needs_approval: Option<bool>,
 }
 
 impl RecordedSpec {
-    /// Returns `None` if a predicate decides which calls need approval.
+    /// Converts a specification. Returns `None` if a predicate decides which calls need approval.
     pub(super) fn of(spec: &ToolSpec) -> Option<Self> {
         let needs_approval = match spec.needs_approval {
             Approval::ByEffect => None,

@@ -1,4 +1,4 @@
-//! [`Recorder`]: writes what the models and tools of an agent do to a file.
+//! [`Recorder`]: the recording of an agent's models and tools to a file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -14,27 +14,28 @@ use super::session_name::{is_random, split};
 use crate::model::{ChatRequest, ModelEvent, ModelInfo};
 use crate::tool::{ToolContext, ToolUpdate};
 
-/// Writes what the models and tools of an agent do to a file: a line when it has ended.
+/// The recording of an agent's models and tools to a file. A request or call is written when it has
+/// ended.
 pub(super) struct Recorder {
     writer: Writer,
-    /// The names of the sessions that have random ids.
+    /// The names of the sessions with random ids.
     names: HashMap<String, String>,
     /// The last request of each session in the file.
     last: HashMap<String, RecordedRequest>,
     /// The last listing of each source of tools in the file.
     listings: HashMap<(AgentKey, String), Listing>,
-    /// The number of requests and of calls of each session.
+    /// Number of requests of each session; `calls` counts the calls.
     requests: HashMap<String, usize>,
     calls: HashMap<String, usize>,
-    /// What has started and not ended, in the order of its start.
+    /// The requests and calls in progress, in starting order.
     open: BTreeMap<Ticket, Open>,
     tickets: Ticket,
     is_finished: bool,
-    /// Why a line could not be written.
+    /// The error if a line could not be written.
     failure: Option<CassetteError>,
 }
 
-/// Names a request or a call that has started.
+/// The number of a request or call that has started.
 pub(super) type Ticket = u64;
 
 enum Open {
@@ -60,7 +61,7 @@ impl Recorder {
 
     pub(super) fn model(&mut self, of: AgentKey, name: Option<&str>, info: &ModelInfo) {
         let name = name.map(str::to_owned);
-        // The failure is returned by what is recorded next, and by `finish`.
+        // The next recording, or `finish`, returns the error.
         let _ = self.write(&Line::Model(ModelLine { of, name, info: info.clone() }));
     }
 
@@ -90,7 +91,7 @@ impl Recorder {
         Ok(self.open(Open::Request { session, number, request, events: Vec::new() }))
     }
 
-    /// Records an event of a reply, and the exchange after the last one.
+    /// Records an event of a reply, and the whole exchange after the last event.
     pub(super) fn event(
         &mut self,
         ticket: Ticket,
@@ -145,8 +146,7 @@ impl Recorder {
         self.end(ticket, false)
     }
 
-    /// Records a request or a call that has ended, unless that was done. `cut_off` says whether a
-    /// reply was dropped.
+    /// Records a request or call that has ended, once. `cut_off` is true if a reply was dropped.
     pub(super) fn end(&mut self, ticket: Ticket, cut_off: bool) -> Result<(), CassetteError> {
         match self.open.remove(&ticket) {
             None => Ok(()),
@@ -161,7 +161,7 @@ impl Recorder {
         }
     }
 
-    /// Records what has not ended as cut off, and ends the file.
+    /// Records requests and calls in progress as cut off, and ends the file.
     pub(super) fn finish(&mut self) -> Result<(), CassetteError> {
         if !self.is_finished {
             let open: Vec<Ticket> = self.open.keys().copied().collect();
@@ -193,7 +193,7 @@ impl Recorder {
         written
     }
 
-    /// Returns the name of a session in the file: its id, or its number if the id is random.
+    /// Returns the name of a session in the file: its id, or a number if the id is random.
     fn session(&mut self, id: &str) -> String {
         let (root, rest) = split(id);
         if !is_random(root) {

@@ -1,4 +1,4 @@
-//! [`RecordedRequest`]: a request in the form in which it is recorded and compared.
+//! [`RecordedRequest`]: a request in its form for recording and comparison.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use crate::message::{Message, MessageKind};
 use crate::model::{ChatRequest, ThinkingLevel, ToolChoice};
 use crate::tool::ToolSpec;
 
-/// A request in the form in which it is recorded and compared: what the model receives, without the
-/// ids of messages and of the session.
+/// A request in its form for recording and comparison: the model's input, without the ids of
+/// messages and of the session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct RecordedRequest {
     system: String,
     tools: Vec<Value>,
-    /// Everything else, as far as it is not the default.
+    /// All other options that differ from their defaults.
     options: Map<String, Value>,
     messages: Vec<Value>,
 }
 
-/// The difference between a request and the one before it in the file.
+/// The difference between a request and the previous request in the file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Change {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,10 +29,10 @@ pub(super) struct Change {
     tools: Option<Vec<Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     options: Option<Map<String, Value>>,
-    /// The number of unchanged messages at the start.
+    /// Number of unchanged messages at the start.
     #[serde(default, skip_serializing_if = "is_zero")]
     kept: usize,
-    /// The messages after those.
+    /// The messages after the unchanged ones.
     messages: Vec<Value>,
 }
 
@@ -41,7 +41,7 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl RecordedRequest {
-    /// Converts a request to the model that the agent has under this name.
+    /// Converts a request to the agent's model of this name.
     pub(super) fn new(model: Option<&str>, request: &ChatRequest) -> Self {
         let tool = |spec: &Arc<ToolSpec>| {
             let ToolSpec { name, description, schema, .. } = &**spec;
@@ -81,8 +81,8 @@ impl RecordedRequest {
         }
     }
 
-    /// Returns the request that differs from this one by `change`, or `None` if this one has fewer
-    /// messages than are unchanged.
+    /// Returns the request that differs from this one by `change`, or `None` if this request has
+    /// too few messages.
     pub(super) fn changed(&self, change: Change) -> Option<RecordedRequest> {
         let Change { system, tools, options, kept, messages } = change;
         let kept = self.messages.get(..kept)?.iter().cloned();
@@ -94,8 +94,7 @@ impl RecordedRequest {
         })
     }
 
-    /// Returns how much this request has in common with `other`; only the order of the numbers
-    /// matters.
+    /// Returns a measure of similarity to `other`. Only the order of the numbers matters.
     pub(super) fn likeness(&self, other: &RecordedRequest) -> usize {
         let pairs = self.messages.iter().zip(&other.messages);
         let equal_start = pairs.clone().take_while(|(a, b)| a == b).count();
@@ -118,7 +117,7 @@ impl RecordedRequest {
         lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Formats the request as lines, to compare it.
+    /// Formats the request as lines, for comparison.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if !self.system.is_empty() {
@@ -146,7 +145,7 @@ impl RecordedRequest {
     }
 }
 
-/// Returns the part of a message that the model receives: without usage and details for front ends.
+/// Returns the model's part of a message: without usage, and without details for front ends.
 fn content(message: &Message) -> Value {
     let mut value = serde_json::to_value(&message.body).unwrap_or_default();
     if let (Some(map), MessageKind::Assistant(_) | MessageKind::ToolResult(_)) =

@@ -1,6 +1,6 @@
 //! The parts of a session's id.
 
-/// Splits the id of a session into that of its root and what sub-agents add to it.
+/// Splits the id of a session into the root's id and the part that sub-agents append.
 pub(super) fn split(session: &str) -> (&str, &str) {
     let mut end = session.len();
     while let Some(at) = session[..end].rfind('/')
@@ -11,7 +11,7 @@ pub(super) fn split(session: &str) -> (&str, &str) {
     session.split_at(end)
 }
 
-/// Returns whether this is what the session of a sub-agent has after the id of its parent, such as
+/// Returns whether this is the part of a sub-agent's session id after its parent's id, such as
 /// `m2.1`.
 fn is_sub_agent(part: &str) -> bool {
     let numbers = part.strip_prefix('m').and_then(|rest| rest.split_once('.'));
@@ -19,7 +19,7 @@ fn is_sub_agent(part: &str) -> bool {
     numbers.is_some_and(|(message, call)| is_number(message) && is_number(call))
 }
 
-/// Returns whether the id is one that a session gets if its host sets none.
+/// Returns whether the id has the form of a generated one, for sessions whose host sets none.
 pub(super) fn is_random(root: &str) -> bool {
     let digits = root.strip_prefix('s').filter(|digits| digits.len() == 16);
     digits.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))

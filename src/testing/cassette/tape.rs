@@ -1,4 +1,4 @@
-//! [`Shared`]: what the models and tools of all agents of a cassette share.
+//! [`Shared`]: the state that the models and tools of all agents of a cassette share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use super::player::Player;
 use super::recorder::Recorder;
 
-/// How long a reply or a call that was cut off when it was recorded waits to be cut off again.
+/// Time for which a reply or call that was cut off during recording waits to be cut off again.
 pub(super) const CUT_OFF_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A cassette that is recorded or replayed.
+/// A cassette that is recording or replaying.
 pub(super) enum Tape {
     Record(Recorder),
     Replay(Player),
 }
 
-/// A tape that models and tools share. It is locked for a short time only, never across an await.
+/// A tape that models and tools share. It is locked only briefly, never across an await.
 #[derive(Clone)]
 pub(super) struct Shared(Arc<Mutex<Tape>>);
 

@@ -22,7 +22,7 @@ pub(super) struct CassetteTool {
     /// The name in the cassette, with the prefix of the source.
     name: String,
     spec: Arc<ToolSpec>,
-    /// `None` if a replay has no tool, only the recorded specification.
+    /// The wrapped tool; `None` if a replay has only the recorded specification.
     tool: Option<Arc<dyn Tool>>,
 }
 
@@ -62,7 +62,7 @@ impl CassetteTool {
     }
 }
 
-/// Does what a recorded call did, without its effects.
+/// Repeats a recorded call without its effects.
 async fn replay(line: CallLine, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
     for update in line.updates {
         cx.send(update).await;
@@ -74,7 +74,7 @@ async fn replay(line: CallLine, cx: &ToolContext) -> Result<ToolOutput, ToolErro
     match line.end.result() {
         Some(result) => result,
         None => {
-            // The session drops the call, as it did then.
+            // The session drops the call, as it did during recording.
             tokio::time::sleep(CUT_OFF_TIMEOUT).await;
             Err(not_cut_off("was cut off"))
         }
@@ -126,7 +126,7 @@ enum Started {
     Replayed(Box<CallLine>),
 }
 
-/// Records a call as cut off if it is dropped before its end.
+/// A guard that records a call as cut off if it is dropped before its end.
 struct CallGuard<'a> {
     shared: &'a Shared,
     ticket: Ticket,
@@ -153,7 +153,7 @@ impl Drop for CallGuard<'_> {
     }
 }
 
-/// A source of tools whose lists, and whose tools' calls, are recorded or replayed.
+/// A source of tools whose lists and tool calls are recorded or replayed.
 pub(super) struct CassetteSource {
     pub(super) shared: Shared,
     pub(super) of: AgentKey,
@@ -164,7 +164,7 @@ pub(super) struct CassetteSource {
 impl CassetteSource {
     async fn record(&self) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
         let mut listed = self.source.tools().await;
-        // A replay takes no time, so the tools are recorded when all are there.
+        // A replay takes no time, so the recorder waits until all tools are ready.
         if self.source.ready().now_or_never().is_none() {
             self.source.ready().await;
             listed = self.source.tools().await;

@@ -1,4 +1,4 @@
-//! [`WrappedParts`]: wraps the models and tools of an agent and of its sub-agents.
+//! [`WrappedParts`]: wrappers for the models and tools of an agent and its sub-agents.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::model::ChatModel;
 use crate::session::parts::Parts;
 use crate::tool::{Tool, ToolSource};
 
-/// Wraps the models and tools of an agent and of its sub-agents.
+/// Wrappers for the models and tools of an agent and its sub-agents.
 pub(super) struct WrappedParts {
     pub(super) shared: Shared,
     pub(super) of: AgentKey,

@@ -1,5 +1,4 @@
-//! What a crash test checks after each crash: that no call ran too often, and that the events are
-//! those of the log.
+//! The checks after each crash: no call ran too often, and the events equal the events of the log.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +30,7 @@ impl RecordedCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(call);
     }
 
-    /// Returns how often this call ran.
+    /// Returns the number of runs of this call.
     fn count(&self, call: &CallId) -> usize {
         let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         calls.iter().filter(|id| *id == call).count()
@@ -59,11 +58,11 @@ impl Tool for RecordedTool {
     }
 }
 
-/// Checks that no call that was finished before the crash ran after it, and that no call that must
-/// run at most once and had started ran a second time.
+/// Checks that no call that had finished before the crash ran after it, and that no started
+/// at-most-once call ran a second time.
 ///
-/// `logged` are the entries from before the crash, `entries` all entries, and `calls` the calls
-/// that ran after the crash.
+/// `logged` are the entries before the crash, `entries` all entries, and `calls` the calls after
+/// the crash.
 pub(super) fn check_calls(
     logged: &[LogEntry],
     entries: &[LogEntry],
@@ -113,7 +112,7 @@ pub(super) fn check_calls(
     Ok(())
 }
 
-/// Checks that no side effect took place twice: `before` the crash and `after` it.
+/// Checks that no side effect took place both `before` the crash and `after` it.
 pub(super) fn check_effects(
     before: u64,
     after: u64,
@@ -129,7 +128,7 @@ pub(super) fn check_effects(
     ))
 }
 
-/// Checks on every prefix of the log that its description says what the session does next.
+/// Checks for every prefix of the log that its description has the session's next work.
 pub(super) fn check_due(entries: &[LogEntry]) -> Result<(), String> {
     let mut info = SessionInfo::new("s");
     for (at, entry) in entries.iter().enumerate() {
@@ -146,8 +145,8 @@ pub(super) fn check_due(entries: &[LogEntry]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that the sequence numbers of `emitted` continue those of the entries from before the
-/// crash without gaps, and that each event is the one that the log has under its number.
+/// Checks that the sequence numbers of `emitted` continue without gaps after the entries before the
+/// crash. Each event must equal the event with its number in the log.
 pub(super) fn check_numbers(
     logged: &[LogEntry],
     entries: &[LogEntry],

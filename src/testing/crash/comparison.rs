@@ -1,4 +1,4 @@
-//! [`Comparison`]: what comes out of a session, with and without a crash.
+//! [`Comparison`]: a comparison of the results of a session with and without a crash.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use crate::message::{CallId, History, Message};
 use crate::testing::recording::is_same_message;
 use crate::testing::trace::line;
 
-/// Compares sessions with one that ran without a crash.
+/// A comparison with a session that ran without a crash.
 pub(super) struct Comparison<'a> {
     expected: Product,
-    /// Calls whose results are not compared.
+    /// The calls whose results are not compared.
     unknown: &'a HashSet<CallId>,
 }
 
-/// What comes out of a session.
+/// The results of a session.
 struct Product {
     messages: Vec<Arc<Message>>,
     context: History,
     ends: Vec<String>,
     events: Vec<String>,
-    /// With positions in place of the numbers of messages, which may differ.
+    /// The pattern's state, with positions in place of message numbers, which may differ.
     state: BTreeMap<(StateScope, Arc<str>), Value>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Comparison<'a> {
         Comparison { expected: Product::of(expected), unknown }
     }
 
-    /// Checks that the same comes out of a session with this log.
+    /// Checks that a session with this log has the same results.
     pub(super) fn check(&self, entries: &[LogEntry]) -> Result<(), String> {
         let (expected, actual) = (&self.expected, Product::of(entries));
         let is_same = |a: &Arc<Message>, b: &Arc<Message>| is_same_message(a, b, self.unknown);
@@ -82,7 +82,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// Returns a value with the positions of messages in place of their numbers.
+/// Replaces the numbers of messages in a value with their positions.
 fn without_numbers(value: &Value, messages: &[Arc<Message>]) -> Value {
     match value {
         Value::String(text) => {

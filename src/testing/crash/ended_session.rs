@@ -1,4 +1,4 @@
-//! [`EndedSession`]: a session that ran to its end, and what a crash at each point of it leaves.
+//! [`EndedSession`]: a session that ran to its end, and the remains of a crash at each point.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub(super) struct EndedSession {
     /// The effects of its tools, by name.
     pub(super) effects: HashMap<Arc<str>, Effect>,
     pub(super) recording: Recording,
-    /// The number of side effects at its start and at its end.
+    /// Number of side effects at the start and at the end of the session.
     pub(super) side_effects: Range<u64>,
 }
 
@@ -33,19 +33,20 @@ impl EndedSession {
         cut > first.unwrap_or(log_len)
     }
 
-    /// Returns the first entry to which this input led, from position `from`.
+    /// Returns the position of the first entry, from `from` on, to which this input led.
     fn entry_of(&self, input: &ScenarioInput, from: usize) -> Option<usize> {
         let first = self.log[from..].iter().position(|entry| input.leads_to(entry));
         first.map(|at| from + at)
     }
 
-    /// Returns the side effects before this append, or before the end if there is no such append.
+    /// Returns the number of side effects before this append, or before the end if there is no such
+    /// append.
     pub(super) fn effects_before(&self, append: usize) -> u64 {
         let count = self.appends.get(append).map_or(self.side_effects.end, |next| next.effects);
         count - self.side_effects.start
     }
 
-    /// Returns the calls that must run at most once and were running after the first `cut` entries.
+    /// Returns the at-most-once calls that were running after the first `cut` entries.
     pub(super) fn unknown_calls(&self, cut: usize) -> HashSet<CallId> {
         let running = running_calls(&self.log[..cut]);
         let is_once = |call: &CallId| {
@@ -55,7 +56,7 @@ impl EndedSession {
         running.into_iter().filter(is_once).collect()
     }
 
-    /// Returns whether the result of one of these calls asks for the end of the run.
+    /// Returns whether the result of one of these calls asks to end the run.
     pub(super) fn terminates(&self, calls: &HashSet<CallId>) -> bool {
         calls.iter().filter_map(|call| self.result_of(call)).any(|result| result.terminate)
     }
@@ -69,8 +70,8 @@ impl EndedSession {
         })
     }
 
-    /// Returns whether each input with a condition that had held by then was in the first `cut`
-    /// entries, and the work that was in progress when it arrived had ended.
+    /// Returns whether, within the first `cut` entries, each input whose condition had held has
+    /// arrived, and the work during which it arrived has ended.
     pub(super) fn is_settled(&self, inputs: &[ScenarioInput], cut: usize) -> bool {
         let due = self.sent.iter().filter(|sent| sent.was_due && sent.log_len <= cut);
         let mut due = due.filter_map(|sent| {
@@ -79,8 +80,8 @@ impl EndedSession {
         });
         due.all(|(input, arrived)| {
             let ends = |entry: &LogEntry| matches!(entry, LogEntry::RunEnded { .. });
-            // A request that was interrupted before any text leaves nothing but its charge: only
-            // the next write of the pattern shows that it is not sent again.
+            // An interrupted request without any text leaves nothing but its charge. Only the next
+            // write of the pattern shows that it is not repeated.
             let is_idle = |end: usize| {
                 let last = &self.log[end - 1];
                 let tells = !matches!(last, LogEntry::Queued { .. } | LogEntry::Charged { .. });

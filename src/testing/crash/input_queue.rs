@@ -1,5 +1,5 @@
-//! [`InputQueue`]: the inputs of a scenario that are still to be sent, and a memory that sends them
-//! when their condition holds.
+//! [`InputQueue`]: the unsent inputs of a scenario, and a memory that sends them when their
+//! condition holds.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ use crate::log::memory::{InMemory, Memory};
 use crate::log::snapshots::{Snapshot, Snapshots};
 use crate::session::handle::AgentHandle;
 
-/// Holds the inputs that are still to be sent, and acts as the session's memory to see which
-/// entries are logged. Clones share the inputs and the log.
+/// The unsent inputs, which also act as the session's memory to see the logged entries. Clones
+/// share the inputs and the log.
 #[derive(Clone)]
 pub(super) struct InputQueue {
     log: InMemory,
-    /// The state that the log describes, for a session that is opened again.
+    /// The state of the log, for a session that is reopened.
     snapshot: Option<Snapshot>,
     effects: Option<EffectCount>,
     state: Arc<Mutex<State>>,
@@ -26,19 +26,19 @@ pub(super) struct InputQueue {
 
 #[derive(Default)]
 struct State {
-    /// The handle to send to; `None` until the session is open.
+    /// The handle for sending; `None` until the session is open.
     handle: Option<AgentHandle>,
     unsent: VecDeque<ScenarioInput>,
     sent: Vec<SentInput>,
     appends: Vec<Append>,
 }
 
-/// An append that the log has.
+/// An append in the log.
 #[derive(Clone, Copy)]
 pub(super) struct Append {
-    /// The length of the log after it.
+    /// Length of the log after the append.
     pub(super) end: usize,
-    /// The number of side effects before it.
+    /// Number of side effects before the append.
     pub(super) effects: u64,
 }
 
@@ -46,9 +46,9 @@ pub(super) struct Append {
 #[derive(Clone)]
 pub(super) struct SentInput {
     pub(super) number: usize,
-    /// The length of the log when it was sent.
+    /// Length of the log when the input was sent.
     pub(super) log_len: usize,
-    /// Whether its condition held, so that the agent need not have been idle.
+    /// `true` if its condition held, so that the agent need not have been idle.
     pub(super) was_due: bool,
 }
 
@@ -63,7 +63,7 @@ impl InputQueue {
         InputQueue { log, snapshot, effects, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Sets the handle to which inputs with a condition are sent.
+    /// Sets the handle for sending inputs with a condition.
     pub(super) fn set_handle(&self, handle: AgentHandle) {
         self.state().handle = Some(handle);
     }
@@ -73,7 +73,7 @@ impl InputQueue {
         self.take_if(false, |_| true)
     }
 
-    /// Returns the inputs that were sent so far.
+    /// Returns the inputs sent so far.
     pub(super) fn sent(&self) -> Vec<SentInput> {
         self.state().sent.clone()
     }

@@ -6,7 +6,7 @@ use crate::log::entry::LogEntry;
 use crate::log::session_log::SessionLog;
 use crate::message::MessageId;
 
-/// Returns the numbers of the requests that were sent, detached ones included, in their order.
+/// Returns the numbers of the sent requests, including detached requests, in order.
 pub(super) fn sent_requests(log: &[LogEntry]) -> Vec<MessageId> {
     let mut sent = Vec::new();
     for entry in log {
@@ -22,9 +22,9 @@ pub(super) fn sent_requests(log: &[LogEntry]) -> Vec<MessageId> {
     sent
 }
 
-/// Returns for each request of this log whether a session that continues from it needs no reply to
-/// it any more. The reply to a detached request without a key is needed until the pattern has
-/// written something.
+/// Returns for each request of this log whether a session that continues from it no longer needs
+/// the reply. The reply to a detached request without a key is needed until the pattern has written
+/// something.
 pub(super) fn used_replies(log: &[LogEntry]) -> Vec<bool> {
     let mut pending = pending_detached(log);
     if SessionLog::of(log).awaits_reply() {

@@ -14,8 +14,8 @@ use crate::testing::script::Script;
 use crate::testing::scripted_model::ReplyFn;
 use crate::tool::question::AnswerForm;
 
-/// Describes a session for [`crash_at_every_append`](super::crash_at_every_append): the replies of
-/// the model, the inputs, and the decisions on pending actions.
+/// A session for [`crash_at_every_append`](super::crash_at_every_append): the replies of the model,
+/// the inputs, and the decisions on pending actions.
 ///
 /// The inputs are sent in order, each once the agent is idle, or as soon as the condition of
 /// [`Scenario::when`] holds.
@@ -43,7 +43,7 @@ pub struct Scenario {
     pub(super) joins_appends: bool,
 }
 
-/// Returns the number of side effects so far.
+/// A function that returns the number of side effects so far.
 pub(super) type EffectCount = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// One input of a scenario.
@@ -57,8 +57,8 @@ pub(super) struct ScenarioInput {
 type Condition = Arc<dyn Fn(&LogEntry) -> bool + Send + Sync>;
 
 impl Scenario {
-    /// Creates a scenario in which the model gives these replies in turn, to detached requests too.
-    /// After a crash it replies to each request as it did without the crash.
+    /// Creates a scenario in which the model gives these replies in turn, also to detached
+    /// requests. After a crash it replies to each request as without the crash.
     pub fn new(replies: impl IntoIterator<Item = Script>) -> Self {
         Scenario {
             replies: replies.into_iter().collect(),
@@ -70,8 +70,8 @@ impl Scenario {
         }
     }
 
-    /// Sets the reply to each request after the last one for which there is a reply, as a function
-    /// of the request. Without it, such a request is an error.
+    /// Sets the reply to requests after the last scripted reply, as a function of the request.
+    /// Without it, such a request is an error.
     pub fn reply_with(
         mut self,
         reply: impl Fn(&ChatRequest) -> Script + Send + Sync + 'static,
@@ -80,20 +80,19 @@ impl Scenario {
         self
     }
 
-    /// Sets a function that returns how many side effects the agent has had so far, apart from
-    /// those of its tools: the messages that a pattern has sent to a service, for example. A test
-    /// counts them where it replaces the service.
+    /// Sets a function that returns the number of side effects so far, apart from tool effects: for
+    /// example, the messages that a pattern has sent to a service. A test counts them where it
+    /// replaces the service.
     ///
-    /// No effect may take place before a crash and again after it, so an agent must log that it
-    /// is about to have an effect.
+    /// No effect may take place before a crash and again after it, so an agent must log an effect
+    /// before it happens.
     pub fn effects(mut self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.effects = Some(Arc::new(count));
         self
     }
 
-    /// Joins appends as a session does outside of tests, where changes that follow each other
-    /// without a wait are one append. By default each is written at once, and there are more
-    /// crashes.
+    /// Joins appends as sessions do outside of tests, where successive changes without a wait are
+    /// one append. By default each change is written at once, for more crashes.
     pub fn join_appends(mut self) -> Self {
         self.joins_appends = true;
         self
@@ -129,8 +128,8 @@ impl Scenario {
         self.input(|_| InputEvent::Compact(None))
     }
 
-    /// Sends the last input as soon as an entry is logged for which `holds` returns true (the start
-    /// of a call, for example), and at the latest when the agent is idle.
+    /// Sends the last input as soon as an entry is logged for which `holds` returns true, for
+    /// example the start of a call. The input is sent at the latest when the agent is idle.
     pub fn when(mut self, holds: impl Fn(&LogEntry) -> bool + Send + Sync + 'static) -> Self {
         if let Some(last) = self.inputs.last_mut() {
             last.when = Some(Arc::new(holds));
@@ -138,7 +137,7 @@ impl Scenario {
         self
     }
 
-    /// Sets the decision on pending actions, which is [`default_decision`] by default.
+    /// Sets the decision on pending actions; the default is [`default_decision`].
     pub fn decisions(
         mut self,
         decide: impl Fn(&ExternalAction) -> Decision + Send + Sync + 'static,
@@ -161,7 +160,7 @@ impl ScenarioInput {
         matches!(self.event, InputEvent::Abort(_) | InputEvent::Reset)
     }
 
-    /// Returns whether `entry` can be the first one that this input leads to.
+    /// Returns whether `entry` can be the first entry to which this input leads.
     pub(super) fn leads_to(&self, entry: &LogEntry) -> bool {
         match &self.event {
             InputEvent::Abort(_) => matches!(
@@ -183,9 +182,8 @@ impl ScenarioInput {
     }
 }
 
-/// Returns a decision that the agent accepts: it approves a call, answers a question with its first
-/// option, the text "yes" or JSON `null`, and provides any other call that suspended with the input
-/// `null`.
+/// Returns a decision that the agent accepts. It approves a call, and answers a question with its
+/// first option, the text "yes" or JSON `null`. Any other suspended call gets the input `null`.
 pub fn default_decision(action: &ExternalAction) -> Decision {
     if action.request.is_none() {
         return Decision::Approve;

@@ -1,4 +1,5 @@
-//! [`crash_tree`]: an agent with sub-agents, with a crash at every pair of cuts of their logs.
+//! [`crash_tree`]: repeats an agent with sub-agents, with a crash at every pair of cuts of their
+//! logs.
 
 mod cuts;
 mod recorder;
@@ -21,35 +22,35 @@ use crate::tool::Effect;
 use cuts::{Cuts, Logs, all_cuts};
 use recorder::Recorder;
 
-/// The session at the root.
+/// The id of the root's session.
 const ROOT: &str = "root";
 
-/// How many times in a row a session may be asked for decisions.
+/// Maximum number of times in a row that a session may ask for decisions.
 const MAX_ROUNDS: usize = 1_000;
 
-/// Counts what [`crash_tree`] did.
+/// The counts of a [`crash_tree`] test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TreeReport {
-    /// The appends of all sessions without a crash.
+    /// Number of appends of all sessions without a crash.
     pub appends: usize,
-    /// The sessions, the root included.
+    /// Number of sessions, including the root.
     pub sessions: usize,
-    /// The crashes: pairs of cuts of the logs of a parent and a sub-agent.
+    /// Number of crashes: pairs of cuts of the logs of a parent and a sub-agent.
     pub crashes: usize,
-    /// The number of crashes after which what came out was compared.
+    /// Number of crashes after which the results were compared.
     pub compared: usize,
 }
 
-/// Says what a user does about an action that is pending.
+/// The user's reaction to a pending action.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum TreeInput {
-    /// Decides it.
+    /// The decision on the action.
     Decide(Decision),
-    /// Aborts the run.
+    /// An abort of the run.
     Abort,
-    /// Sends another request instead.
+    /// Another request instead of a decision.
     Request(String),
 }
 
@@ -60,7 +61,7 @@ impl From<Decision> for TreeInput {
 }
 
 impl TreeInput {
-    /// Returns the input for this action, which has the same id however often it is sent.
+    /// Returns the input for this action. Its id is always the same.
     fn event(self, action: &ExternalAction) -> (String, InputEvent) {
         let ExternalAction { call, digest, .. } = action;
         match self {
@@ -76,27 +77,29 @@ impl TreeInput {
     }
 }
 
-/// Runs an agent with sub-agents to its end; then, for each pair of a cut of a parent's log and a
-/// cut of its sub-agent's log that a crash can leave, reopens the root as if the process had died
-/// then, runs it to its end, and compares it with the sessions without a crash. This takes place
-/// twice: with each change of a session written at once, which the report counts, and with appends
-/// joined as outside of tests.
+/// Runs an agent with sub-agents to its end, then repeats it with crashes. There is one crash for
+/// each pair of cuts of a parent's and its sub-agent's log that a crash can leave. Each time, the
+/// root is reopened as if the process had died then, run to its end, and compared with the sessions
+/// without a crash.
 ///
-/// `agent` builds the agent, with new instances of patterns and tools each time, and models that
-/// reply by what they are asked. `react` says what the user does about a pending action; `None`
-/// leaves it to wait. `store` builds an empty store, in which the cut logs are reopened. After each
+/// All of this takes place twice: with each change of a session written at once, which the report
+/// counts, and with appends joined as outside of tests.
+///
+/// `agent` builds the agent, with new instances of patterns and tools each time, and models whose
+/// replies depend on the request. `react` returns the user's reaction to a pending action; `None`
+/// lets it wait. `store` builds an empty store, in which the cut logs are reopened. After each
 /// crash these checks must hold:
 ///
 /// - The logs of all sessions fulfil [`check_log`].
 /// - No call of a tool with [`Effect::AtMostOnce`] ran again, in any session.
 /// - Each action was pending at the root once, and each sub-agent has one end.
 /// - The root is charged with the turns of all sessions.
-/// - The conversations are those without a crash, and no request was sent that these did not send,
-///   unless a call of an at-most-once tool was running at the crash: its outcome is unknown then.
+/// - The conversations equal those without a crash, and no additional request was sent. This is not
+///   checked if an at-most-once call was running at the crash, because its outcome is then unknown.
 ///
 /// # Errors
 ///
-/// Returns the two cuts and the check that failed.
+/// Returns the two cuts and the failed check.
 ///
 /// # Example
 ///
@@ -194,8 +197,8 @@ where
     A: Fn() -> GenericAgent,
     R: Fn(&ExternalAction) -> Option<TreeInput>,
 {
-    /// Opens the root, does what a user would do until nothing is left to do, and returns the logs
-    /// of all sessions.
+    /// Opens the root, acts as the user until no work is left, and returns the logs of all
+    /// sessions.
     async fn run<S: SessionStore + Clone + 'static>(&self, store: &S) -> Result<Logs, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let cx = RunContext::new().stored(store, ROOT).await.map_err(|error| text(&error))?;
@@ -234,7 +237,7 @@ where
         Err(format!("actions are still pending after {MAX_ROUNDS} decisions"))
     }
 
-    /// Returns the effects of the tools, by name, of the agent and its sub-agents.
+    /// Returns the effects of all tools of the agent and its sub-agents, by name.
     fn effects(&self) -> BTreeMap<Arc<str>, Effect> {
         (self.agent)().effects()
     }
@@ -272,7 +275,7 @@ where
 }
 
 /// Returns the sessions by the calls that they work for, from the root on. Names may differ: they
-/// contain the number of a reply, which is another one if its request is sent again.
+/// contain the number of a reply, which changes if its request is repeated.
 fn by_path(logs: &Logs) -> BTreeMap<String, Arc<str>> {
     let mut found = BTreeMap::new();
     let mut open = vec![(String::new(), Arc::from(ROOT))];
@@ -287,7 +290,7 @@ fn by_path(logs: &Logs) -> BTreeMap<String, Arc<str>> {
     found
 }
 
-/// Checks that what the root has spent is what all sessions have used, unless sub-agents are open.
+/// Checks that the root's spending is the sum of all sessions' usage, unless sub-agents are open.
 fn check_spent(logs: &Logs) -> Result<(), String> {
     let root = SessionLog::of(&logs[ROOT]);
     let is_open = !root.pending().is_empty() || root.run().is_some();
@@ -305,7 +308,7 @@ fn check_spent(logs: &Logs) -> Result<(), String> {
     Err(format!("the root is charged with {charged} turns, and all sessions have used {sent}"))
 }
 
-/// Checks what a tool or a sub-agent does once.
+/// Checks the rules for at-most-once calls and for sub-agents.
 fn check_once(log: &[LogEntry], effects: &BTreeMap<Arc<str>, Effect>) -> Result<(), String> {
     let mut names = BTreeMap::new();
     let calls = log.iter().filter_map(LogEntry::message).filter_map(|m| m.as_assistant());
@@ -347,7 +350,7 @@ fn conversation(log: &[LogEntry]) -> Vec<String> {
     SessionLog::of(log).messages().iter().map(text).collect()
 }
 
-/// Returns whether a call that must run once was running at the crash.
+/// Returns whether an at-most-once call was running at the crash.
 fn is_call_lost(cuts: &Cuts, logs: &Logs, effects: &BTreeMap<Arc<str>, Effect>) -> bool {
     cuts.iter().any(|(session, cut)| {
         let log = &logs[session][..*cut];

@@ -1,4 +1,4 @@
-//! [`CompactionStep`]: what a log has of one step of a compaction.
+//! [`CompactionStep`]: one step of a compaction in a log.
 
 use std::sync::Arc;
 
@@ -6,35 +6,36 @@ use crate::log::compaction::CompactionCause;
 use crate::log::entry::LogEntry;
 use crate::message::{Message, MessageId, StopReason};
 
-/// What a log has of one step of a compaction: the replacement of some messages, or a summary that
-/// led to none.
+/// One step of a compaction in a log: the replacement of some messages, or a summary that replaced
+/// nothing.
 pub(super) enum CompactionStep<'a> {
     Replaced {
         first: MessageId,
         last: MessageId,
-        /// The message that replaces them.
+        /// The message in place of the others.
         message: &'a Arc<Message>,
         details: &'a serde_json::Value,
-        /// Whether the model was asked for a summary.
+        /// `true` if the model was asked for a summary.
         has_summary: bool,
         why: &'a CompactionCause,
     },
-    /// A detached request without a replacement: a compaction that was abandoned, or a request of
-    /// the pattern.
+    /// A detached request without a replacement: an abandoned compaction, or a request of the
+    /// pattern.
     Abandoned {
-        /// Whether the model failed. Otherwise the request was interrupted.
+        /// `true` if the model failed. Otherwise the request was interrupted.
         failed: bool,
     },
 }
 
 impl<'a> CompactionStep<'a> {
-    /// Returns the step that begins with the entry at `at`, or `None` if none can.
+    /// Returns the step that begins with the entry at `at`, or `None` if no step can.
     pub(super) fn at(log: &'a [LogEntry], at: usize) -> Option<CompactionStep<'a>> {
         let (detached, compacted) = match log.get(at)? {
             LogEntry::Detached { message, .. } => (Some(message), log.get(at + 1)),
             entry => (None, Some(entry)),
         };
-        // A detached reply is the summary only if the compaction names it or says that it has none.
+        // A detached reply is the summary only if the compaction names it, or has none because of
+        // an error.
         match (compacted, detached) {
             (
                 Some(LogEntry::Compacted { first, last, message, details, summary, error, why }),
@@ -69,7 +70,7 @@ impl<'a> CompactionStep<'a> {
         }
     }
 
-    /// Returns the cause that the log names, or `None` if nothing was replaced.
+    /// Returns the cause in the log, or `None` if nothing was replaced.
     pub(super) fn cause(&self) -> Option<&'a CompactionCause> {
         match self {
             CompactionStep::Replaced { why, .. } => Some(why),

@@ -1,4 +1,4 @@
-//! [`Difference`]: where a replayed session deviates from its log.
+//! [`Difference`]: the deviation of a replayed session from its log.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::log::entry::LogEntry;
 use crate::message::{ContentPart, Message, MessageKind};
 use crate::testing::excerpt::{excerpt, excerpts};
 
-/// Describes where an agent deviates from a log. `Display` writes one sentence.
+/// The deviation of an agent from a log. `Display` writes one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Difference {
@@ -19,13 +19,14 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Returns the number of the request that differs, counted from one with detached requests, or
-    /// `None` if what differs is not a request.
+    /// Returns the number of the differing request, counted from one with detached requests, or
+    /// `None` if the difference is not in a request.
     pub fn request(&self) -> Option<usize> {
         self.request
     }
 
-    /// Returns the index of the log entry that differs, or `None` if what differs is not an entry.
+    /// Returns the index of the differing log entry, or `None` if the difference is not in an
+    /// entry.
     pub fn entry(&self) -> Option<usize> {
         self.entry
     }
@@ -54,7 +55,7 @@ impl Difference {
         Difference { request: None, entry: None, text }
     }
 
-    /// Compares messages without their ids, and returns the first difference.
+    /// Compares messages without their ids. Returns the first difference.
     pub(super) fn of_messages(
         number: usize,
         old: &[Arc<Message>],
@@ -76,7 +77,7 @@ impl Difference {
         Some(Self::of_request(number, text))
     }
 
-    /// Compares a value of a request, and returns the difference.
+    /// Compares a value of a request. Returns the difference, if any.
     pub(super) fn of_values(number: usize, what: &str, old: &str, new: &str) -> Option<Self> {
         let (a, b) = (old != new).then(|| excerpts(old, new))?;
         Some(Self::of_request(number, format!(": {what} differs: it was `{a}`, now it is `{b}`")))
@@ -111,8 +112,8 @@ fn message_text(body: &MessageKind) -> String {
     }
 }
 
-/// Returns an entry as JSON without what differs from run to run: times, message ids, and costs,
-/// which are rounded.
+/// Returns an entry as JSON without the values that differ from run to run: times, message ids, and
+/// costs, which are rounded.
 pub(super) fn comparable(entry: &LogEntry) -> Value {
     let mut value = serde_json::to_value(entry).unwrap_or_default();
     if let Some(map) = value.as_object_mut() {

@@ -1,5 +1,5 @@
-//! What a log shows of the outside: when processes opened the session, and which inputs they sent
-//! at which position.
+//! [`Epoch`]: the outside of a log, with the openings by processes and the positions of their
+//! inputs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -14,53 +14,53 @@ use crate::log::outcome::{RunCause, RunStatus};
 use crate::message::{MessageId, MessageKind};
 use crate::session::decisions::SYSTEM;
 
-/// The part of a log that one process wrote.
+/// A section of a log that one process wrote.
 pub(super) struct Epoch {
-    /// The position of its first entry. The process found the entries before.
+    /// Position of its first entry. The process found the entries before.
     pub(super) start: usize,
-    /// The position after its last entry.
+    /// Position after its last entry.
     pub(super) end: usize,
-    /// Whether the process died within a run.
+    /// `true` if the process died within a run.
     pub(super) is_cut_off: bool,
-    /// The inputs, by the position of the first entry that they led to.
+    /// The inputs, by the position of the first entry to which they led.
     pub(super) inputs: BTreeMap<usize, InputGroup>,
-    /// The compactions that were requested within runs, in order.
+    /// The compactions requested within runs, in order.
     pub(super) compactions: Vec<RequestedCompaction>,
 }
 
 impl Epoch {
-    /// Returns the position of the next entry, from `from` on, that is not due to an input.
+    /// Returns the position of the next entry, from `from` on, that does not stem from an input.
     pub(super) fn next(&self, log: &[LogEntry], from: usize) -> Option<usize> {
         (from..self.end).find(|at| !is_from_input(&log[*at]))
     }
 }
 
-/// The inputs that are sent at one position.
+/// The inputs at one position.
 #[derive(Default)]
 pub(super) struct InputGroup {
     pub(super) events: Vec<InputEvent>,
-    /// Whether they are sent after the end of the last run and start none.
+    /// `true` if they are sent after the end of the last run and start none.
     pub(super) at_rest: bool,
-    /// Whether a run starts with the last of them before another input is received.
+    /// `true` if a run starts with the last input before another is received.
     starts_run: bool,
-    /// Whether no run was in progress when the log had them.
+    /// `true` if no run was in progress when they reached the log.
     between_runs: bool,
 }
 
-/// A compaction that was requested within a run.
+/// A compaction requested within a run.
 pub(super) struct RequestedCompaction {
-    /// It is requested once all entries before this position have been appended.
+    /// Position before which all entries must be appended first.
     pub(super) not_before: usize,
-    /// The position of the first entry that it led to.
+    /// Position of the first entry to which it led.
     pub(super) at: usize,
     /// The instructions for the summary.
     pub(super) instructions: Option<Arc<str>>,
-    /// Whether it was certainly requested. Otherwise the entry may also be a detached request of
-    /// the pattern that failed.
+    /// `true` if it was certainly requested. Otherwise the entry may also be a failed detached
+    /// request of the pattern.
     pub(super) is_certain: bool,
 }
 
-/// Returns whether the entry is due to an input, and so can be between any two other entries.
+/// Returns whether the entry stems from an input, and so can be between any two other entries.
 fn is_from_input(entry: &LogEntry) -> bool {
     use LogEntry::{AbortRequested, Approved, Decided, Queued, Reset, Withdrawn};
     is_silent(entry)
@@ -90,8 +90,8 @@ pub(super) fn is_silent(entry: &LogEntry) -> bool {
     ) || is_accounting(entry)
 }
 
-/// Returns the requests that each process started detached, in the order in which they were sent:
-/// those that were replied to, and those that the end of the process cut off.
+/// Returns each process's detached requests in sending order: requests with a reply, and requests
+/// that the end of the process cut off.
 pub(super) fn detached_requests(log: &[LogEntry]) -> Vec<Vec<MessageId>> {
     let (mut epochs, mut replied) = (Vec::<Vec<MessageId>>::new(), HashSet::new());
     for entry in log {
@@ -113,7 +113,7 @@ pub(super) fn detached_requests(log: &[LogEntry]) -> Vec<Vec<MessageId>> {
     epochs
 }
 
-/// Returns the entry as a root's: a session under replay has no parent.
+/// Returns the entry without a parent, since a session under replay is a root.
 pub(super) fn without_parent(entry: LogEntry) -> LogEntry {
     match entry {
         LogEntry::Opened { epoch, time, .. } => {
@@ -123,14 +123,13 @@ pub(super) fn without_parent(entry: LogEntry) -> LogEntry {
     }
 }
 
-/// Returns whether the entry only says what requests are charged with, which a replay does not
-/// repeat.
+/// Returns whether the entry only accounts for charges, which a replay does not repeat.
 pub(super) fn is_accounting(entry: &LogEntry) -> bool {
     use LogEntry::{Charged, DetachedStarted, NotSent};
     matches!(entry, DetachedStarted { .. } | Charged { .. } | NotSent { .. })
 }
 
-/// Splits a log into epochs. The entries that a fork appends are between two of them.
+/// Splits a log into epochs. The entries that a fork appends are between two epochs.
 pub(super) fn epochs(log: &[LogEntry]) -> Vec<Epoch> {
     let mut starts: Vec<usize> =
         (0..log.len()).filter(|i| matches!(log[*i], LogEntry::Opened { .. })).collect();
@@ -172,12 +171,12 @@ pub(super) fn epochs(log: &[LogEntry]) -> Vec<Epoch> {
     epochs
 }
 
-/// Finds the inputs of an epoch.
+/// A reader that finds the inputs of an epoch.
 struct EpochReader<'a> {
     log: &'a [LogEntry],
     start: usize,
     end: usize,
-    /// For each entry, whether no run was in progress before it.
+    /// For each entry, `true` if no run was in progress before it.
     between_runs: Vec<bool>,
 }
 
@@ -208,8 +207,8 @@ impl EpochReader<'_> {
         }
     }
 
-    /// Returns the compactions that were requested within the runs of the epoch. An interrupted run
-    /// is resumed at `resumed_at`.
+    /// Returns the compactions requested within the runs of the epoch. An interrupted run is
+    /// resumed at `resumed_at`.
     fn compactions(&self, resumed_at: usize) -> Vec<RequestedCompaction> {
         let mut compactions: Vec<RequestedCompaction> = Vec::new();
         let mut last: Option<&CompactionCause> = None;
@@ -244,7 +243,7 @@ impl EpochReader<'_> {
         compactions
     }
 
-    /// Returns whether the run of the entry at `at` was started for the compaction.
+    /// Returns whether the run of the entry at `at` was started for a compaction.
     fn is_compaction_run(&self, at: usize) -> bool {
         let compacts = |entry: &LogEntry| {
             matches!(entry, LogEntry::Detached { .. } | LogEntry::Compacted { .. })
@@ -254,7 +253,8 @@ impl EpochReader<'_> {
         matches!(before, Some(LogEntry::RunStarted { cause: RunCause::Compact { .. }, .. }))
     }
 
-    /// Joins successive inputs between runs into one group, as the agent does nothing in between.
+    /// Joins successive inputs between runs into one group, because the agent does nothing in
+    /// between.
     fn joined(
         &self,
         mut inputs: BTreeMap<usize, InputGroup>,
@@ -285,8 +285,7 @@ impl EpochReader<'_> {
         out
     }
 
-    /// Returns the inputs that resumed or ended a run that was interrupted by a crash, and their
-    /// position.
+    /// Returns the inputs that resumed or ended a run after a crash, and their position.
     fn resumption(&self, resets: &mut HashSet<usize>) -> Option<(usize, Vec<InputEvent>)> {
         let waits = |entry: &LogEntry| {
             matches!(entry, LogEntry::Queued { kind, .. } if *kind != QueueKind::Request)
@@ -351,7 +350,8 @@ impl EpochReader<'_> {
                 });
                 let digest = digest.unwrap_or_default();
                 let result = ActionResult::new(call.clone(), digest, (**decision).clone());
-                // A replay has no deadlines: their decisions are sent, which `system` cannot do.
+                // A replay has no deadlines. It sends their decisions as inputs, which `system`
+                // cannot do.
                 let by = by.clone().filter(|by| **by != *SYSTEM);
                 let result = ActionResult { by, ..result.id(input.clone()) };
                 (InputEvent::ExternalActionResult(result), false)
@@ -381,7 +381,7 @@ impl EpochReader<'_> {
         (from..self.end).find(|at| matches!(self.log[*at], LogEntry::RunEnded { .. }))
     }
 
-    /// Returns an abort, or a reset if the end of the run is followed by one.
+    /// Returns an abort, or a reset if a reset follows the end of the run.
     fn stop(&self, at: usize, resets: &mut HashSet<usize>) -> InputEvent {
         let mut abort = AbortRequest::new();
         if let (LogEntry::RunStarted { .. }, Some(LogEntry::AbortRequested { input })) =

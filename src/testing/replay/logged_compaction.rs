@@ -14,7 +14,7 @@ use crate::log::entry::LogEntry;
 use crate::log::outcome::RunCause;
 use crate::message::MessageKind;
 
-/// Compacts where the log does, and into what the log has.
+/// A compaction policy that repeats the compactions of the log.
 pub(super) struct LoggedCompaction {
     replay: Arc<SharedReplay>,
 }
@@ -39,8 +39,8 @@ impl CompactionPolicy for LoggedCompaction {
         progress.compacts_as_logged = true;
         let (log, at) = self.next(&progress)?;
         let is_legal = |range: &Range<usize>| check_range(context.messages, range).is_ok();
-        // Any range will do where the engine only asks whether there is one, or where no message
-        // will be replaced.
+        // Any range will do where the engine only asks for its existence, or where no message will
+        // be replaced.
         let len = context.messages.len();
         let any_range =
             || (0..len).flat_map(|from| (from + 1..len).map(move |to| from..to)).find(is_legal);
@@ -84,7 +84,8 @@ impl CompactionPolicy for LoggedCompaction {
     }
 }
 
-/// Returns the request for a summary. Its text does not matter, as the model replies from the log.
+/// Returns a request for a summary. Its text does not matter, because the model replies from the
+/// log.
 fn request() -> SummaryRequest {
     SummaryRequest::new("", "The summary that the log has here.")
 }

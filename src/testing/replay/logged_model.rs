@@ -1,4 +1,4 @@
-//! [`LoggedModel`]: a model that gives the replies of the log.
+//! [`LoggedModel`]: a model that replies from the log.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::model::{ChatModel, ChatRequest, ModelEvent, ModelInfo, Prices};
 use crate::session::cut_replies::with_notes;
 use crate::testing::request_text::{options_text, tools_text};
 
-/// A model that gives the replies of the log.
+/// A model that replies from the log.
 pub(super) struct LoggedModel {
     replay: Arc<SharedReplay>,
     info: ModelInfo,
@@ -72,7 +72,7 @@ impl LoggedModel {
     }
 }
 
-/// Compares a request with the baseline, and returns the first difference.
+/// Compares a request with the baseline. Returns the first difference.
 fn compare(
     progress: &Progress,
     model: &Arc<str>,

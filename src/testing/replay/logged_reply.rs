@@ -1,4 +1,4 @@
-//! [`LoggedReply`]: what a log has of the reply to a request.
+//! [`LoggedReply`]: the reply to a request, from a log.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::model::{BlockKind, ModelEvent, ModelInfo, Prices};
 /// The reply to a request, from the log.
 pub(super) struct LoggedReply {
     pub(super) events: Vec<ModelEvent>,
-    /// The position that the replay must reach before the reply ends.
+    /// Position that the replay must reach before the reply ends.
     pub(super) until: usize,
     /// The last event; `None` if the reply was cut off.
     pub(super) end: Option<ModelEvent>,
@@ -21,7 +21,7 @@ pub(super) struct LoggedReply {
 }
 
 impl LoggedReply {
-    /// Returns the reply to the request that is logged at `at`.
+    /// Returns the reply to the request at position `at` of the log.
     pub(super) fn of_request(log: &[LogEntry], at: usize) -> LoggedReply {
         let LogEntry::RequestStarted { message: id, .. } = &log[at] else {
             return Self::missing(log, at);
@@ -46,7 +46,7 @@ impl LoggedReply {
         Self::missing(log, at)
     }
 
-    /// Returns the reply to the detached request that is logged at `at`.
+    /// Returns the reply to the detached request at position `at` of the log.
     pub(super) fn of_detached(log: &[LogEntry], at: usize) -> LoggedReply {
         match &log[at] {
             LogEntry::Detached { message, cost, .. } => {
@@ -72,7 +72,7 @@ impl LoggedReply {
         let reply = message.as_assistant().unwrap_or(&empty);
         let end = match reply.stop {
             StopReason::Interrupted | StopReason::Aborted => None,
-            // Only its model can make a detached request fail.
+            // A detached request can only fail because of its model.
             StopReason::Error => {
                 model_error(log, at + 1).or_else(|| is_detached.then(unknown_error))
             }
@@ -87,7 +87,7 @@ impl LoggedReply {
         LoggedReply { events, until: at, end, is_detached }
     }
 
-    /// Returns the reply to a request for which the log has none: it was cut off, or it failed.
+    /// Returns the reply to a request without a reply in the log: it was cut off, or it failed.
     fn missing(log: &[LogEntry], at: usize) -> LoggedReply {
         let is_input = |entry: &LogEntry| {
             matches!(
@@ -102,7 +102,7 @@ impl LoggedReply {
             )
         };
         let next = (at + 1..log.len()).find(|at| !is_input(&log[*at])).unwrap_or(log.len());
-        // If a detached request follows, the inputs in between are sent while that is in progress.
+        // If a detached request follows, the inputs in between are sent during that request.
         let until =
             if matches!(log.get(next), Some(LogEntry::Detached { .. })) { at + 1 } else { next };
         let reply = |end| LoggedReply { events: Vec::new(), until, end, is_detached: false };
@@ -124,7 +124,7 @@ impl LoggedReply {
     }
 }
 
-/// Returns prices at which the reply costs what it cost.
+/// Returns prices that give the reply its logged cost.
 fn prices(cost: f64, reply: &AssistantMessage) -> Prices {
     let tokens = reply.usage.total() as f64;
     let each = if tokens > 0.0 { cost * 1e6 / tokens } else { 0.0 };
@@ -147,8 +147,8 @@ fn block_events(block: u32, part: &ContentPart) -> [ModelEvent; 3] {
     ]
 }
 
-/// Returns the model's refusal of a request as too large, if the entry at `next` is how the engine
-/// reacts to one.
+/// Returns the model's error for an oversized request, if the entry at `next` is the engine's
+/// reaction to such an error.
 fn overflow_error(log: &[LogEntry], next: usize) -> Option<ModelEvent> {
     let is_overflow = match CompactionStep::at(log, next)? {
         CompactionStep::Replaced { why, .. } => *why == CompactionCause::Overflow,
@@ -165,8 +165,8 @@ fn unknown_error() -> ModelEvent {
     ))
 }
 
-/// Returns the error of the model whose failure is logged at or after `at`, or `None` if it was not
-/// the model that failed.
+/// Returns the model's error if its failure is logged at or after `at`, or `None` if something else
+/// failed.
 fn model_error(log: &[LogEntry], at: usize) -> Option<ModelEvent> {
     use LogEntry::{Compacted, Detached, RequestStarted, RunEnded};
     let ends_request = |entry: &&LogEntry| {
@@ -180,9 +180,9 @@ fn model_error(log: &[LogEntry], at: usize) -> Option<ModelEvent> {
             (*kind, error.as_deref().unwrap_or_default())
         }
         RunEnded { .. } => return None,
-        // The kind of a failed summary has no effect.
+        // The error kind of a failed summary has no effect.
         Compacted { error: Some(error), .. } => (ModelErrorKind::Network, &**error),
-        // The pattern handled the error, which the log does not contain.
+        // The pattern handled the error, so the log does not contain it.
         _ => return Some(unknown_error()),
     };
     Some(ModelEvent::Error(ModelError::new(kind, text)))

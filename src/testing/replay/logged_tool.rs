@@ -1,4 +1,4 @@
-//! [`LoggedTool`]: a tool that returns the results of the log.
+//! [`LoggedTool`]: a tool that returns results from the log.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::message::{ResultStatus, ToolResult};
 use crate::session::running_tool::STOPPED_ITSELF;
 use crate::tool::{Tool, ToolContext, ToolOutput, ToolSpec};
 
-/// A tool that returns the results of the log.
+/// A tool that returns results from the log.
 pub(super) struct LoggedTool {
     replay: Arc<SharedReplay>,
     spec: Arc<ToolSpec>,
 }
 
-/// How a call ended, and where in the log.
+/// The end of a call, and its position in the log.
 struct CallEnd {
     at: usize,
     result: Result<ToolResult, ActionRequest>,
@@ -29,7 +29,7 @@ impl LoggedTool {
         LoggedTool { replay, spec }
     }
 
-    /// Returns how the call ended, or `None` if the process died while it ran.
+    /// Returns the end of the call, or `None` if the process died during the call.
     fn end(&self, call: &str) -> Option<CallEnd> {
         let progress = self.replay.progress();
         let from = *progress.call_starts.get(call)? + 1;

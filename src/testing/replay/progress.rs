@@ -1,5 +1,5 @@
-//! [`Progress`]: how far an agent has followed the log. Each entry that the agent appends is
-//! compared with the next one of the log.
+//! [`Progress`]: the position up to which an agent has followed the log. Each entry that the agent
+//! appends is compared with the next entry of the log.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,75 +15,75 @@ use crate::message::{CallId, Message, MessageId};
 use crate::model::ChatRequest;
 use crate::session::handle::AgentHandle;
 
-/// What requests are compared with.
+/// The baseline for the comparison of requests.
 #[derive(Default)]
 pub(super) enum Baseline {
-    /// The conversation that the log had at that time.
+    /// The conversation in the log at that time.
     #[default]
     Log,
-    /// Requests are not compared.
+    /// No baseline: requests are not compared.
     Unchecked,
-    /// The requests that another agent has sent.
+    /// The requests of another agent.
     Requests(Vec<SentRequest>),
 }
 
-/// A request, and the model to which it was sent.
+/// A request, with the model to which it was sent.
 #[derive(Clone)]
 pub(super) struct SentRequest {
     pub(super) model: Arc<str>,
     pub(super) request: ChatRequest,
 }
 
-/// What the log has of a detached request.
+/// A detached request in the log.
 pub(super) enum DetachedRequest {
-    /// Its reply, at this position.
+    /// The position of its reply.
     Replied(usize),
-    /// The process died, or the run was aborted, before its reply came.
+    /// No reply: the process died, or the run was aborted, before the reply came.
     CutOff,
 }
 
 #[derive(Default)]
 pub(super) struct Progress {
     pub(super) epoch: usize,
-    /// The position of the next entry of the log.
+    /// Position of the next entry of the log.
     pub(super) at: usize,
-    /// The state that the entries before `at` lead to.
+    /// The state after the entries before `at`.
     pub(super) fold: Fold,
     pub(super) handle: Option<AgentHandle>,
-    /// Cancelled when the epoch is over.
+    /// A token that is cancelled when the epoch is over.
     pub(super) cancellation: CancellationToken,
-    /// The number of requests before `at`.
+    /// Number of requests before `at`.
     pub(super) requests: usize,
-    /// The position of a request that was announced and has not reached its model.
+    /// Position of a request that was announced and has not reached its model.
     pub(super) announced_request: Option<usize>,
-    /// Whether a reply has not been streamed up to its end or to where it was cut off.
+    /// `true` until a reply has been streamed up to its end or its cut.
     pub(super) is_streaming: bool,
-    /// The positions of the detached replies that were requested.
+    /// The positions of the requested detached replies.
     pub(super) requested_replies: HashSet<usize>,
-    /// The number of detached requests that were sent in this epoch, without those that an abort
-    /// cut off.
+    /// Number of detached requests that were sent in this epoch, without requests that an abort cut
+    /// off.
     pub(super) sent_detached: usize,
-    /// Whether the next detached reply has been streamed.
+    /// `true` if the next detached reply has been streamed.
     pub(super) is_detached_streamed: bool,
-    /// Calls that were announced and have not reached their tools.
+    /// The calls that were announced and have not reached their tools.
     pub(super) starting_calls: HashSet<CallId>,
-    /// The position at which each call started.
+    /// The position of each call's start.
     pub(super) call_starts: HashMap<CallId, usize>,
-    /// Whether the agent does what would come after the end of the log.
+    /// `true` if the agent has continued beyond the end of the log.
     pub(super) is_past_end: bool,
-    /// The positions whose inputs were sent.
+    /// The positions of the sent inputs.
     pub(super) sent_inputs: HashSet<usize>,
-    /// The number of compactions that were requested within runs of this epoch.
+    /// Number of compactions requested within runs of this epoch.
     pub(super) requested_compactions: usize,
-    /// Whether the agent uses the policy that compacts as the log does.
+    /// `true` if the agent uses the policy that repeats the logged compactions.
     pub(super) compacts_as_logged: bool,
-    /// For each message of this epoch, the id that it has in the log.
+    /// The log's message id for each message id of this epoch.
     pub(super) logged_ids: HashMap<MessageId, MessageId>,
     pub(super) baseline: Baseline,
     pub(super) sent_requests: Vec<SentRequest>,
-    /// The first entry that differs, where the log could still be followed.
+    /// The first differing entry after which the log could still be followed.
     pub(super) first_difference: Option<Difference>,
-    /// Why the log is no longer followed.
+    /// The reason why the log is no longer followed.
     pub(super) divergence: Option<Difference>,
 }
 
@@ -116,9 +116,9 @@ impl Progress {
         self.skip_to(log, next.max(self.at));
     }
 
-    /// Returns what the log has of the next detached request, or `None` if no request was sent
-    /// there. `sent` are the requests that were sent in the epoch; in older logs, which do not have
-    /// them, the next one is that of the next reply.
+    /// Returns the next detached request in the log, or `None` if none was sent there. `sent` are
+    /// the requests of the epoch. Older logs lack them; there, the next reply determines the
+    /// request.
     pub(super) fn next_detached(
         &mut self,
         log: &[LogEntry],
@@ -151,7 +151,7 @@ impl Progress {
         }
     }
 
-    /// Returns whether the run ends by an abort before another request of the conversation.
+    /// Returns whether an abort ends the run before another request of the conversation.
     fn is_aborted_next(&self, log: &[LogEntry], end: usize) -> bool {
         use LogEntry::{RequestStarted, RunEnded};
         let is_end = |entry: &&LogEntry| matches!(entry, RequestStarted { .. } | RunEnded { .. });
@@ -159,21 +159,21 @@ impl Progress {
         matches!(next, Some(RunEnded { end: RunStatus::Aborted, .. }))
     }
 
-    /// Stops following the log. The first call decides what is reported.
+    /// Stops following the log. The first difference is reported.
     pub(super) fn diverge(&mut self, difference: Difference) {
         self.divergence.get_or_insert(difference);
         self.cancellation.cancel();
     }
 
-    /// Compares an entry that the agent has appended with the log. The entries that only a pattern
-    /// appends (state, messages, events) may differ, and the log is still followed; all others must
-    /// come in the order of the log.
+    /// Compares an entry that the agent has appended with the log. Entries that only a pattern
+    /// appends (state, messages, events) may differ without a divergence. All others must come in
+    /// the order of the log.
     pub(super) fn compare(&mut self, new: &LogEntry, log: &[LogEntry], epoch: &Epoch) {
         let at_end = self.at >= epoch.end;
         if is_silent(new) || self.divergence.is_some() {
             return;
         }
-        // A log that ends before a run that starts without an input, or within a run, does not say
+        // A log that ends within a run, or before a run that starts without an input, does not tell
         // what follows.
         self.is_past_end |=
             at_end && (epoch.is_cut_off || matches!(new, LogEntry::RunStarted { .. }));
@@ -211,7 +211,7 @@ impl Progress {
         }
     }
 
-    /// Describes that `new` was appended where the log has `old` at the position `at`.
+    /// Builds the difference for `new`, appended where the log has `old` at position `at`.
     fn divergence_at(&mut self, at: usize, old: Option<&LogEntry>, new: &LogEntry) -> Difference {
         use LogEntry::{Detached, RequestStarted};
         match (old, new) {
@@ -227,7 +227,7 @@ impl Progress {
         }
     }
 
-    /// Replaces the message ids in a compaction or a rewind with those of the log.
+    /// Replaces the message ids in a compaction or a rewind with the log's ids.
     fn with_logged_ids(&self, entry: &LogEntry) -> LogEntry {
         let mut entry = entry.clone();
         if let LogEntry::Rewound { to, .. } = &mut entry {
@@ -269,7 +269,7 @@ impl Progress {
                 let why = ": another model replied to it, so build the agent with `replay.model()`";
                 self.diverge(Difference::of_request(self.requests, why));
             }
-            // What was in progress was cut off.
+            // The end of the run cuts off everything in progress.
             (LogEntry::RunEnded { .. }, _) => {
                 self.is_streaming = false;
                 self.starting_calls.clear();
@@ -292,14 +292,14 @@ impl Progress {
         }
     }
 
-    /// Returns whether requests have no effect any more.
+    /// Returns whether requests no longer have an effect.
     pub(super) fn is_over(&self, epoch: &Epoch) -> bool {
         self.cancellation.is_cancelled()
             || self.is_past_end
             || epoch.is_cut_off && self.at >= epoch.end
     }
 
-    /// Describes that the log does not have the request that was sent now.
+    /// Builds the difference for a request that the log lacks.
     pub(super) fn not_in_log(&self, old: Option<&LogEntry>) -> Difference {
         let what = old.map_or("the log ends".to_owned(), |old| {
             format!("the log continues with `{}`", summary(old))
@@ -320,7 +320,7 @@ fn names(tools: &Option<Arc<[Arc<str>]>>) -> String {
     tools.as_ref().map_or("all".to_owned(), |names| format!("[{}]", names.join(", ")))
 }
 
-/// Returns the message of an entry, that of a detached reply or a compaction too.
+/// Returns the message of an entry, including detached replies and compactions.
 fn message(entry: &LogEntry) -> Option<&Arc<Message>> {
     match entry {
         LogEntry::Detached { message, .. } | LogEntry::Compacted { message, .. } => Some(message),
@@ -328,7 +328,7 @@ fn message(entry: &LogEntry) -> Option<&Arc<Message>> {
     }
 }
 
-/// Returns what distinguishes entries of the engine, or `None` for those that only a pattern
+/// Returns a key that distinguishes the engine's entries, or `None` for entries that only a pattern
 /// appends.
 fn key(entry: &LogEntry) -> Option<(&'static str, &str)> {
     Some(match entry {

@@ -10,7 +10,7 @@ use crate::error::MemoryError;
 use crate::log::entry::LogEntry;
 use crate::log::memory::{InMemory, Memory};
 
-/// Keeps the log of the replayed session, and compares each entry with the log that is replayed.
+/// The memory of a replayed session, which compares each entry with the log under replay.
 pub(super) struct ReplayMemory {
     replay: Arc<SharedReplay>,
     log: InMemory,

@@ -1,5 +1,5 @@
-//! [`SharedReplay`]: what the model, the tools and the memory of a replay share: the log, how far
-//! it was followed, and the inputs that come next.
+//! [`SharedReplay`]: the state that the model, the tools and the memory of a replay share: the log,
+//! the progress, and the next inputs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,17 +17,17 @@ use crate::log::memory::InMemory;
 use crate::message::{CallId, MessageId};
 use crate::session::handle::AgentHandle;
 
-/// A log, and how far an agent has followed it.
+/// A log, and an agent's progress in following it.
 pub(super) struct SharedReplay {
     pub(super) log: Vec<LogEntry>,
     pub(super) epochs: Vec<Epoch>,
-    /// For each epoch the detached requests that were sent, as far as the log says it.
+    /// For each epoch, the detached requests that were sent, as far as the log has them.
     pub(super) detached: Vec<Vec<MessageId>>,
     progress: Mutex<Progress>,
     changed: watch::Sender<()>,
 }
 
-/// What the driver of the replay has to wait for or to do.
+/// The status of a replay, which tells its driver what to wait for.
 pub(super) enum Status {
     /// More entries are expected.
     InProgress,
@@ -50,12 +50,12 @@ impl SharedReplay {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the token that is cancelled when the current epoch is over.
+    /// Returns a token that is cancelled when the current epoch is over.
     pub(super) fn cancellation(&self) -> CancellationToken {
         self.progress().cancellation.clone()
     }
 
-    /// Returns the id of the model of the first request.
+    /// Returns the id of the first request's model.
     pub(super) fn first_model(&self) -> Arc<str> {
         let mut models = self.log.iter().filter_map(|entry| match entry {
             LogEntry::RequestStarted { model, .. } => Some(model.clone()),
@@ -86,20 +86,20 @@ impl SharedReplay {
         InMemory::from_entries(self.log[..start].to_vec())
     }
 
-    /// Sets the handle to which the inputs are sent, and sends those that are due.
+    /// Sets the handle for sending inputs, and sends the inputs that are due.
     pub(super) fn attach(self: &Arc<Self>, handle: AgentHandle) {
         self.progress().handle = Some(handle);
         self.send_due_inputs(false);
     }
 
-    /// Ends the epoch: all that the agent does from now on fails.
+    /// Ends the epoch: all further work of the agent fails.
     pub(super) fn close(&self) {
         let mut progress = self.progress();
         progress.handle = None;
         progress.cancellation.cancel();
     }
 
-    /// Returns the requests that were sent, or the first difference.
+    /// Returns the sent requests, or the first difference.
     pub(super) fn finish(&self) -> Result<Vec<SentRequest>, Difference> {
         let mut progress = self.progress();
         match progress.divergence.take().or(progress.first_difference.take()) {
@@ -127,7 +127,7 @@ impl SharedReplay {
         })
     }
 
-    /// Returns the difference to report when there was no progress for `timeout`.
+    /// Returns the difference to report after `timeout` without progress.
     pub(super) fn stalled(&self, timeout: Duration) -> Difference {
         let progress = self.progress();
         let epoch = &self.epochs[progress.epoch];
@@ -174,13 +174,13 @@ impl SharedReplay {
         self.changed.send_replace(());
     }
 
-    /// Notes that a model starts to stream its reply.
+    /// Records that a model starts to stream its reply.
     pub(super) fn reply_started(&self) {
         self.progress().is_streaming = true;
     }
 
-    /// Notes that the model has streamed its reply up to the end or to where it was cut off.
-    /// Returns whether inputs were sent in response.
+    /// Records that the model has streamed its reply up to its end or its cut. Returns whether
+    /// inputs were sent in response.
     pub(super) fn reply_streamed(self: &Arc<Self>, is_detached: bool) -> bool {
         let mut progress = self.progress();
         progress.is_streaming = false;
@@ -189,13 +189,13 @@ impl SharedReplay {
         self.send_due_inputs(false)
     }
 
-    /// Notes that a call has reached its tool.
+    /// Records that a call has reached its tool.
     pub(super) fn call_reached_tool(self: &Arc<Self>, call: &CallId) {
         self.progress().starting_calls.remove(call);
         self.send_due_inputs(false);
     }
 
-    /// Waits until all entries before `at` have been appended. Returns false if the epoch ends
+    /// Waits until all entries before `at` have been appended. Returns `false` if the epoch ends
     /// first.
     pub(super) async fn reached(&self, at: usize) -> bool {
         let (mut changes, cancellation) = (self.changes(), self.cancellation());
@@ -215,8 +215,8 @@ impl SharedReplay {
 
     // ---- inputs ---------------------------------------------------------------------------------
 
-    /// Sends the inputs that come next in the log, if they are due. Returns whether any was sent.
-    /// `at_rest` says that the agent is idle.
+    /// Sends the log's next inputs if they are due. Returns whether any was sent. `at_rest` is true
+    /// if the agent is idle.
     pub(super) fn send_due_inputs(self: &Arc<Self>, at_rest: bool) -> bool {
         let mut progress = self.progress();
         let epoch = &self.epochs[progress.epoch];
@@ -265,8 +265,8 @@ impl SharedReplay {
         (!waits).then_some(group)
     }
 
-    /// Sends an input to the agent. If it certainly led to the entry at `at`, a refusal is a
-    /// difference.
+    /// Sends an input to the agent. If the input certainly led to the entry at `at`, its refusal is
+    /// a difference.
     fn send(
         self: &Arc<Self>,
         handle: &AgentHandle,

@@ -1,4 +1,4 @@
-//! Which sub-agents of a log can be replayed as tools.
+//! The conditions under which the sub-agents of a log can be replayed as tools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,8 +7,9 @@ use super::difference::Difference;
 use crate::log::entry::LogEntry;
 use crate::message::CallId;
 
-/// Returns why the log cannot be replayed with tools in place of its sub-agents, or `None` if it
-/// can: each of them ended in the process in which it started, without waiting for decisions.
+/// Returns the reason why the log cannot be replayed with tools in place of its sub-agents. Returns
+/// `None` if each sub-agent ended in the process in which it started, without waiting for
+/// decisions.
 pub(super) fn refusal(log: &[LogEntry]) -> Option<Difference> {
     let mut working: BTreeMap<CallId, (usize, Arc<str>)> = BTreeMap::new();
     for (at, entry) in log.iter().enumerate() {

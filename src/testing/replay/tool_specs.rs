@@ -1,4 +1,4 @@
-//! The specs of the tools of a log, as far as the log shows them.
+//! The specs of the tools in a log, as far as the log shows them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use crate::log::entry::LogEntry;
 use crate::message::{AssistantMessage, CallId, ResultStatus, ToolCall};
 use crate::tool::{ActionOptions, Approval, Effect, ToolSpec};
 
-/// What a log shows of a tool.
+/// The properties of a tool that a log shows.
 #[derive(Default)]
 struct ObservedTool {
-    /// Whether the tool existed: it ran, needed an approval or was offered.
+    /// `true` if the tool existed: it ran, needed an approval, or was offered.
     exists: bool,
-    /// Arguments of calls that needed an approval.
+    /// The arguments of calls that needed an approval.
     approved: Vec<Value>,
-    /// Arguments of calls that ran without an approval.
+    /// The arguments of calls that ran without an approval.
     unapproved: Vec<Value>,
-    /// Arguments of calls that had a result without an approval and without a start.
+    /// The arguments of calls with a result, but neither an approval nor a start.
     unstarted: Vec<Value>,
-    /// Whether a call ran a second time after a crash.
+    /// `true` if a call ran a second time after a crash.
     is_repeated: bool,
-    /// How many approvals a call needed.
+    /// Number of approvals that a call needed.
     quorum: u32,
-    /// Whether it was in a batch whose calls ran in parallel.
+    /// `true` if it was in a batch whose calls ran in parallel.
     in_parallel: bool,
-    /// Whether it was in a batch whose calls ran one after the other.
+    /// `true` if it was in a batch whose calls ran one after the other.
     in_sequence: bool,
 }
 
 /// Returns a spec for each tool in the log. It accepts any object, and needs an approval for the
-/// calls that needed one in the log.
+/// calls that needed an approval in the log.
 pub(super) fn tools(log: &[LogEntry]) -> Vec<ToolSpec> {
     let mut observed: BTreeMap<Arc<str>, ObservedTool> = BTreeMap::new();
     let mut calls: HashMap<CallId, ToolCall> = HashMap::new();
@@ -105,14 +105,14 @@ pub(super) fn tools(log: &[LogEntry]) -> Vec<ToolSpec> {
         .collect()
 }
 
-/// What a log shows of a batch of calls.
+/// The properties of a batch of calls that a log shows.
 #[derive(Default)]
 struct ObservedBatch {
     names: BTreeSet<Arc<str>>,
     started: usize,
     running: usize,
     max_running: usize,
-    /// Whether a call waited for a decision, or the process died.
+    /// `true` if a call waited for a decision, or the process died.
     has_waited: bool,
 }
 

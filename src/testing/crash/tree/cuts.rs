@@ -12,11 +12,11 @@ use crate::message::InputId;
 /// The logs of the sessions, by name.
 pub(super) type Logs = BTreeMap<Arc<str>, Vec<LogEntry>>;
 
-/// The lengths of the logs that a crash leaves.
+/// The lengths of the logs after a crash.
 pub(super) type Cuts = BTreeMap<Arc<str>, usize>;
 
-/// Returns all cuts: each pair of a cut of a parent and of its sub-agent that a crash can leave,
-/// with the other sessions as they were when the parent made its cut.
+/// Returns all cuts: each pair of cuts of a parent and its sub-agent that a crash can leave, with
+/// the other sessions as of the parent's cut.
 pub(super) fn all_cuts(order: &[(Arc<str>, usize)], logs: &Logs) -> BTreeSet<Cuts> {
     let mut now: Cuts = logs.keys().map(|session| (session.clone(), 0)).collect();
     let mut all = BTreeSet::new();
@@ -31,7 +31,7 @@ pub(super) fn all_cuts(order: &[(Arc<str>, usize)], logs: &Logs) -> BTreeSet<Cut
                 if possible.contains(at) {
                     let mut cuts = now.clone();
                     cuts.insert(other.clone(), *at);
-                    // What works for the sub-agent cannot be ahead of it, nor behind.
+                    // Sub-agents of the sub-agent can be neither ahead of it nor behind it.
                     let is_leaf = logs[child].iter().all(|entry| entry.sub_agent().is_none());
                     if is_leaf {
                         all.insert(cuts);
@@ -43,7 +43,7 @@ pub(super) fn all_cuts(order: &[(Arc<str>, usize)], logs: &Logs) -> BTreeSet<Cut
     all
 }
 
-/// Returns the lengths that the log of a sub-agent can have when its parent's log is this.
+/// Returns the possible lengths of a sub-agent's log, given its parent's log.
 fn possible_cuts(parent: &[LogEntry], call: &str, child: &[LogEntry]) -> RangeInclusive<usize> {
     let decided: BTreeSet<_> = parent.iter().filter_map(decision).collect();
     let started = parent.iter().position(|entry| entry.sub_agent().is_some()).unwrap_or_default();
@@ -82,7 +82,7 @@ fn possible_cuts(parent: &[LogEntry], call: &str, child: &[LogEntry]) -> RangeIn
     min..=max
 }
 
-/// Returns whether the entry stops sub-agents, or is what that does to one.
+/// Returns whether the entry stops sub-agents, or is the effect of that on a sub-agent.
 fn stops(entry: &LogEntry) -> bool {
     match entry {
         LogEntry::AbortRequested { .. } => true,

@@ -1,4 +1,4 @@
-//! A store that records the order of appends.
+//! [`Recorder`]: a store that records the order of appends.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +11,7 @@ use crate::log::memory::Memory;
 use crate::log::session_info::SessionInfo;
 use crate::log::store::SessionStore;
 
-/// The session of each append, and the length of its log after it.
+/// The session of each append, and the length of its log afterwards.
 pub(super) type Order = Vec<(Arc<str>, usize)>;
 
 /// A store that records the order of appends.
