@@ -112,10 +112,10 @@ use shared::{SharedReplay, Status};
 ///   [`Replay::stand_in`] for each of its tools.
 /// - The work of a sub-agent: see below.
 /// - The context windows of models: see [`Replay::window`].
-/// - The exact time of an input. It is sent directly after the preceding entry of the log. If a model
-///   or a tool is working, it is sent once the reply was streamed or all calls have started. This is
-///   early: if the input came between two methods that a pattern called, the first method may
-///   receive it.
+/// - The exact time of an input. It is sent directly after the preceding entry of the log. If a
+///   model or a tool is working, it is sent once the reply was streamed or all calls have started.
+///   This is early: if the input came between two methods that a pattern called, the first method
+///   may receive it.
 ///
 /// # Several processes
 ///
