@@ -65,14 +65,14 @@ pub(crate) enum Command {
     ///
     /// Exit codes: 0 done, 1 there is no such decision, 2 bad usage.
     Audit(AuditArgs),
-    /// Approve a pending call and continue its session. Exit codes are those of `run`.
+    /// Approve a pending call and continue its session. Exit codes: as for `run`.
     Approve(ApproveArgs),
-    /// Deny a pending call and continue its session. Exit codes are those of `run`.
+    /// Deny a pending call and continue its session. Exit codes: as for `run`.
     Deny(DenyArgs),
     /// Answer a question, or provide the input of a suspended call, and continue its session.
     ///
-    /// An answer that does not fit the question is refused and changes nothing. Exit codes are
-    /// those of `run`.
+    /// An answer that does not fit the question is refused and changes nothing. Exit codes: as for
+    /// `run`.
     Answer(AnswerArgs),
     /// List, show, search, copy and delete conversations.
     #[command(subcommand)]
@@ -86,9 +86,9 @@ pub(crate) enum Command {
     /// Serve the agents to an MCP client, such as an editor or another agent.
     ///
     /// The client starts this command and talks to it over standard input and output. Each agent is
-    /// a tool, and its sessions are stored like all others. What needs approval is asked through
-    /// the client, if it can ask its user. A session that is continued has the options of this
-    /// command, not those that it was started with.
+    /// a tool, and its sessions are stored like all others. Approvals are requested through the
+    /// client, if it can ask its user. A continued session has the options of this command, not the
+    /// ones it was started with.
     Mcp(Box<McpArgs>),
     /// Show the servers that share a database.
     #[command(subcommand)]
@@ -106,7 +106,7 @@ pub(crate) enum Command {
     Models(ModelsArgs),
     /// Make a token for a user of the server.
     ///
-    /// The token goes to standard output, once; it is stored nowhere. What to start the server with
+    /// The token goes to standard output, once; it is stored nowhere. The setting for the server
     /// goes to standard error.
     Token(TokenArgs),
     /// List the tools, and run one without a model.
@@ -116,7 +116,7 @@ pub(crate) enum Command {
     ///
     /// For bash, `source <(loopwright completions bash)` in ~/.bashrc.
     Completions {
-        /// The shell.
+        /// The shell to print the script for.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
@@ -158,7 +158,7 @@ pub(crate) enum Tools {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// What to do; read from standard input if it is missing or `-`.
+    /// The prompt; read from standard input if it is missing or `-`.
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
     /// Read standard input to its end and append it to the prompt, at most 1 MiB of text.
@@ -243,7 +243,7 @@ pub(crate) struct TokenArgs {
     #[arg(value_name = "NAME", value_parser = name_without_separators)]
     pub(crate) name: String,
     /// A role of the user: `admin` may do everything, `reader` read all sessions and the metrics,
-    /// `approver` decide the actions of all sessions; others are those that actions name. May be
+    /// `approver` decide the actions of all sessions; actions can name other roles. May be
     /// repeated.
     #[arg(long, value_name = "ROLE", value_parser = name_without_separators)]
     pub(crate) role: Vec<String>,

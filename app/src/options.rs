@@ -27,8 +27,8 @@ pub(crate) const MODELS_HELP: &str = "A list of your own models, in TOML; by def
 
 /// The options that `run` and `chat` share.
 ///
-/// A session stores them, so that continuing it needs none. Options that are given again replace
-/// the stored ones from then on.
+/// A session stores them, so continuing it needs none. Options that are given then replace the
+/// stored ones.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Options {
@@ -79,7 +79,7 @@ pub(crate) struct Options {
     /// Remember facts about you across sessions, and use them.
     ///
     /// They are in memory.db beside the default store, for all directories. /memory lists and
-    /// deletes them, `/memory distil` stores those that the conversation has.
+    /// deletes them, `/memory distil` extracts facts from the conversation.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,7 +92,7 @@ pub(crate) struct Options {
     #[arg(default_missing_value = "true")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) distil_at_end: Option<bool>,
-    /// How much the model thinks before it answers; `off` by default.
+    /// The amount of thinking before the model answers; `off` by default.
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) thinking: Option<Thinking>,
@@ -103,7 +103,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pattern: Option<Pattern>,
-    /// What the first turn of each request must call: a tool's name, or `required` for any tool.
+    /// The tool that the first turn of each request must call: its name, or `required` for any.
     #[arg(long, value_name = "TOOL|required")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tool_choice: Option<String>,
@@ -117,25 +117,25 @@ pub(crate) struct Options {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) retries: RetryOptions,
-    /// An MCP server whose tools the agent has: `NAME=COMMAND` or `NAME=URL`, or the name of one
-    /// that the project's settings propose, which is accepted then. May be repeated.
+    /// An MCP server whose tools the agent has: `NAME=COMMAND` or `NAME=URL`, or the name of a
+    /// server that the project's settings propose, to accept it. May be repeated.
     ///
     /// Servers that you always want belong in your settings, as [mcp.NAME]. /mcp lists them.
     #[arg(long, value_name = "NAME[=COMMAND|URL]", value_parser = McpArg::read)]
     #[serde(skip)]
     pub(crate) mcp: Vec<McpArg>,
-    /// What runs without approval: a tool's name, `read-only` (always included), or `all`. May be
-    /// repeated.
+    /// The calls that run without approval: a tool's name, `read-only` (always included), or `all`.
+    /// May be repeated.
     #[arg(long, value_name = "TOOL|read-only|all", value_parser = Approve::read)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) approve: Vec<Approve>,
-    /// The values of the app's own settings, by their names.
+    /// The values of the app's own settings, by name.
     #[arg(skip)]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) custom: BTreeMap<String, Value>,
 }
 
-/// Returns these values, with those of `lower` for settings that have none.
+/// Returns these values, with `lower`'s for settings without one.
 pub(crate) fn custom_over(
     values: BTreeMap<String, Value>,
     mut lower: BTreeMap<String, Value>,
@@ -145,12 +145,12 @@ pub(crate) fn custom_over(
 }
 
 impl Options {
-    /// Returns those of these options that are not stored with a session that was opened with them.
+    /// Returns only the options that a session does not store.
     pub(crate) fn not_stored(self) -> Options {
         Options { models: self.models, ..Options::default() }
     }
 
-    /// Returns these options, with the values of `lower` for those that are not set.
+    /// Returns these options, with `lower`'s values for the unset ones.
     pub(crate) fn over(self, lower: Options) -> Options {
         // An address belongs to its model.
         let other_model = self.model.is_some() && self.model != lower.model;
@@ -178,8 +178,8 @@ impl Options {
         }
     }
 
-    /// Returns a sentence about the permissions that a session was started with (`stored`) and that
-    /// these options do not set, or `None` if there are none.
+    /// Returns a sentence about the permissions that come only from `stored`, the options that a
+    /// session was started with. Returns `None` without such permissions.
     pub(crate) fn inherited_permissions(&self, stored: &Options) -> Option<String> {
         let mut more = Vec::new();
         if self.approve.is_empty() && stored.approve.contains(&Approve::All) {

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::sessions::StoreArgs;
 use crate::error::StartError;
 
-/// Who decides which server opens a session.
+/// The mechanism that assigns sessions to servers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum PlacementArg {
     Leases,
-    /// The URLs of the ingress of its nodes, with commas between them.
+    /// The URLs of the ingress of its nodes, separated by commas.
     Restate(String),
 }
 
@@ -58,10 +58,10 @@ pub(crate) struct ClusterArgs {
     /// Be one of several servers on one store: `leases`, or `restate=URL` with the ingress of a
     /// Restate server.
     ///
-    /// Each server takes requests for every session. With `leases`, the one that gets an input
-    /// opens its session, and servers that die are replaced by the others. With Restate, that
-    /// decides, and keeps timers; several of its nodes have commas between their URLs. All need
-    /// --store with the address of the same database.
+    /// Each server takes requests for every session. With `leases`, the server that gets an input
+    /// opens its session, and the others take over from servers that die. With Restate, Restate
+    /// decides, and keeps timers; separate the URLs of several nodes by commas. All need --store
+    /// with the address of the same database.
     #[arg(long, value_name = "PLACEMENT")]
     pub(crate) placement: Option<PlacementArg>,
     /// The URL under which the other servers reach this one, such as `http://10.0.0.7:7777`: for
@@ -69,14 +69,14 @@ pub(crate) struct ClusterArgs {
     /// for all.
     #[arg(long, value_name = "URL")]
     pub(crate) reachable_at: Option<String>,
-    /// The URL of Restate's admin API; by default that of the ingress with the port 9070.
+    /// The URL of Restate's admin API; by default the URL of the ingress with the port 9070.
     #[arg(long, value_name = "URL")]
     pub(crate) restate_admin: Option<String>,
-    /// Where this server takes the calls of Restate; 127.0.0.1:9080 by default. The port needs no
-    /// token, so only Restate may reach it.
+    /// The address on which this server takes Restate's calls; 127.0.0.1:9080 by default. The port
+    /// needs no token, so only Restate may reach it.
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) restate_listen: Option<SocketAddr>,
-    /// The URL under which Restate reaches the servers: that of a balancer in front of the
+    /// The URL under which Restate reaches the servers, such as a load balancer in front of the
     /// --restate-listen of all of them. By default that address itself.
     #[arg(long, value_name = "URL")]
     pub(crate) restate_calls: Option<String>,
@@ -125,8 +125,8 @@ impl ClusterArgs {
 pub(crate) enum ClusterCommand {
     /// List the servers on a database that have an address or sessions.
     ///
-    /// It says whether they live, and how many sessions they have open, and have taken over from
-    /// servers that had died.
+    /// Shows whether each is alive, how many sessions it has open, and how many it has taken over
+    /// from dead servers.
     ///
     /// Exit codes: 0 done, 1 there is no server, 2 bad usage.
     Status {

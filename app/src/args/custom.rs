@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::{Cli, Command as CliCommand};
 
-/// Adds the flags of these settings to a command, and to those below it, if it takes the settings
-/// of sessions.
+/// Adds the flags of these settings to the command and its subcommands, where they take the
+/// settings of sessions.
 pub(crate) fn with_flags(command: Command, settings: &[CustomSetting]) -> Command {
     let takes_settings = command.get_arguments().any(|arg| arg.get_id() == "model");
     let flags = settings.iter().filter(|_| takes_settings).map(flag);
@@ -63,7 +63,7 @@ impl Cli {
     }
 }
 
-/// Returns a name that no built-in argument has.
+/// Returns an id that no built-in argument has.
 fn id(setting: &CustomSetting) -> String {
     format!("custom.{}", setting.name())
 }

@@ -1,4 +1,4 @@
-//! What the clients of `serve` may ask for.
+//! The flags of `serve` that limit its clients' requests.
 
 use std::net::SocketAddr;
 
@@ -8,11 +8,11 @@ use loopwright_server::{ConfigError, OperatorRules};
 
 use crate::options::BudgetOptions;
 
-/// Says what clients may ask for.
+/// The rules for clients: their models, addresses, approvals, proxies and budgets.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RuleOptions {
-    /// A model that clients may use besides that of --model: `PROVIDER/NAME`, or the start of such
-    /// names and `*`. May be repeated; without it all models are allowed.
+    /// A model that clients may use besides --model: `PROVIDER/NAME`, or the start of such names
+    /// and `*`. May be repeated; without it all models are allowed.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) allow_model: Vec<String>,
     /// An address that clients may give for a model, besides public ones: a host, with a port or
@@ -42,8 +42,8 @@ pub(crate) struct RuleOptions {
 }
 
 impl RuleOptions {
-    /// Returns the rules of a server that listens on this address, and that has users besides its
-    /// operator or not.
+    /// Returns the rules of a server that listens on this address. `has_users` is true if it has
+    /// users besides its operator.
     pub(crate) fn rules(
         &self,
         address: SocketAddr,

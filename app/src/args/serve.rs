@@ -24,7 +24,7 @@ pub(crate) const DEFAULT_ADDR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr:
 /// The default of `--grace`, in seconds.
 pub(crate) const DEFAULT_GRACE: u32 = 10;
 
-/// The form of the log.
+/// The format of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
@@ -35,11 +35,11 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Bounds what a run may use at most, whatever its session or request says.
+/// Limits of every run, whatever its session or request says.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RunBudget {
-    /// The maximum number of turns of a run, whatever its session says; by default that of the
-    /// session, which is 50 unless it says otherwise.
+    /// The maximum number of turns of a run, whatever its session says; by default the session's
+    /// own maximum, which is 50 unless set.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_turns: Option<u32>,
     /// The maximum number of tokens of a run, input and output; unlimited by default.
@@ -55,7 +55,7 @@ pub(crate) struct RunBudget {
     pub(crate) max_time: Option<u32>,
 }
 
-/// The issuer of further tokens.
+/// An OpenID Connect provider whose tokens are accepted too.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct JwtArgs {
     /// Accept the tokens (JWT) of this OpenID Connect provider too: the claim `sub` is the user's
@@ -75,7 +75,7 @@ pub(crate) struct JwtArgs {
 }
 
 impl JwtArgs {
-    /// Returns the users that the provider knows, if there is one.
+    /// Returns the provider's users, or `None` without a provider.
     pub(crate) fn users(&self) -> Result<Option<JwtUsers>, StartError> {
         let JwtArgs { jwt_issuer, jwt_audience, jwt_keys, jwt_roles } = self;
         let (issuer, audience) = match (jwt_issuer, jwt_audience) {
@@ -146,7 +146,7 @@ impl From<UserArg> for String {
     }
 }
 
-/// Reads a name of a user or a role.
+/// Parses the name of a user or a role.
 pub(super) fn name_without_separators(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("a name is missing".into()),
@@ -158,7 +158,7 @@ pub(super) fn name_without_separators(text: &str) -> Result<String, String> {
 }
 
 impl RunBudget {
-    /// Returns these bounds, with those of `lower` where there are none.
+    /// Returns these limits, with `lower`'s for the unset ones.
     pub(crate) fn over(self, lower: RunBudget) -> RunBudget {
         RunBudget {
             max_turns: self.max_turns.or(lower.max_turns),
@@ -168,7 +168,6 @@ impl RunBudget {
         }
     }
 
-    /// Returns the budget.
     pub(crate) fn budget(&self) -> Budget {
         let time = |seconds: u32| Duration::from_secs(seconds.into());
         let mut budget = Budget::default();
@@ -215,8 +214,8 @@ pub(crate) struct ServeArgs {
     /// default.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: Option<u32>,
-    /// An address that is sent each action that becomes pending or is resolved, signed with the
-    /// secret in LOOPWRIGHT_WEBHOOK_SECRET (`whsec_` and 24 to 64 bytes in Base64).
+    /// A URL to which each action is posted when it becomes pending or is resolved. Requests are
+    /// signed with the secret in LOOPWRIGHT_WEBHOOK_SECRET (`whsec_` and 24 to 64 bytes in Base64).
     #[arg(long, value_name = "URL")]
     pub(crate) webhook: Option<String>,
     /// The maximum number of sessions that are open at a time; 4096 by default.
@@ -265,8 +264,8 @@ pub(crate) struct ServeArgs {
     pub(crate) no_questions: Option<bool>,
     /// Remember facts about each user across sessions, and use them.
     ///
-    /// They are in memory.db beside the default store. Those about the operator, who is everyone if
-    /// the server has no other users, are those of `chat --memory`.
+    /// They are in memory.db beside the default store. The operator, who is everyone if the server
+    /// has no other users, shares the facts of `chat --memory`.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true")]
     pub(crate) memory: Option<bool>,
@@ -285,7 +284,7 @@ pub(crate) struct ServeArgs {
     pub(crate) unprotected: Vec<String>,
     #[command(flatten)]
     pub(crate) commands: CommandOptions,
-    /// The values of the app's own settings, for sessions that have none.
+    /// The values of the app's own settings, for sessions without their own values.
     #[arg(skip)]
     pub(crate) custom: BTreeMap<String, Value>,
 }

@@ -8,11 +8,11 @@ use loopwright_core::message::MessageId;
 use super::verbosity::VerbosityArgs;
 use crate::options::Options;
 
-/// Where sessions are stored.
+/// The location of the session store.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct StoreArgs {
-    /// Where sessions are stored: a file, a directory with a file for each session, or the
-    /// address of a PostgreSQL database.
+    /// The session store: a file, a directory with a file for each session, or the address of a
+    /// PostgreSQL database.
     ///
     /// The address is postgres://USER@HOST/DATABASE. The password is best in PGPASSWORD, since
     /// others can see the arguments of a program.
@@ -23,7 +23,7 @@ pub(crate) struct StoreArgs {
     pub(crate) path: Option<PathBuf>,
 }
 
-/// Which session a command opens.
+/// The session that a command opens.
 #[derive(Debug, Args)]
 pub(crate) struct SessionArgs {
     /// Continue the session with this name, or start it.
@@ -76,10 +76,10 @@ pub(crate) struct AuditArgs {
     pub(crate) store: StoreArgs,
 }
 
-/// Which call is decided, and by whom.
+/// The call to decide, and the person who decides.
 #[derive(Debug, Args)]
 pub(crate) struct DecisionArgs {
-    /// The session.
+    /// The name of the session.
     pub(crate) session: String,
     /// The call, as `loopwright actions` lists it.
     pub(crate) call: String,
@@ -143,7 +143,7 @@ pub(crate) enum Sessions {
     },
     /// Print a conversation as Markdown.
     Show {
-        /// The session.
+        /// The name of the session.
         session: String,
         /// Print its metadata as JSON instead.
         #[arg(long)]
@@ -154,7 +154,7 @@ pub(crate) enum Sessions {
     /// Search for messages that contain all of these words. Exit codes: 0 found, 1 not found, 2 bad
     /// usage.
     Search {
-        /// The words.
+        /// The words to search for.
         #[arg(required = true)]
         words: Vec<String>,
         /// The maximum number of messages to list.
@@ -168,7 +168,7 @@ pub(crate) enum Sessions {
     },
     /// Write a session to a file or to standard output.
     Export {
-        /// The session.
+        /// The name of the session.
         session: String,
         /// All of its log as JSON Lines, or the conversation as Markdown.
         #[arg(long, value_enum, default_value = "jsonl")]
@@ -191,7 +191,7 @@ pub(crate) enum Sessions {
     },
     /// Delete sessions permanently.
     Delete {
-        /// The sessions.
+        /// The names of the sessions.
         #[arg(required = true)]
         sessions: Vec<String>,
         #[command(flatten)]
@@ -214,7 +214,7 @@ pub(crate) enum Sessions {
 }
 
 impl Sessions {
-    /// Returns where the sessions are stored.
+    /// Returns the location of the session store.
     pub(crate) fn store(&self) -> &StoreArgs {
         match self {
             Sessions::List { store, .. }
@@ -236,7 +236,7 @@ fn message_id(text: &str) -> Result<MessageId, String> {
     })
 }
 
-/// Selects the format of an exported session.
+/// The format of an exported session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     Jsonl,

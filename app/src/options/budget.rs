@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-/// Bounds what all requests of a session may use together.
+/// Limits of all requests of a session together.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct BudgetOptions {
@@ -24,7 +24,7 @@ pub(crate) struct BudgetOptions {
 }
 
 impl BudgetOptions {
-    /// Returns these options, with the values of `lower` for those that are not set.
+    /// Returns these options, with `lower`'s values for the unset ones.
     pub(crate) fn over(self, lower: BudgetOptions) -> BudgetOptions {
         BudgetOptions {
             max_session_turns: self.max_session_turns.or(lower.max_session_turns),
@@ -40,7 +40,7 @@ pub(crate) fn dollars(text: &str) -> Result<f64, String> {
     dollars.ok_or_else(|| "it must be a number greater than 0".into())
 }
 
-/// Returns whether a budget can have this cost in dollars.
+/// Returns whether a budget can have this cost, in dollars.
 pub(crate) fn is_sum(dollars: f64) -> bool {
     dollars.is_finite() && dollars > 0.0
 }

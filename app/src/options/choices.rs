@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use loopwright_core::model::ThinkingLevel;
 use serde::{Deserialize, Serialize};
 
-/// Selects the tools that run without approval.
+/// A choice of tools that run without approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Approve {
@@ -25,7 +25,7 @@ impl Approve {
         }
     }
 
-    /// Returns the word that is parsed as this.
+    /// Returns the word that parses to this value.
     pub(crate) fn word(&self) -> String {
         match self {
             Approve::ReadOnly => "read-only".to_owned(),
@@ -34,13 +34,13 @@ impl Approve {
         }
     }
 
-    /// Parses a word, as clap requires it.
+    /// Parses a word, in the form that clap requires.
     pub(super) fn read(word: &str) -> Result<Self, Infallible> {
         Ok(Self::of(word))
     }
 }
 
-/// Selects the agent's loop.
+/// The loop of an agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Pattern {
@@ -57,26 +57,26 @@ pub(crate) enum Pattern {
     Reflect,
     /// Five answers at once, without tools; the most frequent one wins.
     SelfConsistency,
-    /// Asks back while a request is unclear, up to three times.
+    /// The model asks back while a request is unclear, up to three times.
     Clarify,
     /// Tools for models that cannot call any: actions in the text.
     React,
 }
 
 impl Pattern {
-    /// Returns the word that selects it.
+    /// Returns the word that selects the loop.
     pub(super) fn word(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Parses a word. The error says that there is no such loop.
+    /// Parses a word. The error says that no such loop exists.
     pub(super) fn of(word: &str) -> Result<Self, String> {
         <Self as ValueEnum>::from_str(word, false)
             .map_err(|_| format!("there is no pattern `{word}`"))
     }
 }
 
-/// Selects how much the model thinks: [`ThinkingLevel`] on the command line.
+/// The amount of thinking: [`ThinkingLevel`] on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Thinking {

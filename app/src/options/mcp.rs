@@ -6,14 +6,14 @@ use serde_json::json;
 /// An MCP server on the command line.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum McpArg {
-    /// One that the project's settings propose, which the user accepts.
+    /// A server that the project's settings propose and the user accepts.
     Accept(String),
-    /// One that the command line describes.
+    /// A server that the command line defines.
     Add(ServerConfig),
 }
 
 impl McpArg {
-    /// Reads `NAME`, `NAME=COMMAND` or `NAME=URL`. The words of a command are separated by spaces.
+    /// Parses `NAME`, `NAME=COMMAND` or `NAME=URL`. Spaces separate the words of a command.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let Some((name, target)) = text.split_once('=') else {
             return Ok(McpArg::Accept(text.to_owned()));

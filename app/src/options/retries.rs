@@ -1,15 +1,15 @@
-//! How often and how late failed requests are sent again.
+//! The number and the delay of retries of failed requests.
 
 use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-/// Describes how requests to a model are retried.
+/// Settings of the retries of model requests.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct RetryOptions {
-    /// How often a request is sent to the model's server if it fails in a way that may pass; 10 by
+    /// The maximum number of attempts for a request that fails in a way that may pass; 10 by
     /// default.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -23,7 +23,7 @@ pub(crate) struct RetryOptions {
 }
 
 impl RetryOptions {
-    /// Returns these options, with the values of `lower` for those that are not set.
+    /// Returns these options, with `lower`'s values for the unset ones.
     pub(crate) fn over(self, lower: RetryOptions) -> RetryOptions {
         RetryOptions {
             max_attempts: self.max_attempts.or(lower.max_attempts),

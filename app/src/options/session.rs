@@ -1,4 +1,4 @@
-//! Options as settings of a session, and the other way round.
+//! Conversions between options and the settings of a session.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::{
 };
 
 impl Options {
-    /// Returns the settings of a session with these options.
+    /// Returns these options as the settings of a session.
     pub(crate) fn to_session(&self) -> SessionSettings {
         let Options { workspace, budget, retries, .. } = self;
         let commands = &workspace.commands;
@@ -47,15 +47,15 @@ impl Options {
         settings
     }
 
-    /// Returns the options that a session was stored with. Fails if the command line does not have
-    /// its pattern.
+    /// Returns the options that a session was stored with. Fails if the command line lacks the
+    /// session's pattern.
     pub(crate) fn of_session(settings: &SessionSettings) -> Result<Self, String> {
         let settings = settings.clone();
         let pattern = match settings.pattern.as_deref() {
             Some(word) => Some(Pattern::of(word)?),
             None => None,
         };
-        // A client of a server may have written a directory that is relative to one of the server.
+        // A server's client may have written a directory relative to one of the server's.
         let root = settings.work_dir.map(PathBuf::from).filter(|path| path.is_absolute());
         let approve = settings.auto_approve.unwrap_or_default();
         Ok(Options {
@@ -94,7 +94,7 @@ impl Options {
                 max_attempts: settings.max_attempts,
                 max_retry_delay: settings.max_retry_delay,
             },
-            mcp: Vec::new(), // not stored: what runs here is up to who continues the session
+            mcp: Vec::new(), // not stored: whoever continues the session decides what runs here
             approve: approve.iter().map(|word| Approve::of(word)).collect(),
             custom: settings.custom,
         })

@@ -1,4 +1,4 @@
-//! The directory that tools work in, and what commands may do there.
+//! The directory that tools work in, and the permissions of commands there.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use loopwright_tools::{Commands, Workspace, WorkspaceError, protected_file, prot
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// Describes the directory that tools work in.
+/// Settings of the directory that tools work in.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct WorkspaceOptions {
@@ -26,8 +26,8 @@ pub(crate) struct WorkspaceOptions {
     /// A protected file or directory that tools and commands may change; `.` for all. May be
     /// repeated.
     ///
-    /// Protected are files that your own tools run or obey without asking you, such as `.git/hooks`
-    /// and `.envrc`: commands cannot change them, and file tools ask you whatever is approved.
+    /// Your own tools run or obey protected files without asking you, such as `.git/hooks` and
+    /// `.envrc`. Commands cannot change them, and file tools ask you whatever is approved.
     #[arg(long, value_name = "PATH", value_parser = protected_path)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unprotected: Vec<String>,
@@ -36,7 +36,7 @@ pub(crate) struct WorkspaceOptions {
     pub(crate) commands: CommandOptions,
 }
 
-/// Describes what commands may do.
+/// Permissions and limits of commands.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct CommandOptions {
@@ -58,17 +58,18 @@ pub(crate) struct CommandOptions {
     #[arg(long, value_name = "PATH")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) writable: Vec<PathBuf>,
-    /// How many GiB of memory a command may use; three quarters of this machine's by default.
+    /// The memory that a command may use, in GiB; three quarters of this machine's by default.
     #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u32).range(1..))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_memory: Option<u32>,
-    /// By how many GiB the free space of a disk may shrink while a command runs; 32 by default.
+    /// The amount by which the free space of a disk may shrink while a command runs, in GiB; 32 by
+    /// default.
     #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u32).range(1..))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_disk: Option<u32>,
 }
 
-/// Returns a path whose protection can be lifted: one that is protected, or above such a path.
+/// Parses a path whose protection can be lifted: a protected path, or a parent of one.
 pub(crate) fn protected_path(path: &str) -> Result<String, String> {
     let wanted = path.trim_start_matches("./").trim_end_matches('/');
     let is_at_or_above = |protected: &str| Path::new(protected).starts_with(wanted);
@@ -98,7 +99,7 @@ impl WorkspaceOptions {
         self.commands.commands()
     }
 
-    /// Returns these options, with the values of `lower` for those that are not set.
+    /// Returns these options, with `lower`'s values for the unset ones.
     pub(crate) fn over(self, lower: WorkspaceOptions) -> WorkspaceOptions {
         WorkspaceOptions {
             root: self.root.or(lower.root),
@@ -133,9 +134,9 @@ impl CommandOptions {
         self.writable.iter().fold(commands, Commands::writable)
     }
 
-    /// Returns these options, with the values of `lower` for those that are not set.
+    /// Returns these options, with `lower`'s values for the unset ones.
     pub(crate) fn over(self, lower: CommandOptions) -> CommandOptions {
-        // Paths mean that commands are confined.
+        // Paths imply confined commands.
         let has_paths = !self.readable.is_empty() || !self.writable.is_empty();
         let inherited = lower.unconfined.filter(|_| !has_paths);
         CommandOptions {
