@@ -1,6 +1,6 @@
 //! The terminal interface: one loop that receives keys, the agent's events and the outcomes of
-//! effects, and draws at most sixty times a second. The state is a fold of what it receives
-//! ([`state`]); the view is a function of the state ([`view`]).
+//! effects, and draws at most sixty times a second. The state ([`state`]) follows from what the
+//! loop receives; the view ([`view`]) is a function of the state.
 
 mod effects;
 mod paint;
@@ -40,18 +40,18 @@ use crate::error::StartError;
 use crate::output;
 use crate::wording::no_colour;
 
-/// The minimum time between two frames.
+/// Minimum time between two frames.
 const FRAME_INTERVAL: Duration = Duration::from_micros(16_667);
-/// How often animations and deadlines are checked.
+/// Interval between checks of animations and deadlines.
 const TICK_INTERVAL: Duration = Duration::from_millis(100);
-/// How many events are handled before keys are read again.
+/// Maximum number of events that are handled before keys are read again.
 const MAX_EVENTS_PER_WAKEUP: usize = 512;
-/// How much streamed text is handled per frame. Laying it out takes a few milliseconds, during
-/// which no key is read.
+/// Maximum amount of streamed text that is handled per frame. Laying it out takes a few
+/// milliseconds, during which no key is read.
 const MAX_FRAME_TEXT_BYTES: usize = 16 * 1024;
-/// How long closing the session may take when the user quits.
+/// Time limit for closing the session when the user quits.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
-/// The same when a signal or an error ends the process.
+/// Time limit for closing the session when a signal or an error ends the process.
 const FORCED_SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Returns whether standard input and output are a terminal that can show the interface.
@@ -110,10 +110,10 @@ struct Ui {
     /// The keyboard; `None` while an editor owns the terminal.
     keys: Option<Keys>,
     editor: Option<Editor>,
-    /// The state has changed since the last frame.
+    /// `true` if the state has changed since the last frame.
     needs_draw: bool,
     last_draw: Instant,
-    /// How much text was received since the last frame, in bytes.
+    /// The amount of text received since the last frame, in bytes.
     undrawn_bytes: usize,
     exit_code: Option<u8>,
 }
@@ -152,7 +152,7 @@ impl Ui {
         }
     }
 
-    /// Takes the terminal over again after another program may have used it.
+    /// Takes over the terminal again after another program may have used it.
     fn reacquire(&mut self) -> io::Result<()> {
         self.screen.reacquire()?;
         self.keys.get_or_insert_with(Keys::new);
@@ -248,7 +248,7 @@ impl Ui {
         self.state.tick(SystemEnvironment.now());
     }
 
-    /// Handles an event and those that are already queued behind it.
+    /// Handles an event and the events that are already queued behind it.
     fn events(
         &mut self,
         first: Option<Arc<Envelope>>,
@@ -361,7 +361,7 @@ impl Ui {
 }
 
 impl Drop for Ui {
-    /// After a panic, whose message has been printed by now, prints how to resume.
+    /// Prints how to resume after a panic, whose message has been printed by now.
     fn drop(&mut self) {
         self.release();
         if let (true, Some(name)) = (std::thread::panicking(), self.resumable_session()) {
@@ -370,7 +370,7 @@ impl Drop for Ui {
     }
 }
 
-/// Returns how much text an event carries, in bytes.
+/// Returns the size of an event's text, in bytes.
 fn text_bytes(event: &AgentEvent) -> usize {
     match event {
         AgentEvent::MessageUpdate {

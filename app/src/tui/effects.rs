@@ -1,5 +1,5 @@
-//! Runs the effects that the state requests. One task runs them in order, so that inputs reach the
-//! session in the order in which they were sent; each long-running effect gets its own task.
+//! The task that runs the effects of the state. It runs them in order, so that inputs reach the
+//! session in the order in which they were sent. Each long-running effect gets its own task.
 
 mod editor;
 mod files;
@@ -36,10 +36,10 @@ enum Job {
     Shutdown(oneshot::Sender<Option<Arc<str>>>),
 }
 
-/// Sends effects to the task that runs them.
+/// A sender of effects to the task that runs them.
 pub(crate) struct EffectRunner {
     jobs: mpsc::UnboundedSender<Job>,
-    /// True when a shutdown was requested.
+    /// `true` once a shutdown was requested.
     closing: watch::Sender<bool>,
 }
 
@@ -175,8 +175,8 @@ impl Host {
     }
 }
 
-/// Sends an input to the session. Returns the outcome that the state must be given, if any; the
-/// outcome of a compaction is sent to `msgs` later.
+/// Sends an input to the session. Returns the outcome for the state, if any. The outcome of a
+/// compaction is sent to `msgs` later.
 pub(crate) async fn send_input(
     handle: AgentHandle,
     effect: Effect,

@@ -1,4 +1,4 @@
-//! Lays out texts, thoughts and calls as styled lines of a given width: pure functions without a
+//! Layout of texts, thoughts and calls as styled lines of a given width: pure functions without a
 //! terminal.
 //!
 //! For any text, no line is wider than requested, and none contains a control character or a mark

@@ -29,7 +29,7 @@ pub(crate) struct Screen {
     ownership: Ownership,
 }
 
-/// Whether the app owns the terminal; shared with the panic hook.
+/// The ownership of the terminal, shared with the panic hook.
 #[derive(Clone)]
 struct Ownership {
     held: Arc<AtomicBool>,
@@ -49,7 +49,7 @@ impl Screen {
         let this = std::thread::current().id();
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            // A panic in a tool becomes the tool's result; only one of this thread ends the
+            // A panic in a tool becomes the tool's result; only a panic of this thread ends the
             // process.
             if std::thread::current().id() == this {
                 hook_ownership.release();
@@ -102,7 +102,7 @@ impl Screen {
         self.terminal.size().map_or((80, 24), |size| (size.width, size.height))
     }
 
-    /// Draws a frame and writes what changed in one write.
+    /// Draws a frame, and writes the changes in one write.
     pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.terminal.draw(draw)?;
         self.out.write_frame()
@@ -193,7 +193,7 @@ fn has_keyboard_enhancement() -> bool {
     cfg!(unix) && std::env::var_os("TERM").is_none_or(|term| term != "linux")
 }
 
-/// Collects the bytes of a frame: the backend flushes several times while it draws one.
+/// The bytes of a frame, collected because the backend flushes several times while it draws one.
 #[derive(Clone, Default)]
 struct FrameBuffer(Rc<RefCell<Vec<u8>>>);
 
@@ -239,7 +239,7 @@ mod tests {
         panic!("the view has failed");
     }
 
-    /// Accepts no bytes, like a terminal that was closed.
+    /// A writer that accepts no bytes, like a terminal that was closed.
     struct Gone;
 
     impl Write for Gone {

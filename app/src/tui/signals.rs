@@ -9,8 +9,7 @@ use tokio::signal::unix::{self, SignalKind, signal};
 #[cfg(unix)]
 use tokio::time::timeout;
 
-/// How long to wait for SIGCONT after SIGTSTP. Without a job-control shell the process does not
-/// stop.
+/// Time limit for SIGCONT after SIGTSTP. Without a job-control shell the process does not stop.
 #[cfg(unix)]
 const SUSPEND_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -25,7 +24,7 @@ pub(crate) enum Signal {
     Continue,
 }
 
-/// Receives signals from the time it is created.
+/// A receiver of signals, active from its creation on.
 #[cfg(unix)]
 pub(crate) struct Signals {
     terminate: unix::Signal,
@@ -36,7 +35,7 @@ pub(crate) struct Signals {
 
 #[cfg(unix)]
 impl Signals {
-    /// Installs the handlers, failing if the operating system refuses one.
+    /// Installs the handlers. Fails if the operating system refuses one.
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
@@ -64,13 +63,13 @@ impl Signals {
     }
 }
 
-/// Receives Ctrl-C from the time it is created.
+/// A receiver of Ctrl-C, active from its creation on.
 #[cfg(windows)]
 pub(crate) struct Signals(tokio::signal::windows::CtrlC);
 
 #[cfg(windows)]
 impl Signals {
-    /// Installs the handler, failing if the operating system refuses it.
+    /// Installs the handler. Fails if the operating system refuses it.
     pub(crate) fn listen() -> io::Result<Self> {
         tokio::signal::windows::ctrl_c().map(Signals)
     }

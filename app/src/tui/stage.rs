@@ -1,4 +1,4 @@
-//! A stage for tests: a real session with a scripted model, or recorded events, folded into the
+//! A stage for tests: a real session with a scripted model, or recorded events, applied to the
 //! state and drawn on a text screen. The test controls the time.
 
 mod dialogs;
@@ -139,7 +139,7 @@ impl Stage {
         self.perform(effects).await;
     }
 
-    /// Performs what the session and the view can do; the rest is collected in `wanted`.
+    /// Performs the effects of the session and the view; the rest is collected in `wanted`.
     async fn perform(&mut self, effects: Vec<Effect>) {
         let (msgs, mut msg_rx) = mpsc::unbounded_channel();
         for effect in effects {

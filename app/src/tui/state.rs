@@ -1,5 +1,5 @@
-//! What the terminal shows, as a pure fold of events, keys and the outcomes of effects. No I/O, no
-//! clock, no handle.
+//! The state of the interface, as a pure function of events, keys and the outcomes of effects. No
+//! I/O, no clock, no handle.
 
 mod commands;
 mod completion;

@@ -1,4 +1,4 @@
-//! Draws the state: a function of it, except for cached layouts and scroll positions.
+//! The view: a function of the state, except for cached layouts and scroll positions.
 
 mod activity;
 mod dialog;
@@ -19,13 +19,13 @@ use self::transcript::TranscriptView;
 use super::paint::Theme;
 use super::state::{Scroll, State};
 
-/// The smallest screen that can be drawn on, in columns and lines.
+/// Minimum size of the screen, in columns and lines.
 const MIN_SIZE: (u16, u16) = (20, 6);
 
-/// Shown on smaller screens: the first text that fits.
+/// The texts for smaller screens, of which the first that fits is shown.
 const TOO_SMALL: [&str; 3] = ["Too small: enlarge it.", "Too small", "…"];
 
-/// Draws frames. Keeps what is reused from one frame to the next.
+/// The view, with the layouts and positions that the next frame reuses.
 pub(crate) struct View {
     theme: Theme,
     transcript: TranscriptView,
@@ -91,7 +91,7 @@ impl View {
     }
 }
 
-/// The lines that the prompt takes, with the rule above it: at most a third of the screen.
+/// Returns the number of lines for the prompt and the rule above it: at most a third of the screen.
 fn prompt_height(state: &State, area: Rect) -> u16 {
     let max_height = (area.height / 3).max(1);
     state.prompt.height(area.width.saturating_sub(4)).clamp(1, max_height) + 1
@@ -121,12 +121,12 @@ fn draw_prompt(state: &State, theme: &Theme, frame: &mut Frame<'_>, area: Rect) 
 
 #[cfg(test)]
 impl View {
-    /// Returns how many blocks were laid out so far.
+    /// Returns the number of blocks laid out so far.
     pub(super) fn layout_count(&self) -> u64 {
         self.transcript.layout_count()
     }
 
-    /// Returns how many lines of blocks are cached.
+    /// Returns the number of cached lines of blocks.
     pub(super) fn cached_lines(&self) -> usize {
         self.transcript.cached_lines()
     }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::tui::state::Outcome;
 
-/// How long an editor may take to exit after SIGTERM.
+/// Grace period of an editor after SIGTERM.
 const EXIT_GRACE: Duration = Duration::from_millis(500);
 
 /// Returns the editor that `VISUAL` or `EDITOR` names, if any.
@@ -28,12 +28,12 @@ pub(crate) struct Editor {
     #[cfg(unix)]
     process: u32,
     status: oneshot::Receiver<io::Result<ExitStatus>>,
-    /// Carries nothing; it is closed when the process has been reaped.
+    /// A channel without messages, which closes when the process has been reaped.
     alive: mpsc::Receiver<()>,
 }
 
 impl Editor {
-    /// Starts the editor on the arguments, failing with a sentence that says why.
+    /// Starts the editor on the arguments. The error is a sentence that says why it failed.
     pub(crate) fn start(editor: &OsStr, call: CallId, json: &str) -> Result<Self, String> {
         // Readable by this user only.
         let dir = tempfile::Builder::new().prefix("loopwright-").tempdir().map_err(not_edited)?;
@@ -77,7 +77,7 @@ impl Editor {
         Ok(editor)
     }
 
-    /// Waits for the editor to exit. Returns the new arguments, or why there are none.
+    /// Waits for the editor to exit. Returns the new arguments, or the reason why they are missing.
     pub(crate) async fn ended(&mut self) -> Outcome {
         let status = (&mut self.status).await.map_err(io::Error::other).flatten();
         let call = self.call.clone();
@@ -130,8 +130,8 @@ fn end_family(process: u32, alive: &mpsc::Receiver<()>) {
     }
 }
 
-/// Waits up to [`EXIT_GRACE`] for all of them to exit, or for the first where only that one can be
-/// waited for.
+/// Waits up to [`EXIT_GRACE`] for all processes to exit, or for the first one where the system can
+/// wait for no other.
 #[cfg(unix)]
 #[expect(unused_variables, reason = "Linux waits for each of them, other systems for the first")]
 fn wait_for_exit(all: &[rustix::process::Pid], alive: &mpsc::Receiver<()>) {
@@ -152,7 +152,7 @@ fn wait_for_exit(all: &[rustix::process::Pid], alive: &mpsc::Receiver<()>) {
     let _ = alive.recv_timeout(EXIT_GRACE);
 }
 
-/// Returns a process and its descendants, or the process alone where there is no `/proc`.
+/// Returns a process and its descendants, or only the process on systems without `/proc`.
 #[cfg(unix)]
 fn descendants(process: u32) -> Vec<u32> {
     let ids = std::fs::read_dir("/proc").into_iter().flatten().flatten();

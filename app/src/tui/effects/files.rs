@@ -6,11 +6,11 @@ use ignore::WalkBuilder;
 
 use crate::tui::state::Choice;
 
-/// How many files are offered.
+/// Maximum number of files that are offered.
 pub(super) const MAX_FILES: usize = 50_000;
 
-/// Lists up to `max` files and directories below the root, directories with a `/` at the end, names
-/// with spaces in quotes. Also returns whether there are more. Blocks.
+/// Lists up to `max` files and directories below the root. Directories end with `/`, and names with
+/// spaces are quoted. Also returns whether more exist. Blocks.
 pub(super) fn files(root: &Path, max: usize) -> (Vec<Choice>, bool) {
     let mut walk = WalkBuilder::new(root);
     walk.require_git(false).parents(false).follow_links(false).hidden(false);

@@ -1,4 +1,4 @@
-//! [`Msg`]: what the task that runs effects sends back to the event loop.
+//! [`Msg`]: the messages that the effect task sends to the event loop.
 
 use loopwright_core::EventStream;
 

@@ -1,4 +1,4 @@
-//! Opens, switches, forks and closes sessions.
+//! Opening, switching, forking and closing sessions.
 
 mod choose;
 #[cfg(test)]
@@ -29,7 +29,7 @@ use crate::settings::Settings;
 use crate::slash::SlashContext;
 use crate::tui::state::{Opened, Outcome, Tone};
 
-/// Which session to open.
+/// The session to open.
 pub(super) enum Target {
     /// The session that the command line names.
     First(Box<SessionArgs>),
@@ -43,7 +43,7 @@ pub(super) enum Target {
     New,
 }
 
-/// Owns the open session and what is needed to open another.
+/// The open session, and everything that opening another one needs.
 pub(super) struct Host {
     msgs: mpsc::UnboundedSender<Msg>,
     /// The options of the command line.
@@ -51,12 +51,12 @@ pub(super) struct Host {
     config: Arc<Config>,
     /// The options of the current session.
     settings: Settings,
-    /// The tools that the user allowed in this session.
+    /// The tools that the user has allowed in this session.
     allowed: Allowed,
     open: Option<Open>,
-    /// The current session, or the one that could not be opened.
+    /// The current session, or the session that could not be opened.
     session: Option<Session>,
-    /// The options that were given for the current session and are not stored with it yet.
+    /// The given options of the current session that are not stored with it yet.
     given: Options,
     /// The session that the command line names, until it is open.
     first: Option<Box<SessionArgs>>,
@@ -70,16 +70,16 @@ struct Open {
     root: PathBuf,
     distils: bool,
     distils_at_end: bool,
-    /// What slash commands of the app receive.
+    /// The context of the app's slash commands.
     slash: SlashContext,
-    /// The slash commands of the app that run. They are cancelled when the session is closed.
+    /// The running slash commands of the app. Closing the session cancels them.
     running: JoinSet<()>,
-    /// Whether it contains a user message.
+    /// `true` if the session contains a user message.
     has_user_message: bool,
 }
 
 impl Open {
-    /// Returns whether it contains a message, also of a slash command.
+    /// Returns whether the session contains a message, including ones from slash commands.
     async fn is_used(&self) -> bool {
         let state = self.handle.state().await;
         self.has_user_message || !state.is_ok_and(|now| now.messages.is_empty())
@@ -114,14 +114,14 @@ impl Host {
         &self.settings.active
     }
 
-    /// Returns the settings with a change, which is applied to the stored options too.
+    /// Returns the settings with a change, which is also applied to the stored options.
     pub(super) fn with(&self, change: impl Fn(&mut Options)) -> Box<Settings> {
         let mut settings = Box::new(self.settings.clone());
         settings.change(change);
         settings
     }
 
-    /// Returns the names that follow from that of the app.
+    /// Returns the names derived from the app's (files, directories, variables).
     pub(super) fn names(&self) -> &Names {
         &self.config.program.names
     }
@@ -131,7 +131,7 @@ impl Host {
         self.open.as_ref().map(|open| &open.agent)
     }
 
-    /// Returns what computes the diffs of calls of the open session.
+    /// Returns the previews of the open session's calls.
     pub(super) fn previews(&self) -> Option<Previews> {
         self.open.as_ref().map(|open| open.previews.clone())
     }
@@ -437,7 +437,7 @@ fn with_retry_hint(StartError(why): &StartError, name: &str) -> StartError {
     StartError(format!("{why} `/sessions {name}` retries."))
 }
 
-/// Adds how to set an address, for which there is no command in the interface.
+/// Adds how to set an address, since the interface has no command for it.
 fn with_address(StartError(why): StartError, session: &Session, options: &Options) -> StartError {
     if !why.contains("--base-url") {
         return StartError(why);

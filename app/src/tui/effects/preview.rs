@@ -1,4 +1,4 @@
-//! What a call would change, before the user decides.
+//! Previews of calls: the change that a call would make, shown before the user decides.
 
 use loopwright_core::event::ExternalAction;
 
@@ -7,7 +7,7 @@ use super::open::Host;
 use crate::tui::state::Outcome;
 
 impl Host {
-    /// Asks the agent's factory for the diff in the background, and sends it if there is one.
+    /// Requests the diff from the agent's factory in the background, and sends it if one exists.
     pub(super) fn preview(&self, action: ExternalAction) {
         let Some(previews) = self.previews() else { return };
         let msgs = self.msgs();

@@ -8,18 +8,18 @@ use super::theme::Theme;
 
 /// Margins of the first row of a line and of its continuation rows.
 const MARGINS: (&str, &str) = ("  ", "↪ ");
-/// How much of a very long line is laid out at a time.
+/// Number of bytes of a very long line that are laid out at a time.
 const CHUNK_BYTES: usize = 1_024;
 
-/// Lays out lines.
+/// The incremental layout of program text.
 #[derive(Clone)]
 pub(super) struct Code {
     width: usize,
     highlighter: Highlighter,
-    /// A line too long to be laid out again whenever it grows, and how many of its bytes are laid
-    /// out.
+    /// A line too long to be laid out again whenever it grows, and the number of its bytes that are
+    /// laid out.
     long: Option<(Flow, usize)>,
-    /// No row of the long line was returned yet.
+    /// `true` until a row of the long line was returned.
     first: bool,
 }
 
@@ -49,8 +49,8 @@ impl Code {
         self.put(rows, first, theme, into);
     }
 
-    /// Lays out the part of an incomplete line that can no longer change. The line is the same each
-    /// time, or longer.
+    /// Lays out the part of an incomplete line that can no longer change. Later calls pass the same
+    /// line, or a longer one.
     pub(super) fn begin(&mut self, line: &str, theme: &Theme, into: &mut Vec<Line<'static>>) {
         if line.len() <= MAX_LINE_BYTES {
             return;

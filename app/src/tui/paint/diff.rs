@@ -1,4 +1,4 @@
-//! Differences of texts: [`unified`] computes a unified diff, [`diff`] lays one out.
+//! Differences of texts: [`unified`] computes a unified diff, [`diff`] lays it out.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use unicode_segmentation::UnicodeSegmentation;
 use super::flow::{Break, Flow, Fragment, add, wrap};
 use super::theme::Theme;
 
-/// Below this width line numbers take too much room.
+/// Minimum width for line numbers, which take too much room below it.
 const MIN_WIDTH_FOR_LINE_NUMBERS: usize = 40;
-/// In longer lines changed words are not searched for.
+/// Maximum length of lines in which changed words are searched for.
 const MAX_LINE_BYTES: usize = 1_000;
-/// Nor in pairs of lines less similar than this.
+/// Minimum similarity of two lines in which changed words are searched for.
 const MIN_SIMILARITY: f32 = 0.4;
-/// In how many pairs of lines of one diff changed words are searched for.
+/// Maximum number of pairs of lines per diff in which changed words are searched for.
 const MAX_LINE_PAIRS: usize = 1_000;
-/// After this time a comparison becomes coarser, but stays correct.
+/// Time after which a comparison becomes coarser, but stays correct.
 const DIFF_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Lays out a unified diff, with line numbers if there is room, and with changed words highlighted
@@ -27,8 +27,7 @@ pub(crate) fn diff(unified: &str, width: u16, theme: &Theme) -> Vec<Line<'static
     paint(&rows(unified), width, true, theme)
 }
 
-/// Lays out how one part of a text became another, with all unchanged lines and without line
-/// numbers.
+/// Lays out the change of a part of a text, with all unchanged lines and without line numbers.
 pub(super) fn replacement(
     before: &str,
     after: &str,
@@ -52,10 +51,10 @@ pub(super) fn unified(before: &str, after: &str, context: usize) -> String {
 /// A line of a diff, without its sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Row<'a> {
-    /// Names of files and remarks.
+    /// The name of a file, or a remark.
     Note(&'a str),
     Hunk(&'a str),
-    /// With its number, the new one if it has two.
+    /// A line with its number, the new one if it has two.
     Line(Side, usize, &'a str),
 }
 
@@ -74,7 +73,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The rest of a hunk, so that a removed line that begins with `--` is not taken for a header.
+/// The rest of a hunk. It tells a removed line that begins with `--` from a header.
 #[derive(Default)]
 struct Hunk {
     old: usize,
@@ -164,10 +163,10 @@ fn paint(rows: &[Row<'_>], width: u16, numbers: bool, theme: &Theme) -> Vec<Line
 
 struct Painter<'a> {
     width: usize,
-    /// The digits of the largest number; 0 if numbers are not shown.
+    /// The number of digits of the largest line number; 0 if numbers are not shown.
     digits: usize,
     theme: &'a Theme,
-    /// How many pairs of lines were compared.
+    /// The number of pairs of lines that were compared.
     pairs: usize,
 }
 
@@ -190,7 +189,7 @@ impl Painter<'_> {
         }
     }
 
-    /// Lays out a line, given as words of which some changed.
+    /// Lays out a line, given as words, some of them changed.
     fn line(
         &self,
         side: Side,
@@ -233,7 +232,7 @@ impl Painter<'_> {
     }
 }
 
-/// The words of a line, and whether each has changed.
+/// The words of a line, each with whether it has changed.
 type Words<'a> = Vec<(&'a str, bool)>;
 
 /// Compares the words of a line and its replacement.

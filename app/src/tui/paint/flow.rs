@@ -1,5 +1,5 @@
 //! [`Flow`]: styled text broken into rows; [`wrap`], the same for text of one style; and
-//! [`Growing`], for such text that grows.
+//! [`Growing`], for text of one style that grows.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::output::sanitized;
 
-/// Replaces a tab: its column is not known to wrapped text.
+/// The replacement of a tab, as wrapped text does not know its column.
 const TAB: &str = "    ";
 
 /// Styled text within a line.
@@ -25,17 +25,17 @@ pub(crate) fn wrap(text: &str, width: u16, style: Style) -> Vec<Line<'static>> {
     flow.finish().into_iter().map(Line::from).collect()
 }
 
-/// A very long word is cut after this length, so that what is not settled stays short.
+/// Length after which a very long word is cut, so that the unsettled rest stays short.
 const CHUNK_BYTES: usize = 1_024;
 
-/// Text of one style that grows, in the lines that [`wrap`] returns, laid out incrementally.
+/// Text of one style that grows, laid out incrementally in the lines that [`wrap`] returns.
 pub(crate) struct Growing {
     style: Style,
     flow: Flow,
     lines: Vec<Line<'static>>,
-    /// How many of the lines can no longer change.
+    /// The number of lines that can no longer change.
     settled: usize,
-    /// How many bytes are in those lines or in the flow.
+    /// The number of bytes in these lines or in the flow.
     taken: usize,
     work: Work,
 }
@@ -75,7 +75,7 @@ impl Growing {
     }
 }
 
-/// Counts processed bytes, for tests that bound the cost of a growing text.
+/// A counter of processed bytes, for tests that bound the cost of a growing text.
 #[derive(Default)]
 pub(super) struct Work(#[cfg(test)] usize);
 
@@ -124,7 +124,7 @@ pub(crate) fn shorten(text: &str, width: usize) -> String {
     short
 }
 
-/// Where a full row may end.
+/// The positions at which a full row may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Break {
     /// Between words; within a word only if it is longer than a row.
@@ -133,8 +133,8 @@ pub(super) enum Break {
     Anywhere,
 }
 
-/// Breaks text into rows as it is added. The unfinished row can be cloned with the flow, so that a
-/// growing text is laid out incrementally.
+/// A builder of rows from text that is added in parts. A clone includes the unfinished row, so that
+/// a growing text is laid out incrementally.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
     width: usize,
@@ -143,15 +143,15 @@ pub(super) struct Flow {
     rows: Vec<Vec<Fragment>>,
     row: Vec<Fragment>,
     used: usize,
-    /// A word, which is kept together with what follows unless that is a space.
+    /// A word, which is kept together with the text behind it unless that is a space.
     word: Vec<Fragment>,
     word_used: usize,
     /// Spaces between the row and the word.
     spaces: usize,
     space_style: Style,
-    /// The row continues a full one; spaces at its beginning are dropped.
+    /// `true` if the row continues a full one; spaces at its beginning are dropped.
     continued: bool,
-    /// This line of the text is not empty.
+    /// `true` if this line of the text is not empty.
     has_content: bool,
 }
 

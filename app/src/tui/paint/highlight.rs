@@ -1,4 +1,4 @@
-//! Highlights program text line by line in the theme's styles.
+//! Highlighting of program text, line by line, in the theme's styles.
 //!
 //! Loading the languages takes a while, and compiling the rules of one takes a tenth of a second.
 //! Both run on other threads: until then program text is plain.
@@ -13,12 +13,12 @@ use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxReference, SyntaxSet
 use super::flow::{Fragment, add};
 use super::theme::Theme;
 
-/// Longer lines are left plain: they are usually generated, and slow to highlight.
+/// Maximum length of highlighted lines. Longer ones are usually generated, and slow to highlight.
 pub(super) const MAX_LINE_BYTES: usize = 1_000;
-/// How much of one text is highlighted; the rest is left plain.
+/// Maximum number of highlighted bytes of one text; the rest is left plain.
 const MAX_HIGHLIGHTED_BYTES: usize = 64 * 1024;
 
-/// Selects a style of a theme.
+/// A selector of a style of a theme.
 type Role = fn(&Theme) -> Style;
 
 /// The style of each scope; the first match applies.
@@ -108,11 +108,11 @@ struct Languages {
     roles: Vec<(Scope, Role)>,
     /// The readiness of each language of the set.
     ready: Vec<Readiness>,
-    /// How many are ready.
+    /// The number of ready languages.
     count: AtomicUsize,
 }
 
-/// Whether the rules of a language were requested, and whether they are compiled.
+/// The readiness of a language's rules: whether they were requested, and whether they are compiled.
 #[derive(Default)]
 struct Readiness {
     requested: OnceLock<()>,
@@ -129,7 +129,7 @@ const SAMPLE: &[&str] = &[
     "SELECT b FROM c WHERE d = 'e';",
 ];
 
-/// Starts to load the languages on another thread.
+/// Starts loading the languages on another thread.
 pub(crate) fn warm_up() {
     if LANGUAGES.get().is_none() {
         // Without a thread, program text stays plain.
@@ -137,8 +137,8 @@ pub(crate) fn warm_up() {
     }
 }
 
-/// Returns how many languages are ready. When the number grows, earlier layouts are outdated;
-/// [`Markdown`] updates its own.
+/// Returns the number of ready languages. When it grows, earlier layouts are outdated; [`Markdown`]
+/// updates its own.
 ///
 /// [`Markdown`]: super::Markdown
 pub(crate) fn languages() -> usize {
@@ -163,7 +163,7 @@ pub(crate) fn load() {
 pub(super) struct Highlighter {
     /// `None` if the text is plain.
     state: Option<(ParseState, ScopeStack)>,
-    /// How many more bytes are highlighted.
+    /// The number of bytes that can still be highlighted.
     left: usize,
 }
 
@@ -196,8 +196,8 @@ impl Highlighter {
         match left.and_then(|_| self.tokens(line, theme)) {
             Some(fragments) => fragments,
             None => {
-                // The text is too long, has no language, or the language's rules failed, as they
-                // would again.
+                // The text is too long, has no language, or the language's rules failed and would
+                // fail again.
                 self.state = None;
                 plain()
             }
@@ -226,7 +226,7 @@ impl Highlighter {
 }
 
 impl Languages {
-    /// Returns the language if its rules are compiled; requests them otherwise.
+    /// Returns the language if its rules are compiled, else requests them.
     fn ready(&'static self, language: &str) -> Option<&'static SyntaxReference> {
         let syntax = find(&self.set, language)?;
         let readiness =

@@ -4,13 +4,17 @@
 //! program text. Once the next unit has begun, a unit is settled: it is laid out for good and not
 //! parsed again. The end of a unit does not depend on what follows, so the result is the same
 //! however the text is split into updates. A unit of more than [`MAX_UNIT_BYTES`], or a quarter of
-//! that for a paragraph, is cut too, at a position that depends on these bytes only. So an update
-//! costs what is new and at most `MAX_UNIT_BYTES` before it, a few times each.
+//! that for a paragraph, is cut too, at a position that depends only on these bytes. So an update
+//! parses the new bytes and at most `MAX_UNIT_BYTES` before them, a few times each.
 //!
-//! Consequences: a reference such as `[text][1]` is a link only if its definition is in the same
-//! unit, or between it and the next; definitions are shown dimmed as they are written, so that
-//! nothing is lost. Emphasis ends where a long paragraph is cut; a long table repeats its head
-//! there; the rest of a long quote, item or HTML block is laid out as if it stood alone.
+//! Consequences:
+//!
+//! - A reference such as `[text][1]` is a link only if its definition is in the same unit, or
+//!   between it and the next. Definitions are shown dimmed as they are written, so that nothing is
+//!   lost.
+//! - Emphasis ends where a long paragraph is cut.
+//! - A long table repeats its head where it is cut.
+//! - The rest of a long quote, item or HTML block is laid out as if it stood alone.
 
 mod cursor;
 mod page;
@@ -28,14 +32,16 @@ use super::flow::Work;
 use super::highlight::languages;
 use super::theme::Theme;
 
-/// How many bytes of one unit are laid out together.
+/// Maximum number of bytes of one unit that are laid out together.
 const MAX_UNIT_BYTES: usize = 16 * 1024;
-/// The end of a unit is searched for in this part of it, then in twice as much, and so on.
+/// Divisor of the limit for the first window in which the end of a unit is searched for. Each
+/// further window is twice as large.
 const FIRST_WINDOW_DIVISOR: usize = 32;
-/// A longer text is not laid out again only because another language can be highlighted: that would
-/// block the loop.
+/// Maximum size of a text that is laid out again when another language can be highlighted. A longer
+/// one would block the loop.
 const MAX_REHIGHLIGHT_BYTES: usize = 64 * 1024;
-/// A paragraph is cut if it is longer than this part of it: parsing a long one is slow.
+/// Divisor of the limit for the length at which a paragraph is cut, since parsing a long one is
+/// slow.
 const PARAGRAPH_DIVISOR: usize = 4;
 
 /// A Markdown text and its lines in a column.
@@ -45,10 +51,10 @@ pub(crate) struct Markdown {
     text: String,
     finished: bool,
     theme: Theme,
-    /// How many languages were ready when the layout began.
+    /// The number of languages that were ready when the layout began.
     languages: usize,
     lines: Vec<Line<'static>>,
-    /// How many of the lines are settled.
+    /// The number of settled lines.
     settled: usize,
     cursor: Cursor,
     /// The bytes given to parsers since the layout began.
@@ -108,7 +114,7 @@ impl Markdown {
         &self.lines
     }
 
-    /// Settles a part of the text. Returns whether it did.
+    /// Settles a part of the text, and returns whether it could.
     fn settle(&mut self) -> bool {
         if matches!(self.cursor.open, Open::Code(..)) {
             return self.settle_code();
@@ -126,8 +132,8 @@ impl Markdown {
                 || found_units.first().is_some_and(|first| matches!(first.kind, Kind::Fence(_)))
             {
                 self.work.add(source.len());
-                // A unit may have to be cut, which is decided when it is the first one; in a small
-                // window none is that long.
+                // The cut of a unit is decided when it is the first one. In a small window no unit
+                // is long enough to be cut.
                 let small = size / 2 < self.limit / PARAGRAPH_DIVISOR;
                 let count =
                     if small { found_units.len() - 1 } else { (found_units.len() - 1).min(1) };

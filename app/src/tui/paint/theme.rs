@@ -2,7 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// Holds a style for each role of text. A style contains only what it adds to the surrounding one.
+/// The style of each role of text. A style contains only what it adds to the surrounding one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Theme {
     /// Plain text.
@@ -46,8 +46,8 @@ pub(crate) struct Theme {
 }
 
 impl Theme {
-    /// Uses the sixteen colours of the terminal's own palette, which is legible on dark and light
-    /// backgrounds.
+    /// Returns the theme with the sixteen colours of the terminal's own palette, which is legible
+    /// on dark and light backgrounds.
     pub(crate) const fn ansi() -> Self {
         let plain = Self::plain();
         Theme {
@@ -74,7 +74,7 @@ impl Theme {
         }
     }
 
-    /// Uses no colours.
+    /// Returns the theme without colours.
     pub(crate) const fn plain() -> Self {
         let none = Style::new();
         let bold = none.add_modifier(Modifier::BOLD);

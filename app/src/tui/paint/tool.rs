@@ -1,5 +1,5 @@
-//! A tool call: [`tool`] lays out its progress and result, [`arguments()`] the whole of its
-//! arguments for the user who decides.
+//! A tool call: [`tool`] lays out its progress and result, [`arguments()`] its complete arguments
+//! for the user who decides.
 
 mod arguments;
 mod headline;
@@ -21,31 +21,31 @@ use super::flow::{Fragment, columns, shorten, wrap};
 use super::theme::Theme;
 use crate::wording::time;
 
-/// How many lines are shown of the output of a running tool.
+/// Maximum number of lines of a running tool's output.
 const MAX_TAIL_LINES: usize = 5;
-/// How many lines are shown of the error of a folded call.
+/// Maximum number of lines of a folded call's error.
 const MAX_ERROR_LINES: usize = 10;
-/// How many lines are shown of an open result.
+/// Maximum number of lines of an open result.
 const MAX_RESULT_LINES: usize = 2_000;
-/// For how many columns of the main argument counts and times are left out.
+/// Minimum width of the main argument, in columns. Counts and times are left out to make room for
+/// it.
 const MIN_ARGUMENT_COLUMNS: usize = 12;
-/// How much of a result is laid out.
+/// Maximum number of bytes of a result that are laid out.
 const MAX_RESULT_BYTES: usize = 1024 * 1024;
 
 /// The phase of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToolPhase {
-    /// The model is writing its arguments.
+    /// The model is writing the arguments.
     Writing,
-    /// It waits for its turn or for approval.
+    /// Waiting for its turn or for approval.
     Waiting,
-    /// It is running.
     Running,
-    /// It has a result.
+    /// Ended with a result.
     Done(ResultStatus),
 }
 
-/// What is shown of a call.
+/// The displayed state of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ToolView<'a> {
     /// The name of the tool.
@@ -56,13 +56,13 @@ pub(crate) struct ToolView<'a> {
     pub(crate) raw: &'a str,
     /// The phase of the call.
     pub(crate) phase: ToolPhase,
-    /// How long it has been running, or ran.
+    /// The time for which it has been running, or ran.
     pub(crate) elapsed: Option<Duration>,
     /// The last lines of its output.
     pub(crate) tail: &'a [String],
     /// The result, if it is done.
     pub(crate) result: Option<&'a ToolResult>,
-    /// Whether the whole result is shown.
+    /// `true` if the whole result is shown.
     pub(crate) open: bool,
 }
 
@@ -206,7 +206,7 @@ fn summary(call: &ToolView<'_>, text: &str) -> String {
     }
 }
 
-/// Lays out the whole result; of a sub-agent also its whole task, and its session.
+/// Lays out the whole result, and for a sub-agent also its whole task and its session.
 fn opened(call: &ToolView<'_>, text: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let details = details(call);
     if let Some(unified) =
@@ -236,7 +236,7 @@ fn opened(call: &ToolView<'_>, text: &str, width: u16, theme: &Theme) -> Vec<Lin
     lines
 }
 
-/// Lays out at most `max` lines of text, with a note of how many are left out.
+/// Lays out at most `max` lines of text, and notes how many are left out.
 fn bounded(text: &str, max: usize, width: u16, style: Style, theme: &Theme) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut rest = text.lines();

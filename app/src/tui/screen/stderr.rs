@@ -1,4 +1,4 @@
-//! Captures standard error while the app owns the terminal, so that nothing is written across the
+//! Capture of standard error while the app owns the terminal, so that nothing is written across the
 //! screen.
 
 use std::io;
@@ -7,13 +7,13 @@ use std::io::{BufRead, BufReader, Read};
 
 use tokio::sync::mpsc;
 
-/// How many lines are queued; further ones are dropped.
+/// Maximum number of queued lines; further ones are dropped.
 const MAX_QUEUED_LINES: usize = 256;
-/// The maximum length of a line; longer lines are split.
+/// Maximum length of a line; longer lines are split.
 #[cfg(unix)]
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
-/// Redirects standard error into lines for the transcript.
+/// A redirection of standard error into lines for the transcript.
 pub(crate) struct StderrCapture {
     #[cfg(unix)]
     pipe: Option<(std::os::fd::OwnedFd, io::PipeWriter)>,
@@ -61,8 +61,8 @@ impl StderrCapture {
     }
 }
 
-/// Forwards lines until the pipe is closed. It must keep reading when nobody takes the lines:
-/// otherwise writers would block or fail.
+/// Forwards lines until the pipe is closed. It keeps reading even when nobody takes the lines,
+/// since writers would otherwise block or fail.
 #[cfg(unix)]
 fn forward_lines(from: impl Read, to: &mpsc::Sender<String>) {
     let mut from = BufReader::new(from);

@@ -1,4 +1,4 @@
-//! What a dialog shows of a call, beyond the snapshots.
+//! The content of dialogs, beyond the snapshots.
 
 use crossterm::event::{KeyCode, KeyEvent};
 use loopwright_core::event::{ActionTerms, ExternalAction};

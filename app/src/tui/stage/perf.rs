@@ -1,4 +1,4 @@
-//! Costs: a delta is folded in constant time, and only visible blocks are laid out.
+//! Costs: a delta takes constant time, and only visible blocks are laid out.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -103,7 +103,7 @@ async fn a_hundred_thousand_deltas_are_folded_and_drawn() {
     assert!(tool.tail.starts_with("line "));
 }
 
-/// Unchanged blocks are not laid out again; a bounded number of lines is cached, and none of
+/// Unchanged blocks are not laid out again. A bounded number of lines is cached, none of them from
 /// another session.
 #[tokio::test]
 async fn cached_layouts_are_bounded() {

@@ -1,4 +1,4 @@
-//! What a question looks like, and that it is answered.
+//! Questions on the screen, and their answers.
 
 use insta::assert_snapshot;
 use loopwright_core::event::ExternalAction;

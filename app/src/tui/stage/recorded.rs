@@ -1,8 +1,8 @@
 //! Recorded sessions: the events of each in a file of `recorded/`, one [`Envelope`] per line, as
 //! `run --json` prints them.
 //!
-//! The end of this file defines what is recorded: real tools in a temporary directory, and a
-//! scripted model. After a change there, or of the form of events, record again with `cargo test -p
+//! The end of this file defines the recordings: real tools in a temporary directory, and a scripted
+//! model. After a change there, or of the form of events, record again with `cargo test -p
 //! loopwright-cli --lib -- --ignored sessions_are_recorded`.
 
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ fn chunks(text: &str) -> Vec<String> {
     text.chars().collect::<Vec<_>>().chunks(24).map(|chunk| chunk.iter().collect()).collect()
 }
 
-/// A reply that streams in chunks.
+/// Returns a reply that streams in chunks.
 fn reply(text: &str) -> Script {
     Script::new().stream(chunks(text), Duration::ZERO)
 }
@@ -101,7 +101,7 @@ fn edit(old: &str, new: &str) -> serde_json::Value {
     json!({ "path": "src/parser.rs", "old_string": old, "new_string": new })
 }
 
-/// A session with the real tools in a directory with a small program.
+/// Returns a session with the real tools in a directory with a small program.
 async fn session(replies: impl IntoIterator<Item = Script>) -> (Harness, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("src")).unwrap();

@@ -1,4 +1,4 @@
-//! What the screen shows in each state. Review the snapshots beside this file by eye.
+//! The screen in each state. Review the snapshots beside this file by eye.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn plain(agent: AgentBuilder) -> AgentBuilder {
     agent
 }
 
-/// A tool with effects, which needs approval.
+/// Returns a tool with effects, which needs approval.
 fn asks(name: &str) -> TestTool {
     TestTool::new(name).effect(ToolEffect::AtMostOnce)
 }

@@ -1,4 +1,4 @@
-//! At every size and after any keys, something is drawn and nothing panics.
+//! Drawing at every size and after any keys: it shows something and never panics.
 
 use loopwright_core::agent::{Environment, SystemEnvironment};
 use loopwright_core::testing::{Gate, Script, TestTool};

@@ -1,4 +1,4 @@
-//! What recorded sessions look like at three sizes. Review the snapshots beside this file by eye.
+//! The screens of recorded sessions at three sizes. Review the snapshots beside this file by eye.
 
 use insta::assert_snapshot;
 use loopwright_core::event::Update;
@@ -16,7 +16,7 @@ impl Stage {
         assert_snapshot!(format!("{name}_{columns}x{lines}"), self.screen());
     }
 
-    /// Answers requests for diffs, as the agent that works on files does.
+    /// Answers requests for diffs, as the coding agent does.
     async fn previews(&mut self) {
         let diff = "@@ -3,5 +3,5 @@\n pub fn parse(text: &str) -> Vec<(&str, &str)> {\n     \
             text.lines()\n-        .filter_map(|line| line.split_once('='))\n+        \

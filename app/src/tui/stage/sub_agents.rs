@@ -1,4 +1,4 @@
-//! Sub-agents: each folded under its call with what it does, and its actions with its name.
+//! Sub-agents: each is folded under its call with its activity, and its actions bear its name.
 
 use insta::assert_snapshot;
 use loopwright_core::GenericAgent;
@@ -15,8 +15,8 @@ fn call_ends(event: &AgentEvent) -> bool {
     matches!(event, AgentEvent::ToolExecutionEnd { .. })
 }
 
-/// C169: A sub-agent is folded under its call, with its activity. What it needs is asked in its
-/// name, and marks no other call.
+/// C169: A sub-agent is folded under its call, with its activity. Its actions bear its name, and
+/// mark no other call.
 #[tokio::test]
 async fn sub_agents_are_folded_under_their_calls() {
     let is_turn = |event: &AgentEvent| matches!(event, AgentEvent::ToolExecutionUpdate { .. });
@@ -87,8 +87,8 @@ async fn a_decision_goes_to_the_sub_agent_that_asked() {
     assert!(stage.screen().contains("Both have done their part."), "{}", stage.screen());
 }
 
-/// A question names who asks, and control characters in names are not obeyed. When the call ends,
-/// so does what was asked for it.
+/// A question names the agent that asks, and control characters in names are not obeyed. When the
+/// call ends, so do its questions.
 #[tokio::test]
 async fn a_question_of_a_sub_agent_names_it() {
     let mut stage = Stage::new(USUAL, [], |agent| agent).await;

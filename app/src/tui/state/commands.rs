@@ -1,6 +1,6 @@
-//! The commands and keys, as `/help` and the completions list them.
+//! The commands and keys, in the form of `/help` and the completions.
 
-/// Describes a command: a line that begins with `/`.
+/// A command: a line that begins with `/`.
 pub(crate) struct Command {
     pub(crate) name: &'static str,
     /// The argument as `/help` shows it.
@@ -12,7 +12,7 @@ const fn command(name: &'static str, argument: &'static str, help: &'static str)
     Command { name, argument, help }
 }
 
-/// Lists the commands in the order in which they are offered.
+/// The commands, in the order in which they are offered.
 pub(crate) const COMMANDS: [Command; 14] = [
     command("model", "NAME", "switch to another model"),
     command("thinking", "LEVEL", "set how much the model thinks"),
@@ -35,7 +35,7 @@ pub(crate) fn is_built_in(name: &str) -> bool {
     COMMANDS.iter().any(|command| command.name == name)
 }
 
-/// Lists the keys and what they do.
+/// The keys and their effects.
 pub(super) const KEYS: [(&str, &str); 16] = [
     ("Enter", "send; while the agent works, steer it"),
     ("Alt+Enter", "while the agent works: queue for when it is done; otherwise a new line"),

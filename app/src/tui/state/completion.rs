@@ -1,13 +1,13 @@
-//! Keeps the completions up to date with the prompt.
+//! Completions that follow the prompt.
 
 use super::core::State;
 use super::effect::{Choice, Effect, Source};
 use super::entry::{Kind, user_text};
 use super::popup::{Popup, wanted};
 
-/// How many messages are offered after `/fork`.
+/// Maximum number of messages that are offered after `/fork`.
 const MAX_MESSAGES: usize = 100;
-/// How many characters of each are shown.
+/// Maximum number of characters of an offered message.
 const MAX_MESSAGE_CHARS: usize = 80;
 
 impl State {
@@ -29,7 +29,7 @@ impl State {
             self.known.insert(Source::Messages, messages);
         }
         let before = self.popup.take().filter(|before| before.what == what);
-        // Files and sessions change: they are listed each time a completion begins.
+        // Files and sessions change, so they are listed each time a completion begins.
         let ask = source.filter(|source| match before {
             Some(_) => false,
             None => {

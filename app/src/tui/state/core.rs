@@ -1,4 +1,4 @@
-//! [`State`]: everything that is shown, and the transitions that several inputs share.
+//! [`State`]: everything that is shown, and the transitions shared by several inputs.
 
 use loopwright_core::event::{QueueKind, QueuedText, RunStatus};
 use loopwright_core::message::{InputId, RunId};
@@ -11,7 +11,7 @@ use super::status::{Activity, Run, Status};
 use super::transcript::Transcript;
 use crate::wording;
 
-/// Shown when an input needs a session and none is open.
+/// The notice for an input that needs a session when none is open.
 const NO_SESSION_HELP: &str = "No conversation is open: `/model` selects a model, `/sessions` \
                                opens a conversation, `/new` starts one.";
 
@@ -27,34 +27,34 @@ pub(crate) struct State {
     /// The run of the last event.
     pub(crate) last_run: Option<RunId>,
     pub(crate) queues: Queues,
-    /// Results are open unless the user has closed them individually.
+    /// `true` if results are open unless the user has closed them individually.
     pub(crate) open_results: bool,
-    /// Thoughts are open unless the user has closed them individually.
+    /// `true` if thoughts are open unless the user has closed them individually.
     pub(crate) open_thoughts: bool,
     /// The id of the selected block.
     pub(crate) selected: Option<u64>,
-    /// Until this time a second Ctrl-C quits.
+    /// The time until which a second Ctrl-C quits.
     pub(crate) quit_deadline: Option<u64>,
     /// The current time, in milliseconds since 1970.
     pub(crate) now: u64,
     /// Columns and lines of the screen.
     pub(crate) size: (u16, u16),
-    /// Whether this session contains a user message.
+    /// `true` if this session contains a user message.
     pub(crate) has_user_message: bool,
-    /// Whether facts can be distilled from the conversation.
+    /// `true` if facts can be distilled from the conversation.
     pub(super) distils: bool,
     pub(super) known: Known,
-    /// The names of the app's own commands, and what `/help` says about them.
+    /// The names of the app's own commands, and their descriptions in `/help`.
     pub(crate) own_commands: Vec<Choice>,
-    /// How the last run ended.
+    /// The status with which the last run ended.
     pub(super) last_end: Option<RunStatus>,
     /// The length of the transcript when the session being opened was requested.
     pub(super) opening_from: usize,
     /// The text for which the user closed the popup.
     pub(super) dismissed: Option<String>,
-    /// Why no session is open.
+    /// The reason why no session is open.
     pub(super) closed: String,
-    /// The prompt is submitted as soon as a session is open.
+    /// `true` if the prompt is submitted as soon as a session is open.
     pub(super) submit_on_open: bool,
 }
 
@@ -63,12 +63,11 @@ pub(crate) struct State {
 pub(crate) struct Queues(Vec<QueuedText>);
 
 impl Queues {
-    /// Holds the messages of both queues.
+    /// Creates the queues with the messages of both.
     pub(crate) fn new(steering: &[QueuedText], follow_up: &[QueuedText]) -> Self {
         Queues([steering, follow_up].concat())
     }
 
-    /// Applies a change.
     pub(crate) fn update(&mut self, added: Option<&QueuedText>, removed: &[InputId]) {
         self.0.retain(|queued| !removed.contains(&queued.input));
         self.0.extend(added.cloned());
@@ -91,12 +90,12 @@ impl State {
         State { now, run: Run::Opening, ..State::default() }
     }
 
-    /// Returns whether a run is in progress, as far as events have said.
+    /// Returns whether a run is in progress, according to the events so far.
     pub(crate) fn is_working(&self) -> bool {
         matches!(self.run, Run::Working { .. })
     }
 
-    /// Advances the time. Returns whether that changes what is shown.
+    /// Advances the time. Returns whether the display changes.
     pub(crate) fn tick(&mut self, now: u64) -> bool {
         let before = std::mem::replace(&mut self.now, now);
         if self.quit_deadline.is_some_and(|until| now >= until) {
@@ -107,7 +106,7 @@ impl State {
             || (self.is_animating() && before / 100 != now / 100)
     }
 
-    /// Returns whether something changes as time passes.
+    /// Returns whether the display changes as time passes.
     pub(crate) fn needs_ticks(&self) -> bool {
         self.is_animating() || self.quit_deadline.is_some() || self.dialog.ignores_keys(self.now)
     }
@@ -121,7 +120,7 @@ impl State {
         self.size = (columns, lines);
     }
 
-    /// Returns the columns that text input has.
+    /// Returns the width of text inputs, in columns.
     pub(crate) fn input_width(&self) -> u16 {
         self.size.0.saturating_sub(4).max(1)
     }
@@ -132,7 +131,8 @@ impl State {
         vec![Effect::Scroll(Scroll::Bottom)]
     }
 
-    /// Shows why no session is open and what the user can do, each time an input needs one.
+    /// Shows why no session is open and what the user can do. Repeated for each input that needs
+    /// one.
     pub(super) fn notice_closed(&mut self) -> Vec<Effect> {
         self.transcript.push_notice(Tone::Error, self.closed.clone());
         self.transcript.push_notice(Tone::Loud, NO_SESSION_HELP);
@@ -174,7 +174,7 @@ impl State {
         Vec::new()
     }
 
-    /// Puts texts that were not delivered back into the prompt, before what is written there.
+    /// Puts undelivered texts back into the prompt, before the text that is already there.
     pub(super) fn restore_to_prompt(&mut self, texts: &[String]) {
         let written = self.prompt.take();
         let all = texts.iter().map(String::as_str).chain([written.as_str()]);

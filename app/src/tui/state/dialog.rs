@@ -16,9 +16,9 @@ pub(crate) use self::options::Options;
 use super::effect::Effect;
 use super::prompt::Prompt;
 
-/// How long keys are ignored after a call is presented, and after each key meanwhile, in
-/// milliseconds: they were meant for what was there before. Longer than terminals wait before a
-/// held key repeats.
+/// Time for which keys are ignored after a call is presented, and after each key in this time, in
+/// milliseconds. Such keys were meant for the previous screen. It is longer than terminals wait
+/// before a held key repeats.
 const IGNORE_KEYS_MS: u64 = 700;
 
 /// The pending calls.
@@ -27,22 +27,22 @@ pub(crate) struct Dialog {
     /// The calls as they would run; some with the user's arguments.
     actions: Vec<ExternalAction>,
     changed: HashSet<CallId>,
-    /// How many calls were added since none was pending.
+    /// The number of calls added since none was pending.
     total: usize,
     pub(crate) mode: Mode,
     /// The mode to return to from the reason for a denial.
     before_reason: Mode,
-    /// The question that the current call asks, if it does.
+    /// The question of the current call, if it asks one.
     question: Option<Question>,
-    /// The dialog is closed while the user writes something else.
+    /// `true` if the dialog is closed while the user writes something else.
     pub(crate) detached: bool,
-    /// Why the last decision was refused.
+    /// The reason why the last decision was refused.
     pub(crate) problem: Option<String>,
-    /// A decision was sent.
+    /// `true` once a decision was sent.
     pub(crate) sent: bool,
-    /// What the current call would do to a file.
+    /// The change that the current call would make to a file, or the reason why it has no preview.
     preview: Option<Result<String, String>>,
-    /// Changes whenever the call is shown differently.
+    /// A counter of changes in how the call is shown.
     pub(crate) revision: u64,
     ignore_keys_until: u64,
     /// Letters typed while keys were ignored.
@@ -115,7 +115,7 @@ impl Dialog {
         self.changed.contains(call)
     }
 
-    /// Returns the diff of the current call, or why there is none, once it is known.
+    /// Returns the diff of the current call, or the reason why it has none, once known.
     pub(crate) fn preview(&self) -> Option<&Result<String, String>> {
         self.preview.as_ref()
     }
@@ -130,7 +130,7 @@ impl Dialog {
         self.ignores_keys(before) && !self.ignores_keys(now)
     }
 
-    /// Removes all calls: another session is open.
+    /// Removes all calls, since another session is open.
     pub(crate) fn clear(&mut self) {
         *self = Dialog { revision: self.revision + 1, ..Dialog::default() };
     }
@@ -188,7 +188,7 @@ impl Dialog {
         self.refresh_preview()
     }
 
-    /// Requests the diff of the current call again: files may have changed.
+    /// Requests the diff of the current call again, since files may have changed.
     pub(crate) fn refresh_preview(&self) -> Vec<Effect> {
         self.current().filter(|_| !self.sent).map(preview).unwrap_or_default()
     }
@@ -252,14 +252,14 @@ impl Dialog {
         }
     }
 
-    /// Edits the arguments in the dialog, as there is no editor.
+    /// Edits the arguments in the dialog, since no editor is set.
     pub(crate) fn edit_inline(&mut self, call: &CallId, json: &str) {
         if self.current().is_some_and(|action| action.call == *call) {
             self.mode = Mode::Edit(Prompt::new(json));
         }
     }
 
-    /// Returns the text input, if there is one.
+    /// Returns the text input of the current mode, if any.
     pub(crate) fn input_mut(&mut self) -> Option<&mut Prompt> {
         match &mut self.mode {
             Mode::Choose | Mode::Options(_) => None,
@@ -267,14 +267,14 @@ impl Dialog {
         }
     }
 
-    /// Clears the text input. Returns whether there was any text.
+    /// Clears the text input. Returns whether it had text.
     pub(crate) fn clear_input(&mut self) -> bool {
         let sent = self.sent;
         self.input_mut().is_some_and(|text| !sent && !text.take().is_empty())
     }
 
-    /// Returns what was typed while keys were ignored, unless it was one held key: it belongs into
-    /// the prompt.
+    /// Returns the text typed while keys were ignored, which belongs into the prompt. Returns
+    /// `None` if it was one held key.
     pub(crate) fn take_early_text(&mut self) -> Option<String> {
         let mut letters = self.early.chars();
         let first = letters.next()?;

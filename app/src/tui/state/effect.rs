@@ -22,7 +22,7 @@ pub(crate) enum Effect {
     Steer(String),
     /// Queue a message until the agent would otherwise stop.
     FollowUp(String),
-    /// Take the queued messages back: [`Outcome::TakenBack`].
+    /// Take back the queued messages: [`Outcome::TakenBack`].
     TakeBack,
     /// Abort this run, or the one in progress if none has been seen.
     Abort(Option<RunId>),
@@ -62,11 +62,11 @@ pub(crate) enum Effect {
     Redraw,
     /// Stop the process until `fg`.
     Suspend,
-    /// Quit.
+    /// Quit the program.
     Quit,
 }
 
-/// How to scroll.
+/// A movement of the visible part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scroll {
     /// By lines; negative is up.
@@ -94,7 +94,7 @@ pub(crate) enum Source {
     Messages,
 }
 
-/// A choice.
+/// A name with a description, as a completion or as a row of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Choice {
     /// The text to insert.
@@ -117,33 +117,34 @@ pub(crate) enum Tone {
     Quiet,
     /// Important.
     Loud,
-    /// An error.
+    /// A failure.
     Error,
 }
 
 /// The outcome of an effect.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// A session is open.
+    /// A session that was opened.
     Opened(Box<Opened>),
-    /// No session could be opened; `why` is a sentence. The current session stays open unless
+    /// The sentence that says why no session could be opened. The current session stays open unless
     /// `closed`.
     NotOpened { why: String, closed: bool },
     /// A notice for the transcript.
     Notice(Tone, String),
     /// A table for the transcript.
     Table(Vec<Choice>),
-    /// An input did not reach the session; its text is restored. With `ends`, no run comes of it.
+    /// An input that did not reach the session; its text is restored. With `ends`, it causes no
+    /// run.
     Undelivered { text: String, why: String, ends: bool },
-    /// A decision was refused.
+    /// A decision that was refused.
     Refused { call: CallId, why: String },
     /// The arguments from the editor.
     Edited { call: CallId, json: String },
-    /// There is no editor: edit the arguments in the dialog.
+    /// A request to edit the arguments in the dialog, since no editor is set.
     NoEditor { call: CallId, json: String },
-    /// The diff of a call, or why there is none.
+    /// The diff of a call, or the reason why it has none.
     Preview(ExternalAction, Result<String, String>),
-    /// The reply of a slash command that was typed in this session, or why it failed.
+    /// The reply of a slash command that was typed in this session, or the reason why it failed.
     Replied(Arc<str>, Result<SlashReply, String>),
     /// The messages that were queued.
     TakenBack(Vec<String>),
@@ -156,21 +157,20 @@ pub(crate) enum Outcome {
 pub(crate) struct Opened {
     /// The current state of the session.
     pub(crate) state: AgentState,
-    /// The model.
     pub(crate) model: ModelInfo,
-    /// Whether the session outlives the process.
+    /// `true` if the session outlives the process.
     pub(crate) is_persistent: bool,
-    /// The root directory.
+    /// The directory that tools work in.
     pub(crate) root: PathBuf,
     /// Tokens used so far.
     pub(crate) usage: Usage,
     /// US dollars spent so far.
     pub(crate) cost: f64,
-    /// Whether facts can be distilled from the conversation.
+    /// `true` if facts can be distilled from the conversation.
     pub(crate) distils: bool,
-    /// Whether another process has the session open and runs its agent.
+    /// `true` if another process has the session open and runs its agent.
     pub(crate) is_attached: bool,
-    /// It is the same session, opened with another model or level, or joined again.
+    /// `true` if it is the same session, opened with another model or level, or joined again.
     pub(crate) same: bool,
 }
 

@@ -12,7 +12,7 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// Creates an empty list whose ids continue those of this one.
+    /// Creates an empty list that continues the ids of this list.
     pub(super) fn successor(&self) -> Entries {
         Entries { list: Vec::new(), last_id: self.last_id }
     }

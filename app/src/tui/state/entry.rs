@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::effect::{Choice, Tone};
 
-/// How much of a running tool's output is retained; when it is full, half of it is dropped.
+/// Maximum number of bytes of a running tool's output that are retained. When it is full, half is
+/// dropped.
 const MAX_TAIL_BYTES: usize = 32 * 1024;
 
 /// A block of the transcript. Its layout can be cached while `id` and `revision` are the same.
@@ -18,13 +19,12 @@ const MAX_TAIL_BYTES: usize = 32 * 1024;
 pub(crate) struct Entry {
     /// Unique within the process.
     pub(crate) id: u64,
-    /// Counts the changes of the content.
+    /// The number of changes of the content.
     pub(crate) revision: u32,
-    /// The message that it is a part of.
+    /// The message that contains it.
     pub(crate) from: Option<MessageId>,
-    /// Whether the user has opened or closed it; otherwise the setting for its kind applies.
+    /// The user's choice to open or close it; otherwise the setting for its kind applies.
     pub(crate) open: Option<bool>,
-    /// The content.
     pub(crate) kind: Kind,
 }
 
@@ -83,22 +83,22 @@ impl ReplyText {
 #[derive(Debug)]
 pub(crate) struct Thought {
     pub(crate) text: ReplyText,
-    /// When it started and when it last grew, in milliseconds; `None` if it was read from a log.
+    /// The times at which it started and last grew, in milliseconds; `None` if it was read from a
+    /// log.
     pub(crate) time: Option<(u64, u64)>,
 }
 
 /// The phase of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The model is writing its arguments.
+    /// The model is writing the arguments.
     Writing,
-    /// It is written and has not started.
+    /// Written and not started.
     Waiting,
-    /// It is pending: the user decides.
+    /// Pending: the user decides.
     Asking,
-    /// It is running.
     Running,
-    /// It has a result.
+    /// Ended with a result.
     Done,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct ToolEntry {
     /// The pending actions of the sub-agent that works for it, each with its description.
     pub(crate) awaits: Vec<(CallId, String)>,
     pub(crate) result: Option<Arc<Message>>,
-    /// When it started and ended, in milliseconds.
+    /// The times at which it started and ended, in milliseconds.
     pub(crate) began: Option<u64>,
     pub(crate) ended: Option<u64>,
 }
@@ -158,12 +158,12 @@ impl ToolEntry {
         }
     }
 
-    /// Returns whether it is running, and does not only wait for decisions of the user.
+    /// Returns whether it is running, and not only waiting for decisions of the user.
     pub(crate) fn is_running(&self) -> bool {
         self.phase == Phase::Running && self.awaits.is_empty()
     }
 
-    /// Returns the result, if there is one.
+    /// Returns the result, or `None` if the call has none yet.
     pub(crate) fn result(&self) -> Option<&ToolResult> {
         self.result.as_deref().and_then(Message::as_tool_result)
     }

@@ -1,4 +1,4 @@
-//! Folds the agent's events into the state.
+//! The transitions caused by the agent's events.
 
 use loopwright_core::AgentEvent;
 use loopwright_core::event::{Envelope, RunCause, RunOutcome, Update};

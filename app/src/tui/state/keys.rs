@@ -1,4 +1,4 @@
-//! What keys do.
+//! The transitions caused by keys.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -8,7 +8,7 @@ use super::entry::Kind;
 use super::popup::What;
 use super::status::Run;
 
-/// How long after a Ctrl-C a second one quits, in milliseconds.
+/// Time after a Ctrl-C in which a second one quits, in milliseconds.
 const QUIT_CONFIRM_MS: u64 = 1_500;
 
 impl State {
@@ -58,7 +58,7 @@ impl State {
         self.complete()
     }
 
-    /// Handles Ctrl-C and SIGINT: clears the input or else interrupts; the second one quits.
+    /// Handles Ctrl-C and SIGINT: clears the input, else interrupts; the second one quits.
     pub(crate) fn interrupt(&mut self) -> Vec<Effect> {
         if self.quit_deadline.take().is_some() {
             return vec![Effect::Quit];

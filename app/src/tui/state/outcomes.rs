@@ -1,4 +1,4 @@
-//! Folds the outcomes of effects into the state.
+//! The transitions caused by the outcomes of effects.
 
 use loopwright_core::event::Role;
 

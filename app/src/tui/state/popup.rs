@@ -1,26 +1,26 @@
-//! Completions: which choices are offered for what is being written.
+//! Completions: the choices for the text that is being written.
 
 use std::collections::HashMap;
 
 use super::commands::COMMANDS;
 use super::effect::{Choice, Source};
 
-/// How many choices are offered at once.
+/// Maximum number of choices that are offered at once.
 const MAX_CHOICES: usize = 200;
 
-/// The choices offered for what is being written.
+/// The choices for the text that is being written.
 #[derive(Debug)]
 pub(crate) struct Popup {
     pub(crate) what: What,
-    /// The part that is written.
+    /// The part that is already written.
     pub(crate) written: String,
     pub(crate) matches: Vec<Choice>,
     pub(crate) chosen: usize,
-    /// The choices are still being listed.
+    /// `true` while the choices are being listed.
     pub(crate) is_loading: bool,
 }
 
-/// What is completed.
+/// The subject of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     /// The command itself.
@@ -36,7 +36,7 @@ pub(crate) enum What {
 /// The choices that have been listed, by source.
 pub(crate) type Known = HashMap<Source, Vec<Choice>>;
 
-/// Returns what is being completed before the cursor, and the part that is written.
+/// Returns the subject of the completion before the cursor, and the part that is written.
 pub(crate) fn wanted(before_cursor: &str, one_line: bool) -> Option<(What, String)> {
     if one_line && let Some(command) = before_cursor.strip_prefix('/') {
         return match command.split_once(' ') {
@@ -59,7 +59,7 @@ pub(crate) fn wanted(before_cursor: &str, one_line: bool) -> Option<(What, Strin
 }
 
 impl What {
-    /// Returns the source of the choices; `None` if they are fixed.
+    /// Returns the source of the choices, or `None` if they are fixed.
     pub(crate) fn source(self) -> Option<Source> {
         match self {
             What::Command | What::Level => None,
@@ -70,7 +70,7 @@ impl What {
 }
 
 impl Popup {
-    /// Matches the known choices, and the app's own commands, against what is written.
+    /// Matches the known choices and the app's own commands against the written part.
     pub(crate) fn new(what: What, written: String, known: &Known, own: &[Choice]) -> Self {
         let listed = what.source().and_then(|source| known.get(&source));
         let matches = match what {
@@ -85,7 +85,7 @@ impl Popup {
         Popup { what, written, matches, chosen: 0, is_loading }
     }
 
-    /// Returns whether it is shown: with choices, or with the reason why there are none.
+    /// Returns whether it is shown: with choices, or with the reason why it has none.
     pub(crate) fn is_visible(&self) -> bool {
         !self.matches.is_empty() || self.is_loading || self.what == What::File
     }
@@ -128,7 +128,7 @@ fn levels(written: &str) -> Vec<Choice> {
         .collect()
 }
 
-/// Returns the choices that contain what is written, best match first.
+/// Returns the choices that contain the written part, best match first.
 fn matching(all: &[Choice], written: &str) -> Vec<Choice> {
     let written = written.to_lowercase();
     let mut matches: Vec<(u32, &Choice)> =

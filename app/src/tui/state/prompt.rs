@@ -9,14 +9,14 @@ use ratatui::style::Style;
 use ratatui::widgets::Widget;
 use ratatui_textarea::{CursorMove, TextArea, WrapMode};
 
-/// What is shown instead of each character of a secret.
+/// The character shown instead of each character of a secret.
 const MASK: char = '•';
 
 /// A text being written.
 #[derive(Debug)]
 pub(crate) struct Prompt {
     area: TextArea<'static>,
-    /// Dots are shown instead of the text.
+    /// `true` if dots are shown instead of the text.
     is_secret: bool,
     /// The history, oldest first.
     sent: Vec<String>,
@@ -63,7 +63,7 @@ impl Prompt {
         self.area.lines().join("\n")
     }
 
-    /// Returns whether there is no text.
+    /// Returns whether the text is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.area.is_empty()
     }
@@ -129,7 +129,7 @@ impl Prompt {
         self.area.insert_newline();
     }
 
-    /// Removes a `\` before the cursor. Returns whether there was one.
+    /// Removes a `\` before the cursor. Returns whether it found one.
     pub(crate) fn take_backslash(&mut self) -> bool {
         let escaped = self.before_cursor().ends_with('\\');
         if escaped {
@@ -208,7 +208,7 @@ impl Prompt {
     }
 }
 
-/// Returns a line of a secret as it is shown.
+/// Returns the masked form of a secret's line.
 fn masked(line: &str) -> String {
     line.chars().map(|_| MASK).collect()
 }
@@ -301,8 +301,8 @@ mod tests {
         }
     }
 
-    /// Every frame asks for the height: the history is not copied for it, and the same text is
-    /// measured once.
+    /// Every frame asks for the height, so the history is not copied, and the same text is measured
+    /// once.
     #[test]
     fn a_text_is_measured_once() {
         let mut prompt = Prompt::new("a\nb");

@@ -1,4 +1,4 @@
-//! Runs commands.
+//! The execution of commands.
 
 use loopwright_core::message::MessageId;
 use loopwright_core::model::ThinkingLevel;

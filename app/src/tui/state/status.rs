@@ -22,10 +22,10 @@ pub(crate) enum Run {
     Idle,
     /// A run is in progress.
     Working {
-        /// When it started, in milliseconds since 1970.
+        /// The start of the run, in milliseconds since 1970.
         since: u64,
         activity: Activity,
-        /// An abort was requested.
+        /// `true` once an abort was requested.
         stopping: bool,
     },
 }
@@ -51,13 +51,13 @@ pub(crate) struct Status {
     pub(crate) model: Option<ModelInfo>,
     pub(crate) thinking: ThinkingLevel,
     pub(crate) session: Option<Arc<str>>,
-    /// Whether the session outlives the process.
+    /// `true` if the session outlives the process.
     pub(crate) is_persistent: bool,
     pub(crate) root: PathBuf,
     pub(crate) usage: Usage,
-    /// US dollars, where prices are known.
+    /// The cost in US dollars, where prices are known.
     pub(crate) cost: f64,
-    /// Tokens of the last request and its reply, if known.
+    /// The tokens of the last request and its reply, if known.
     pub(crate) context: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Submits the prompt: as a command, a request, a steer or a follow-up.
+//! The submission of the prompt: as a command, a request, a steer or a follow-up.
 
 use super::commands::is_built_in;
 use super::core::State;

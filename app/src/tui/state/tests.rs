@@ -34,7 +34,7 @@ fn types(state: &mut State, text: &str) {
     }
 }
 
-/// Idle, in a session.
+/// Returns an idle state in a session.
 fn idle() -> State {
     let mut state = State::new(1_000_000);
     state.resize(80, 24);
@@ -62,7 +62,7 @@ fn asked(state: &mut State, actions: &[ExternalAction]) -> Vec<Effect> {
     actions.iter().flat_map(|action| state.dialog.open(action, state.now, typing)).collect()
 }
 
-/// Returns whether all that happens is that the diff of a call is asked for.
+/// Returns whether the only effect is a request for the diff of a call.
 fn is_preview(effects: &[Effect]) -> bool {
     matches!(effects, [Effect::Preview(_)])
 }
@@ -97,8 +97,8 @@ fn while_it_works_keys_steer_queue_take_back_and_interrupt() {
     assert_eq!(key(&mut state, KeyCode::Esc), []);
 }
 
-/// C129: Ctrl-C clears the input or else interrupts, and a second one soon after quits; later it
-/// does not.
+/// C129: Ctrl-C clears the input, else interrupts. A second one soon after quits; a later one does
+/// not.
 #[test]
 fn control_c_clears_interrupts_and_leaves() {
     let mut state = working();
@@ -348,7 +348,7 @@ fn an_undelivered_message_returns_to_the_prompt() {
     assert_eq!((state.prompt.text().as_str(), &state.run), ("hello\nmore", &Run::Idle));
 }
 
-/// A slash command of the app is offered and run; its message is sent in the conversation in which
+/// A slash command of the app is offered and run. Its message is sent in the conversation in which
 /// it was typed, and otherwise put into the prompt.
 #[test]
 fn a_command_of_the_app_is_completed_and_its_message_sent() {

@@ -1,5 +1,4 @@
-//! The transcript: a fold of events into blocks. A delta costs time in proportion to its own
-//! length.
+//! The transcript: events turned into blocks. A delta costs time in proportion to its own length.
 
 mod streaming;
 #[cfg(test)]
@@ -36,7 +35,7 @@ impl Transcript {
     /// Shows another session. Notices from block `since` on concern it and stay.
     pub(crate) fn begin(&mut self, messages: &[Arc<Message>], root: &str, since: usize) {
         let noted = self.entries.split_off(since);
-        // Ids are not reused: a view may have cached layouts.
+        // Ids are not reused, since a view may have cached layouts.
         *self = Transcript { entries: self.entries.successor(), ..Transcript::default() };
         self.merge(messages);
         if messages.is_empty() {
@@ -59,7 +58,7 @@ impl Transcript {
         messages.iter().for_each(|message| self.message(message));
     }
 
-    /// Adds missed messages after the event stream was joined again: streamed blocks and the output
+    /// Adds missed messages after the event stream was joined again. Streamed blocks and the output
     /// of running tools are sent from their beginning.
     pub(crate) fn join(&mut self, messages: &[Arc<Message>]) {
         self.merge(messages);
@@ -204,7 +203,7 @@ impl Transcript {
                 let (streamed, after) = self.streaming.take(&mut self.entries, message.id);
                 let mut streamed = streamed.into_iter().peekable();
                 for (at, part) in reply.parts.iter().enumerate() {
-                    // Blocks are in the order in which they started; one without a part in the
+                    // Blocks are in the order in which they started; a block without a part in the
                     // message is skipped.
                     let old = loop {
                         match streamed.next_if(|old| matches_part(old, part)) {
@@ -266,7 +265,7 @@ impl Transcript {
         }
     }
 
-    /// Removes the streamed blocks of a message; what was noted meanwhile stays.
+    /// Removes the streamed blocks of a message; notices in between stay.
     fn withdraw(&mut self, message: MessageId) {
         let (_, after) = self.streaming.take(&mut self.entries, message);
         self.reinsert(after);
@@ -284,8 +283,8 @@ impl Transcript {
         });
     }
 
-    /// Returns the call that a sub-agent works for which needs this decision, or `None` if the call
-    /// is not one of a sub-agent.
+    /// Returns the call whose sub-agent needs this decision, or `None` if the call is not a
+    /// sub-agent's.
     fn outer_call(&self, call: &CallId) -> Option<CallId> {
         if self.calls.contains_key(call) {
             return None;

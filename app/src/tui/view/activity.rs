@@ -8,9 +8,9 @@ use crate::tui::state::{Activity, Run, State};
 use crate::wording::{retry, time, waiting};
 
 const SPINNER_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// The first hint that fits is shown.
+/// Hints, of which the first that fits is shown.
 const HINTS: [&str; 2] = [" · Esc interrupts", " · Esc"];
-/// How many queued messages are shown.
+/// Maximum number of queued messages that are shown.
 const MAX_QUEUED_LINES: usize = 4;
 
 /// Returns the lines, the first one empty.

@@ -19,12 +19,12 @@ use crate::tui::paint::{self, Theme, arguments, wrap};
 use crate::tui::state::{Dialog, Mode, Prompt, Scroll, State};
 use crate::wording;
 
-/// Draws the dialog. Keeps its layout and scroll position.
+/// The layout and the scroll position of the dialog.
 #[derive(Debug, Default)]
 pub(super) struct DialogView {
     call: Option<CallId>,
-    /// What the lines were laid out for: the width, the revision, the number of languages, and the
-    /// lines about its terms.
+    /// The inputs of the layout: the width, the revision, the number of languages, and the lines
+    /// about the terms of the action.
     laid_out_for: (u16, u64, usize, Vec<String>),
     lines: Vec<Line<'static>>,
     top: usize,
@@ -53,7 +53,7 @@ impl DialogView {
         self.top = to.min(self.max_top);
     }
 
-    /// Returns the lines that the dialog takes: at most two thirds of the screen.
+    /// Returns the number of lines for the dialog: at most two thirds of the screen.
     pub(super) fn height(&mut self, state: &State, theme: &Theme, area: Rect) -> u16 {
         let Some(action) = state.dialog.current() else {
             return 0;
@@ -167,7 +167,7 @@ impl DialogView {
     }
 }
 
-/// What stands below the arguments.
+/// The part of the dialog below the arguments.
 struct Below<'a> {
     problem: Vec<Line<'static>>,
     /// The text input and its height.
@@ -189,7 +189,7 @@ impl<'a> Below<'a> {
     }
 }
 
-/// Returns whether a single letter answers.
+/// Returns whether a single letter is an answer.
 fn takes_a_letter(dialog: &Dialog, now: u64) -> bool {
     matches!(dialog.mode, Mode::Choose) && !dialog.sent && !dialog.ignores_keys(now)
 }
@@ -224,7 +224,7 @@ fn title(dialog: &Dialog, action: &ExternalAction, theme: &Theme) -> Line<'stati
     Line::from(spans)
 }
 
-/// Lays out the diff of an edit, or otherwise the arguments by name.
+/// Lays out the diff of an edit, else the arguments by name.
 fn body(dialog: &Dialog, action: &ExternalAction, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if let Some(need) = &action.request {
@@ -252,7 +252,7 @@ fn body(dialog: &Dialog, action: &ExternalAction, width: u16, theme: &Theme) -> 
             if let Some(path) = action.arguments.get("path").and_then(Value::as_str) {
                 lines.extend(wrap(path, width, theme.text));
             }
-            // The name of the file stands above already.
+            // The name of the file is already shown above.
             let hunks = &diff[diff.find("@@").unwrap_or(0)..];
             lines.extend(paint::diff(hunks, width, theme));
             lines.extend(arguments("", &beside_the_diff(action), width, theme));

@@ -14,12 +14,12 @@ use crate::tui::state::{
 };
 use crate::wording::time;
 
-/// How many blocks are cached. Beyond that, those that were not in the last frame are dropped.
+/// Maximum number of cached blocks. Beyond it, blocks that were not in the last frame are dropped.
 const MAX_CACHED_BLOCKS: usize = 512;
-/// How many lines are cached, likewise.
+/// Maximum number of cached lines. Beyond it, blocks that were not in the last frame are dropped.
 const MAX_CACHED_LINES: usize = 20_000;
 
-/// Prose is not laid out wider than this, for legibility.
+/// Maximum width of prose, for legibility.
 const MAX_PROSE_COLUMNS: u16 = 110;
 
 /// Layouts by the ids of their blocks.
@@ -30,7 +30,7 @@ pub(super) struct Layouts {
     frame: u64,
     /// The first block of the session that the layouts belong to.
     first: Option<u64>,
-    /// How many blocks were laid out.
+    /// The number of blocks laid out so far.
     #[cfg(test)]
     pub(super) layout_count: u64,
 }
@@ -41,15 +41,15 @@ struct CachedLayout {
     painted: Painted,
 }
 
-/// The inputs of a layout. While they are the same, so are its lines.
+/// The inputs of a layout. Its lines stay the same while these do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct LayoutKey {
     revision: u32,
     width: u16,
     open: bool,
-    /// Seconds since the call started.
+    /// The seconds since the call started.
     elapsed: Option<u64>,
-    /// How many languages can be highlighted, or 0 for a block without program text.
+    /// The number of languages that can be highlighted; 0 for a block without program text.
     languages: usize,
 }
 
@@ -84,7 +84,7 @@ impl Layouts {
         }
     }
 
-    /// Returns how many lines are cached.
+    /// Returns the number of cached lines.
     pub(super) fn cached_lines(&self) -> usize {
         self.cached.values().map(|cached| cached.painted.lines().len()).sum()
     }
@@ -144,7 +144,7 @@ fn paint(
                 Some(Painted::Markdown(text)) => text,
                 _ => Box::new(Markdown::new(width)),
             };
-            // It lays out only what has changed.
+            // This lays out only the change.
             text.update(reply.as_str(), reply.is_complete(), theme);
             Painted::Markdown(text)
         }
@@ -179,7 +179,7 @@ fn paint(
     }
 }
 
-/// On narrower screens notes stand below their names.
+/// Minimum width for two columns. On narrower screens, notes are below their names.
 const MIN_TWO_COLUMN_WIDTH: u16 = 56;
 
 fn table(rows: &[Choice], width: u16, theme: &Theme) -> Vec<Line<'static>> {
@@ -217,7 +217,7 @@ pub(super) fn welcome(root: &str, width: u16, theme: &Theme) -> Vec<Line<'static
     lines
 }
 
-/// How many lines are shown of a folded thought while it streams.
+/// Maximum number of lines of a folded thought while it streams.
 const MAX_FOLDED_THOUGHT_LINES: usize = 4;
 
 fn thought_style(theme: &Theme) -> Style {
@@ -248,7 +248,7 @@ fn thinking(thought: &Thought, width: u16, open: bool, theme: &Theme) -> Vec<Lin
     lines
 }
 
-/// Returns for how many seconds the call has been running, or ran.
+/// Returns the number of seconds for which the call has been running, or ran.
 fn elapsed(call: &ToolEntry, now: u64) -> Option<u64> {
     let until = if call.is_running() { now } else { call.ended? };
     Some(until.saturating_sub(call.began?) / 1000)
@@ -287,8 +287,8 @@ fn tool_lines(
     tool(&view, width, theme)
 }
 
-/// Formats progress as `3 of 10: message`. Without a total, the number says little beside a
-/// message.
+/// Formats progress as `3 of 10: message`. Without a total, a message replaces the number, which
+/// would say little.
 fn progress(progress: &Progress) -> String {
     let Progress { done, message, .. } = progress;
     match progress.total {

@@ -8,10 +8,10 @@ use crate::output::sanitized;
 use crate::tui::paint::{Theme, columns, shorten};
 use crate::tui::state::State;
 
-/// How many choices are visible at once.
+/// Maximum number of visible choices.
 const MAX_ROWS: u16 = 8;
 
-/// Returns how many of the free lines it takes, including an empty one below.
+/// Returns the number of free lines that the popup takes, including an empty one below.
 pub(super) fn height(state: &State, room: u16) -> u16 {
     let Some(popup) = state.popup.as_ref().filter(|_| !state.dialog.is_open()) else {
         return 0;
@@ -20,7 +20,7 @@ pub(super) fn height(state: &State, room: u16) -> u16 {
     if popup.is_visible() { (matches.clamp(1, MAX_ROWS) + 1).min(room) } else { 0 }
 }
 
-/// Draws the choices, or why there are none.
+/// Draws the choices, or the reason why none exist.
 pub(super) fn draw(state: &State, theme: &Theme, buffer: &mut Buffer, area: Rect) {
     let Some(popup) = state.popup.as_ref().filter(|_| area.height > 1) else {
         return;

@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 use crate::tui::paint::{Theme, arguments, wrap};
 use crate::tui::state::Mode;
 
-/// Lays out a question. Also returns the lines of the current option, if there is one.
+/// Lays out a question. Also returns the lines of the current option, if any.
 pub(super) fn question_lines(
     question: &Question,
     mode: &Mode,

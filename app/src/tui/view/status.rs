@@ -1,4 +1,4 @@
-//! The last line: the model, the session, tokens, cost and how full the context window is.
+//! The last line: the model, the session, tokens, cost and the use of the context window.
 
 use loopwright_core::model::ThinkingLevel;
 use ratatui::style::Style;
@@ -7,9 +7,9 @@ use ratatui::text::{Line, Span};
 use crate::tui::paint::Theme;
 use crate::tui::state::State;
 
-/// The share of the context window from which on it is shown as a warning.
+/// Minimum use of the context window that is shown as a warning, in percent.
 const CONTEXT_WARNING_PERCENT: u64 = 80;
-/// The share from which on it is shown as an error.
+/// Minimum use of the context window that is shown as an error, in percent.
 const CONTEXT_ERROR_PERCENT: u64 = 95;
 
 /// Lays out names on the left and numbers on the right, leaving out what does not fit.

@@ -15,11 +15,11 @@ enum Position {
     /// At the end, following what is added.
     #[default]
     Bottom,
-    /// This line of this block is the first visible one.
+    /// At this line of this block, which is the first visible one.
     At { id: u64, line: usize },
 }
 
-/// Draws the transcript and keeps its scroll position.
+/// The drawing of the transcript, with its scroll position.
 #[derive(Default)]
 pub(super) struct TranscriptView {
     layouts: Layouts,
@@ -28,8 +28,8 @@ pub(super) struct TranscriptView {
     area: Rect,
 }
 
-/// A line of the transcript: a block and a line of it. The gap above a block is its line 0, if it
-/// has one.
+/// A line of the transcript: a block and a line of it. Line 0 is the gap above the block, if it has
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Spot {
     at: usize,
@@ -37,7 +37,7 @@ struct Spot {
 }
 
 impl TranscriptView {
-    /// Draws the visible lines, and a hint if there are more below.
+    /// Draws the visible lines, and a hint if more are below.
     pub(super) fn draw(&mut self, state: &State, theme: &Theme, buffer: &mut Buffer, area: Rect) {
         self.area = area;
         self.layouts.begin(&state.transcript);
@@ -199,18 +199,18 @@ impl TranscriptView {
 
 #[cfg(test)]
 impl TranscriptView {
-    /// Returns how many blocks were laid out so far.
+    /// Returns the number of blocks laid out so far.
     pub(super) fn layout_count(&self) -> u64 {
         self.layouts.layout_count
     }
 
-    /// Returns how many lines of blocks are cached.
+    /// Returns the number of cached lines of blocks.
     pub(super) fn cached_lines(&self) -> usize {
         self.layouts.cached_lines()
     }
 }
 
-/// Returns the empty lines above a block: consecutive calls stand together.
+/// Returns the number of empty lines above a block: none between consecutive calls.
 fn gap(entries: &[Entry], at: usize) -> usize {
     let is_tool =
         |at: usize| entries.get(at).is_some_and(|entry| matches!(entry.kind, Kind::Tool(_)));

@@ -1,4 +1,4 @@
-//! Which session a target names, and with which options it is opened.
+//! The choice of the session and the options for a target.
 
 use super::{Host, Target, with_retry_hint};
 use crate::error::StartError;
@@ -39,7 +39,7 @@ impl Host {
                     None if self.is_first(&name) => self.first_session().await,
                     None => {
                         let session = self.named(&name).await?;
-                        // It is resumed with its stored options.
+                        // The session resumes with its stored options.
                         let given = self.cli_options.clone().not_stored();
                         let settings = self.resolve_settings(&session, &given)?;
                         self.given = given;

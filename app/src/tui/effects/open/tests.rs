@@ -71,7 +71,7 @@ impl TestHost {
         }
     }
 
-    /// Returns why nothing was opened, and whether no session is open now.
+    /// Returns the reason why nothing was opened, and whether no session is open now.
     fn not_opened(&mut self) -> (String, bool) {
         match self.outcomes().pop() {
             Some(Outcome::NotOpened { why, closed }) => (why, closed),
@@ -84,8 +84,8 @@ impl TestHost {
         self.host.handle().unwrap().prompt(text).await.unwrap();
     }
 
-    /// Waits until the session has moved, and opens it again or attaches to it. Returns which of
-    /// both, and the thinking level.
+    /// Waits until the session has moved, and reopens it or attaches to it. Returns whether it is
+    /// attached, and the thinking level.
     async fn level_after_move(&mut self) -> (bool, ThinkingLevel) {
         let mut events = self.events.take().unwrap();
         while events.next().await.is_some() {}
@@ -203,7 +203,7 @@ async fn a_session_that_cannot_be_opened_leaves_the_current_one_open() {
     test.prompt("Are you there?").await;
 }
 
-/// C316: a session that another process has open is shared with it. Its model is changed there, it
+/// C316: a session that another process has open is shared with it. Its model changes there, it
 /// stays when this process leaves, and it is open here when the other process has left.
 #[tokio::test]
 async fn a_session_in_use_is_shared_until_it_is_free() {
@@ -237,8 +237,8 @@ async fn a_session_in_use_is_shared_until_it_is_free() {
     third.prompt("Still there?").await;
 }
 
-/// C316: a session that another process asks for is attached to, and opened again if that process
-/// does not open it.
+/// C316: this process attaches to a session that another process asks for, and reopens it if that
+/// process does not open it.
 #[tokio::test]
 async fn a_session_that_was_asked_for_is_attached_to() {
     let mut test = TestHost::begin(tempfile::tempdir().unwrap(), &["--session", "a"]).await;

@@ -1,4 +1,5 @@
-//! [`Cursor`]: how far a text is laid out for good, and in which construct the rest begins.
+//! [`Cursor`]: the position up to which a text is laid out for good, and the construct in which the
+//! rest begins.
 
 use std::borrow::Cow;
 
@@ -14,12 +15,12 @@ use super::units::{Fence, Kind, Unit, blank_before, cut_anywhere, cut_paragraph,
 /// The position up to which the text is settled.
 #[derive(Clone)]
 pub(super) struct Cursor {
-    /// In bytes.
+    /// The position in bytes.
     pub(super) at: usize,
     pub(super) open: Open,
-    /// The last unit ended with an empty line.
+    /// `true` if the last unit ended with an empty line.
     blank: bool,
-    /// A unit precedes, so an empty line comes between.
+    /// `true` if a unit precedes, so that an empty line comes between.
     spaced: bool,
 }
 
@@ -42,7 +43,7 @@ impl Cursor {
         Cursor { at: 0, open: Open::None, blank: false, spaced: false }
     }
 
-    /// Returns what to parse of the rest of the text.
+    /// Returns the source to parse for the rest of the text.
     pub(super) fn source<'a>(&self, rest: &'a str) -> Cow<'a, str> {
         match &self.open {
             Open::Table(head) => [head, rest].concat().into(),
@@ -55,8 +56,8 @@ impl Cursor {
         if let Open::List(number) = self.open { number } else { None }
     }
 
-    /// Lays out the first `count` units of the source, stopping behind the fence of program text,
-    /// and advances behind them. If the next unit is program text, its fence is consumed too.
+    /// Lays out the first `count` units of the source, and advances behind them. Stops behind the
+    /// fence of program text. If the next unit is program text, consumes its fence too.
     pub(super) fn put(
         &mut self,
         source: &str,
@@ -145,8 +146,8 @@ impl Cursor {
         self.blank = blank_before(source, source.len());
     }
 
-    /// Lays out the beginning of a unit that fills the window. Returns whether it did; with
-    /// `paragraphs_only`, only for a paragraph.
+    /// Lays out the beginning of a unit that fills the window, and returns whether it did. With
+    /// `paragraphs_only`, lays out only a paragraph.
     pub(super) fn cut(
         &mut self,
         window: &str,
@@ -219,7 +220,7 @@ impl Cursor {
         self.spaced = true;
     }
 
-    /// Appends the rest of an open paragraph, if there is one.
+    /// Appends the rest of an open paragraph, if any.
     pub(super) fn end_paragraph(&mut self, lines: &mut Vec<Line<'static>>) {
         if let Open::Paragraph(flow) = std::mem::replace(&mut self.open, Open::None) {
             lines.extend(flow.finish().into_iter().map(Line::from));

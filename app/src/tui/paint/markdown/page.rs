@@ -8,20 +8,20 @@ use super::units::blank_before;
 
 /// The indentation of an item or a quote.
 pub(super) struct Inset {
-    /// The mark of the item, until its first line is put.
+    /// The mark of the item, until its first line is added.
     pub(super) mark: Option<Fragment>,
     /// The margin of each other line.
     pub(super) margin: Fragment,
     pub(super) width: usize,
 }
 
-/// Collects lines.
+/// The lines of a unit in the making.
 pub(super) struct Page<'a> {
     source: &'a str,
     width: usize,
     pub(super) lines: Vec<Line<'static>>,
     insets: Vec<Inset>,
-    /// Nothing was put into the innermost item or quote yet, so no empty line comes before.
+    /// `true` until the innermost item or quote has a line, so that no empty line comes before it.
     fresh: bool,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Indents what follows, unless that would leave less than half of the width.
+    /// Indents the following lines, unless that would leave less than half of the width.
     pub(super) fn inset(&mut self, mut inset: Inset) {
         if self.width - self.inner() + inset.width > self.width / 2 {
             inset = Inset { mark: inset.mark, margin: Fragment::raw(""), width: 0 };

@@ -1,4 +1,4 @@
-//! [`Painter`]: one unit of a text in Markdown, laid out.
+//! [`Painter`]: the layout of one unit of a text in Markdown.
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Tag, TagEnd};
 use ratatui::style::{Modifier, Style};
@@ -13,13 +13,13 @@ use super::units::parse;
 
 /// A link or an image whose text is being read.
 struct Link {
-    /// Its target.
+    /// The target of the link.
     to: String,
-    /// Its text.
+    /// The text read so far.
     text: String,
 }
 
-/// Lays out the events of a parser as lines.
+/// A painter, which lays out the events of a parser as lines.
 pub(super) struct Painter<'a> {
     source: &'a str,
     theme: &'a Theme,
@@ -100,8 +100,8 @@ impl<'a> Painter<'a> {
         (self.page.lines, flow)
     }
 
-    /// Text between blocks is empty or defines references; definitions are shown, since they may
-    /// belong to references that are already laid out.
+    /// Lays out the text between blocks, which is empty or defines references. Definitions are
+    /// shown, since references that are already laid out may need them.
     fn definitions(&mut self, from: usize, to: usize) {
         let text = self.source[from..to].trim();
         if !text.is_empty() {

@@ -1,4 +1,4 @@
-//! [`Table`]: cells in columns, or as a list where there is no room for columns.
+//! [`Table`]: cells in columns, or as a list if the columns have no room.
 
 use pulldown_cmark::Alignment;
 use ratatui::style::Style;
@@ -6,14 +6,14 @@ use ratatui::style::Style;
 use super::super::flow::{Break, Flow, Fragment, columns};
 use super::super::theme::Theme;
 
-/// Columns are not made narrower than this, unless their cells are.
+/// Minimum width of a column, unless its cells are narrower.
 const MIN_COLUMN_WIDTH: usize = 8;
 const SEPARATOR: &str = " │ ";
 const SEPARATOR_WIDTH: usize = 3;
 
 type Cell = Vec<Fragment>;
 
-/// Collects cells, the first row's first.
+/// The cells of a table, the first row's first.
 pub(super) struct Table {
     alignments: Vec<Alignment>,
     cells: Vec<Vec<Cell>>,
@@ -55,8 +55,8 @@ impl Table {
         }
     }
 
-    /// Returns the width of each column, or `None` if there is no room for columns: as wide as its
-    /// cells, with the widest ones cut to one width.
+    /// Returns the width of each column, or `None` if the columns have no room. A column is as wide
+    /// as its cells; the widest columns are cut to one width.
     fn widths(&self, width: usize) -> Option<Vec<usize>> {
         let count = self.alignments.len();
         let room = width.checked_sub(SEPARATOR_WIDTH * count.checked_sub(1)?)?;
@@ -69,7 +69,7 @@ impl Table {
         let taken =
             |max_width: usize| widths.iter().map(|width| (*width).min(max_width)).sum::<usize>();
         if taken(max_width) > room {
-            // The largest width for which there is room; `taken` grows with it.
+            // The largest width that fits; `taken` grows with it.
             let (mut fits, mut too_wide) = (0, max_width);
             while too_wide - fits > 1 {
                 let middle = fits.midpoint(too_wide);

@@ -1,4 +1,4 @@
-//! The layout of Markdown, that it does not depend on how the text is split, and its cost.
+//! The layout of Markdown, its independence of how the text is split, and its cost.
 
 use super::super::highlight::load;
 use super::*;
@@ -77,7 +77,7 @@ fn limited(width: u16, limit: usize) -> Markdown {
     Markdown { limit, ..Markdown::new(width) }
 }
 
-/// Adds the text in parts; after each, the lines equal those of a text that came at once.
+/// Adds the text in parts. After each, the lines equal the layout of the whole text so far.
 fn check_splits(text: &str, width: u16, limit: usize, dice: &mut Dice) {
     let theme = Theme::ansi();
     let mut parts = limited(width, limit);

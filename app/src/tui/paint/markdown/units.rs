@@ -1,5 +1,5 @@
-//! Cuts a Markdown text where no part of it changes: between units, which are the blocks of the
-//! document and the items of its lists.
+//! The positions at which a Markdown text can be cut without changing any part: between units,
+//! which are the blocks of the document and the items of its lists.
 
 use pulldown_cmark::{CodeBlockKind, Event, OffsetIter, Options, Parser, Tag};
 
@@ -13,7 +13,7 @@ pub(super) fn parse(source: &str) -> OffsetIter<'_> {
 /// A block, or an item of a top-level list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
-    /// The position of its first line.
+    /// The position of its first line, in bytes.
     pub(super) start: usize,
     pub(super) kind: Kind,
 }
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     /// Program text after a fence, with the info string.
     Fence(String),
     Table,
-    /// The first item of a list does not continue one.
+    /// An item of a list. The first item does not continue a list.
     Item {
         continues: bool,
         number: Option<u64>,
@@ -33,11 +33,11 @@ pub(super) enum Kind {
 }
 
 /// Returns the units of a text, in order. If the text begins within a numbered list, `number` is
-/// that of the next item.
+/// the next item's.
 pub(super) fn units(source: &str, number: Option<u64>) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
     // The top-level list that the events are in: whether it has items, and the number of the next
-    // one.
+    // item.
     let mut list = (false, None);
     let mut depth = 0;
     for (event, range) in parse(source) {
@@ -67,7 +67,7 @@ pub(super) fn units(source: &str, number: Option<u64>) -> Vec<Unit> {
             _ => {}
         }
         let start = line_start(source, range.start);
-        // A nested item begins on the line of the outer one, which alone is a unit.
+        // A nested item that begins on the line of the outer item is not a unit.
         if let Some(kind) = kind
             && units.last().is_none_or(|last| last.start < start)
         {
@@ -92,8 +92,8 @@ pub(super) fn blank_before(source: &str, offset: usize) -> bool {
     line.chars().all(|c| c == '>' || c.is_ascii_whitespace())
 }
 
-/// Returns where to cut a long paragraph: in its last half, after a space that is in no emphasis,
-/// link or code, and before a word that cannot be taken for the mark of another block.
+/// Returns the position at which to cut a long paragraph: in its last half, after a space outside
+/// emphasis, links and code, and before a word that does not look like the mark of another block.
 pub(super) fn cut_paragraph(source: &str) -> usize {
     let (mut depth, mut cut) = (0, 0);
     for (event, range) in parse(source) {
@@ -112,8 +112,8 @@ pub(super) fn cut_paragraph(source: &str) -> usize {
     if cut > source.len() / 2 { cut } else { cut_anywhere(source) }
 }
 
-/// Returns where to cut a text that has no good position: before its last character that is not a
-/// space.
+/// Returns the position at which to cut a text that has no good position: before its last character
+/// that is not a space.
 pub(super) fn cut_anywhere(source: &str) -> usize {
     let last = source.trim_end().char_indices().next_back().map_or(0, |(at, _)| at);
     if last > 0 { last } else { source.len() }

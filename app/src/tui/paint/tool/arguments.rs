@@ -23,7 +23,7 @@ pub(crate) fn arguments(
     let text = |name: &str| named.get(name).and_then(Value::as_str);
     let edit = if name == "edit_file" { text("old_string").zip(text("new_string")) } else { None };
     let mut lines = Vec::new();
-    // The path first, whatever the order.
+    // The path comes first, whatever the order.
     let path = named.get_key_value("path");
     for (key, value) in path.into_iter().chain(named.iter().filter(|(key, _)| *key != "path")) {
         match (key.as_str(), value) {

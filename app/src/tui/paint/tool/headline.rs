@@ -18,7 +18,7 @@ const HEADLINE_ARGUMENTS: &[&str] = &[
     "prompt",
     "task",
 ];
-/// How much of the JSON being written is searched.
+/// Number of bytes of incomplete JSON that are searched.
 const MAX_SCANNED_BYTES: usize = 2_000;
 
 /// Returns the argument on one line: the path of a file, the command, the pattern; otherwise all
@@ -62,7 +62,7 @@ pub(super) fn partial(raw: &str) -> String {
         .map_or_else(String::new, |text| first_line(&text))
 }
 
-/// Returns as much as there is of the string with this name.
+/// Returns the string with this name, as far as it is written.
 fn string(raw: &str, name: &str) -> Option<String> {
     let quoted = format!("\"{name}\"");
     let rest = raw.match_indices(&quoted).find_map(|(at, _)| {

@@ -1,4 +1,4 @@
-//! Output for a terminal as plain text: without colours, and with overwritten lines in their last
+//! Output for a terminal as plain text: without colours, and with overwritten lines in their final
 //! state.
 
 use std::borrow::Cow;
@@ -24,7 +24,7 @@ pub(super) fn without_escapes(text: &str) -> Cow<'_, str> {
     lines.into()
 }
 
-/// Returns what follows a sequence whose escape character is removed already.
+/// Returns the text behind a sequence whose escape character is already removed.
 fn after_escape(text: &str) -> &str {
     let mut letters = text.char_indices();
     let Some((_, first)) = letters.next() else {

@@ -14,7 +14,7 @@ use crate::tui::state::effect::{Effect, Scroll, pretty};
 use crate::tui::state::prompt::Prompt;
 use crate::wording::sentence;
 
-/// The reason for a denial where the user gives none.
+/// The default reason for a denial.
 const DEFAULT_DENIAL: &str = "the user said no";
 
 impl Dialog {
@@ -154,7 +154,7 @@ impl Dialog {
         Vec::new()
     }
 
-    /// Sends the answer to a question, or shows why it does not fit.
+    /// Sends the answer to a question, or shows why it is invalid.
     fn answer(&mut self, question: &Question, typed: &str) -> Vec<Effect> {
         match read_answer(question, typed) {
             Ok(answer) => self.decide(Decision::Provide(Provided::Input(answer))),
@@ -165,7 +165,7 @@ impl Dialog {
         }
     }
 
-    /// Returns the approval of the call as it is shown.
+    /// Returns the approval of the call as shown.
     fn approval(&self, action: &ExternalAction) -> Decision {
         if self.is_changed(&action.call) {
             Decision::ApproveWith((*action.arguments).clone())

@@ -1,4 +1,4 @@
-//! [`Options`]: the options of a question, and which of them are chosen.
+//! [`Options`]: the options of a question, and the chosen ones.
 
 use crossterm::event::KeyCode;
 use loopwright_core::pattern::{AnswerForm, Question};
@@ -8,7 +8,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(crate) struct Options {
     options: Vec<String>,
-    /// Any number of options can be chosen.
+    /// `true` if any number of options can be chosen.
     is_several: bool,
     /// The current option.
     current: usize,

@@ -1,4 +1,4 @@
-//! Which keys decide about a call, and what is shown of it when.
+//! The keys that decide about a call, and the display of the call.
 
 use crossterm::event::KeyEventKind;
 use loopwright_core::AgentEvent;
@@ -55,7 +55,7 @@ fn a_draft_started_while_a_call_is_presented_goes_into_the_prompt() {
     assert_eq!(decided(&after(&mut state, 700, Y)[0]), &Decision::Approve);
 }
 
-/// C130: a held key decides about one call, also where the terminal repeats it late; so does a
+/// C130: a held key decides about one call, even where the terminal repeats it late, and so does a
 /// double tap.
 #[test]
 fn a_key_that_is_held_or_tapped_twice_answers_one_call() {

@@ -1,4 +1,4 @@
-//! Which keys answer a question.
+//! The keys that answer a question.
 
 use loopwright_core::pattern::Question;
 

@@ -6,7 +6,7 @@ use loopwright_core::message::MessageId;
 use crate::tui::state::entries::Entries;
 use crate::tui::state::entry::{Entry, Kind, ReplyText, Thought, ToolEntry};
 
-/// The reply being streamed, if there is one.
+/// The reply being streamed, if any.
 #[derive(Debug, Default)]
 pub(super) struct Streaming(Option<Reply>);
 
@@ -104,8 +104,8 @@ impl Streaming {
         }
     }
 
-    /// Removes the blocks of a message if it is the one being streamed. Returns them, and the
-    /// blocks that came after them.
+    /// Removes the blocks of a message if it is being streamed. Returns them, and the blocks that
+    /// came after them.
     pub(super) fn take(
         &mut self,
         entries: &mut Entries,
