@@ -3,12 +3,11 @@
 use loopwright_core::pattern::{AnswerForm, Question};
 use serde_json::Value;
 
-/// Returns the answer that a user typed. A secret is taken as it is; spaces around other answers
-/// are removed.
+/// Parses the answer that a user typed. Spaces around it are removed, except around a secret.
 ///
 /// # Errors
 ///
-/// Returns why the text does not answer the question, without a full stop.
+/// Returns the reason as a phrase without a full stop.
 pub(crate) fn read_answer(question: &Question, typed: &str) -> Result<Value, String> {
     let text = if question.is_secret() { typed } else { typed.trim() };
     match &question.form {

@@ -23,21 +23,22 @@ use crate::program::{CODING, Kind, OpenStoreError, OwnCommand, Program};
 use crate::slash::{SlashCommand, SlashContext, SlashError, SlashReply};
 use crate::{command_line, exit_code, output, tui};
 
-/// The time that tasks and destructors have at the end of the process.
+/// Grace period of tasks and destructors at the end of the process.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Builds a binary for agents: `chat`, `run`, `serve`, `approve` and the other commands of
+/// A binary for agents, with `chat`, `run`, `serve`, `approve` and the other commands of
 /// `loopwright`.
 ///
-/// The app's name is that of its settings file (`acme.toml`), its directories in `~/.config` and
-/// `~/.local/share`, and its environment variables (`ACME_MODEL`). It should be that of the binary.
+/// The app's name determines its settings file (`acme.toml`), its directories in `~/.config` and
+/// `~/.local/share`, and its environment variables (`ACME_MODEL`). It should be the name of the
+/// binary.
 ///
 /// A session is stored with the name of its agent, and only that agent continues it.
 #[must_use = "call run()"]
 pub struct App(Program);
 
 impl App {
-    /// Starts to describe an app of this name, without agents.
+    /// Creates an app with this name and without agents.
     pub fn new(name: impl AsRef<str>) -> Self {
         App(Program { names: Names::new(name.as_ref()), ..Program::default() })
     }
@@ -54,7 +55,7 @@ impl App {
         self
     }
 
-    /// Adds an agent. The first one is that of sessions for which `--agent` names none.
+    /// Adds an agent. The first one is the default, for sessions without `--agent`.
     pub fn agent(
         mut self,
         name: impl Into<Arc<str>>,
@@ -64,8 +65,8 @@ impl App {
         self
     }
 
-    /// Adds the agent that works on the files of a directory, under the name `coding`. It has the
-    /// MCP servers of the settings, which the slash command `/mcp` lists.
+    /// Adds the coding agent, which works on the files of a directory, under the name `coding`. It
+    /// has the MCP servers of the settings, which the slash command `/mcp` lists.
     pub fn coding_agent(mut self) -> Self {
         let mcp = self.0.mcp.slash_command();
         self.0.slash_commands.push(mcp);
@@ -73,8 +74,8 @@ impl App {
         self
     }
 
-    /// Sets how sessions are stored. The closure gets the path that `--store` or the settings name,
-    /// if they name one. By default it is an SQLite file or a directory.
+    /// Sets the session store. The closure gets the path from `--store` or the settings, if any.
+    /// The default store is an SQLite file or a directory.
     pub fn store(
         mut self,
         open: impl Fn(Option<&Path>) -> Result<Arc<dyn SessionStore>, OpenStoreError>
@@ -86,9 +87,9 @@ impl App {
         self
     }
 
-    /// Adds a command of the app's own, such as `acme report`. `run` gets its arguments and
-    /// the sessions, settings and directories of the app, and returns the exit code of the process.
-    /// It runs outside of a runtime.
+    /// Adds a command of the app's own, such as `acme report`. `run` gets its arguments and the
+    /// app's sessions, settings and directories, and returns the exit code of the process. It runs
+    /// outside of a runtime.
     ///
     /// ```no_run
     /// use std::process::ExitCode;
@@ -115,13 +116,12 @@ impl App {
         self
     }
 
-    /// Adds a slash command, such as `/report`, to the chat in the terminal and line by line. It is
-    /// in their completions and in `/help` with the text `help`. The name consists of the letters a
-    /// to z.
+    /// Adds a slash command, such as `/report`, to the terminal and to the line chat. `help`
+    /// describes it in completions and in `/help`. The name consists of the letters a to z.
     ///
-    /// `run` gets the text after the name and the conversation. It runs on the tokio runtime, also
-    /// while the agent works. It is cancelled when the conversation is closed, and in the chat line
-    /// by line by Ctrl-C.
+    /// `run` gets the text after the name, and the conversation. It runs on the tokio runtime, even
+    /// while the agent works. Closing the conversation cancels it, and so does Ctrl-C in the line
+    /// chat.
     ///
     /// ```no_run
     /// use loopwright_cli::{App, SlashReply};
@@ -154,15 +154,14 @@ impl App {
     }
 
     /// Adds a setting of the app's own. It is a flag of `chat`, `run`, `serve` and the other
-    /// commands that take settings, a key of the settings file with `_` for `-`, an environment
-    /// variable (`ACME_MAX_AMOUNT`), and over HTTP a value under `custom` of a session's settings.
-    /// A value that is given on the command line or over HTTP is stored with the session.
+    /// commands that take settings. It is also a key of the settings file (with `_` for `-`) and an
+    /// environment variable (`ACME_MAX_AMOUNT`). Over HTTP it is a value under `custom` in a
+    /// session's settings. A value from the command line or HTTP is stored with the session.
     ///
-    /// An agent reads the value with [`AgentSetup::custom`](crate::AgentSetup::custom). Not only
-    /// one agent: all agents of the app have the setting. Of the settings files, only the user's
-    /// own can set it, and not a project's.
+    /// An agent reads the value with [`AgentSetup::custom`](crate::AgentSetup::custom). All agents
+    /// of the app have the setting. A project's settings file cannot set it, only the user's.
     ///
-    /// [`App::run`] fails if the setting has the name of a built-in one or of another one.
+    /// [`App::run`] fails if a built-in or another setting has the same name.
     ///
     /// ```no_run
     /// use loopwright_cli::{AgentRejection, AgentSetup, App, CustomSetting};
@@ -185,14 +184,14 @@ impl App {
         self
     }
 
-    /// Sets the system prompt of sessions that have none of their own: `--system`, the settings
-    /// file, and over HTTP the session's settings have precedence. It is a text, or a function
-    /// `Fn(&AgentSetup) -> String`, which computes it each time an agent is built.
+    /// Sets the system prompt of sessions without their own: `--system`, the settings file and a
+    /// session's settings over HTTP take precedence. It is a text, or a function `Fn(&AgentSetup)
+    /// -> String` that is called each time an agent is built.
     ///
-    /// The agent that works on files uses it instead of the built-in one; `{workDir}` stands for
-    /// the directory and `{platform}` for the operating system. Other agents get it from
-    /// [`AgentSetup::system`](crate::AgentSetup::system), and have the setting `system` if they
-    /// call that.
+    /// The coding agent uses it instead of the built-in prompt; `{workDir}` stands for the
+    /// directory and `{platform}` for the operating system. Other agents get it from
+    /// [`AgentSetup::system`](crate::AgentSetup::system). Calling that also gives them the setting
+    /// `system`.
     ///
     /// ```no_run
     /// use loopwright_cli::{AgentRejection, AgentSetup, App};
@@ -226,7 +225,7 @@ impl App {
         self
     }
 
-    /// Reads the command line and does what it says. Returns the exit code of the process.
+    /// Runs the command line and returns the exit code of the process.
     ///
     /// It starts a tokio runtime, so it must not be called in one.
     pub fn run(self) -> ExitCode {
@@ -290,7 +289,7 @@ fn dispatch(cli: Cli, program: Arc<Program>) -> Result<u8, StartError> {
     }
 }
 
-/// Starts the terminal app on a terminal, and otherwise the chat line by line.
+/// Starts the terminal interface on a terminal, else the line chat.
 fn start_chat(args: ChatArgs, config: Arc<Config>) -> Result<u8, StartError> {
     if !args.plain && tui::is_possible() {
         start_traced(&config, tui::tui(args, config.clone()))
@@ -312,15 +311,15 @@ fn start_traced(
     })
 }
 
-/// Runs a front end on this thread, and the agent on two others. An agent is then never blocked by
-/// a terminal or a pipe that accepts no text, and a tool that blocks one thread leaves another.
+/// Runs a front end on this thread and the agent on two others. So a terminal or pipe that accepts
+/// no text never blocks an agent, and a tool that blocks one thread leaves another.
 fn start(front_end: impl Future<Output = Result<u8, StartError>>) -> Result<u8, StartError> {
     let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime =
         runtime.map_err(|why| StartError(format!("The runtime could not be started: {why}.")))?;
     let done = runtime.block_on(front_end);
-    // A session's destructors may have work to do, such as the removal of a temporary directory,
-    // but a tool that was abandoned may block a thread forever.
+    // A session's destructors may have work to do, such as removing a temporary directory. An
+    // abandoned tool may block a thread forever.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     done
 }

@@ -1,4 +1,4 @@
-//! [`CommandContext`]: what a command of an app receives besides its arguments.
+//! [`CommandContext`]: the environment of an app's own command.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::options::Options;
 use crate::program::OpenStoreError;
 
-/// Gives a command of an app the sessions, the settings and the directories of the app.
+/// The sessions, settings and directories of the app, for its own commands.
 pub struct CommandContext(Config);
 
 impl CommandContext {
@@ -20,19 +20,19 @@ impl CommandContext {
         CommandContext(config)
     }
 
-    /// Opens the session store that the settings name, else the default one.
+    /// Opens the session store of the settings, else the default one.
     ///
     /// # Errors
-    /// Returns why the store cannot be opened.
+    /// Fails if the store cannot be opened.
     pub fn store(&self) -> Result<Arc<dyn SessionStore>, OpenStoreError> {
         self.0.open_store(&StoreArgs::default()).map_err(|why| why.0.into())
     }
 
     /// Returns the settings of a new session in this directory, from the user's and the project's
-    /// settings file and the environment.
+    /// settings files and the environment.
     ///
     /// # Errors
-    /// Returns which setting is invalid.
+    /// Fails if a setting is invalid; the error names it.
     pub fn settings(&self) -> Result<SessionSettings, OpenStoreError> {
         let settings = self.0.resolve(Options::default()).map_err(|why| why.0)?;
         Ok(settings.active.to_session())

@@ -1,5 +1,4 @@
-//! The command line of an app: that of `loopwright` with the app's name, and without what it does
-//! not have.
+//! The command line of an app: `loopwright`'s with the app's name, reduced to what the app has.
 
 use clap::builder::StyledStr;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
@@ -8,7 +7,7 @@ use crate::args::{self, Cli};
 use crate::environment::Names;
 use crate::program::{OwnCommand, Program};
 
-/// The options that only the agent which works on files has.
+/// The options of the coding agent alone.
 const CODING_OPTIONS: [&str; 15] = [
     "system",
     "no_agents_md",
@@ -27,10 +26,10 @@ const CODING_OPTIONS: [&str; 15] = [
     "max_disk",
 ];
 
-/// What a command line asks for.
+/// A parsed command line.
 pub(crate) enum Parsed<'p> {
     BuiltIn(Box<Cli>),
-    /// A command of the app, with its arguments.
+    /// A command of the app's own, with its arguments.
     Own {
         own: &'p OwnCommand,
         arguments: Box<ArgMatches>,
@@ -38,7 +37,7 @@ pub(crate) enum Parsed<'p> {
     },
 }
 
-/// Reads the command line. If it is invalid, or asks for help, the process ends.
+/// Parses the command line. Ends the process if it is invalid or asks for help.
 pub(crate) fn parse(program: &Program) -> Parsed<'_> {
     let matches = command(program).get_matches();
     if let Some((name, arguments)) = matches.subcommand() {
@@ -60,12 +59,12 @@ pub(crate) fn is_built_in(name: &str) -> bool {
     name == "help" || Cli::command().find_subcommand(name).is_some()
 }
 
-/// Returns the names of the flags that every app has, of all commands.
+/// Returns the names of all flags that every app has, of all commands.
 pub(crate) fn built_in_flags() -> Vec<String> {
     args::built_in_flags(Cli::command())
 }
 
-/// Describes the command line.
+/// Returns the definition of the command line.
 pub(crate) fn command(program: &Program) -> Command {
     let command = args::with_flags(for_app(Cli::command(), program), &program.settings);
     let mut command = command.name(program.names.app().to_owned());
@@ -78,7 +77,7 @@ pub(crate) fn command(program: &Program) -> Command {
     command.subcommands(program.commands.iter().map(|own| own.command.clone()))
 }
 
-/// Adapts a command and those below it.
+/// Adapts a command and its subcommands to the app.
 fn for_app(command: Command, program: &Program) -> Command {
     let names = &program.names;
     let mut command = command.mut_args(|arg| argument(arg, program));
@@ -127,7 +126,7 @@ mod tests {
         Program { names: Names::new(name), agents, ..Program::default() }
     }
 
-    /// All texts of a command line.
+    /// Returns all texts of a command line.
     fn help(command: &mut Command) -> String {
         command.build();
         let own = command.render_long_help().to_string();

@@ -27,25 +27,25 @@ use crate::program::Program;
 use crate::settings::Settings;
 use crate::telemetry::AppTelemetry;
 
-/// The maximum size of a project's file.
+/// Maximum size of a project's file.
 const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// Holds the settings of the environment and of the user's file, and reads those of projects.
+/// The settings of the environment and the user's file, and the reader of projects' files.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
-    /// What the app is made of.
+    /// The definition of the app.
     pub(crate) program: Arc<Program>,
     pub(crate) environment: Layer,
     pub(crate) user: Layer,
     /// The path of the user's file, whether or not it exists; `None` if files are not read.
     pub(crate) file: Option<PathBuf>,
-    /// Whether the project's file is read.
+    /// `true` if projects' files are read.
     reads_projects: bool,
     pub(crate) telemetry: AppTelemetry,
 }
 
 impl Config {
-    /// The settings of `loopwright` itself, without files and variables.
+    /// Returns the settings of `loopwright` itself, without files and variables.
     #[cfg(test)]
     pub(crate) fn loopwright() -> Arc<Self> {
         use crate::program::{CODING, Kind};
@@ -53,7 +53,7 @@ impl Config {
         Config::of_agents(vec![(CODING.into(), Kind::Coding)])
     }
 
-    /// The settings of an app with these agents, without files and variables.
+    /// Returns the settings of an app with these agents, without files and variables.
     #[cfg(test)]
     pub(crate) fn of_agents(agents: Vec<(Arc<str>, crate::program::Kind)>) -> Arc<Self> {
         let program = Arc::new(Program { agents, ..Program::default() });
@@ -118,7 +118,7 @@ impl Config {
         }
     }
 
-    /// Resolves the options of a session. `given` are those of the command line and of the session.
+    /// Resolves the options of a session. `given` comes from the command line and the session.
     pub(crate) fn resolve(&self, given: Options) -> Result<Settings, StartError> {
         let project = self.project(&given.workspace)?.options()?;
         let active = given
@@ -129,11 +129,11 @@ impl Config {
         Ok(Settings { active, given, name: None })
     }
 
-    /// Resolves the options of a session that was started with `stored`. `given` are those of the
+    /// Resolves the options of a session that was started with `stored`. `given` comes from the
     /// command line.
     ///
-    /// The session's model was stored with its address: without one, that is the provider's own,
-    /// and no other layer sets it.
+    /// The session's model was stored with its address. Without an address it is the provider's
+    /// own, and no other layer sets it.
     pub(crate) fn resolve_stored(
         &self,
         given: Options,
@@ -239,7 +239,7 @@ impl Config {
         })
     }
 
-    /// Resolves what `serve` is told about other servers.
+    /// Resolves the settings about other servers.
     fn cluster(&self, given: ClusterArgs) -> ClusterArgs {
         let value = |key| self.users_value(key);
         ClusterArgs {
@@ -253,7 +253,7 @@ impl Config {
         }
     }
 
-    /// Resolves what clients of `serve` may ask for.
+    /// Resolves the rules for clients of `serve`.
     fn rules(&self, given: RuleOptions) -> RuleOptions {
         RuleOptions {
             allow_model: self.users_list(given.allow_model, "serve.allow_model"),
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!((args.grace, args.log_format), (Some(0), Some(LogFormat::Text)));
     }
 
-    /// C296: Each setting of a server, in the user's file, is what its flag is.
+    /// C296: each setting of a server in the user's file acts like its flag.
     #[test]
     fn each_setting_of_a_server_is_what_its_flag_is() {
         let user = format!("ann:{}:admin,treasurer", "0".repeat(64));

@@ -4,7 +4,7 @@ use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The name of an app, and what follows from it.
+/// The name of an app, and the names derived from it.
 #[derive(Debug, Clone)]
 pub(crate) struct Names(Arc<str>);
 
@@ -15,7 +15,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Takes the name of an app.
+    /// Returns the names of an app.
     pub(crate) fn new(app: &str) -> Self {
         Names(app.into())
     }
@@ -33,7 +33,7 @@ impl Names {
         prefix
     }
 
-    /// Returns the variable with this name, after the prefix.
+    /// Returns the name of a variable with the prefix.
     pub(crate) fn variable(&self, name: &str) -> String {
         self.prefix() + name
     }
@@ -58,7 +58,7 @@ impl Names {
         self.variable("WEBHOOK_SECRET")
     }
 
-    /// Returns the variables that are no settings.
+    /// Returns the variables that are not settings.
     pub(crate) fn other_variables(&self) -> [String; 4] {
         [
             self.config_variable(),
@@ -88,7 +88,7 @@ fn xdg_directory(variable: &str, below_home: &str) -> Option<PathBuf> {
     path(variable).or_else(|| Some(path("HOME")?.join(below_home)))
 }
 
-/// Returns the path that a variable holds, or `None` if it is unset or empty.
+/// Returns the path in a variable, or `None` if it is unset or empty.
 fn path(variable: &str) -> Option<PathBuf> {
     env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

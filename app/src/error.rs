@@ -9,7 +9,7 @@ use loopwright_tools::WorkspaceError;
 
 use crate::wording::sentence;
 
-/// Holds a sentence that says what is wrong and what the user can do about it.
+/// A sentence that says what is wrong and what the user can do about it.
 #[derive(Debug)]
 pub(crate) struct StartError(pub(crate) String);
 

@@ -2,21 +2,21 @@
 
 use loopwright_core::event::{RunOutcome, RunStatus};
 
-/// A list or a search has no entries.
+/// A list or search without entries.
 pub(crate) const EMPTY: u8 = 1;
-/// The tool of `tools call` failed.
+/// A failed tool in `tools call`.
 pub(crate) const TOOL_FAILED: u8 = 1;
-/// The command line or a setting is invalid.
+/// An invalid command line or setting.
 pub(crate) const USAGE: u8 = 2;
-/// A tool call waits for approval.
+/// A tool call that waits for approval.
 pub(crate) const AWAITING_ACTION: u8 = 3;
-/// A limit was reached.
+/// A reached limit.
 pub(crate) const LIMIT: u8 = 4;
-/// The run failed.
+/// A failed run.
 pub(crate) const FAILED: u8 = 5;
-/// The reply was cut off or is empty.
+/// A reply that was cut off or is empty.
 pub(crate) const INCOMPLETE: u8 = 6;
-/// The run was aborted; shells use this code for a process that Ctrl-C ended.
+/// An aborted run; shells use this code for a process that Ctrl-C ended.
 pub(crate) const ABORTED: u8 = 130;
 
 /// Returns the exit code for a run with this outcome.

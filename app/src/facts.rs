@@ -14,14 +14,14 @@ use crate::output::write_new_file;
 const USAGE: &str = "Write `/memory`, `/memory find WORDS`, `/memory forget ID`, `/memory forget \
                      all`, `/memory distil` or `/memory export FILE`.";
 
-/// Says how facts are remembered in a session that does not.
+/// The explanation for sessions that do not remember facts.
 pub(crate) const OFF: &str =
     "Facts are neither stored nor used in this session: `--memory` switches that on.";
 
-/// How many facts are listed.
+/// Maximum number of facts that are listed.
 const MAX_LISTED: usize = 500;
 
-/// Returns who sessions work for: the user of this machine, whose files the facts are.
+/// Returns the principal of sessions: the user of this machine, who owns the facts.
 pub(crate) fn user() -> Principal {
     Principal::new("local")
 }
@@ -54,11 +54,11 @@ impl From<LongTermError> for StartError {
     }
 }
 
-/// A use of the command `/memory`.
+/// A `/memory` command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MemoryCommand {
     List,
-    /// List the facts that fit these words.
+    /// List the facts that match these words.
     Find(String),
     Forget(u64),
     ForgetAll,
@@ -67,7 +67,7 @@ pub(crate) enum MemoryCommand {
 }
 
 impl MemoryCommand {
-    /// Reads what follows `/memory`. The error says what may follow.
+    /// Parses the arguments of `/memory`. The error lists the valid ones.
     pub(crate) fn read(rest: &str) -> Result<Self, &'static str> {
         let (word, rest) = rest.trim().split_once(char::is_whitespace).unwrap_or((rest.trim(), ""));
         match (word, rest.trim()) {
@@ -82,17 +82,17 @@ impl MemoryCommand {
         }
     }
 
-    /// Returns whether what follows `/memory` asks to distil facts from the conversation, which the
-    /// session itself does.
+    /// Returns whether the arguments of `/memory` ask to distil facts from the conversation, which
+    /// the session itself does.
     pub(crate) fn is_distil(rest: &str) -> bool {
         rest.trim() == "distil"
     }
 
-    /// Runs the command. `is_on` says whether the session remembers facts.
+    /// Runs the command. `is_on` is true if the session remembers facts.
     pub(crate) async fn run(self, is_on: bool, names: &Names) -> Result<Answer, StartError> {
         let found = match path(names).filter(|path| path.exists()) {
             Some(path) => {
-                // Another process may be writing.
+                // Opening blocks while another process writes.
                 let opened = spawn_blocking(move || open(&path)).await;
                 let memory = opened.unwrap_or_else(|why| Err(StartError(why.to_string())))?;
                 self.run_on(&memory).await?
@@ -134,7 +134,7 @@ impl MemoryCommand {
             MemoryCommand::Export(file) => {
                 let export = memory.export(&scope).await?;
                 write_new_file(&file, &export)?;
-                let facts = export.lines().count() - 1; // after the header
+                let facts = export.lines().count() - 1; // without the header
                 done(format!("{facts} facts are in {}, as JSON Lines.", file.display()))
             }
             MemoryCommand::ForgetAll => match memory.forget_all(&scope).await? {
@@ -146,7 +146,7 @@ impl MemoryCommand {
     }
 }
 
-/// What `/memory` shows.
+/// The output of `/memory`.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) facts: Vec<Fact>,

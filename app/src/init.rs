@@ -17,8 +17,8 @@ const FILES: [(&str, &str); 6] = [
     ("tests/suite.rs", include_str!("../template/suite.rs")),
 ];
 
-/// Names that a crate cannot have: keywords, crates of the standard library, and dependencies of
-/// the crate itself.
+/// Names that a crate cannot have: keywords, crates of the standard library, and its own
+/// dependencies.
 const RESERVED: [&str; 62] = [
     "abstract",
     "alloc",
@@ -84,7 +84,7 @@ const RESERVED: [&str; 62] = [
     "build",
 ];
 
-/// Describes the command.
+/// Returns the definition of the command.
 pub(crate) fn command() -> Command {
     let directory = Arg::new("directory")
         .value_name("DIR")
@@ -107,7 +107,7 @@ pub(crate) fn command() -> Command {
         .arg(checkout)
 }
 
-/// Creates the crate, and says how to go on. Exit codes: 0 done, 2 bad usage.
+/// Creates the crate, and prints the next steps. Exit codes: 0 done, 2 bad usage.
 pub(crate) fn run(arguments: &ArgMatches) -> ExitCode {
     let Some(directory) = arguments.get_one::<PathBuf>("directory") else {
         return ExitCode::from(2); // it is required
@@ -126,7 +126,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Creates the crate. What fails leaves no part of it behind.
+/// Creates the crate. A failure leaves no part of it behind.
 fn create(directory: &Path, checkout: Option<&Path>) -> Result<(), String> {
     let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     check_name(name)?;
@@ -155,7 +155,7 @@ fn create(directory: &Path, checkout: Option<&Path>) -> Result<(), String> {
         Err(why) => return Err(format!("{shown} cannot be created: {why}.")),
     }
     write(directory, name, checkout.as_deref()).map_err(|why| {
-        let _ = fs::remove_dir_all(directory); // which this function has created
+        let _ = fs::remove_dir_all(directory); // created by this function
         format!("{shown} could not be filled, and was removed: {why}.")
     })
 }
@@ -172,26 +172,26 @@ fn write(directory: &Path, name: &str, checkout: Option<&Path>) -> io::Result<()
         fs::write(path, with_sources(template, checkout).replace("starter", &name))?;
     }
     let Some(checkout) = checkout else { return Ok(()) };
-    // A workspace of its own, also inside of the checkout.
+    // A workspace of its own, even inside the checkout.
     let manifest = directory.join("Cargo.toml");
     let text = fs::read_to_string(&manifest)?;
     fs::write(manifest, format!("{text}\n[workspace]\n"))?;
     fs::copy(checkout.join("Cargo.lock"), directory.join("Cargo.lock"))?;
-    // What is built in the checkout need not be built again.
+    // Shares the checkout's target directory, so that nothing is built twice.
     fs::create_dir(directory.join(".cargo"))?;
     let target = checkout.join("target");
     let config = format!("[build]\ntarget-dir = {:?}\n", target.to_string_lossy());
     fs::write(directory.join(".cargo/config.toml"), config)
 }
 
-/// Returns a template with where the crates of loopwright come from: `$SOURCE(facade)` stands for
-/// the crate in that directory of the repository.
+/// Returns a template with the sources of loopwright's crates: `$SOURCE(facade)` stands for the
+/// crate in that directory of the repository.
 fn with_sources(template: &str, checkout: Option<&Path>) -> String {
     ["facade", "app"].iter().fold(template.to_owned(), |text, crate_directory| {
         let source = match checkout {
             Some(checkout) => {
                 let path = checkout.join(crate_directory);
-                format!("path = {:?}", path.to_string_lossy()) // a string of TOML, as of Rust
+                format!("path = {:?}", path.to_string_lossy()) // Rust's quoting is valid TOML
             }
             None => format!("version = {:?}", env!("CARGO_PKG_VERSION")),
         };

@@ -9,7 +9,7 @@ use tokio::signal::windows::{CtrlC as Signal, ctrl_c};
 
 use crate::error::StartError;
 
-/// Listens for a signal. From its creation on, the signal no longer ends the process.
+/// A listener for a signal. From its creation on, the signal no longer ends the process.
 pub(crate) struct Interrupt(Signal);
 
 impl Interrupt {

@@ -1,7 +1,6 @@
 //! A binary for your agents: chat in the terminal, scripts, a server with a web page, approvals.
 //!
-//! [`App`] gives agents that you write the whole command line of `loopwright`, under a name of
-//! your own:
+//! [`App`] gives your agents the whole command line of `loopwright`, under a name of your own:
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -19,11 +18,11 @@
 //! }
 //! ```
 //!
-//! The binary `loopwright` is built in the same way, with the agent that works on files.
+//! The binary `loopwright` is built in the same way, with the coding agent.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-/// Runs the examples of the README as tests.
+/// The examples of the README, run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

@@ -12,7 +12,7 @@ use crate::args::LogFormat;
 use crate::environment::Names;
 use crate::error::StartError;
 
-/// Starts the log at the level that `LOOPWRIGHT_LOG` names, by default `warn`.
+/// Starts the log at the level in `LOOPWRIGHT_LOG`, by default `warn`.
 ///
 /// Only loopwright's own crates are logged: other crates could log a request with its key.
 pub(crate) fn start(names: &Names, format: LogFormat) -> Result<(), StartError> {

@@ -1,4 +1,4 @@
-//! The `loopwright` binary: an [`App`] with the agent that works on files.
+//! The `loopwright` binary: an [`App`] with the coding agent.
 
 mod init;
 
@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use loopwright_cli::App;
 
-/// Allocates faster than the system's allocator if one thread frees what another has allocated, as
-/// is the case for events and requests.
+/// An allocator that is faster than the system's if one thread frees another's memory, as happens
+/// with events and requests.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

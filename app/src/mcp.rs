@@ -1,5 +1,4 @@
-//! The MCP servers of the agent that works on files: which of them it has, how they run, and what
-//! `/mcp` shows.
+//! The MCP servers of the coding agent: their selection, how they run, and the command `/mcp`.
 
 mod launch;
 
@@ -22,19 +21,19 @@ use crate::options::{McpArg, Options};
 use crate::output::{self, Verbosity};
 use crate::slash::{SlashCommand, SlashReply};
 
-/// The file with what the user has accepted, in the data directory.
+/// The file with the accepted servers, in the data directory.
 const ACCEPTED_FILE: &str = "mcp.json";
 
-/// The file with the tokens of servers that the user has authorized, in the data directory.
+/// The file with the tokens of authorized servers, in the data directory.
 const CREDENTIALS_FILE: &str = "mcp-credentials.json";
 
-/// How many commands of MCP servers a server runs at a time: in all, and for one user.
+/// Maximum number of processes of MCP servers in `serve`: in all, and for one user.
 const MAX_PROCESSES: usize = 64;
 const MAX_PROCESSES_PER_USER: usize = 16;
-/// How long a session of the terminal waits for a server that starts.
+/// Time that a session of the terminal waits for a server to start.
 const TERMINAL_START_WAIT: Duration = Duration::from_secs(5);
 
-/// The servers of an agent that was built. Clones share them.
+/// The running servers of an agent. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Running(Arc<Mutex<Vec<McpServer>>>);
 
@@ -43,22 +42,21 @@ pub(crate) struct Running(Arc<Mutex<Vec<McpServer>>>);
 pub(crate) struct Servers {
     configs: Vec<ServerConfig>,
     definitions: Arc<Definitions>,
-    /// The tokens of servers that the user has authorized; none for other users of a server.
+    /// The tokens of authorized servers; `None` for other users of a server.
     credentials: Option<Arc<Credentials>>,
-    /// Where the servers of the agent are put, if there is only one at a time.
+    /// The list of the agent's running servers, if only one agent exists at a time.
     running: Option<Running>,
-    /// The bound of the processes of all sessions of a server.
+    /// The limit on the processes of all sessions of a server.
     processes: Option<ProcessLimit>,
 }
 
 impl Servers {
-    /// Returns those of a session: the user's, those of the command line, and those of the
-    /// project's that the user has accepted. A notice names the others.
+    /// Returns the MCP servers of a session: the user's, the command line's, and accepted ones of
+    /// the project. Prints a notice about the others.
     ///
     /// # Errors
     ///
-    /// Fails if the settings cannot be read, or if the command line names a server that nothing
-    /// describes.
+    /// Fails if the settings cannot be read, or if the command line names an unknown server.
     pub(crate) fn of_session(
         options: &Options,
         config: &Config,
@@ -112,11 +110,11 @@ impl Servers {
         Ok(Servers { configs, definitions, credentials, running, processes: None })
     }
 
-    /// Returns those of a server: the user's.
+    /// Returns the MCP servers of `serve`: the user's.
     ///
     /// # Errors
     ///
-    /// Fails if the definitions that were accepted cannot be read.
+    /// Fails if the accepted definitions cannot be read.
     pub(crate) fn of_server(config: &Config) -> Result<Self, StartError> {
         let configs = config.user.servers.clone();
         let definitions = match configs.is_empty() {
@@ -127,7 +125,7 @@ impl Servers {
         Ok(Servers { configs, definitions, credentials: None, running: None, processes })
     }
 
-    /// Gives these servers to each agent that `builder` will build.
+    /// Gives these servers to each agent that `builder` builds.
     pub(crate) fn extend(self, builder: CodingAgentBuilder) -> CodingAgentBuilder {
         if self.configs.is_empty() {
             if let Some(running) = &self.running {
@@ -145,7 +143,7 @@ impl Servers {
         })
     }
 
-    /// Returns one of the servers, for one session.
+    /// Returns a server for one session.
     fn server(
         &self,
         config: &ServerConfig,
@@ -168,7 +166,7 @@ impl Servers {
             Some(limit) => {
                 builder.process_limit(limit.clone(), setup.principal().map(Principal::as_str))
             }
-            // A single prompt may have no later request that could offer the tools.
+            // A single prompt may have no later request in which the tools could be offered.
             None => builder.start_wait(TERMINAL_START_WAIT),
         };
         let is_confined =
@@ -202,7 +200,7 @@ impl Running {
     }
 }
 
-/// Returns the servers with their state and tools.
+/// Returns the list of the servers with their state and tools.
 async fn list(servers: &[McpServer]) -> String {
     if servers.is_empty() {
         let name = started_as();

@@ -1,4 +1,4 @@
-//! What an app is made of: its name, its agents, its store, its version.
+//! The definition of an app: its name, its agents, its store, its version.
 
 mod settings;
 
@@ -24,25 +24,24 @@ use crate::mcp::{self, Servers};
 use crate::slash::SlashCommand;
 use crate::store_address::database;
 
-/// The name of the agent that works on files.
+/// The name of the coding agent.
 pub(crate) const CODING: &str = "coding";
 
-/// The default system prompt of the agent that works on files; `{workDir}` stands for the
-/// directory.
+/// The default system prompt of the coding agent; `{workDir}` stands for the directory.
 const CODING_PROMPT: &str = include_str!("program/system.md");
 
-/// Describes why a store of an app cannot be opened.
+/// The reason why an app's store cannot be opened.
 pub type OpenStoreError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Opens the session store at a path, or the default one.
+/// A function that opens the session store at a path, or the default one.
 pub(crate) type OpenStore =
     Box<dyn Fn(Option<&Path>) -> Result<Arc<dyn SessionStore>, OpenStoreError> + Send + Sync>;
 
-/// Runs a command of an app with its arguments.
+/// The implementation of an app's own command.
 pub(crate) type RunCommand =
     Box<dyn Fn(&clap::ArgMatches, &CommandContext) -> ExitCode + Send + Sync>;
 
-/// Holds what an app is made of.
+/// The definition of an app.
 #[derive(Default)]
 pub(crate) struct Program {
     pub(crate) names: Names,
@@ -57,13 +56,13 @@ pub(crate) struct Program {
     pub(crate) slash_commands: Vec<SlashCommand>,
     /// The app's own settings.
     pub(crate) settings: Vec<CustomSetting>,
-    /// The system prompt of sessions that have none of their own.
+    /// The system prompt of sessions without their own.
     pub(crate) system: Option<SystemPrompt>,
     /// The MCP servers of the agent that was built last.
     pub(crate) mcp: mcp::Running,
 }
 
-/// A command of an app besides those that every app has.
+/// A command of the app's own, besides the built-in ones.
 pub(crate) struct OwnCommand {
     pub(crate) command: clap::Command,
     pub(crate) run: RunCommand,
@@ -72,9 +71,9 @@ pub(crate) struct OwnCommand {
 /// An agent of an app.
 #[derive(Clone)]
 pub(crate) enum Kind {
-    /// The agent that works on files.
+    /// The coding agent.
     Coding,
-    /// One that the app brings.
+    /// An agent of the app's own.
     Own(Arc<dyn AgentFactory>),
 }
 
@@ -85,8 +84,8 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    /// Checks that there are agents, and that agents, commands and settings have valid names that
-    /// no others have.
+    /// Checks that the app has agents, and that the names of agents, commands and settings are
+    /// valid and unique.
     pub(crate) fn check(&self) -> Result<(), StartError> {
         let mut names: Vec<&str> = self.agents.iter().map(|(name, _)| &**name).collect();
         names.sort_unstable();
@@ -110,7 +109,7 @@ impl Program {
         }
     }
 
-    /// Checks that slash commands have valid names that no others have.
+    /// Checks that the names of slash commands are valid and unique.
     fn check_slash_commands(&self) -> Result<(), StartError> {
         for (index, command) in self.slash_commands.iter().enumerate() {
             let name = &command.name;
@@ -129,17 +128,17 @@ impl Program {
         Ok(())
     }
 
-    /// Returns the slash command of this name, without the slash.
+    /// Returns the slash command with this name, which has no slash.
     pub(crate) fn slash_command(&self, name: &str) -> Option<&SlashCommand> {
         self.slash_commands.iter().find(|command| command.name == name)
     }
 
-    /// Returns whether an agent works on files.
+    /// Returns whether the app has the coding agent.
     pub(crate) fn has_coding_agent(&self) -> bool {
         self.agents.iter().any(|(_, kind)| matches!(kind, Kind::Coding))
     }
 
-    /// Returns the agent of this name, by default the first one.
+    /// Returns the agent with this name, by default the first one.
     pub(crate) fn agent(&self, name: Option<&str>) -> Result<(Arc<str>, Kind), StartError> {
         let found = match name {
             Some(name) => self.agents.iter().find(|(other, _)| **other == *name),
@@ -155,8 +154,8 @@ impl Program {
         })
     }
 
-    /// Opens the store at this path, by default at [`Program::default_store`]. A directory has a
-    /// file for each session; the address of a PostgreSQL database is a path, too.
+    /// Opens the store at this path, by default at [`Program::default_store`]. A directory stores
+    /// each session in a file; the address of a PostgreSQL database is a path, too.
     pub(crate) fn open_store(
         &self,
         path: Option<PathBuf>,
@@ -173,7 +172,7 @@ impl Program {
             )));
         };
         if let Some(address) = database(&path) {
-            // The connections live on a thread of the store, which does not wait for this one.
+            // The connections run on a thread of the store, which does not wait for this one.
             return Ok(Arc::new(block_on(Postgres::connect(address))?));
         }
         Ok(if is_directory(&path) {
@@ -183,9 +182,9 @@ impl Program {
         })
     }
 
-    /// Returns the file with what has to be reported to a webhook: beside the store at this path,
-    /// so that servers on one store share it, or in the data directory if the app has its own
-    /// stores.
+    /// Returns the file of reports that wait for a webhook. It is beside the store at this path, so
+    /// that servers on one store share it. If the app has its own stores, it is in the data
+    /// directory.
     pub(crate) fn outbox(&self, store: Option<&Path>, url: &str) -> Option<PathBuf> {
         let name = match store.filter(|store| self.has_no_folder(store)) {
             Some(store) => format!("{url} {}", store.display()),
@@ -195,8 +194,7 @@ impl Program {
         Some(self.beside_store(store, "webhooks")?.join(format!("{}.outbox", digest(&name))))
     }
 
-    /// Returns the directory with what counts for the daily budget and is in no log, for the store
-    /// at this path.
+    /// Returns the directory with the daily use that no log records, for the store at this path.
     pub(crate) fn daily_use(&self, store: Option<&Path>) -> Option<PathBuf> {
         let directory = self.beside_store(store, "daily-use")?;
         Some(match store.filter(|store| self.has_no_folder(store)) {
@@ -205,12 +203,12 @@ impl Program {
         })
     }
 
-    /// Returns whether nothing can be beside the store at this path.
+    /// Returns whether the store at this path has no folder for files beside it.
     fn has_no_folder(&self, store: &Path) -> bool {
         self.open_store.is_some() || database(store).is_some()
     }
 
-    /// Returns the folder for something that belongs to the store at this path.
+    /// Returns the folder for files that belong to the store at this path.
     fn beside_store(&self, store: Option<&Path>, what: &str) -> Option<PathBuf> {
         if self.open_store.is_some() || store.is_some_and(|store| database(store).is_some()) {
             return Some(self.names.data_directory()?.join(what));
@@ -219,7 +217,7 @@ impl Program {
         Some(beside(&store.or_else(|| self.default_store())?, what))
     }
 
-    /// Returns the path of the store that is used by default, if the app has none of its own.
+    /// Returns the path of the default store, or `None` if the app has its own.
     pub(crate) fn default_store(&self) -> Option<PathBuf> {
         let has_own = self.open_store.is_some();
         (!has_own).then(|| Some(self.names.data_directory()?.join("sessions.db"))).flatten()
@@ -227,8 +225,8 @@ impl Program {
 }
 
 impl Kind {
-    /// Returns the factory for a session on this machine: its user chooses the directory. An app
-    /// with a `system` prompt of its own sets it in the setup of agents.
+    /// Returns the factory for a session on this machine, whose user chooses the directory. An app
+    /// with its own `system` prompt sets it in the setup of agents.
     pub(crate) fn factory(
         &self,
         memory: Option<LongTerm>,
@@ -274,7 +272,7 @@ fn coding_agent(
     Ok(Arc::new(builder.build().map_err(|why| StartError(why.to_string()))?))
 }
 
-/// Returns the folder with this name for what belongs to the store at this path.
+/// Returns the folder with this name for files that belong to the store at this path.
 fn beside(store: &Path, what: &str) -> PathBuf {
     if is_directory(store) {
         return store.join(format!(".{what}"));
@@ -284,7 +282,7 @@ fn beside(store: &Path, what: &str) -> PathBuf {
     name.into()
 }
 
-/// Returns the beginning of a digest of a text, for the name of a file.
+/// Returns the beginning of a text's digest, as part of a file name.
 fn digest(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes())[..8])
 }

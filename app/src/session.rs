@@ -1,4 +1,4 @@
-//! A session of an agent: where it is stored, how it is built and opened, and how it is followed.
+//! The session of an agent: storing, building, opening and following it.
 
 mod agent;
 mod allowed;

@@ -6,20 +6,20 @@ use loopwright_server::SessionSettings;
 
 use crate::options::{CommandOptions, Options, WorkspaceOptions};
 
-/// Holds the options of one session.
+/// The options of one session.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// The options in force, from all layers.
     pub(crate) active: Options,
-    /// The options from the command line and from the session itself: a session stores these, and
-    /// not those that `loopwright.toml` or the environment sets.
+    /// The options from the command line and the session itself. A session stores only these,
+    /// without the ones from `loopwright.toml` and the environment.
     pub(crate) given: Options,
-    /// The session's name for people, which a client of a server may have given.
+    /// The session's display name, which a client of a server may have given.
     pub(crate) name: Option<String>,
 }
 
 impl Settings {
-    /// Changes an option, also in what the session stores.
+    /// Changes an option, both in force and as stored by the session.
     pub(crate) fn change(&mut self, change: impl Fn(&mut Options)) {
         change(&mut self.active);
         change(&mut self.given);

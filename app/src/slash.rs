@@ -1,4 +1,4 @@
-//! Slash commands of an app: what their handlers receive and return.
+//! Slash commands of an app: the context and the reply of their handlers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,21 +12,20 @@ use tokio::task::JoinHandle;
 use crate::session::Session;
 use crate::wording::sentence;
 
-/// Describes why a slash command of an app failed.
+/// The reason why an app's slash command failed.
 pub type SlashError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Says what a slash command of an app leads to.
+/// The reply of an app's slash command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlashReply {
-    /// Shows this text to the user. The conversation does not contain it.
+    /// A text for the user, which is not part of the conversation.
     Show(String),
-    /// Sends this message as if the user had typed it: it starts a run, or steers the one in
-    /// progress.
+    /// A message, sent as if the user had typed it: it starts a run, or steers the one in progress.
     Send(String),
 }
 
-/// Describes the conversation in which the user typed a slash command.
+/// The conversation in which the user typed a slash command.
 #[derive(Clone)]
 pub struct SlashContext {
     session: Arc<str>,
@@ -55,7 +54,7 @@ impl SlashContext {
         &self.store
     }
 
-    /// Returns the settings that are stored with the session.
+    /// Returns the settings stored with the session.
     pub fn settings(&self) -> &SessionSettings {
         &self.settings
     }
@@ -72,7 +71,7 @@ impl fmt::Debug for SlashContext {
     }
 }
 
-/// Runs a slash command with its arguments.
+/// The implementation of a slash command, which gets its arguments.
 pub(crate) type SlashHandler = Box<
     dyn Fn(String, SlashContext) -> BoxFuture<'static, Result<SlashReply, SlashError>>
         + Send
@@ -94,15 +93,15 @@ impl SlashCommand {
     }
 }
 
-/// A slash command that runs. Dropping it cancels the command.
+/// A running slash command. Dropping it cancels the command.
 pub(crate) struct RunningSlash {
     name: String,
     task: JoinHandle<Result<SlashReply, SlashError>>,
 }
 
 impl RunningSlash {
-    /// Waits for the end of the command, and returns its reply or a sentence that says why it
-    /// failed. It is cancel-safe.
+    /// Waits for the command to end. Returns its reply, or a sentence that says why it failed.
+    /// Cancel-safe.
     pub(crate) async fn ended(&mut self) -> Result<SlashReply, String> {
         let why = match (&mut self.task).await {
             Ok(Ok(reply)) => return Ok(reply),

@@ -7,10 +7,10 @@ use crate::error::StartError;
 use crate::interrupt::Interrupt;
 use crate::output;
 
-/// The number of bytes of standard input that are accepted.
+/// Maximum number of bytes of standard input.
 const MAX_BYTES: usize = 1 << 20;
 
-/// How long to wait for the first byte of a pipe.
+/// Time limit for the first byte of a pipe.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Reads standard input to its end. `what` names its contents in messages, such as `prompt`.
@@ -22,8 +22,8 @@ pub(crate) fn read(what: &str) -> Result<String, StartError> {
     read_whole(what).map(|text| text.trim_end().to_owned())
 }
 
-/// Reads a secret from standard input, without the end of its last line. A terminal does not show
-/// what is typed, and one line is read. Returns `None` if the user pressed Ctrl-C.
+/// Reads a secret from standard input, without the end of its last line. On a terminal, reads one
+/// line and hides what is typed. Returns `None` if the user pressed Ctrl-C.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ fn without_line_end(text: &str) -> &str {
     text.strip_suffix('\r').unwrap_or(text)
 }
 
-/// Keeps the terminal from showing what is typed, until it is dropped.
+/// A guard that hides typed text on the terminal until it is dropped.
 pub(crate) struct Hidden {
     #[cfg(unix)]
     before: Option<rustix::termios::Termios>,
@@ -129,7 +129,7 @@ pub(crate) fn append(prompt: &str, text: &str) -> String {
     format!("{prompt}\n\n<{tag}>\n{text}\n</{tag}>")
 }
 
-/// Reads standard input if it is a file or a pipe, or returns `None` otherwise.
+/// Reads standard input if it is a file or a pipe, else returns `None`.
 ///
 /// Also returns `None` for a pipe in which nothing arrives within [`FIRST_BYTE_TIMEOUT`]: a pipe
 /// that the parent process left open by mistake must not block the run forever.
@@ -150,7 +150,7 @@ pub(crate) fn read_if_piped() -> Result<Option<String>, StartError> {
     Ok(Some(text))
 }
 
-/// Waits until there is something to read or the input ends; returns false on timeout.
+/// Waits for input or its end. Returns `false` on a timeout.
 #[cfg(unix)]
 fn arrives_in_time() -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -160,14 +160,14 @@ fn arrives_in_time() -> bool {
     !matches!(poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&timeout)), Ok(0))
 }
 
-/// Returns true: this platform cannot wait with a timeout.
+/// Returns `true`: this platform cannot wait with a timeout.
 #[cfg(not(unix))]
 fn arrives_in_time() -> bool {
     true
 }
 
-/// Returns whether standard input is a pipe or a file, and not a terminal, `/dev/null`, or a
-/// socket, which some programs give to all their child processes.
+/// Returns whether standard input is a pipe or a file. A terminal, `/dev/null` and a socket, which
+/// some programs give to all their child processes, are neither.
 #[cfg(unix)]
 fn is_pipe_or_file() -> bool {
     use rustix::fs::{FileType, fstat};
@@ -176,7 +176,7 @@ fn is_pipe_or_file() -> bool {
     kind.is_ok_and(|kind| matches!(kind, FileType::RegularFile | FileType::Fifo))
 }
 
-/// Returns whether standard input is no terminal: this platform does not say more.
+/// Returns whether standard input is not a terminal, which is all that this platform reports.
 #[cfg(not(unix))]
 fn is_pipe_or_file() -> bool {
     !io::stdin().is_terminal()

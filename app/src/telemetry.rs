@@ -1,5 +1,5 @@
-//! OpenTelemetry of the program, if the environment asks for it. Without the feature `otel`, it
-//! never does.
+//! OpenTelemetry of the program, if the environment asks for it. Without the feature `otel`, it is
+//! always off.
 
 use std::sync::Arc;
 #[cfg(feature = "otel")]
@@ -14,7 +14,7 @@ use loopwright_server::ServerBuilder;
 use crate::environment::Names;
 use crate::error::StartError;
 
-/// Exports what the sessions of the program do. Clones are the same.
+/// The telemetry of the program's sessions. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AppTelemetry {
     #[cfg(feature = "otel")]
@@ -23,17 +23,17 @@ pub(crate) struct AppTelemetry {
 
 #[cfg(feature = "otel")]
 impl AppTelemetry {
-    /// Starts the exporters, in the current runtime, if there is an endpoint in the environment.
+    /// Starts the exporters in the current runtime if the environment names an endpoint.
     pub(crate) fn start(&self, names: &Names) -> Result<(), StartError> {
         let started =
             Telemetry::from_env(names.app()).map_err(|why| StartError(why.to_string()))?;
         if let Some(telemetry) = started {
-            let _ = self.telemetry.set(telemetry); // it is started once
+            let _ = self.telemetry.set(telemetry); // started once
         }
         Ok(())
     }
 
-    /// Gives a prompt its trace: the one that `TRACEPARENT` and `TRACESTATE` name, or a new one.
+    /// Sets the trace of a prompt: from `TRACEPARENT` and `TRACESTATE`, or a new one.
     pub(crate) fn trace(&self, prompt: Prompt) -> Prompt {
         let Some(telemetry) = self.telemetry.get() else { return prompt };
         let variable = |name| std::env::var(name).ok();
@@ -41,7 +41,7 @@ impl AppTelemetry {
         prompt.with(telemetry.trace_context(parent.as_deref(), state.as_deref()))
     }
 
-    /// Exports the events of a session of this agent from here on.
+    /// Exports the events of a session of this agent from now on.
     pub(crate) async fn follow(&self, handle: &AgentHandle, agent: &Arc<str>) {
         let Some(telemetry) = self.telemetry.get() else { return };
         let events = handle.subscribe_tree();
@@ -50,7 +50,7 @@ impl AppTelemetry {
         }
     }
 
-    /// Lets a server export what its sessions do.
+    /// Adds the telemetry of a server's sessions to the server.
     pub(crate) fn serve(&self, builder: ServerBuilder) -> ServerBuilder {
         match self.telemetry.get() {
             Some(telemetry) => builder.telemetry(telemetry.clone()),
@@ -58,7 +58,7 @@ impl AppTelemetry {
         }
     }
 
-    /// Exports what is left.
+    /// Exports the remaining data.
     pub(crate) async fn shutdown(&self) {
         if let Some(telemetry) = self.telemetry.get() {
             telemetry.shutdown().await;

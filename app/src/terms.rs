@@ -1,11 +1,11 @@
-//! What an approver should know of a pending action besides the call, in words.
+//! The terms of a pending action in words, for its approver.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use loopwright_core::event::{ActionTerms, DefaultDecision, ExternalAction};
 
-/// Returns a line each: the description, who may decide, the deadline, the approvals so far. `now`
-/// is in milliseconds since 1970.
+/// Returns one line each for the description, the deciders, the deadline and the approvals so far.
+/// `now` is in milliseconds since 1970.
 pub(crate) fn lines(action: &ExternalAction, now: u64) -> Vec<String> {
     let terms = &action.terms;
     let description = terms.description.iter().map(|text| text.to_string());
@@ -28,7 +28,7 @@ pub(crate) fn deadline(terms: &ActionTerms, now: u64) -> Option<String> {
     })
 }
 
-/// Returns a time of today as `at 14:05`, another one with its date, in local time.
+/// Returns a time as `at 14:05` if it is today, else with its date, in local time.
 fn at_time(time: u64, now: u64) -> String {
     let zoned = |time: u64| {
         let time = i64::try_from(time).ok()?;

@@ -1,4 +1,4 @@
-//! Phrases that lines, lists and the terminal app share.
+//! Phrases that the line chat, lists and the terminal interface share.
 
 use loopwright_core::agent::Limit;
 use loopwright_core::compaction::Compaction;
@@ -27,14 +27,14 @@ pub(crate) fn time(seconds: u64) -> String {
     }
 }
 
-/// Returns the sub-agent that needs a decision as `outer/inner`, or an empty text if it is the
-/// agent itself.
+/// Returns the path of the sub-agent that needs a decision, as `outer/inner`. Empty for the agent
+/// itself.
 pub(crate) fn agent(action: &ExternalAction) -> String {
     action.path.join("/")
 }
 
 /// Describes an action of a sub-agent below the call that it works for: the tool, or the question.
-/// The first name of the path is that of the call.
+/// The first name of the path is the call's.
 pub(crate) fn of_agent(action: &ExternalAction) -> String {
     let what = match action.question() {
         Some(question) => question.question.split_whitespace().collect::<Vec<_>>().join(" "),
@@ -46,7 +46,7 @@ pub(crate) fn of_agent(action: &ExternalAction) -> String {
     }
 }
 
-/// Returns how many calls and questions wait, or `None` if there are none.
+/// Returns the number of waiting calls and questions as a phrase, or `None` if it is zero.
 pub(crate) fn waiting<'a>(actions: impl IntoIterator<Item = &'a ExternalAction>) -> Option<String> {
     let (questions, calls): (Vec<_>, Vec<_>) =
         actions.into_iter().partition(|action| action.question().is_some());
@@ -87,25 +87,25 @@ pub(crate) fn retry(notice: &RetryNotice, seconds: u64) -> String {
     format!("{} Trying again {when} (attempt {attempt} of {max_attempts})", sentence(reason))
 }
 
-/// Marks a reply or a run that the user interrupted.
+/// The mark of a reply or run that the user interrupted.
 pub(crate) const INTERRUPTED: &str = "Interrupted.";
 
-/// Describes why a run did not complete.
+/// The reason why a run did not complete.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Failure {
-    /// The user aborted it.
+    /// An abort by the user.
     Aborted,
-    /// It reached the limit of turns; holds a sentence without its capital letter.
+    /// The limit of turns, as a sentence without its capital letter.
     Turns(String),
-    /// It reached another limit; holds a sentence without its capital letter.
+    /// Another limit, as a sentence without its capital letter.
     Limit(String),
-    /// Its last reply is incomplete; holds a sentence without its capital letter.
+    /// An incomplete last reply, as a sentence without its capital letter.
     Incomplete(String),
-    /// It failed; holds a sentence without its capital letter.
+    /// A failure of the run, as a sentence without its capital letter.
     Error(String),
 }
 
-/// Returns why this run did not complete, or `None` if it did.
+/// Returns the reason why this run did not complete, or `None` if it did.
 pub(crate) fn failure(outcome: &RunOutcome) -> Option<Failure> {
     let why = |otherwise: &str| ended(outcome.error.as_deref().unwrap_or(otherwise));
     Some(match outcome.end {

@@ -29,10 +29,10 @@ use crate::args::AcpArgs;
 use crate::config::Config;
 use crate::error::StartError;
 
-/// How long the end of the process waits for the editor to read the last messages.
+/// Time limit for the editor to read the last messages at the end of the process.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Works for an editor until it closes standard input, and returns the exit code.
+/// Serves an editor until it closes standard input, and returns the exit code.
 pub(crate) async fn acp(args: AcpArgs, config: Arc<Config>) -> Result<u8, StartError> {
     let store = config.open_store(&args.store)?;
     let (client, mut lines, written) = connect()?;
@@ -72,7 +72,7 @@ struct Editor {
     opener: Arc<Opener>,
     sessions: HashMap<Arc<str>, OpenSession>,
     opening: JoinSet<(Value, Result<Opened, RpcError>)>,
-    /// The tasks of sessions, and short ones.
+    /// The tasks of sessions, and short-lived tasks.
     tasks: JoinSet<()>,
 }
 
@@ -125,7 +125,7 @@ impl Editor {
                 };
                 let (client, id) = (self.client.clone(), id.clone());
                 self.tasks.spawn(async move {
-                    let _ = closed.await; // an error says that it had ended before
+                    let _ = closed.await; // an error means that it had already ended
                     client.respond(&id, Ok(json!({}))).await;
                 });
             }
@@ -160,7 +160,7 @@ impl Editor {
         })
     }
 
-    /// Opens a session in a task of its own; one that is open is closed before.
+    /// Opens a session in its own task. A session that is open is closed first.
     fn open(&mut self, id: &Value, target: Target, cwd: PathBuf) {
         let closed = match &target {
             Target::New => None,
@@ -169,7 +169,7 @@ impl Editor {
         let (opener, id) = (self.opener.clone(), id.clone());
         self.opening.spawn(async move {
             if let Some(closed) = closed {
-                let _ = closed.await; // an error says that it had ended before
+                let _ = closed.await; // an error means that it had already ended
             }
             (id, opener.open(target, cwd).await)
         });
@@ -194,8 +194,8 @@ impl Editor {
         self.tasks.spawn(task.run(commands));
     }
 
-    /// Returns the update with the commands of a session: those of every session, of its agent,
-    /// and of the app.
+    /// Returns the update that lists the commands of a session: the built-in ones, the agent's and
+    /// the app's.
     fn commands(&self, opened: &Opened) -> Value {
         let plan = "Plan a request: nothing is changed before you accept the plan";
         let has_plan = opened.built.commands.contains(&"/plan");

@@ -103,8 +103,8 @@ pub(crate) async fn answer(args: &AnswerArgs, config: &Config) -> Result<u8, Sta
     pending.decide(&args.decision, config, decision).await
 }
 
-/// Returns the answer that was given, or that standard input contains. `None` means that the user
-/// pressed Ctrl-C.
+/// Returns the given answer, else reads it from standard input. `None` means that the user pressed
+/// Ctrl-C.
 async fn answer_text(
     given: Option<&str>,
     action: &ExternalAction,
@@ -130,7 +130,7 @@ async fn answer_text(
     }
 }
 
-/// A pending call, and where its session is stored.
+/// A pending call, and the store of its session.
 struct Pending {
     store: Arc<dyn SessionStore>,
     info: SessionInfo,
@@ -138,7 +138,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// Finds the call, and checks that it is the one whose digest the user gave.
+    /// Finds the call, and checks its digest against the one the user gave.
     async fn find(args: &DecisionArgs, config: &Config) -> Result<Self, StartError> {
         let store = config.open_store(&args.store)?;
         let info = existing(&*store, &args.session).await?;
@@ -148,7 +148,7 @@ impl Pending {
         Ok(Pending { store, info, action })
     }
 
-    /// Returns the error of a command that another one should replace.
+    /// Returns the error for a call that `command` resolves instead.
     fn error(&self, what: &str, command: &str) -> StartError {
         let (session, call) = (output::quoted(&self.info.id), &self.action.call);
         let program = started_as();
@@ -158,7 +158,7 @@ impl Pending {
         ))
     }
 
-    /// Checks that the call allows the decision, and that an approval says whose it is if several
+    /// Checks that the call allows the decision, and that an approval names its author if several
     /// people must approve.
     fn check_allowed(&self, args: &DecisionArgs, decision: &Decision) -> Result<(), StartError> {
         let (call, terms) = (&self.action.call, &self.action.terms);
@@ -213,7 +213,7 @@ impl Pending {
         };
         let (handle, events) = built.agent.run(context).await?;
         built.telemetry.follow(&handle, &built.name).await;
-        // Before, while the session may wait for another process, Ctrl-C ends this one at once.
+        // Until here Ctrl-C ends the process at once, as the session may wait for another process.
         let interrupt = Interrupt::listen()?;
         let sent = sending.send(&handle).await;
         sent.map_err(|why| StartError(format!("The decision was not accepted: {why}.")))?;
@@ -242,7 +242,7 @@ fn pending_action(info: &SessionInfo, call: &str) -> Result<ExternalAction, Star
     Err(StartError(format!("No call `{call}` of session `{}` waits; {others}.", info.id)))
 }
 
-/// Checks that the call is still the one whose digest the user gave.
+/// Checks the digest of the call against the one the user gave.
 fn check_digest(args: &DecisionArgs, action: &ExternalAction) -> Result<(), StartError> {
     let Some(digest) = &args.digest else {
         return Ok(());

@@ -48,7 +48,7 @@ fn print_record(record: &DecisionRecord) -> io::Result<()> {
     output::text(&line.split('\n').collect::<Vec<_>>().join(" "))
 }
 
-/// Reads a time: a date, or a date and a time, local or with an offset.
+/// Parses a time: a date, or a date and a time, local or with an offset.
 fn time(flag: &str, text: &str) -> Result<u64, StartError> {
     let local =
         |time: DateTime| time.to_zoned_datetime(TimeZone::system()).ok().map(|at| at.timestamp());

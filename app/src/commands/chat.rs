@@ -1,8 +1,8 @@
 //! `loopwright chat` in a pipe, on a dumb terminal, or with `--plain`: a conversation line by line.
 //!
-//! The meaning of a line depends on the state of the conversation: while the agent is idle it is a
-//! request, during a run it is a steer, and if a call waits it is the decision. The loop over the
-//! session's events is shared with `run`: see [`follow`].
+//! The meaning of a line depends on the state: it is a request while the agent is idle, a steer
+//! during a run, and the decision if a call waits. `run` shares the loop over the session's events:
+//! see [`follow`].
 
 mod commands;
 mod confirm;
@@ -43,7 +43,7 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
     let mut built = build(&settings, &allowed, config, Verbosity::Normal).await?;
     session.announce(&built, Verbosity::Normal);
     let (handle, events) = session.start(&built, Prefer::Opening).await?;
-    // Before, while the store may wait, Ctrl-C ends this process at once.
+    // Until here Ctrl-C ends the process at once, as the store may wait.
     let mut interrupt = Interrupt::listen()?;
     let context = SlashContext::new(&session, &built.settings, handle.clone());
     let mut chat = Chat::new(handle.clone(), allowed.clone(), &session, context, lines::read()?);
@@ -102,13 +102,13 @@ pub(crate) async fn chat(args: &ChatArgs, config: &Config) -> Result<u8, StartEr
     Ok(code)
 }
 
-/// What the chat waits for besides events.
+/// An input of the chat, besides the session's events.
 enum Input {
     /// A line, or `None` at the end of the input.
     Line(Option<String>),
     /// The result of a compaction that the user requested.
     Compacted(Compacted),
-    /// The reply of a slash command of the app.
+    /// The reply of one of the app's slash commands.
     Replied(Result<SlashReply, String>),
 }
 
@@ -130,7 +130,8 @@ impl Operator for Chat {
     }
 
     async fn input(&mut self) -> Input {
-        // While a slash command runs, only decisions and answers are read: it may wait for them.
+        // While a slash command runs, only decisions and answers are read, since it may wait for
+        // them.
         let waits = self.slash.is_some() && matches!(self.state, State::Idle | State::Running);
         let reads = !self.input_ended && !waits;
         tokio::select! { biased;
@@ -169,7 +170,8 @@ impl Operator for Chat {
                 self.aborting = true;
                 self.state = State::Running;
                 match self.handle.abort().await {
-                    // Another process has opened the session, and shows how the run has ended.
+                    // If nothing is left to abort, another process has the session and shows how
+                    // the run ended.
                     Ok(()) | Err(InputError::NothingToAbort(_)) => {}
                     Err(why) => return Err(why.into()),
                 }
@@ -191,7 +193,7 @@ impl Operator for Chat {
         let is_queued = !state.steering_queue.is_empty() || !state.follow_up_queue.is_empty();
         let is_done = live.outcome().is_some_and(|outcome| has_finished(outcome.end));
         if is_queued && is_done {
-            // A message that was sent before this end was observed arrived after it.
+            // The message was sent before this end was observed, and arrived after it.
             match self.send(InputEvent::Continue(None)).await {
                 Ok(()) | Err(InputError::Busy) => {
                     self.state = State::Running;
@@ -209,7 +211,7 @@ impl Operator for Chat {
     }
 }
 
-/// Waits for the compaction, if there is one.
+/// Waits for the compaction, or forever if none runs.
 async fn compaction(running: &mut Option<Pin<Box<dyn Future<Output = Compacted>>>>) -> Compacted {
     match running {
         Some(compaction) => compaction.await,
@@ -217,7 +219,7 @@ async fn compaction(running: &mut Option<Pin<Box<dyn Future<Output = Compacted>>
     }
 }
 
-/// Waits for the reply of a slash command, if one runs.
+/// Waits for the reply of a slash command, or forever if none runs.
 async fn reply(running: &mut Option<RunningSlash>) -> Result<SlashReply, String> {
     match running {
         Some(running) => running.ended().await,
@@ -243,7 +245,7 @@ impl Chat {
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let rest = rest.trim();
         if let State::Answering(_, Some(_)) = self.state {
-            output::notice(""); // the line end was not shown
+            output::notice(""); // the typed line end was hidden
         }
         match (word, &self.state) {
             ("", State::Idle) => self.wait_for_request(),
@@ -338,7 +340,7 @@ impl Chat {
         }
     }
 
-    /// Leaves. A run of this process is aborted, pending calls stay open.
+    /// Leaves the chat. Aborts a run of this process; pending calls stay open.
     async fn quit(&mut self) -> Done {
         if matches!(self.state, State::Running) && !self.handle.is_attached() {
             self.handle.abort().await?;

@@ -19,7 +19,7 @@ pub(crate) async fn cluster(command: &ClusterCommand, config: &Config) -> Result
                    such as postgres://USER@HOST/DATABASE";
         return Err(MemoryError::Failed(why.into()).into());
     };
-    // Without those that have nothing open, such as this command itself.
+    // Leaves out processes with nothing open, such as this command itself.
     let serves = |worker: &Worker| worker.address.is_some() || worker.sessions > 0;
     let found: Vec<Worker> = workers.workers().await?.into_iter().filter(serves).collect();
     let print = |worker: &Worker| match json {

@@ -18,7 +18,7 @@ use crate::program::Program;
 use crate::session::{default_models_file, existing, stored_options};
 use crate::store_address::database;
 
-/// The maximum width of the column of values; longer values move the next column.
+/// Maximum width of the column of values; longer values move the next column.
 const MAX_VALUE_WIDTH: usize = 60;
 
 /// Shows all settings, and returns the exit code.
@@ -65,11 +65,11 @@ pub(crate) async fn config(args: &ConfigArgs, config: &Config) -> Result<u8, Sta
     Ok(code)
 }
 
-/// Holds a setting as it is shown.
+/// A row of the output: a setting.
 struct Row<'a> {
     name: Cow<'a, str>,
     value: Value,
-    /// Where it is set, or `None` if it has its default.
+    /// The source of the value, or `None` for the default.
     origin: Option<Origin>,
 }
 
@@ -98,7 +98,7 @@ fn row<'a>(key: Key<'a>, layers: &[&Layer], active: &Layer, program: &Program) -
     Row { name: key.name, value, origin }
 }
 
-/// Returns the default of a setting, or null if there is none or it depends on the environment.
+/// Returns the default of a setting, or null if it has none or depends on the environment.
 fn default_value(key: &Key<'_>, program: &Program) -> Value {
     if let Kind::Custom(setting) = key.kind {
         return json!(setting.default_value());

@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::{log, output};
 
-/// What the models of clients learn about the agents.
+/// The instructions for the models of clients.
 const INSTRUCTIONS: &str = "Each tool gives a task to an agent, which works on it with tools of \
                             its own and can take minutes. The result names the session; give it \
                             to continue the conversation.";

@@ -95,8 +95,7 @@ fn provider(id: &str) -> &str {
     id.split_once('/').map_or(id, |(name, _)| name)
 }
 
-/// Returns the model's wire format: that of the catalogue, else that of its provider, else the
-/// usual one.
+/// Returns the model's wire format: the catalogue's, else the provider's, else the usual one.
 fn wire(id: &str, facts: &ModelFacts) -> &'static str {
     let usual = || Provider::named(provider(id)).map(|provider| provider.wire);
     facts.wire.or_else(usual).map_or("openai-chat", |wire| wire.name())

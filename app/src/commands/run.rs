@@ -21,11 +21,10 @@ use crate::output;
 use crate::session::{Allowed, RunOutput, Sending, Session, build, run_unattended};
 use crate::stdin;
 
-/// The maximum length of the name of an output schema.
+/// Maximum length of the name of an output schema.
 const MAX_SCHEMA_NAME_CHARS: usize = 64;
 
-/// Returns the prompt, with standard input below it if that is requested, or `None` with
-/// `--resume`.
+/// Returns the prompt, with standard input appended if requested, or `None` with `--resume`.
 pub(crate) fn prompt(args: &RunArgs) -> Result<Option<String>, StartError> {
     if args.resume {
         return Ok(None);
@@ -92,7 +91,7 @@ pub(crate) async fn run(
     };
     let (handle, events) = built.agent.run(context).await?;
     built.telemetry.follow(&handle, &built.name).await;
-    // Before, while the session may wait for another process, Ctrl-C ends this one at once.
+    // Until here Ctrl-C ends the process at once, as the session may wait for another process.
     let interrupt = Interrupt::listen()?;
     let refused = |why| StartError(format!("The prompt was not accepted: {why}."));
     let state = handle.state().await.map_err(refused)?;
@@ -116,7 +115,7 @@ pub(crate) async fn run(
     Ok(run_unattended(handle, events, interrupt, display, name).await)
 }
 
-/// Reads the output schema in a file. Its name is that of the file.
+/// Reads the output schema in a file, and names it after the file.
 fn output_schema(path: &Path) -> Result<OutputSchema, StartError> {
     let error =
         |why: &dyn Display| StartError(format!("The output schema {}: {why}.", path.display()));
@@ -132,7 +131,7 @@ fn output_schema(path: &Path) -> Result<OutputSchema, StartError> {
         .collect();
     let name = if name.is_empty() { "answer".into() } else { name };
     let schema = OutputSchema::new(name, schema);
-    // Building an agent checks the schema, before the session is opened.
+    // Building an agent checks the schema before the session is opened.
     let agent =
         GenericAgent::builder(Offline::new(), GenericPattern).output_schema(schema.clone()).build();
     agent.map(|_| schema).map_err(|why| error(&why))

@@ -18,12 +18,12 @@ use crate::output::{self, after_write, age, write_new_file};
 use crate::session::{SessionSetup, check_is_root, existing, name_or_random};
 use crate::wording;
 
-/// The number of characters of a message that a line shows.
+/// Maximum number of characters of a message in a line.
 const MAX_LINE_CHARS: usize = 100;
 
 /// Runs the subcommand, and returns the exit code.
 pub(crate) async fn sessions(args: &Sessions, config: &Config) -> Result<u8, StartError> {
-    // The file of an import is read before the store is created.
+    // The import is read before the store is created.
     let import_text = match args {
         Sessions::Import { file, .. } => read(file)?,
         _ => String::new(),
@@ -135,8 +135,8 @@ async fn fork(
     Ok(0)
 }
 
-/// Prints a line about a session. `in_use` says whether a process has the session open, if it has a
-/// run without an end.
+/// Prints a line about a session. If its run has no end, `in_use` is true while a process has the
+/// session open.
 fn print_session(info: &SessionInfo, in_use: bool) -> io::Result<()> {
     let mut notes = vec![SessionSetup::of(info).to_string()];
     notes.retain(|setup| !setup.is_empty());

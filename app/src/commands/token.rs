@@ -9,8 +9,8 @@ use crate::output;
 /// The number of random bytes of a token.
 const TOKEN_BYTES: usize = 24;
 
-/// Makes a token, prints it to standard output, and the setting for it to standard error. Returns
-/// the exit code.
+/// Prints a new token to standard output, and the setting for it to standard error. Returns the
+/// exit code.
 pub(crate) fn token(args: &TokenArgs) -> Result<u8, StartError> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes)
@@ -30,7 +30,7 @@ pub(crate) fn token(args: &TokenArgs) -> Result<u8, StartError> {
     output::after_write(written)
 }
 
-/// Returns bytes in hexadecimal digits.
+/// Returns bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -13,10 +13,10 @@ use super::layer::{Layer, Origin};
 use crate::error::StartError;
 use crate::program::Program;
 
-/// Selects who wrote a file.
+/// The author of a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Owner<'a> {
-    /// The user.
+    /// The user, in their own settings file.
     User,
     /// The author of the project. Errors name the user's own file.
     Project { users_file: Option<&'a Path> },
@@ -137,8 +137,8 @@ impl File<'_> {
     }
 }
 
-/// Returns whether the setting contradicts the layer: commands cannot be unconfined and have
-/// exceptions to their confinement. The flags exclude each other too.
+/// Returns whether the setting contradicts the layer: unconfined commands cannot have exceptions to
+/// their confinement. The flags exclude each other too.
 fn is_contradiction(layer: &Layer, key: &Key<'_>, value: &DeValue<'_>) -> bool {
     match &*key.name {
         "unconfined" => {
@@ -149,7 +149,7 @@ fn is_contradiction(layer: &Layer, key: &Key<'_>, value: &DeValue<'_>) -> bool {
     }
 }
 
-/// Returns the error for a name that no setting has.
+/// Returns the error for an unknown setting.
 fn unknown(name: &str, program: &Program) -> String {
     let lower = name.to_lowercase();
     if ["key", "token", "secret", "password"].iter().any(|word| lower.contains(word)) {

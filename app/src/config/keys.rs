@@ -14,13 +14,13 @@ use crate::environment::Names;
 use crate::options::{Approve, Pattern, Thinking, is_sum, protected_path};
 use crate::store_address::database;
 
-/// Describes a setting. Its name is that of its flag, with `_` for `-`.
+/// A setting. Its name is its flag's, with `_` for `-`.
 #[derive(Debug, Clone)]
 pub(crate) struct Key<'a> {
     /// The name; names of the table `[serve]` begin with `serve.`.
     pub(crate) name: Cow<'a, str>,
     pub(crate) kind: Kind<'a>,
-    /// What the setting decides, if a project's file may not set it.
+    /// The effect of the setting, as a phrase, if a project's file may not set it.
     pub(crate) risk: Option<&'static str>,
 }
 
@@ -45,9 +45,9 @@ pub(crate) enum Kind<'a> {
     /// Paths in the directory to work in.
     Protected,
     Address,
-    /// Who decides which server opens a session.
+    /// The mechanism that assigns sessions to servers.
     Placement,
-    /// That of a setting of the app's own.
+    /// The type of a setting of the app's own.
     Custom(&'a CustomSetting),
 }
 
@@ -55,7 +55,7 @@ const fn key(name: &'static str, kind: Kind<'static>) -> Key<'static> {
     Key { name: Cow::Borrowed(name), kind, risk: None }
 }
 
-/// Describes a setting that only the user's own file, the environment and flags may set.
+/// Returns a setting that only the user's own file, the environment and flags may set.
 const fn own(name: &'static str, kind: Kind<'static>, risk: &'static str) -> Key<'static> {
     Key { name: Cow::Borrowed(name), kind, risk: Some(risk) }
 }
@@ -152,7 +152,7 @@ impl<'a> Key<'a> {
 }
 
 impl Kind<'_> {
-    /// Describes the valid values.
+    /// Returns a description of the valid values.
     pub(crate) fn allowed(self) -> String {
         match self {
             Kind::Text => "text in quotes".into(),
@@ -182,8 +182,8 @@ impl Kind<'_> {
         }
     }
 
-    /// Returns the value in the form that [`Options`](crate::options::Options) have, or `None` if
-    /// it is invalid. Relative paths start at `directory`, and `~/` is the user's home directory.
+    /// Returns the value in the form of [`Options`](crate::options::Options), or `None` if it is
+    /// invalid. Relative paths start at `directory`, and `~/` is the user's home directory.
     pub(crate) fn read(self, value: &Value, directory: Option<&Path>) -> Option<Value> {
         let path = |text: &str| json!(absolute(text, directory));
         let text = value.as_str().filter(|text| !text.trim().is_empty());

@@ -14,7 +14,7 @@ use crate::error::StartError;
 use crate::options::Options;
 use crate::program::Program;
 
-/// Describes where a setting was set.
+/// The source of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
     Flag(String),
@@ -23,7 +23,7 @@ pub(crate) enum Origin {
     File { path: Arc<Path>, line: usize },
 }
 
-/// Holds the settings of one source.
+/// The settings of one source.
 #[derive(Debug, Default)]
 pub(crate) struct Layer {
     settings: BTreeMap<String, (Value, Origin)>,
@@ -32,7 +32,7 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// Returns the settings among the options, whose origins `origin` returns.
+    /// Returns the settings among the options, with their origins from `origin`.
     pub(crate) fn of(
         options: &Options,
         program: &Program,
@@ -70,14 +70,14 @@ impl Layer {
         T::deserialize(&self.settings.get(key)?.0).ok()
     }
 
-    /// Returns the options of an agent among the settings.
+    /// Returns the options among the settings.
     pub(super) fn options(&self) -> Result<Options, StartError> {
         let is_built_in = |name: &str| KEYS.iter().any(|key| key.name == name);
         let all = self.settings.iter().map(|(name, (value, _))| (name.clone(), value.clone()));
         let (built_in, custom): (Vec<_>, Vec<_>) = all.partition(|(name, _)| is_built_in(name));
         let mut options = Options::deserialize(Value::Object(built_in.into_iter().collect()))
             .map_err(|why| StartError(format!("The settings cannot be read: {why}.")))?;
-        // The names of the app's own settings have `-` for the `_` of their keys.
+        // The names of the app's own settings have `-` where their keys have `_`.
         let custom = custom.into_iter().map(|(key, value)| (key.replace('_', "-"), value));
         options.custom = custom.collect();
         Ok(options)

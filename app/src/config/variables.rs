@@ -6,7 +6,7 @@ use super::layer::{Layer, Origin};
 use crate::error::StartError;
 use crate::program::Program;
 
-/// How similar a name must be to one of our variables to be reported as misspelt, from 0 to 1.
+/// Minimum similarity, from 0 to 1, between a misspelt name and one of our variables.
 const MIN_SIMILARITY: f32 = 0.75;
 
 /// Reads the settings in environment variables.
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// Variables of this project's tests, and those of other programs, are not reported.
+    /// Variables of this project's tests and of other programs are not reported.
     #[test]
     fn only_names_that_are_almost_ours_are_misspelt() {
         let program = Program {

@@ -1,4 +1,4 @@
-//! [`Confined`]: starts the commands of MCP servers as the agent's own commands are started.
+//! [`Confined`]: starts MCP servers in the same confinement as the agent's own commands.
 
 use std::io;
 
@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use loopwright_mcp::{CommandLine, Launch, Pipes};
 use loopwright_tools::Workspace;
 
-/// Starts commands that can write only in a workspace, and have no network unless their settings
-/// say so.
+/// A launcher of commands that can write only in a workspace, and have no network unless their
+/// settings allow it.
 pub(super) struct Confined {
     #[cfg_attr(
         not(target_os = "linux"),

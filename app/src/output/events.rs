@@ -12,11 +12,11 @@ use super::streams::{error, info};
 use super::verbosity::Verbosity;
 use crate::wording::{Failure, failure};
 
-/// Shows the events of a session.
+/// A view of a session's events.
 pub(crate) enum EventView {
-    /// Shows text: see [`Printer`].
+    /// Text: see [`Printer`].
     Text(Printer),
-    /// Shows each event as a line of JSON on standard output, and failures on standard error.
+    /// Each event as a line of JSON on standard output; failures on standard error.
     Json(Verbosity),
 }
 
@@ -42,7 +42,7 @@ impl EventView {
     }
 }
 
-/// Writes to standard error why a run did not complete, and which messages were not delivered.
+/// Reports on standard error why a run did not complete, and which messages were not delivered.
 fn report_failure(outcome: &RunOutcome, verbosity: Verbosity) {
     let note = |text: &str| {
         if verbosity.notes() {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::StartError;
 
-/// Writes a new file that only the user can read, because it contains a conversation.
+/// Writes a new file that only the user can read, since it contains a conversation.
 ///
 /// # Errors
 ///

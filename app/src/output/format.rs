@@ -8,7 +8,7 @@ use loopwright_core::pattern::{AnswerForm, Question};
 
 use crate::wording;
 
-/// The number of characters of a call's arguments, or of a result, that a line shows.
+/// Maximum number of characters of a call's arguments, or of a result, in a line.
 const MAX_LINE_CHARS: usize = 160;
 /// The number of characters of a digest that are shown.
 const DIGEST_CHARS: usize = 12;
@@ -25,14 +25,14 @@ pub(crate) fn age(time: u64) -> String {
     }
 }
 
-/// Returns a pending call with all of its arguments, so that nobody approves what they did not see;
-/// of a question its text and its options. An action of a sub-agent begins with its name. The
-/// result is one line.
+/// Returns a pending call as one line with all of its arguments, so that nobody approves what they
+/// did not see. For a question, returns its text and options. The name of a sub-agent precedes its
+/// actions.
 pub(crate) fn call(action: &ExternalAction) -> String {
     format!("{}{}", of_agent(action), own_call(action))
 }
 
-/// Returns the beginning of a line about an action of a sub-agent, such as `alice: `.
+/// Returns the prefix of a line about a sub-agent's action, such as `alice: `.
 pub(super) fn of_agent(action: &ExternalAction) -> String {
     match action.path.is_empty() {
         true => String::new(),
@@ -53,7 +53,7 @@ fn own_call(action: &ExternalAction) -> String {
     }
 }
 
-/// Returns the options of a question, none if it has another form.
+/// Returns the options of a question; empty if it has another form.
 pub(crate) fn options(question: &Question) -> &[String] {
     match &question.form {
         AnswerForm::Choice { options } | AnswerForm::Several { options } => options,
@@ -80,7 +80,7 @@ pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the beginning of a text, with an ellipsis if it is longer than a line shows.
+/// Returns a text, cut with an ellipsis if it is longer than a line shows.
 pub(super) fn shortened(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),

@@ -9,7 +9,7 @@ use super::streams::write_stdout;
 
 /// Writes a value as a line of JSON to standard output.
 ///
-/// If it is a terminal, all control characters are escaped; JSON requires that of some only.
+/// On a terminal, all control characters are escaped; JSON requires that only for some.
 pub(crate) fn json_line(value: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_string(value)?;
     if io::stdout().is_terminal() && line.contains(is_control) {
@@ -19,8 +19,8 @@ pub(crate) fn json_line(value: &impl Serialize) -> io::Result<()> {
     write_stdout(&line)
 }
 
-/// Returns equivalent JSON with escaped control characters. They occur in strings only, and each
-/// is one UTF-16 unit.
+/// Returns equivalent JSON with control characters escaped. They occur only in strings, and each is
+/// one UTF-16 unit.
 fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len() + 16);
     for c in json.chars() {

@@ -59,13 +59,13 @@ pub(crate) fn report_pending(actions: &[ExternalAction], session: Option<&str>) 
     }
 }
 
-/// Writes the question that an action asks, and its options, to standard error.
+/// Writes the question of an action, and its options, to standard error.
 pub(crate) fn report_question(action: &ExternalAction, question: &Question) {
     write_question(question, &of_agent(action), "");
     report_terms(action);
 }
 
-/// Writes what an approver should know besides the call to standard error.
+/// Writes further facts for the approver to standard error.
 pub(crate) fn report_terms(action: &ExternalAction) {
     for line in terms::lines(action, SystemEnvironment.now()) {
         info(&format!("  {line}"));
@@ -82,7 +82,7 @@ fn write_question(question: &Question, before: &str, after: &str) {
     }
 }
 
-/// Returns which text answers the question, as a phrase.
+/// Returns the form of an answer to the question, as a phrase.
 pub(crate) fn how_to_answer(question: &Question) -> &'static str {
     match &question.form {
         AnswerForm::Choice { .. } => "an option or its number",
@@ -113,12 +113,12 @@ pub(crate) fn how_to_resolve(
     format!("{resolve}, `{program} deny {which} --reason TEXT` declines")
 }
 
-/// Returns the arguments that name an action to the commands.
+/// Returns the command-line arguments that name an action.
 fn which(session: &str, action: &ExternalAction) -> String {
     format!("{} {} --digest {}", quoted(session), action.call, digest(action))
 }
 
-/// Says which commands answer a question, or provide the input of a suspended call.
+/// Writes the commands that answer a question, or provide the input of a suspended call.
 fn report_answer(session: &str, action: &ExternalAction) {
     let (program, which) = (started_as(), which(session, action));
     let question = action.question();
@@ -140,7 +140,7 @@ fn report_answer(session: &str, action: &ExternalAction) {
     });
 }
 
-/// Says which flags allow calls that nobody can approve later.
+/// Writes the flags that allow calls which nobody can approve later.
 fn report_flags(actions: &[&ExternalAction], is_protected: bool) {
     let own = actions.iter().filter(|action| action.path.is_empty());
     let mut tools: Vec<&str> = own.map(|action| &*action.name).collect();

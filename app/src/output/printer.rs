@@ -13,21 +13,20 @@ use super::streams::{Style, line, write_stderr, write_stdout};
 use super::verbosity::Verbosity;
 use crate::wording;
 
-/// Prints the events of a session as text.
+/// A printer of a session's events as text.
 pub(crate) struct Printer {
-    /// Standard output is a terminal, so control characters must not reach it.
     verbosity: Verbosity,
-    /// The answer is printed while it streams; otherwise the caller prints it at the end.
+    /// `true` if the answer is printed while it streams; otherwise the caller prints it at the end.
     streams: bool,
     shows_thinking: bool,
     cursor: Cursor,
-    /// A part of the current message was printed.
+    /// `true` once a part of the current message was printed.
     printed: bool,
-    /// The current message had text that streamed.
+    /// `true` if the current message had text that streamed.
     has_text: bool,
 }
 
-/// Describes the text on the current line.
+/// The kind of text on the current line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cursor {
     LineStart,
@@ -64,7 +63,7 @@ impl Printer {
             AgentEvent::MessageStart { .. } => (self.printed, self.has_text) = (false, false),
             AgentEvent::MessageUpdate { update, .. } => self.update(update)?,
             AgentEvent::MessageEnd { message } => {
-                // What the pattern says itself does not stream.
+                // The pattern's own messages do not stream.
                 if message.role() == Role::Assistant && !self.has_text {
                     self.answer(&message.text())?;
                 }
@@ -189,7 +188,7 @@ fn whole_result(name: &str, status: ResultStatus, result: &Message) -> String {
     format!("{mark} {name}:{}", lines.collect::<String>())
 }
 
-/// Returns the tokens since the user's last request, and their cost as far as prices are known.
+/// Returns the tokens since the user's last request, and their cost where prices are known.
 fn usage_line(outcome: &RunOutcome) -> String {
     let usage = &outcome.usage;
     let mut line = format!("({} tokens in", usage.input + usage.cache_read + usage.cache_write);

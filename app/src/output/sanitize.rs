@@ -1,8 +1,8 @@
-//! Text that a terminal shows and does not obey, directly or at the end of a pipe.
+//! Replacement of control characters in text that may reach a terminal, directly or through a pipe.
 
 use std::borrow::Cow;
 
-/// Returns the text with control characters replaced by U+FFFD, but for those of line ends.
+/// Returns the text with control characters replaced by U+FFFD, except in line ends.
 pub(crate) fn sanitized(text: &str) -> Cow<'_, str> {
     if !text.contains(is_control) {
         return text.into();

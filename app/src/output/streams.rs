@@ -1,4 +1,4 @@
-//! Writing to standard output and standard error.
+//! Writers of standard output and standard error.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -8,7 +8,7 @@ use crate::environment::started_as;
 use crate::error::StartError;
 use crate::wording::no_colour;
 
-/// Selects how text on standard error is shown if it is a terminal.
+/// The style of text on standard error if it is a terminal.
 #[derive(Clone, Copy)]
 pub(super) enum Style {
     Plain,
@@ -32,7 +32,7 @@ pub(crate) fn question(text: &str) {
     write_stderr(&format!("{}{end}", sanitized(text)), Style::Plain);
 }
 
-/// Returns what lines with errors begin with.
+/// Returns the prefix of lines with errors.
 pub(crate) fn error_prefix() -> String {
     format!("{}: ", started_as())
 }
@@ -42,8 +42,8 @@ pub(crate) fn error(what: &(impl Display + ?Sized)) {
     line(&format!("{}{what}", error_prefix()), Style::Red);
 }
 
-/// Writes text to standard output without control characters, and with the end of its last line. A
-/// pipe gets the same as a terminal, since it can end at one: `loopwright actions | less -R`.
+/// Writes text to standard output without control characters, and ends its last line. A pipe gets
+/// the same as a terminal, since it can end at one: `loopwright actions | less -R`.
 pub(crate) fn text(text: &str) -> io::Result<()> {
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     write_stdout(&format!("{}{end}", sanitized(text)))
@@ -78,7 +78,7 @@ pub(super) fn write_stdout(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes to standard error. A failure is ignored: there is no other stream to report it on.
+/// Writes to standard error. Ignores a failure, since no other stream could report it.
 pub(super) fn write_stderr(text: &str, style: Style) {
     let mut err = io::stderr().lock();
     let colour = match style {

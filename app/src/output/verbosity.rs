@@ -1,6 +1,6 @@
-//! How much is written to standard error.
+//! The amount of output on standard error.
 
-/// Selects how much is written to standard error.
+/// The amount of output on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Verbosity {
     /// Errors only; the answer is printed when it is complete.

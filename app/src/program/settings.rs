@@ -8,12 +8,12 @@ use crate::config::{KEYS, Key};
 use crate::error::StartError;
 
 impl Program {
-    /// Returns the keys of all settings: the built-in ones, and then the app's own.
+    /// Returns the keys of all settings: first the built-in ones, then the app's own.
     pub(crate) fn keys(&self) -> impl Iterator<Item = Key<'_>> {
         KEYS.iter().cloned().chain(self.settings.iter().map(Key::custom))
     }
 
-    /// Checks that the app's own settings have valid names that nothing built-in has.
+    /// Checks that the app's own settings have valid names that are not built-in.
     pub(super) fn check_settings(&self) -> Result<(), StartError> {
         CustomSetting::check_all(&self.settings).map_err(|why| StartError(why.to_string()))?;
         if self.settings.is_empty() {
@@ -52,8 +52,8 @@ mod tests {
         Program { agents, settings: settings.to_vec(), ..Program::default() }.check()
     }
 
-    /// C304: a setting of an app has neither the name of a built-in flag, table or environment
-    /// variable, nor that of another one, and its default value is valid.
+    /// C304: the name of an app's setting differs from all built-in flags, tables and environment
+    /// variables and from its other settings, and its default value is valid.
     #[test]
     fn a_setting_has_a_name_of_its_own() {
         let text = |name: &str| CustomSetting::text(name, "Help");

@@ -1,4 +1,4 @@
-//! The agent that the options describe.
+//! The agent that the options define.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::program::Kind;
 use crate::settings::Settings;
 use crate::telemetry::AppTelemetry;
 
-/// Holds an agent, and what its session stores so that it can be continued.
+/// An agent, and the settings that its session stores so that it can be continued.
 pub(crate) struct Built {
     /// The name of the agent.
     pub(crate) name: Arc<str>,
@@ -35,17 +35,17 @@ pub(crate) struct Built {
     pub(crate) root: PathBuf,
     /// The commands that a request can begin with, such as `/plan`.
     pub(crate) commands: Vec<&'static str>,
-    /// Whether it distils facts from its sessions on request.
+    /// `true` if the agent distils facts from its sessions on request.
     pub(crate) distils: bool,
-    /// Whether it does so when a session ends, too.
+    /// `true` if it also does so when a session ends.
     pub(crate) distils_at_end: bool,
     pub(crate) previews: Previews,
-    /// The settings of the session, serialised.
+    /// The serialised settings of the session.
     pub(crate) settings: Value,
     pub(crate) telemetry: AppTelemetry,
 }
 
-/// Computes what pending calls of an agent would change.
+/// The previews of an agent's pending calls.
 #[derive(Clone)]
 pub(crate) struct Previews {
     factory: Arc<dyn AgentFactory>,
@@ -53,8 +53,8 @@ pub(crate) struct Previews {
 }
 
 impl Previews {
-    /// Returns the change that a call would make, as a unified diff, if it is one that has a
-    /// preview. An error is a sentence that says why there is none.
+    /// Returns the change that a call would make, as a unified diff, or `None` if it has no
+    /// preview. The error is a sentence that says why the preview failed.
     pub(crate) async fn of(&self, action: &ExternalAction) -> Result<Option<String>, String> {
         let preview = self.factory.preview(&self.setup, action).await;
         preview.map_err(|rejection| rejection.message().to_owned())
@@ -97,7 +97,7 @@ pub(crate) async fn build(
     wanted.agent = Some(name.to_string());
     let mut model = options.model.clone();
     let agent = match plan.build(&wanted).await {
-        // The agent has no model of its own, and none is named.
+        // No model is named, and the agent has none of its own.
         Err(rejection) if model.is_none() && rejection.path() == Some("/model") => {
             let choice = model::detect(options, config).await?;
             if verbosity.notes() {
@@ -139,13 +139,13 @@ pub(crate) async fn build(
     })
 }
 
-/// Returns where models come from.
+/// Returns the source of models.
 fn models(options: &Options, config: &Config) -> Result<EnvModels, StartError> {
     let catalogue = catalogue(options.models.as_ref(), &config.program.names)?;
     Ok(EnvModels::default().catalogue(catalogue))
 }
 
-/// What an agent is built with, whatever its model is.
+/// Everything that an agent is built with, except its model.
 struct Plan<'a> {
     factory: Arc<dyn AgentFactory>,
     models: Arc<EnvModels>,
@@ -153,7 +153,7 @@ struct Plan<'a> {
     system: Option<&'a SystemPrompt>,
     /// The app's own settings.
     custom: &'a [CustomSetting],
-    /// What the command line and the session themselves say.
+    /// The settings of the command line and the session.
     given: SessionSettings,
     allowed: &'a Allowed,
     root: &'a Path,
@@ -184,7 +184,7 @@ impl Plan<'_> {
     }
 }
 
-/// Returns the error of an option that an agent has rejected.
+/// Returns the error for an option that an agent rejected.
 fn of_option(rejection: &AgentRejection) -> StartError {
     let path = rejection.path().unwrap_or_default();
     let path = path.strip_prefix("/custom").unwrap_or(path);

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The tools that change files, and nothing else.
+/// The tools that only change files.
 const EDITS: [&str; 2] = ["edit_file", "write_file"];
 
-/// Holds the calls that the user has allowed for the rest of a session. Clones share one set.
+/// The calls that the user has allowed for the rest of a session. Clones share one set.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Allowed(Arc<Mutex<Rules>>);
 
@@ -16,10 +16,10 @@ struct Rules {
     scope: Scope,
 }
 
-/// Says which calls run without approval, besides those of the tools that were allowed.
+/// The calls that run without approval, besides calls of allowed tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// None.
+    /// No further calls.
     #[default]
     Tools,
     /// Changes of files.

@@ -1,4 +1,4 @@
-//! The end of a session: facts are distilled from it.
+//! Distillation of facts at the end of a session.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use tokio::time::timeout;
 use crate::interrupt::Interrupt;
 use crate::output;
 
-/// How long the end of a session waits for the model.
+/// Time limit for the model at the end of a session.
 const DISTIL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Distils facts from a session that ends, if the user has written something since the last time.
-/// Ctrl-C skips it. What failed is repeated when the session ends the next time.
+/// Ctrl-C skips it. After a failure, the session's next end tries once more.
 pub(crate) async fn distil_at_end(handle: &AgentHandle) {
     if !handle.state().await.is_ok_and(|state| is_distil_due(&state)) {
         return;

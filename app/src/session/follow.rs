@@ -11,7 +11,7 @@ use loopwright_core::{AgentEvent, AgentHandle, EventStream};
 use crate::interrupt::Interrupt;
 use crate::output::EventView;
 
-/// The reason why a session cannot be followed any longer.
+/// The reason why a session can no longer be followed.
 pub(crate) enum FollowError {
     /// Standard output cannot be written.
     Output(io::Error),
@@ -34,12 +34,12 @@ impl fmt::Display for FollowError {
     }
 }
 
-/// Decides what happens next in a session that is followed.
+/// The controller of a followed session: it decides what happens next.
 pub(crate) trait Operator {
-    /// What the operator waits for besides the session's events, such as a line of input.
+    /// An input besides the session's events, such as a line.
     type Input;
 
-    /// Returns the exit code when it is time to leave.
+    /// Returns the exit code when it is time to leave, else `None`.
     fn exit_code(&self) -> Option<u8>;
 
     /// Observes an event, after it was shown.
@@ -51,21 +51,21 @@ pub(crate) trait Operator {
     /// Handles an input.
     async fn handle(&mut self, input: Self::Input, live: &mut Live) -> Result<(), FollowError>;
 
-    /// Called on Ctrl-C.
+    /// Handles Ctrl-C.
     async fn interrupted(&mut self, live: &mut Live) -> Result<(), FollowError>;
 
-    /// Called when the session is idle after a run, and all of its events have been shown.
+    /// Continues when the session is idle after a run. All of its events have been shown.
     async fn idle(&mut self, live: &mut Live) -> Result<(), FollowError>;
 }
 
-/// Holds an open session and the view of its events.
+/// An open session and the view of its events.
 pub(crate) struct Live {
     pub(crate) handle: AgentHandle,
     events: EventStream,
     view: EventView,
-    /// The outcome of the last run that has ended.
+    /// The outcome of the last run that ended.
     outcome: Option<Arc<RunOutcome>>,
-    /// A run has ended, no other has started, and the operator was not called yet.
+    /// `true` if a run has ended, no other has started, and the operator was not called yet.
     run_ended: bool,
 }
 
@@ -80,12 +80,12 @@ impl Live {
         Live { handle, events, view, outcome: None, run_ended: false }
     }
 
-    /// Returns the outcome of the last run that has ended.
+    /// Returns the outcome of the last run that ended.
     pub(crate) fn outcome(&self) -> Option<&Arc<RunOutcome>> {
         self.outcome.as_ref()
     }
 
-    /// Returns whether a run has ended and [`Operator::idle`] is still to be called.
+    /// Returns whether a run has ended and [`Operator::idle`] was not called yet.
     pub(crate) fn awaits_idle(&self) -> bool {
         self.run_ended
     }
@@ -98,8 +98,8 @@ impl Live {
         Ok(())
     }
 
-    /// Returns whether the session has moved: another process has it or has asked for it, or the
-    /// process that had it has left.
+    /// Returns whether the session has moved: another process has it open or has asked for it, or
+    /// its owner has left.
     pub(crate) async fn has_moved(&mut self) -> bool {
         if self.handle.has_ended() {
             while let Some(event) = self.events.next().await {
@@ -111,12 +111,12 @@ impl Live {
         self.events.moved()
     }
 
-    /// Continues with another handle of the session.
+    /// Continues with another handle to the session.
     pub(crate) fn continue_with(&mut self, handle: AgentHandle, events: EventStream) {
         (self.handle, self.events, self.run_ended) = (handle, events, false);
     }
 
-    /// Lets go of the session, and waits until its store has closed it.
+    /// Releases the session, and waits until its store has closed it.
     pub(crate) async fn close(mut self) {
         drop(self.handle);
         while self.events.next().await.is_some() {}
@@ -150,8 +150,8 @@ impl Live {
     }
 }
 
-/// Shows the events of a session, and passes Ctrl-C and inputs to the operator, until the operator
-/// leaves. Returns the exit code.
+/// Shows the events of a session, and passes Ctrl-C and inputs to the operator until it leaves.
+/// Returns the exit code.
 ///
 /// Without `interrupt`, the caller handles Ctrl-C.
 pub(crate) async fn follow(
@@ -163,8 +163,8 @@ pub(crate) async fn follow(
         if let Some(code) = operator.exit_code() {
             return Ok(code);
         }
-        // Between the end of a run and `idle` nothing else is handled: what the user does after the
-        // end is shown must not be taken for something that happened during the run.
+        // Between the end of a run and `idle` nothing else is handled: input after the end is shown
+        // must not be mistaken for input during the run.
         let accepts_input = !live.run_ended;
         tokio::select! { biased;
             () = pressed(&mut interrupt), if accepts_input => operator.interrupted(live).await?,

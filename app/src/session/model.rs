@@ -1,4 +1,4 @@
-//! The choice of the model, if none is named.
+//! The choice of a model when none is named.
 
 use std::env;
 
@@ -12,18 +12,18 @@ use crate::environment::started_as;
 use crate::error::StartError;
 use crate::options::Options;
 
-/// The note about offline rules that were chosen.
+/// The note about offline rules that the user chose.
 pub(super) const OFFLINE: &str = "Offline rules answer, as chosen; they are not a language model.";
 
-/// Holds the name of a model, and a note for the user about the choice.
+/// The name of a model, and a note for the user about the choice.
 pub(super) struct Choice {
     /// The model, as `PROVIDER/NAME`.
     pub(super) model: String,
     pub(super) note: String,
 }
 
-/// Returns the first model of the server at the address in the options. Without an address: the
-/// model of the first provider whose key is in the environment, else that of a server on this
+/// Returns the first model of the server at the address in the options. Without an address, returns
+/// the model of the first provider whose key is in the environment, else of a server on this
 /// machine, else offline rules.
 pub(super) async fn detect(options: &Options, config: &Config) -> Result<Choice, StartError> {
     let Some(url) = options.base_url.as_deref() else {
@@ -34,7 +34,7 @@ pub(super) async fn detect(options: &Options, config: &Config) -> Result<Choice,
             None => Choice { model: "offline".to_owned(), note: no_model() },
         });
     };
-    let key = env::var("CUSTOM_API_KEY").ok(); // the variable of models at other addresses
+    let key = env::var("CUSTOM_API_KEY").ok(); // the variable for models at other addresses
     match first_model(&Http::new(), url, key.as_deref()).await {
         Some(name) => Ok(detected(format!("custom/{name}"))),
         None => Err(no_models(url).into()),

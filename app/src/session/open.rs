@@ -17,38 +17,38 @@ use crate::options::Options;
 use crate::output::{self, Verbosity};
 use crate::settings::Settings;
 
-/// What [`Session::start`] does first.
+/// The first step of [`Session::start`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Prefer {
-    /// It opens the session, and attaches to it if another process has it open.
+    /// Open the session, and attach to it if another process has it open.
     Opening,
-    /// It attaches to the session, since another process is about to open it. If none does, the
-    /// events end as moved after half a second.
+    /// Attach to the session, since another process is about to open it. If none does, the events
+    /// end as moved after half a second.
     Attaching,
 }
 
 impl Prefer {
-    /// Returns what to do first in a session that has moved away from this handle.
+    /// Returns the first step in a session that has moved away from this handle.
     pub(crate) fn after_move(handle: &AgentHandle) -> Self {
-        // An owner has let it go, since another process has asked for it.
+        // An owner has released it, since another process asked for it.
         if handle.is_attached() { Prefer::Opening } else { Prefer::Attaching }
     }
 }
 
-/// Describes a session that is about to be opened.
+/// A session that is about to be opened.
 #[derive(Clone)]
 pub(crate) struct Session {
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) name: Arc<str>,
-    /// Its metadata, or `None` if it does not exist yet.
+    /// The metadata, or `None` if the session does not exist yet.
     pub(crate) info: Option<SessionInfo>,
-    /// Whether it outlives the process.
+    /// `true` if the session outlives the process.
     pub(crate) is_stored: bool,
 }
 
 impl Session {
-    /// Returns the session that the command line selects. `--continue` selects the session of the
-    /// directory in `options` that changed last.
+    /// Returns the session that the command line selects. `--continue` selects the session in the
+    /// directory of `options` that changed last.
     pub(crate) async fn choose(
         args: &SessionArgs,
         options: &Options,
@@ -76,13 +76,13 @@ impl Session {
         Session { store, name: info.id.clone(), info: Some(info), is_stored: true }
     }
 
-    /// Reads its metadata again: another process may have changed its settings.
+    /// Reloads the metadata, since another process may have changed the settings.
     pub(crate) async fn reload(&mut self) -> Result<(), StartError> {
         self.info = find(&*self.store, &self.name).await?;
         Ok(())
     }
 
-    /// Resolves the options: those given, else those that the session was started with, else the
+    /// Resolves the options: the given ones, else the stored ones of the session, else the
     /// configured ones. Prints a notice about permissions that come from the session.
     pub(crate) fn settings(
         &self,
@@ -127,8 +127,8 @@ impl Session {
         output::info(&line);
     }
 
-    /// Runs the agent in the session, or attaches to it while another process has it open. The
-    /// state of the handle says whether its log was repaired.
+    /// Opens the session, or attaches to it while another process has it open. The handle's state
+    /// says whether its log was repaired.
     pub(crate) async fn start(
         &self,
         built: &Built,
@@ -142,7 +142,7 @@ impl Session {
             return Ok((handle, events));
         }
         match built.agent.attach(self.store.clone(), self.name.clone()).await {
-            // Nothing was written yet by the process that has it open.
+            // The process that has it open has not written anything yet.
             Err(MemoryError::NoSession(_)) => Err(MemoryError::InUse(self.name.clone()).into()),
             attached => Ok(attached?),
         }
@@ -224,7 +224,7 @@ mod tests {
         let (handle, _events) = built.agent.run(context).await.unwrap();
         assert_eq!(handle.prompt("Where is the whale?").await.unwrap().text, "There.");
     }
-    /// C297: What an app's agent says of a call's change is shown, for its sub-agents too.
+    /// C297: the preview of a call is shown for an app's agent and for its sub-agents.
     #[tokio::test]
     async fn an_agent_of_an_app_has_previews() {
         let agent = || GenericAgent::builder(ScriptedModel::new([]), PiPattern);

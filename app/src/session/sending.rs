@@ -1,5 +1,4 @@
-//! Inputs for a session that another process has open, and the run that they lead to, as its log
-//! shows it.
+//! Inputs for a session that another process has open, and the run they cause, followed in its log.
 
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
@@ -21,20 +20,20 @@ use crate::exit_code::{self, ABORTED, AWAITING_ACTION, FAILED};
 use crate::interrupt::Interrupt;
 use crate::output::{self, EventView, report_pending};
 
-/// How often the log and the mailbox of the session are read.
+/// Interval between reads of the session's log and mailbox.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often it is checked that a process has the session open.
+/// Interval between checks that a process has the session open.
 const OWNER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// An input for a session that another process may have open.
 pub(crate) struct Sending<'s> {
     pub(crate) session: &'s Session,
     pub(crate) event: InputEvent,
-    /// Names the input in errors.
+    /// The name of the input in errors.
     pub(crate) what: &'static str,
     pub(crate) display: RunOutput,
-    /// The id under which the input may have been posted.
+    /// The id of the input, if it may have been posted.
     posted: Option<InputId>,
 }
 
@@ -49,7 +48,8 @@ impl<'s> Sending<'s> {
     }
 
     /// Posts the input if another process has the session open, shows the run until the session is
-    /// idle, and returns the exit code. Returns `None` if nobody has the session open (any more).
+    /// idle, and returns the exit code. Returns `None` if no process has the session open, or no
+    /// longer.
     pub(crate) async fn run_by_owner(&mut self) -> Result<Option<u8>, StartError> {
         let Sending { session, event, what, display, .. } = &*self;
         if session.info.is_none() || !has_owner(session).await? {
@@ -81,8 +81,8 @@ impl<'s> Sending<'s> {
         log.until_idle(&id, interrupt).await.map(Some)
     }
 
-    /// Opens the session for an agent, or returns the exit code if another process was faster and
-    /// has handled the input.
+    /// Opens the session for an agent. If another process was faster and has handled the input,
+    /// returns the exit code instead.
     pub(crate) async fn open(
         &mut self,
         built: &Built,
@@ -114,17 +114,17 @@ async fn has_owner(session: &Session) -> Result<bool, StartError> {
     Ok(session.store.in_use(&session.name).await? == Some(true))
 }
 
-/// The log of a session, from where the command started.
+/// The log of a session, read from the start of the command.
 struct OpenLog<'s> {
     session: &'s Session,
     display: RunOutput,
     follower: Follower,
     view: EventView,
-    /// Whether the input is in the log.
+    /// `true` once the input is in the log.
     has_input: bool,
-    /// The input is an approval of a call that needs more of them.
+    /// `true` if the input approves a call that needs more approvals.
     needs_more: bool,
-    /// The outcome of the last run that has ended after it.
+    /// The outcome of the last run that ended after the input.
     outcome: Option<Arc<RunOutcome>>,
 }
 
@@ -146,8 +146,8 @@ impl<'s> OpenLog<'s> {
         })
     }
 
-    /// Shows the events until the session is idle after a run that has ended since the input, and
-    /// returns the exit code. The first Ctrl-C aborts the run, the second one leaves.
+    /// Shows the events until the session is idle and a run has ended since the input. Returns the
+    /// exit code. The first Ctrl-C aborts the run, the second one leaves.
     async fn until_idle(
         &mut self,
         input: &InputId,

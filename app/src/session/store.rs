@@ -1,4 +1,4 @@
-//! The session store, and what it knows about sessions.
+//! The session store, and the metadata of its sessions.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use crate::environment::started_as;
 use crate::error::StartError;
 use crate::options::Options;
 
-/// Returns the options that a session was started with. The agent of a session of another program
-/// is the empty name.
+/// Returns the options that a session was started with. The agent's name is empty if another
+/// program started the session.
 pub(crate) fn stored_options(info: &SessionInfo) -> Result<Options, StartError> {
     let Some(settings) = info.settings.as_deref() else {
         return Ok(Options { agent: Some(String::new()), ..Options::default() });
@@ -61,17 +61,17 @@ pub(crate) async fn latest(
     })
 }
 
-/// Says where a session works and with which model, as far as it is stored.
+/// The directory and the model of a session, as far as they are stored.
 pub(crate) struct SessionSetup {
     pub(crate) directory: Option<PathBuf>,
     pub(crate) model: Option<String>,
 }
 
 impl SessionSetup {
-    /// Returns the setup of a session, whichever program has started it.
+    /// Returns the setup of a session, whichever program started it.
     pub(crate) fn of(info: &SessionInfo) -> Self {
         let settings = SessionSettings::from_stored(info.settings.as_deref());
-        // A server may store the directory as its client wrote it: a relative one is the server's.
+        // A server may store the directory as its client wrote it; a relative one is the server's.
         let directory = settings.work_dir.map(PathBuf::from).filter(|path| path.is_absolute());
         SessionSetup { directory, model: settings.model }
     }
@@ -100,7 +100,7 @@ pub(crate) async fn existing(
     find(store, name).await?.ok_or_else(none)
 }
 
-/// Checks that a session is not that of a sub-agent, which only the session at its root opens.
+/// Checks that a session is not a sub-agent's, which only the session at its root opens.
 pub(crate) fn check_is_root(info: &SessionInfo) -> Result<(), StartError> {
     match info.sub_agent_of.as_ref().and_then(|parent| parent.root.clone()) {
         Some(root) => Err(MemoryError::SubAgent { session: info.id.clone(), root }.into()),
@@ -108,7 +108,7 @@ pub(crate) fn check_is_root(info: &SessionInfo) -> Result<(), StartError> {
     }
 }
 
-/// Returns the given name, else a random one that no session has.
+/// Returns the given name, else a random unused one.
 pub(crate) async fn name_or_random(
     given: Option<&str>,
     store: &dyn SessionStore,

@@ -1,4 +1,4 @@
-//! A run without a user: it is shown until the session is idle, and pending actions stay open.
+//! A run without a user: shown until the session is idle, with pending actions left open.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -13,7 +13,7 @@ use crate::interrupt::Interrupt;
 use crate::output::{self, EventView, Printer, Verbosity, report_pending};
 use crate::wording::has_finished;
 
-/// Describes how a run is shown.
+/// The way in which a run is shown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunOutput {
     /// Each event is printed as a line of JSON.
@@ -98,7 +98,7 @@ pub(crate) async fn run_unattended(
     code
 }
 
-/// The first Ctrl-C aborts the run, the second one ends the process.
+/// Aborts the run on the first Ctrl-C, and ends the process on the second one.
 async fn abort_on_interrupt(mut interrupt: Interrupt, handle: AgentHandle) {
     interrupt.pressed().await;
     tokio::join!(handle.abort(), async {
@@ -107,7 +107,7 @@ async fn abort_on_interrupt(mut interrupt: Interrupt, handle: AgentHandle) {
     });
 }
 
-/// Leaves when the session is idle.
+/// An operator that leaves when the session is idle.
 struct Unattended {
     exit_code: Option<u8>,
 }

@@ -1,4 +1,4 @@
-//! Asks the user of an editor for a decision.
+//! Questions to the user of an editor: decisions on pending actions.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::client::Client;
 use super::open::Opened;
 use crate::terms;
 
-/// The reason that the model is given for a question that the editor cannot show.
+/// The reason given to the model for a question that the editor cannot show.
 const CANNOT_ASK: &str = "the user's editor cannot show this question: ask it in your answer";
 
-/// Waits for what the user answers about an action.
+/// A question to the user about an action, which resolves to the answer.
 pub(super) type Asking = BoxFuture<'static, (ExternalAction, Answer)>;
 
 /// Asks for a decision on a pending action. `protected` says why the file that it changes is
@@ -53,8 +53,8 @@ pub(super) async fn ask(
     ask.boxed()
 }
 
-/// Returns what is shown with a call: the change that it would make, and what an approver should
-/// know besides.
+/// Returns the content shown with a call: the change that it would make, and further facts for the
+/// approver.
 async fn content(
     opened: &mut Opened,
     action: &ExternalAction,
@@ -70,7 +70,7 @@ async fn content(
     diffs.iter().map(|diff| json!(diff)).chain(lines.map(|line| text_content(&line))).collect()
 }
 
-/// Shows the question of an action as a form, until the answer fits.
+/// Shows the question of an action as a form until the answer is valid.
 async fn fill_in(client: &Client, session: &str, action: &ExternalAction) -> Answer {
     let mut why = None;
     while let Some(question) = action.question()

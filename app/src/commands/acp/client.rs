@@ -13,13 +13,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::StartError;
 
-/// The number of lines that are read ahead, or that wait to be written.
+/// Maximum number of lines that are read ahead, or that wait to be written.
 const MAX_LINES_AHEAD: usize = 64;
 
-/// The size of the longest line that is read. A prompt may contain images.
+/// Maximum size of a line from the editor. A prompt may contain images.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
-/// Represents a line of the editor.
+/// A line from the editor.
 pub(super) enum Line {
     /// The bytes of a message.
     Message(Vec<u8>),
@@ -27,18 +27,18 @@ pub(super) enum Line {
     TooLong,
 }
 
-/// The callers of the requests that wait for a response, by the id.
+/// The callers that wait for a response, by the id of the request.
 type Requests = HashMap<i64, oneshot::Sender<Result<Value, RpcError>>>;
 
-/// What [`connect`] returns.
+/// The result of [`connect`].
 type Connection = (Arc<Client>, mpsc::Receiver<Line>, oneshot::Receiver<()>);
 
-/// Sends messages to the editor.
+/// The sender of messages to the editor.
 pub(super) struct Client {
     lines: mpsc::Sender<Vec<u8>>,
     requests: Mutex<Requests>,
     next_id: AtomicI64,
-    /// Whether the editor shows forms.
+    /// `true` if the editor shows forms.
     has_forms: AtomicBool,
 }
 
@@ -62,17 +62,17 @@ impl<P> Message<'_, P> {
         Message { jsonrpc: "2.0", id: None, method: None, params: None, result: None, error: None };
 }
 
-/// Returns the connection to the editor, the lines that it sends, and what resolves when all
-/// messages are written after the connection was dropped.
+/// Connects to the editor. Returns the client, the editor's lines, and a receiver that resolves
+/// after the client was dropped and all messages are written.
 pub(super) fn connect() -> Result<Connection, StartError> {
     let (to_stdout, mut unwritten) = mpsc::channel::<Vec<u8>>(MAX_LINES_AHEAD);
     let (to_end, written) = oneshot::channel::<()>();
     let write = move || {
-        let _to_end = to_end; // dropped when all is written
+        let _to_end = to_end; // dropped when everything is written
         let mut stdout = io::stdout().lock();
         while let Some(line) = unwritten.blocking_recv() {
             if stdout.write_all(&line).and_then(|()| stdout.flush()).is_err() {
-                return; // the editor is gone, which the end of standard input says, too
+                return; // the editor is gone, and standard input ends too
             }
         }
     };
@@ -150,7 +150,7 @@ impl Client {
         response.await.unwrap_or_else(|_| Err(RpcError::internal("the editor is gone")))
     }
 
-    /// Passes the response to a request on to its caller, if that still waits.
+    /// Passes a response on to the request's caller, if it still waits.
     pub(super) fn resolve(&self, id: &Value, result: Result<Value, RpcError>) {
         let caller = id.as_i64().and_then(|number| self.requests().remove(&number));
         if let Some(caller) = caller {

@@ -1,22 +1,22 @@
-//! The modes of a session: which calls the user is asked for.
+//! The modes of a session, which decide the calls that the user is asked about.
 
 use serde_json::{Value, json};
 
 use crate::session::Scope;
 
-/// Describes a mode.
+/// A mode of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mode {
     id: &'static str,
     name: &'static str,
     description: &'static str,
-    /// Which calls run without approval.
+    /// The calls that run without approval.
     pub(super) scope: Scope,
-    /// Whether prompts are planned first.
+    /// `true` if prompts are planned first.
     pub(super) plans: bool,
 }
 
-/// The mode of a session whose settings approve no more than single tools.
+/// The mode of a session whose settings approve at most single tools.
 pub(super) const ASK: Mode = Mode {
     id: "ask",
     name: "Ask",
@@ -25,7 +25,7 @@ pub(super) const ASK: Mode = Mode {
     plans: false,
 };
 
-/// The mode in which nothing is asked for but changes of protected files.
+/// The mode that asks only about changes of protected files.
 pub(super) const ACCEPT_ALL: Mode = Mode {
     id: "accept_all",
     name: "Accept all",
@@ -50,8 +50,7 @@ const PLAN: Mode = Mode {
     plans: true,
 };
 
-/// Returns the modes of an agent that carries out these commands. Only the one that works on files
-/// plans and edits.
+/// Returns the modes of an agent with these commands. Only the coding agent plans and edits.
 pub(super) fn modes(commands: &[&str]) -> Vec<Mode> {
     match commands.contains(&"/plan") {
         true => vec![ASK, ACCEPT_EDITS, ACCEPT_ALL, PLAN],
@@ -60,12 +59,12 @@ pub(super) fn modes(commands: &[&str]) -> Vec<Mode> {
 }
 
 impl Mode {
-    /// Returns the mode of this id.
+    /// Returns the mode with this id.
     pub(super) fn of(id: &str, modes: &[Mode]) -> Option<Mode> {
         modes.iter().find(|mode| mode.id == id).copied()
     }
 
-    /// Returns the state of the modes, of which this is the current one, as the protocol has it.
+    /// Returns the state of the modes in the protocol's form, with `self` as the current mode.
     pub(super) fn state(self, modes: &[Mode]) -> Value {
         let available = modes.iter().map(
             |mode| json!({ "id": mode.id, "name": mode.name, "description": mode.description }),

@@ -1,4 +1,4 @@
-//! Opens the sessions of an editor.
+//! Opening and listing the sessions of an editor.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::session::{
 };
 use crate::wording::waiting;
 
-/// The number of sessions in a page of `session/list`.
+/// Maximum number of sessions in a page of `session/list`.
 const PAGE_SESSIONS: usize = 100;
 
-/// What sessions are opened with.
+/// The opener of an editor's sessions.
 pub(super) struct Opener {
     pub(super) store: Arc<dyn SessionStore>,
     /// The options of the command line.
@@ -32,16 +32,16 @@ pub(super) struct Opener {
     pub(super) client: Arc<Client>,
 }
 
-/// Says which session is opened.
+/// The session to open.
 pub(super) enum Target {
     New,
-    /// The session of this id, whose history is sent.
+    /// The session with this id; its history is sent.
     Load(Arc<str>),
-    /// The session of this id, whose history the editor has.
+    /// The session with this id; the editor has its history.
     Resume(Arc<str>),
 }
 
-/// A session that was opened.
+/// An open session.
 pub(super) struct Opened {
     pub(super) session: Session,
     pub(super) built: Built,
@@ -51,7 +51,7 @@ pub(super) struct Opened {
     pub(super) handle: AgentHandle,
     pub(super) events: EventStream,
     pub(super) updates: SessionUpdates,
-    /// The number of the last event that the editor has.
+    /// The sequence number of the last event that the editor has.
     pub(super) last_seq: u64,
 }
 
@@ -70,7 +70,7 @@ impl Opener {
         given.workspace.root.get_or_insert(cwd);
         let (mut settings, permissions) = session.settings_and_permissions(&given, &self.config)?;
         let approves_all = settings.active.approve.contains(&Approve::All);
-        // The mode of the session approves calls instead, as the editor shows it.
+        // The session's mode approves all calls instead, since the editor shows it.
         settings.change(|options| options.approve.retain(|what| *what != Approve::All));
         let allowed = Allowed::default();
         let built = build(&settings, &allowed, &self.config, Verbosity::Quiet).await?;
@@ -110,7 +110,8 @@ impl Opener {
         Ok(Session::existing(self.store.clone(), info))
     }
 
-    /// Tells the user what is not done in a session that existed before.
+    /// Tells the user about permissions, repairs and unfinished work of a session that existed
+    /// before.
     async fn notices(&self, opened: &Opened, permissions: Option<String>) -> Result<(), RpcError> {
         let state = opened.handle.state().await;
         let state = state.map_err(|why| RpcError::internal(format!("{why}.")))?;
@@ -152,7 +153,7 @@ impl Opener {
 /// The protocol's code for a session that does not exist.
 const NOT_FOUND: i32 = -32002;
 
-/// Returns the error of a session that does not exist, or is not open.
+/// Returns the error for a session that does not exist or is not open.
 pub(super) fn not_found(session: &str) -> RpcError {
     RpcError::new(
         NOT_FOUND,
@@ -160,7 +161,7 @@ pub(super) fn not_found(session: &str) -> RpcError {
     )
 }
 
-/// Describes a session for a list, if it works in this directory.
+/// Returns the list entry of a session, or `None` if it works in another directory.
 fn listed(info: &SessionInfo, cwd: Option<&PathBuf>) -> Option<Value> {
     let directory = SessionSetup::of(info).directory?;
     if cwd.is_some_and(|cwd| *cwd != directory) {

@@ -1,4 +1,4 @@
-//! A session of an editor: its turns, its events, and what the user is asked.
+//! A session of an editor: its turns, its events, and the questions to the user.
 
 use std::collections::HashSet;
 use std::future::pending;
@@ -26,33 +26,33 @@ use crate::program::Program;
 use crate::slash::{SlashContext, SlashReply};
 use crate::wording::{compaction, has_finished, waiting};
 
-/// What the editor sends to a session.
+/// A command from the editor to a session.
 pub(super) enum Command {
     Prompt(Value, UserMessage),
     Cancel,
     SetMode(Mode),
-    /// Close the session, and say so when it is closed.
+    /// Close the session, and reply when it is closed.
     Close(oneshot::Sender<()>),
 }
 
-/// Owns an open session.
+/// An open session of the editor.
 pub(super) struct EditorSession {
     opened: Opened,
     client: Arc<Client>,
     program: Arc<Program>,
     mode: Mode,
-    /// The prompts that are answered when the session is idle.
+    /// The ids of the prompts that are answered when the session is idle.
     turns: Vec<Value>,
-    /// The outcome of the last run since the first of them.
+    /// The outcome of the last run since the first of these prompts.
     outcome: Option<Arc<RunOutcome>>,
     is_cancelled: bool,
-    /// Resolves when the session is idle.
+    /// A future that resolves when the session is idle.
     idle: Option<BoxFuture<'static, ()>>,
-    /// What the user is asked, and the decision.
+    /// The question that the user is asked now.
     asking: Option<Asking>,
-    /// The calls that the user was asked for, with the digests of what was shown.
+    /// The calls that the user was asked about, with the digests of the shown calls.
     asked: HashSet<(CallId, Arc<str>)>,
-    /// A slash command that this process carries out.
+    /// A slash command that runs in this process.
     command: Option<BoxFuture<'static, Result<SlashReply, String>>>,
     has_message: bool,
 }
@@ -75,7 +75,7 @@ impl EditorSession {
         }
     }
 
-    /// Handles commands and events until the session is closed. Aborts a run of this process then.
+    /// Handles commands and events until the session closes. Then aborts a run of this process.
     pub(super) async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
         let closed = loop {
             tokio::select! { biased;
@@ -110,7 +110,7 @@ impl EditorSession {
         self.opened.last_seq = seq;
         if let AgentEvent::AgentEnd(outcome) = event {
             self.outcome = Some(outcome.clone());
-            self.watch_idle(); // a run that another process has caused may need a decision, too
+            self.watch_idle(); // a run that another process started may need a decision, too
         }
         for update in self.opened.updates.fold(event) {
             self.client.update(&self.opened.session.name, update).await;
@@ -178,7 +178,7 @@ impl EditorSession {
             };
             self.command = Some(compact.boxed());
         } else if name == "continue" {
-            self.asked.clear(); // pending actions are asked for once more
+            self.asked.clear(); // pending actions are asked about once more
             match self.opened.handle.pending().await {
                 Ok(pending) if !pending.is_empty() => self.watch_idle(),
                 _ => self.send(InputEvent::Continue(None)).await,
@@ -192,7 +192,7 @@ impl EditorSession {
     }
 
     async fn request(&mut self, message: UserMessage) {
-        self.asking = None; // the request supersedes what was asked
+        self.asking = None; // the request supersedes the question
         self.has_message = true;
         let is_running = self.opened.handle.state().await.is_ok_and(|state| state.is_running);
         self.send(match is_running {
@@ -234,7 +234,7 @@ impl EditorSession {
         }
         let Ok(state) = self.opened.handle.state().await else { return };
         if state.is_running || self.asking.is_some() || self.command.is_some() {
-            return; // what ends them looks once more
+            return; // whatever ends them checks once more
         }
         self.idle = None;
         let key = |action: &ExternalAction| (action.call.clone(), action.digest.clone());
@@ -246,7 +246,7 @@ impl EditorSession {
         }
         let is_queued = !state.steering_queue.is_empty() || !state.follow_up_queue.is_empty();
         if is_queued && self.outcome.as_ref().is_some_and(|outcome| has_finished(outcome.end)) {
-            // A steer arrived after the end of its run.
+            // The steer arrived after the end of its run.
             return self.send(InputEvent::Continue(None)).await;
         }
         self.finish(&state).await;
@@ -342,7 +342,7 @@ impl EditorSession {
     }
 }
 
-/// Waits for a future, or forever if there is none.
+/// Waits for a future, or forever if it is `None`.
 async fn or_never<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
     match future {
         Some(future) => future.await,

@@ -1,4 +1,4 @@
-//! The slash commands of the line chat, its own and those of the app.
+//! The slash commands of the line chat: its own and the app's.
 
 use loopwright_core::event::InputEvent;
 use loopwright_memory::long_term::DISTIL_COMMAND;
@@ -30,19 +30,19 @@ pub(crate) fn is_built_in(name: &str) -> bool {
 }
 
 impl Chat {
-    /// Returns the commands and keys, with those of the app.
+    /// Returns the help on commands and keys, including the app's commands.
     pub(super) fn help(&self) -> String {
         let own = self.program.slash_commands.iter();
         let own = own.map(|own| format!("\n/{:<12} {}", own.name, own.help));
         HELP.to_owned() + &own.collect::<String>()
     }
 
-    /// Returns the slash command of the app that this word names.
+    /// Returns the app's slash command with this name.
     pub(super) fn own(&self, word: &str) -> Option<&SlashCommand> {
         self.program.slash_command(word.strip_prefix('/')?)
     }
 
-    /// Starts a slash command of the app, one at a time.
+    /// Starts a slash command of the app. Only one runs at a time.
     pub(super) fn start_slash(&mut self, word: &str, arguments: &str) {
         if self.slash.is_some() {
             output::info("A command is still running: wait until it is done.");
@@ -89,8 +89,7 @@ impl Chat {
         }
     }
 
-    /// Distils facts from the conversation, if the session remembers facts: after the run, if there
-    /// is one.
+    /// Distils facts from the conversation if the session remembers facts, after a run in progress.
     pub(super) async fn distil(&mut self) -> Done {
         if self.distils {
             return self.request(DISTIL_COMMAND).await;

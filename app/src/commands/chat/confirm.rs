@@ -13,7 +13,7 @@ use crate::output;
 use crate::stdin::Hidden;
 use crate::wording;
 
-/// The reason for a denial if the user gives none.
+/// The default reason for a denial.
 const DEFAULT_DENIAL: &str = "the user said no";
 
 const DECISIONS: &str = "\
@@ -25,9 +25,8 @@ const ALWAYS: &str = "\
 a             run it, and this tool without approval from now on";
 
 impl Chat {
-    /// Asks for a decision on a call, unless the user has just allowed its tool. A call that
-    /// changes a protected file is asked for all the same, and so is one of a sub-agent, whose
-    /// tools are its own.
+    /// Asks for a decision on a call, unless the user has just allowed its tool. Always asks about
+    /// calls that change protected files, and about calls of sub-agents, whose tools are their own.
     pub(super) async fn ask(&mut self, action: ExternalAction) -> Done {
         let protected = protected_file(&action.name, &action.arguments);
         let is_own = action.request.is_none() && action.path.is_empty();
@@ -64,7 +63,7 @@ impl Chat {
         }
     }
 
-    /// Handles a line that should be the answer to a question. One that does not fit is not sent.
+    /// Handles a line as the answer to a question. An invalid answer is not sent.
     pub(super) async fn answer(&mut self, action: ExternalAction, line: &str) -> Done {
         let Some(question) = action.question() else { return Ok(()) };
         match read_answer(&question, line.trim_end_matches(['\n', '\r'])) {
@@ -83,7 +82,7 @@ impl Chat {
         self.decide(action, Decision::Deny(reason.into())).await
     }
 
-    /// Handles a line that should be a decision.
+    /// Handles a line as a decision.
     pub(super) async fn decision(
         &mut self,
         action: ExternalAction,
@@ -126,7 +125,7 @@ impl Chat {
         }
     }
 
-    /// Handles a line that should be the new arguments.
+    /// Handles a line as the new arguments.
     pub(super) async fn edit(&mut self, action: ExternalAction, line: &str) -> Done {
         match serde_json::from_str::<Value>(line) {
             Ok(arguments) => self.decide(action, Decision::ApproveWith(arguments)).await,

@@ -1,5 +1,5 @@
-//! The state of a session that the chat has opened, attached to, or opened again after it has
-//! moved; and inputs that another process may refuse.
+//! The entry into a session that the chat has opened, attached to, or reopened after it moved; and
+//! inputs that another process may refuse.
 
 use loopwright_core::AgentHandle;
 use loopwright_core::agent::{AgentState, InputError};
@@ -28,7 +28,7 @@ impl Chat {
         self.enter(state).await
     }
 
-    /// Continues in the session that this process has opened again, or attached to.
+    /// Continues in a session that this process has reopened or attached to.
     pub(super) async fn continue_with(
         &mut self,
         handle: AgentHandle,
@@ -47,7 +47,7 @@ impl Chat {
         self.enter(state).await
     }
 
-    /// Shows who has the session, and what is not done in it.
+    /// Reports who has the session open, and its repairs and unfinished work.
     pub(super) async fn enter(&mut self, state: AgentState) -> Done {
         if self.handle.is_attached() {
             output::info(
@@ -69,7 +69,7 @@ impl Chat {
         self.resume(state).await
     }
 
-    /// Waits for what the session needs next.
+    /// Waits for the end of a run, a decision or a request, depending on the state.
     pub(super) async fn resume(&mut self, state: AgentState) -> Done {
         if state.is_running {
             self.state = State::Running;
@@ -81,8 +81,8 @@ impl Chat {
         Ok(())
     }
 
-    /// Shows why an input was refused. The conversation cannot continue if the session has ended,
-    /// or cannot be written by this process.
+    /// Reports why an input was refused. Fails if the session has ended, or if this process cannot
+    /// write it.
     pub(super) async fn refused(&mut self, why: InputError) -> Done {
         let is_broken = matches!(why, InputError::Memory(_)) && !self.handle.is_attached();
         if self.handle.has_ended() || is_broken {
@@ -93,7 +93,7 @@ impl Chat {
         self.resume(state).await
     }
 
-    /// Sends an input. It is kept if the session has just moved.
+    /// Sends an input, or keeps it if the session has just moved.
     pub(super) async fn send(&mut self, event: InputEvent) -> Result<(), InputError> {
         let sent = self.handle.send(event.clone()).await;
         if sent.is_err() && self.handle.has_ended() {

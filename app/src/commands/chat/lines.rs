@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use crate::error::StartError;
 
-/// The number of lines that are read ahead.
+/// Maximum number of lines that are read ahead.
 const MAX_LINES_AHEAD: usize = 64;
 
 /// Reads the lines of standard input on a separate thread: a read that waits for the keyboard

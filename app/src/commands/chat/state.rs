@@ -1,4 +1,4 @@
-//! [`Chat`]: the state of a conversation, and the prompts and questions that follow from it.
+//! [`Chat`]: the state of a conversation, and the prompts and questions that depend on it.
 
 use std::io::{self, IsTerminal};
 use std::pin::Pin;
@@ -20,29 +20,29 @@ use crate::stdin::Hidden;
 pub(super) type Done = Result<(), FollowError>;
 pub(super) type Compacted = Result<Vec<Arc<Compaction>>, InputError>;
 
-/// Describes what the next line means.
+/// The state of the chat, which gives the next line its meaning.
 pub(super) enum State {
-    /// A request.
+    /// The next line is a request.
     Idle,
-    /// A steer.
+    /// The next line is a steer.
     Running,
-    /// The decision on this call.
+    /// The next line is the decision on this call.
     Deciding(ExternalAction),
-    /// The new arguments of this call.
+    /// The next line contains the new arguments of this call.
     Editing(ExternalAction),
-    /// The answer to this question; a secret is not shown while it is typed.
+    /// The next line is the answer to this question; a secret is hidden while it is typed.
     Answering(ExternalAction, Option<Hidden>),
 }
 
 impl State {
-    /// Returns whether the next line must not be shown.
+    /// Returns whether the next line is a secret, which must not be shown.
     pub(super) fn asks_for_a_secret(&self) -> bool {
         let State::Answering(action, _) = self else { return false };
         action.question().is_some_and(|question| question.is_secret())
     }
 }
 
-/// Holds the state of a conversation that is typed line by line.
+/// The state of a conversation that is typed line by line.
 pub(super) struct Chat {
     pub(super) handle: AgentHandle,
     pub(super) allowed: Allowed,
@@ -63,9 +63,9 @@ pub(super) struct Chat {
     /// Facts can be distilled from the conversation.
     pub(super) distils: bool,
     pub(super) program: Arc<Program>,
-    /// What slash commands of the app receive.
+    /// The context of the app's slash commands.
     pub(super) context: SlashContext,
-    /// The slash command of the app that runs.
+    /// The app's slash command that runs.
     pub(super) slash: Option<RunningSlash>,
     pub(super) compaction: Option<Pin<Box<dyn Future<Output = Compacted>>>>,
     /// The input that was sent while the session moved to another process.
@@ -129,7 +129,7 @@ impl Chat {
         }
     }
 
-    /// Leaves while a call waits: there is no more input that could decide it.
+    /// Leaves while a call waits, since no more input can decide it.
     pub(super) fn leave_pending(&mut self) {
         match (&self.state, &self.stored_name) {
             (State::Answering(action, _), Some(session)) => {

@@ -20,21 +20,21 @@ use crate::session::{
     Allowed, Prefer, Session, SessionSetup, build, check_is_root, find, name_or_random,
 };
 
-/// Serves the agents of the app.
+/// The agents of the app, as tools.
 pub(super) struct Agents {
     config: Arc<Config>,
-    /// The options of all sessions. Those that a session was stored with are not used, so that a
-    /// client gets no permission by continuing a session that has more of them.
+    /// The options of all sessions. Stored options are ignored, so that a client gains no
+    /// permission by continuing a session that has more.
     options: Options,
     store: Arc<dyn SessionStore>,
-    /// The path of the store, if the command line names it.
+    /// The path of the store, if the command line names one.
     store_path: Option<PathBuf>,
     root: PathBuf,
     tools: Vec<ServedTool>,
 }
 
 impl Agents {
-    /// Serves the agent that the options name, by default all.
+    /// Returns the agent that the options name, by default all agents.
     pub(super) fn of(args: McpArgs, config: Arc<Config>) -> Result<Self, StartError> {
         let McpArgs { store, options, .. } = args;
         let settings = config.resolve(options.clone())?;
@@ -88,7 +88,7 @@ impl Agents {
         Ok(OpenSession { id: session.name, handle, events, store, previews, is_temporary: false })
     }
 
-    /// Checks that a client may continue a session: it is one of this agent and this directory.
+    /// Checks that a client may continue a session: it belongs to this agent and this directory.
     fn check(&self, info: &SessionInfo, agent: &str) -> Result<(), StartError> {
         check_is_root(info)?;
         let stored = SessionSettings::from_stored(info.settings.as_deref());

@@ -1,4 +1,4 @@
-//! An open session, for the MCP server.
+//! A session that the MCP server has open.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ pub(super) struct OpenSession {
     pub(super) handle: AgentHandle,
     pub(super) events: EventStream,
     pub(super) store: Arc<dyn SessionStore>,
-    /// `None` if calls have no previews.
+    /// The previews of calls, or `None` if they have none.
     pub(super) previews: Option<Previews>,
-    /// Whether the session is deleted when no decision is pending any more.
+    /// `true` if the session is deleted when no decision is pending any more.
     pub(super) is_temporary: bool,
 }
 
@@ -37,7 +37,7 @@ impl HostSession for OpenSession {
     async fn next(&mut self) -> Option<Arc<Envelope>> {
         loop {
             match self.events.next().await {
-                // The client reads slowly. What was missed is in the log.
+                // The client reads slowly. The missed events are in the log.
                 None if self.events.lagged() => self.events = self.handle.subscribe(),
                 event => return event,
             }

@@ -26,7 +26,7 @@ use crate::session::{Allowed, Previews, build};
 /// The model of an agent whose model is never asked.
 const NO_MODEL: &str = "offline";
 
-/// Serves the tools of an agent, by the rules of the agent: its approvals, hooks and limits.
+/// The tools of an agent, under its own rules: approvals, hooks and limits.
 pub(super) struct AgentTools {
     agent: GenericAgent,
     previews: Previews,
@@ -34,7 +34,7 @@ pub(super) struct AgentTools {
 }
 
 impl AgentTools {
-    /// Serves the tools of the agent that the options name, by default of the first one.
+    /// Returns the tools of the agent that the options name, by default of the first one.
     pub(super) async fn of(args: McpArgs, config: &Config) -> Result<Self, StartError> {
         // The client's own model asks its user.
         let options = Options { no_questions: Some(true), ..args.options };
@@ -69,7 +69,7 @@ impl SessionHost for AgentTools {
     ) -> Result<Box<dyn HostSession>, String> {
         let id = match session {
             None => format!("{tool}-{:016x}", SystemEnvironment.random()),
-            // A call that was pending is repeated.
+            // The client repeats a call that was pending.
             Some(id) => match self.store.session(id).await {
                 Err(MemoryError::NoSession(_)) => {
                     return Err("The call is not pending any more: make it again.".into());
@@ -91,7 +91,7 @@ impl SessionHost for AgentTools {
     }
 }
 
-/// Makes one call of this tool, whose arguments are the user's request.
+/// A pattern that makes one call of this tool, with the user's request as arguments.
 struct CallTool(Arc<str>);
 
 #[async_trait]
