@@ -11,7 +11,7 @@ use loopwright::{
 };
 
 /// Builds the agent, which writes its notes to a file. Tests pass a scripted model, and `main.rs`
-/// passes the one that the user chose.
+/// passes the user's choice.
 pub fn assistant(model: impl ChatModel + 'static, notes: impl Into<PathBuf>) -> AgentBuilder {
     let notes = Arc::new(Notes { file: notes.into() });
     GenericAgent::builder(model, AssistantLoop)
@@ -27,7 +27,7 @@ fn fahrenheit(celsius: f64) -> String {
     format!("{celsius} °C is {:.1} °F", celsius * 1.8 + 32.0)
 }
 
-/// Keeps notes in a file. A tool with state is a method.
+/// The user's notes, in a file. A tool with state is a method.
 struct Notes {
     file: PathBuf,
 }

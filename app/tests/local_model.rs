@@ -31,9 +31,9 @@ use loopwright_providers::{OpenAiChat, Retry};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-/// What keeps this model from repeating a word until its reply is cut off.
+/// The penalty that keeps this model from repeating a word until its reply is cut off.
 const REPEAT_PENALTY: f64 = 1.3;
-/// The length of its replies to the binary.
+/// Maximum number of tokens of its replies to the binary.
 const MAX_TOKENS: u32 = 200;
 
 fn server(variable: &str) -> String {
@@ -41,8 +41,8 @@ fn server(variable: &str) -> String {
         .unwrap_or_else(|_| panic!("{variable} is not set: it holds the address of a model server"))
 }
 
-/// Returns the address of a proxy to a server. To each request it adds what bounds the reply, and a
-/// seed of its own, so that a request that is sent again has another reply.
+/// Returns the address of a proxy to a server. The proxy adds limits for the reply to each request,
+/// and a new seed, so that a repeated request gets another reply.
 async fn bounded(upstream: String) -> String {
     let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
     let seeds = Arc::new(AtomicU64::new(1));
@@ -59,7 +59,7 @@ async fn bounded(upstream: String) -> String {
         parts.headers.remove("host");
         match client.request(Request::from_parts(parts, Full::new(body))).await {
             Ok(response) => response.map(Body::new),
-            // There is no reply if a call that was forced has been cut off.
+            // A forced call that was cut off leaves no reply.
             Err(why) => (StatusCode::BAD_GATEWAY, why.to_string()).into_response(),
         }
     };
@@ -94,8 +94,8 @@ fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
 
 #[tokio::test]
 async fn a_chat_streams() {
-    // A model this small may call tools or write endlessly; the limit on turns, or the one on the
-    // length of its reply, then ends the run, which is no failure.
+    // A model this small may call tools or write endlessly. The limit on turns or on the length of
+    // its reply then ends the run, which is not a failure.
     let arguments = ["--max-turns", "2", "Say hello in one sentence."];
     let (events, code) = run("LOOPWRIGHT_LOCAL_MODEL", &arguments).await;
     assert!(matches!(code, Some(0 | 3 | 4 | 6)), "exit code {code:?}: {:?}", events.last());
@@ -123,7 +123,7 @@ async fn a_forced_call_runs_its_tool() {
     assert!(of_type(&events, "turn_start").len() > 1, "the model was not asked again: {events:#?}");
 }
 
-/// How many runs there may be until one is done.
+/// Maximum number of runs until one is done.
 const MAX_SEEDS: u32 = 10;
 
 #[derive(Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -152,11 +152,11 @@ fn agent_with_seed(seed: u32, pattern: impl BehaviorPattern + 'static) -> AgentB
         .option("repeat_penalty", json!(REPEAT_PENALTY))
         .build()
         .unwrap();
-    // The server may close a connection that a request is already on its way on.
+    // The server may close a connection while a request is on its way.
     GenericAgent::builder(Retry::new(model), pattern)
 }
 
-/// Runs an agent, and returns how the run ended and its log.
+/// Runs an agent, and returns the outcome of the run and its log.
 async fn log(agent: AgentBuilder, prompt: &str) -> (RunOutcome, Vec<LogEntry>) {
     let memory = InMemory::new();
     let cx = RunContext::new().memory(memory.clone());
@@ -199,7 +199,7 @@ async fn a_value_is_extracted() {
     let _fits: Flag = serde_json::from_str(&outcome.text).unwrap();
 }
 
-/// The model is too small for more than the form: each sample is a value, or sent back because its
+/// The model is too small for more than the form: each sample is a value, or is retried because its
 /// length cut it off.
 #[tokio::test]
 async fn samples_vote() {
@@ -233,7 +233,7 @@ async fn an_answer_follows_from_passages() {
     let agent =
         |seed| agent_with_seed(seed, Rag::new(Handbook, PiPattern)).max_turns(3).max_tokens(100);
     let check = |outcome: &RunOutcome, log: &[LogEntry]| {
-        // It may write or search without end, which is no failure of the pattern.
+        // It may write or search endlessly, which is not a failure of the pattern.
         let ends = [RunStatus::Done, RunStatus::Limit, RunStatus::Incomplete];
         assert!(ends.contains(&outcome.end), "{outcome:?}");
         let found = log.iter().any(|entry| match entry {

@@ -1,4 +1,4 @@
-//! The bounds of the figures, and what exceeds them.
+//! The bounds of the figures, and the check against them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::runs::Measured;
 pub(crate) struct Bounds {
     pub(crate) runs: u64,
     pub(crate) time: Duration,
-    /// How often the server and what it is compared with are measured in turns.
+    /// The number of rounds in which the server and its reference are measured in turns.
     pub(crate) rounds: usize,
     pub(crate) delay_ms: f64,
     pub(crate) part_of_rate: f64,
@@ -64,9 +64,9 @@ pub(crate) const QUICK: Bounds = Bounds {
     list_time: Duration::from_secs(1),
 };
 
-/// The size of the first page of the list.
+/// Maximum size of the first page of the list.
 const MAX_PAGE_BYTES: usize = 64 * 1024;
-/// The size of all pages of the list, for each session.
+/// Maximum size of all pages of the list, for each session.
 const MAX_BYTES_PER_SESSION: usize = 512;
 
 /// Returns the median.
@@ -76,7 +76,8 @@ pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
 }
 
 impl Bounds {
-    /// Returns what of these measurements exceeds the bounds, with this one for the latency.
+    /// Returns the bounds that these measurements exceed, with `delay_ms` as the bound of the
+    /// latency.
     pub(crate) fn misses(&self, part: &str, rounds: &[Measured], delay_ms: f64) -> Vec<String> {
         let load = rounds[0].load;
         let p99 = median(rounds.iter().map(|measured| measured.delay(0.99)).collect());
@@ -99,7 +100,7 @@ impl Bounds {
         misses
     }
 
-    /// Returns what of the idle streams exceeds the bounds.
+    /// Returns the bounds that the idle streams exceed.
     pub(crate) fn idle_misses(&self, held: &IdleStreams) -> Vec<String> {
         let mut misses = Vec::new();
         for (count, what) in
@@ -118,7 +119,7 @@ impl Bounds {
         misses
     }
 
-    /// Returns what of the list exceeds the bounds.
+    /// Returns the bounds that the list exceeds.
     pub(crate) fn list_misses(&self, list: &List) -> Vec<String> {
         let bytes = list.bytes / list.sessions.max(1);
         let mut misses = Vec::new();

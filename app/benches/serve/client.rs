@@ -21,7 +21,7 @@ pub(crate) struct Lines {
     bytes: Vec<u8>,
     /// The number of bytes that were returned.
     consumed: usize,
-    /// When the last bytes arrived.
+    /// The arrival time of the last bytes.
     pub(crate) arrived_at: u64,
 }
 
@@ -71,7 +71,7 @@ impl Lines {
     }
 }
 
-/// What marks the parts of a reply in a stream.
+/// The marks of the parts of a reply in a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Marks {
     /// The start of the line that ends the reply.
@@ -89,7 +89,7 @@ pub(crate) const EVENTS: Marks =
 pub(crate) struct Reply {
     /// The arrival time and the latency of each delta, in nanoseconds.
     pub(crate) deltas: Vec<(u64, u64)>,
-    /// The reply was complete.
+    /// `true` if the reply was complete.
     pub(crate) is_complete: bool,
     /// The error that the server sent, if any.
     pub(crate) error: Option<String>,

@@ -17,9 +17,9 @@ const OPENING: u64 = 200;
 #[derive(Debug)]
 pub(crate) struct IdleStreams {
     pub(crate) streams: usize,
-    /// Streams that were refused, or closed before the end.
+    /// The number of streams that were refused, or closed before the end.
     pub(crate) lost: usize,
-    /// Streams with fewer heartbeats than expected.
+    /// The number of streams with fewer heartbeats than expected.
     pub(crate) silent: usize,
     pub(crate) heartbeats: u64,
     pub(crate) kib_per_session: f64,

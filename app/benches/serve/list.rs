@@ -18,14 +18,14 @@ use crate::process::Process;
 const SYSTEM_BYTES: usize = 4 * 1024;
 /// The number of sessions that are written at the same time.
 const CONCURRENT: usize = 64;
-/// How often the first page is requested.
+/// Number of requests for the first page.
 const ROUNDS: usize = 21;
 
-/// The size of the list, and how long it took to read.
+/// The size of the list, and the time to read it.
 #[derive(Debug)]
 pub(crate) struct List {
     pub(crate) sessions: usize,
-    /// The size of the first page, which clients request if they do not say more.
+    /// The size of the first page, which clients get by default.
     pub(crate) page_bytes: usize,
     /// The median time to read it.
     pub(crate) page_time: Duration,

@@ -2,7 +2,7 @@
 //! minutes on a quiet machine.
 //!
 //! Each delta contains the time when the mock model server sent it, from which the client computes
-//! its latency; every delta counts, including those sent while runs still start. Mock, server and
+//! its latency. Every delta counts, including deltas sent while runs still start. Mock, server and
 //! client are separate processes on the same machine; mock and client have one thread each.
 //!
 //! The words select parts:
@@ -17,8 +17,8 @@
 //! - `idle`: event streams in silence.
 //! - `list`: the list of many sessions.
 //!
-//! The exit code is 1 if one of these bounds is exceeded. Of what is measured several times, the
-//! median counts.
+//! The exit code is 1 if one of these bounds is exceeded. Of repeated measurements, the median
+//! counts.
 //!
 //! | | | `--quick` |
 //! |---|---:|---:|

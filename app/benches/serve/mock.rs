@@ -1,5 +1,5 @@
-//! The model server: a separate process that speaks Chat Completions and writes into each delta
-//! when it was sent.
+//! The model server: a separate process that speaks Chat Completions and writes the time of sending
+//! into each delta.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::clock;
 
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
-/// Starts the prompt that orders a reply: microseconds between deltas, and their number.
+/// The start of the prompt that orders a reply: microseconds between deltas, and their number.
 const ORDER: &str = "Say: ";
 
 /// Returns the prompt for a reply with `deltas` deltas at intervals of `pause`.

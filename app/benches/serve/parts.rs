@@ -219,8 +219,8 @@ async fn long_list(dir: &Path, bounds: &Bounds) -> Vec<String> {
     bounds.list_misses(&list)
 }
 
-/// Prints the CPU time per delta in multiples of that of a reference, and returns what exceeds the
-/// bound. Both are measured in turns, so that a change of the machine's load affects both.
+/// Prints the CPU time per delta in multiples of the reference's. Returns a message if it exceeds
+/// the bound. Both are measured in turns, so that a change of the machine's load affects both.
 fn compare(
     with: &str,
     measured: &[Measured],

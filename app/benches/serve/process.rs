@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-/// The file of the sessions, in the directory of a server.
+/// The file of the sessions, in a server's directory.
 pub(crate) const STORE: &str = "sessions.db";
 
 /// A serving process, which is killed on drop.

@@ -1,5 +1,5 @@
-//! What the server is compared with: axum without loopwright. Both read the mock's replies, send a
-//! frame for each delta and a comment in silence, and neither validates, logs nor stores anything.
+//! The references for the server: axum without loopwright. Both read the mock's replies, send a
+//! frame for each delta and a comment in silence. Neither validates, logs or stores anything.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use hyper_util::rt::TokioExecutor;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
-/// How many events a reader can be behind.
+/// Maximum number of events that a reader can be behind.
 const MAX_BEHIND: usize = 4096;
 
 /// Relays each reply to the client that has requested it, at `/relay`.

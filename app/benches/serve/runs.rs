@@ -1,4 +1,4 @@
-//! Many concurrent replies, and how they are measured.
+//! Many concurrent replies, and their measurement.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::client::{Marks, Reply, request};
 use crate::process::{Process, cpu};
 use crate::{clock, mock};
 
-/// How much longer than planned a run may take.
+/// Maximum time of a run beyond the planned one.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// The load.
@@ -135,7 +135,7 @@ where
     }
 }
 
-/// How the mock's replies reach the client.
+/// The way of the mock's replies to the client.
 #[derive(Clone, Copy)]
 pub(crate) enum Way<'a> {
     /// From the mock directly.
@@ -177,7 +177,7 @@ impl Target<'_> {
         measure(load, (process, self.mock), run).await
     }
 
-    /// Returns address, path and body of the request, and what marks the parts of the reply.
+    /// Returns the address, path and body of the request, and the marks of the parts of the reply.
     fn http_request(&self, order: &str) -> (SocketAddr, &'static str, String, Marks) {
         let complete = Marks { end: r#"data: {"type":"complete""#, delta: None };
         match self.way {

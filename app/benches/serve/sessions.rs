@@ -1,4 +1,4 @@
-//! Sessions that are stored: many with a reader each, and one with many readers.
+//! Stored sessions: many with a reader each, and one with many readers.
 
 use std::net::SocketAddr;
 
@@ -77,7 +77,7 @@ async fn connect(to: SocketAddr, paths: impl Iterator<Item = String>) -> Vec<Lin
     stream::iter(paths).map(open).buffered(CONCURRENT).collect().await
 }
 
-/// Reads a reply, and sends the prompt for it, if there is one: address, path and body.
+/// Reads a reply, and sends the prompt for it, if any: address, path and body.
 async fn prompted(lines: Lines, prompt: Option<(SocketAddr, String, String)>) -> Reply {
     let prompting = async {
         if let Some((to, path, body)) = prompt

@@ -1,4 +1,5 @@
-//! Benchmarks the terminal app: `cargo bench -p loopwright-cli --bench terminal`, about a minute.
+//! A benchmark of the terminal app: `cargo bench -p loopwright-cli --bench terminal`, about a
+//! minute.
 //!
 //! The real binary runs in a terminal that this program provides. A model server sends a hundred
 //! thousand deltas as fast as they are read, while keys are pressed; a session of ten thousand
@@ -40,7 +41,7 @@ use pty::Terminal;
 
 const DELTAS: u64 = 100_000;
 const MESSAGES: usize = 10_000;
-/// How long one-off work may take after the first frame.
+/// Time for one-off work after the first frame.
 const SETTLE_TIME: Duration = Duration::from_millis(500);
 /// Letters that occur in no reply and no escape sequence.
 const LETTERS: &str = "αβγδεζηθικλμνξοπρστυφχψω";

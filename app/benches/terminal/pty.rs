@@ -1,4 +1,4 @@
-//! Runs `loopwright` in a terminal that this program provides, and timestamps what it writes.
+//! `loopwright` in a terminal that this program provides, with the times of its output.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 /// The end of each frame: the end of a synchronised update.
 const FRAME: &[u8] = b"\x1b[?2026l";
-/// How long the bench waits before it gives up.
+/// Time limit after which the bench gives up.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A `loopwright` process in a terminal.
@@ -68,14 +68,14 @@ impl Terminal {
         Terminal { child, keyboard, written, bytes: Vec::new(), started, frames: 0, size: 0 }
     }
 
-    /// Presses keys. Returns when.
+    /// Presses keys, and returns the time.
     pub(crate) fn press(&mut self, keys: &str) -> Instant {
         let now = Instant::now();
         self.keyboard.write_all(keys.as_bytes()).unwrap();
         now
     }
 
-    /// Waits until a text is written after the previous match. Returns when.
+    /// Waits until a text is written after the previous match, and returns the time.
     pub(crate) fn until(&mut self, wanted: &str) -> Instant {
         let came = self.wait(&[wanted], WAIT_TIMEOUT);
         came.unwrap_or_else(|| {
@@ -87,7 +87,7 @@ impl Terminal {
         .1
     }
 
-    /// Waits up to `time` until one of the texts is written. Returns its index, and when.
+    /// Waits up to `time` until one of the texts is written. Returns its index and the time.
     pub(crate) fn wait(&mut self, wanted: &[&str], time: Duration) -> Option<(usize, Instant)> {
         let deadline = Instant::now() + time;
         loop {
@@ -108,7 +108,7 @@ impl Terminal {
         }
     }
 
-    /// Waits until a frame is drawn. Returns when.
+    /// Waits until a frame is drawn, and returns the time.
     pub(crate) fn until_frame(&mut self) -> Instant {
         self.until(std::str::from_utf8(FRAME).unwrap())
     }

@@ -99,8 +99,8 @@ fn a_change_is_made_only_if_the_user_allows_it() {
     assert_eq!(notes(&dir), "one\nzwei\nthree\n");
 }
 
-/// C383: In the mode that accepts edits files are changed without asking, and commands still ask.
-/// A tool that is always allowed asks no more.
+/// C383: In the mode that accepts edits, files are changed without asking, and commands still ask.
+/// A tool that is always allowed no longer asks.
 #[test]
 fn modes_and_permissions_for_good_stop_the_questions() {
     let dir = with_notes();
@@ -118,8 +118,8 @@ fn modes_and_permissions_for_good_stop_the_questions() {
     assert_eq!(notes(&dir), "eins\nzwei\ndrei\n");
 }
 
-/// C385: A cancelled turn stops the tool that runs, and ends as cancelled; so does one that waits
-/// for a permission.
+/// C385: Cancelling a turn stops its running tool, or its wait for a permission, and the turn ends
+/// as cancelled.
 #[test]
 fn a_cancelled_turn_stops_its_tool() {
     let dir = with_notes();

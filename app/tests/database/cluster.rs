@@ -53,7 +53,7 @@ impl Worker {
     }
 }
 
-/// Reads events, and checks their numbers.
+/// A reader of events that checks their numbers.
 pub(crate) struct Reader {
     connection: Connection,
     last: u64,
@@ -170,7 +170,7 @@ fn every_input_arrives_once_through_every_worker_while_workers_are_killed() {
     shared::check(&dir, &["--placement", "leases"]);
 }
 
-/// C342: settings that belong together are asked for.
+/// C342: missing settings of a cluster are reported.
 #[test]
 fn missing_cluster_settings_are_reported() {
     let (_server, dir) = started();

@@ -1,4 +1,4 @@
-//! Servers whose sessions a Restate server places. It is started by the test.
+//! Servers whose sessions are placed by a Restate server, which the test starts.
 
 use serde_json::json;
 

@@ -82,8 +82,8 @@ fn a_session_of_another_process_is_shown() {
     drop(other);
 }
 
-/// C313: A run that is in progress in another process is shown as that, in the conversation and in
-/// the list; it is called interrupted when that process is gone.
+/// C313: A run in progress in another process is shown as such, in the conversation and in the
+/// list. It is called interrupted when that process is gone.
 #[test]
 fn a_run_of_another_process_is_not_called_interrupted() {
     let fixture = Fixture::new();

@@ -190,7 +190,7 @@ impl Tab {
     }
 
     /// Waits until an expression is true: checks it now, after every change of the document, and
-    /// ten times per second, since a change of the focus is none of the document.
+    /// ten times per second, since a change of the focus does not change the document.
     pub(crate) fn until(&self, condition: &str) {
         let limit = TEST_TIMEOUT.as_millis() - 5_000;
         let met = self.eval(&format!(
@@ -302,12 +302,12 @@ impl Tab {
         self.call("Input.insertText", json!({ "text": text }));
     }
 
-    /// Presses a key; `alt` with it.
+    /// Presses a key, with Alt if `alt`.
     pub(crate) fn press(&self, key: &str, alt: bool) {
         self.press_with(key, u8::from(alt));
     }
 
-    /// Presses a key; Control with it.
+    /// Presses a key with Control.
     pub(crate) fn press_control(&self, key: &str) {
         self.press_with(key, 2);
     }
@@ -349,7 +349,7 @@ impl Tab {
         self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
-    /// Makes the pointer a finger.
+    /// Emulates a touch screen.
     pub(crate) fn touch(&self) {
         let touch = json!({ "enabled": true, "maxTouchPoints": 5 });
         self.call("Emulation.setTouchEmulationEnabled", touch);
@@ -388,7 +388,7 @@ impl Tab {
         std::fs::write(format!("{folder}/{name}.png"), bytes).unwrap();
     }
 
-    /// Returns exceptions, and what the page's policy has refused.
+    /// Returns exceptions, and refusals by the page's policy.
     pub(crate) fn console_errors(&self) -> Vec<String> {
         let events = self.browser.events.borrow();
         let here = events.iter().filter(|event| event["sessionId"] == *self.session);

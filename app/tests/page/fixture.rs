@@ -51,7 +51,7 @@ impl Fixture {
         Fixture::after_in(context, agent, asked, more)
     }
 
-    /// Like [`Fixture::after_with`], with what the context says of the session.
+    /// Like [`Fixture::after_with`], with this context for the session.
     pub(crate) fn after_in(
         context: RunContext,
         agent: &GenericAgent,
@@ -212,7 +212,7 @@ pub(crate) fn edit(new: &str) -> Value {
     json!({ "path": "Cargo.toml", "old_string": "sheep", "new_string": new })
 }
 
-/// Relays connections to a server, and breaks them on demand.
+/// A relay of connections to a server, which breaks them on demand.
 pub(crate) struct Relay {
     pub(crate) url: String,
     open: Arc<Mutex<Vec<TcpStream>>>,

@@ -19,8 +19,8 @@ fn inbox(fixture: &Fixture) -> Tab {
     fixture.tab_at(&format!("{}/inbox", fixture.url.trim_end_matches('/')))
 }
 
-/// C264: The inbox shows the pending actions of all sessions as they come and go, with what they
-/// would change, and they can be decided there.
+/// C264: The inbox shows the pending actions of all sessions as they come and go, with the changes
+/// that they would make. They can be decided there.
 #[test]
 fn actions_of_all_sessions_are_decided_in_the_inbox() {
     let fixture = Fixture::new();
@@ -41,7 +41,7 @@ fn actions_of_all_sessions_are_decided_in_the_inbox() {
     tab.until_text("#status", "Ready");
     assert_eq!(fixture.read("new.txt"), "ten sheep\n");
 
-    // What is decided elsewhere leaves the inbox, also while it was away.
+    // Decisions elsewhere remove actions from the inbox, even while it was disconnected.
     tab.say("Once more.");
     fixture.request().call(&[("execute_command", json!({ "command": "true" }))]);
     inbox.until_text(".card .args", "true");
@@ -89,16 +89,16 @@ fn an_action_shows_its_terms() {
     tab.until_text("#none", "Nothing waits");
 }
 
-/// Returns what gives a user a token.
+/// Returns the flag that gives a user a token.
 fn user(name: &str, token: &str, role: &str) -> String {
     let digest: String =
         Sha256::digest(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("--user={name}:{digest}{role}")
 }
 
-/// C264: Someone with the role of an action finds it in the inbox with their own token, and nothing
-/// else of others, there and on the page; their decision names them. A reader without the role is
-/// refused.
+/// C264: A user with the role of an action finds it in the inbox with their own token. They see
+/// nothing else of others, there and on the page. Their decision names them. A reader without the
+/// role is refused.
 #[test]
 fn an_approver_sees_and_decides_only_what_they_may() {
     let options = ActionOptions::new().role("treasurer");

@@ -7,7 +7,7 @@ use crate::fixture::{Fixture, edit};
 
 const WIDE: &str = include_str!("wide.md");
 
-/// A conversation with every kind of content, and a pending action at its end.
+/// Returns a tab with a conversation of every kind of content, and a pending action at its end.
 pub(crate) fn talk(fixture: &Fixture) -> Tab {
     let tab = fixture.tab();
     tab.screenshot("empty");

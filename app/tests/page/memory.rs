@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::fixture::Fixture;
 
-/// C197: What a session stores is shown as text, and deleted with one click, or all at once with
-/// two.
+/// C197: The facts that a session stores are shown as text. One click deletes a fact, two clicks
+/// delete all.
 #[test]
 fn facts_are_seen_and_forgotten() {
     let fixture = Fixture::with(&["--memory"]);
@@ -60,7 +60,7 @@ fn facts_are_seen_and_forgotten() {
     assert_eq!(tab.console_errors(), Vec::<String>::new());
 }
 
-/// C197: A server without memory says how to have one.
+/// C197: A server without memory says how to enable it.
 #[test]
 fn without_memory_the_page_says_so() {
     let fixture = Fixture::new();

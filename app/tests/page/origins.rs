@@ -1,4 +1,4 @@
-//! Pages of other origins, in a real browser: only those that the operator has named use the API.
+//! Pages of other origins, in a real browser: only origins that the operator has named use the API.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use crate::fixture::{Fixture, edit};
 
-/// C252: The card of `write_file` and `edit_file` shows the change as a diff, as text, also after a
-/// reload; and it says why there is none.
+/// C252: The card of `write_file` and `edit_file` shows the change as a diff, as text, even after a
+/// reload; or it says why it has none.
 #[test]
 fn the_change_is_shown_before_the_decision() {
     let fixture = Fixture::new();

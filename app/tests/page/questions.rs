@@ -20,7 +20,7 @@ fn asked(fixture: &Fixture, tab: &Tab, question: Value) {
     tab.until("document.activeElement.matches('.card h3')");
 }
 
-/// Returns what the model got, and ends the run.
+/// Returns the answer that the model received, and ends the run.
 fn received(fixture: &Fixture, tab: &Tab) -> String {
     let reply = fixture.request();
     let result = serde_json::from_str(&reply.last()).unwrap();
@@ -120,7 +120,7 @@ fn a_question_is_answered_with_the_keys() {
     tab.until_text(".call .state", "denied");
 }
 
-/// C159: JSON that is none, or that does not fit, is not accepted: the card says why.
+/// C159: JSON that is invalid or does not fit is not accepted: the card says why.
 #[test]
 fn json_that_does_not_fit_is_refused() {
     let fixture = Fixture::new();
@@ -144,7 +144,7 @@ fn json_that_does_not_fit_is_refused() {
     assert_eq!(received(&fixture, &tab), "{\"r\":7}");
 }
 
-/// Asks for a password before it asks the model.
+/// A pattern that asks for a password before it asks the model.
 struct Login;
 
 #[async_trait]

@@ -19,8 +19,8 @@ fn open(tab: &Tab) {
     tab.until("document.querySelector('#settings').open");
 }
 
-/// C253: The settings of the next session are chosen before its first message, and those of the
-/// open one are changed between runs.
+/// C253: The settings of the next session are chosen before its first message. The open session's
+/// are changed between runs.
 #[test]
 fn settings_are_chosen_and_changed() {
     let fixture = Fixture::new();

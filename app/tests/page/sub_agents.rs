@@ -1,4 +1,4 @@
-//! Sub-agents on the page: each folded under its call, and its actions with its name.
+//! Sub-agents on the page: each is folded under its call, and its actions bear its name.
 
 use std::net::TcpListener;
 
@@ -58,8 +58,8 @@ fn served(agent: GenericAgent) -> String {
     url
 }
 
-/// C170: Each sub-agent is one call with its activity; what it needs is a card in its name below
-/// that call, and the decision reaches it.
+/// C170: Each sub-agent is one call with its activity. Its actions are cards in its name below that
+/// call, and decisions reach it.
 #[test]
 fn sub_agents_are_folded_under_their_calls() {
     let gate = Gate::new();

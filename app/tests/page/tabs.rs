@@ -1,4 +1,4 @@
-//! Many tabs over HTTP/1.1, of which Chromium opens six connections to a server.
+//! Many tabs over HTTP/1.1, where Chromium opens six connections to a server.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ fn twenty_tabs_of_twenty_sessions_work() {
     println!("{TABS} tabs: {:?}", start.elapsed());
     assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
 
-    // All replies stream while the tab is closed that reads them for all, which is the first.
+    // All replies stream while the first tab, which reads them for all, is closed.
     for (number, tab) in tabs.iter().enumerate() {
         tab.say(&format!("Again, Tab {number}."));
     }
@@ -58,7 +58,7 @@ fn twenty_tabs_of_twenty_sessions_work() {
         assert_eq!(tab.conversation(), [first, second].concat());
         assert_eq!(tab.console_errors(), Vec::<String>::new());
     }
-    // The next one that reads for all is closed while nothing happens.
+    // The next tab that reads for all is closed while nothing happens.
     open.remove(0).close();
     let tab = open.last().unwrap();
     tab.say("And now?");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
 
-/// Markup and addresses of which each would set `canary` if it were more than text.
+/// Markup and addresses, each of which would set `canary` if it were more than text.
 const HOSTILE: &str = include_str!("hostile.md");
 
 /// C106: Output of models and tools becomes text: no element, no script, no address but http, https
@@ -73,7 +73,7 @@ fn script_markup_and_addresses_of_the_model_do_nothing() {
     assert_eq!(tab.console_errors(), Vec::<String>::new(), "the policy had nothing to refuse");
 }
 
-/// A user who approves a command sees all of it, also what other characters or the edge would hide.
+/// A user who approves a command sees all of it, even what other characters or the edge would hide.
 #[test]
 fn nothing_is_hidden_from_a_user_who_decides() {
     let fixture = Fixture::new();

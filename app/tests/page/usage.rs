@@ -241,7 +241,6 @@ fn sessions_are_listed_left_and_deleted() {
     assert!(tab.text("#list").contains("First"));
 }
 
-/// The list is drawn again while the button of the mouse is down, since a run starts.
 /// C207: The page reads the list by pages, and not again for each event.
 #[test]
 fn a_long_list_is_read_by_pages() {
@@ -281,12 +280,13 @@ fn a_long_list_is_read_by_pages() {
     }
     let lists = "performance.getEntriesByType('resource')
         .filter((one) => one.name.includes('api/sessions?')).length";
-    // One may still have been on its way.
+    // One request may still have been on its way.
     assert!(tab.eval(lists).as_u64().unwrap() <= 1);
     reply.end("stop");
     tab.until_text("#status", "Ready");
 }
 
+/// The list is drawn again while the mouse button is down, since a run starts.
 #[test]
 fn a_click_is_not_lost_while_the_list_changes() {
     let fixture = Fixture::new();

@@ -20,7 +20,7 @@ use crate::process::{Process, TEST_TIMEOUT, project};
 /// The binary that is tested.
 pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_loopwright");
 
-/// The process mounts a small disk that only it sees, and becomes the server.
+/// The script of a process that mounts a small disk, which only it sees, and becomes the server.
 const SCRIPT: &str = r#"mount -t tmpfs -o size=4m none "$DISK" && exec "$0" "$@""#;
 
 /// A server with its store on a small disk.
@@ -61,7 +61,7 @@ impl Served {
         Connection::post(&self.address, "/api/sessions", "", "{}").response().unwrap()
     }
 
-    /// Waits until the server says that it is ready, or not. An answer counts for a second.
+    /// Waits until the server reports that it is ready, or not. An answer counts for a second.
     fn until_ready(&self, expected: u16, says: &str) {
         let deadline = Instant::now() + TEST_TIMEOUT;
         loop {

@@ -1,4 +1,4 @@
-//! `loopwright acp`, line by line: what is no message, and a process that is killed. The tests in
+//! `loopwright acp`, line by line: invalid messages, and a process that is killed. The tests in
 //! `tests/acp/` drive it with the protocol's own client library.
 
 use serde_json::{Value, json};
@@ -81,8 +81,8 @@ fn write() -> [(&'static str, Value); 1] {
     [("write_file", json!({ "path": "new.txt", "content": "hello\n" }))]
 }
 
-/// C384: What cannot be handled is answered with an error, and the next request is handled. A
-/// client cannot decide otherwise than by what it was offered.
+/// C384: A message that cannot be handled is answered with an error, and the next request is
+/// handled. A client can choose only from the decisions that it was offered.
 #[test]
 fn what_is_no_request_is_refused_and_changes_nothing() {
     let (server, dir) = (Server::start(), project());
@@ -168,7 +168,8 @@ fn a_call_that_a_killed_process_has_left_is_decided_in_the_next_one() {
     assert_eq!(editor.process.close().code, 0);
 }
 
-/// C383: A session begins in the mode that its options imply. One that was never used is not kept.
+/// C383: A session begins in the mode that its options imply. A session that was never used is not
+/// kept.
 #[test]
 fn a_session_begins_in_the_mode_of_its_options() {
     let (server, dir) = (Server::start(), project());

@@ -66,7 +66,7 @@ fn a_model_without_an_address_gets_none_later() {
     assert_eq!(reader.head().unwrap().0, 200);
     let mut ends = 0;
     while ends < 4 {
-        // The two runs of the command line, that of the approval, and this one.
+        // The two runs of the command line, the run of the approval, and this one.
         let frame = reader.frame().unwrap();
         ends += usize::from(frame.contains("event: agent_end"));
     }

@@ -67,7 +67,7 @@ fn what_the_project_says_to_agents_is_in_the_system_prompt() {
     );
 }
 
-/// C114: the same holds for sessions of the server.
+/// C114: the same applies to sessions of the server.
 #[test]
 fn sessions_of_the_server_have_it_too() {
     let (project, model) = (project(), Server::start());

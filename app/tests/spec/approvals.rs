@@ -1,4 +1,4 @@
-//! What approvers need on the command line: descriptions, deadlines, quorums, and who decided what.
+//! Approvals on the command line: descriptions, deadlines, quorums, and the record of decisions.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ fn last_line(exit: &Exit) -> &str {
     exit.err.lines().last().unwrap_or_default()
 }
 
-/// C245: `actions` shows what an approver needs, in words; a decision that is not allowed, or does
-/// not say whose it is, is refused; `audit` lists who decided what.
+/// C245: `actions` shows what an approver needs, in words. A decision that is not allowed, or does
+/// not name its author, is refused. `audit` lists who decided what.
 #[tokio::test]
 async fn a_call_with_a_quorum_is_approved_by_two_people() {
     let project = project();

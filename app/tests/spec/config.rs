@@ -228,7 +228,7 @@ fn an_invalid_setting_is_an_error_with_file_and_line() {
     assert!(exit.code == 2 && exit.err.contains("nowhere.toml cannot be read"), "{exit:?}");
 }
 
-/// The project's file is that of the working directory. A link that leads out of it is not read.
+/// The project's file is in the working directory. A link that leads out of it is not read.
 #[test]
 fn a_project_is_where_the_tools_work() {
     let (project, outside) = (project(), tempfile::tempdir().unwrap());

@@ -1,4 +1,4 @@
-//! Which calls `run` executes without approval, and which stay pending.
+//! The calls that `run` executes without approval, and the calls that stay pending.
 
 use std::fs;
 

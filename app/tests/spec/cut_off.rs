@@ -1,4 +1,4 @@
-//! Replies and commands that are cut off: what the user and the model get to see.
+//! Replies and commands that are cut off, as the user and the model see them.
 
 #![cfg(unix)]
 
@@ -70,7 +70,7 @@ fn an_aborted_command_keeps_its_output() {
     assert_eq!(second.end().code, 0);
 }
 
-/// How a model server ends a reply, and what users are told.
+/// The ends of incomplete replies, with the texts for users.
 const INCOMPLETE: [(&str, &str, &str, &str); 3] = [
     ("half", "length", "length", "the model's limit of output tokens"),
     ("half", "content_filter", "content_filter", "the provider's content filter"),

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::process::{Process, STORE, loopwright, project};
 
-/// C287: a session without settings, or with those of another program, is shown and not continued;
-/// nothing is written to it.
+/// C287: a session without settings, or with another program's settings, is shown and not
+/// continued; nothing is written to it.
 #[test]
 fn a_session_of_another_program_is_only_read() {
     for settings in [None, Some(json!({ "model": "small" })), Some(json!({ "agent": "cook" }))] {

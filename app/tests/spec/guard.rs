@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::process::{Process, project};
 use crate::server::Server;
 
-/// The model reads a file, the user changes it, and the model writes its own version. Returns the
+/// Lets the model read a file, the user change it, and the model write its own version. Returns the
 /// tool result and the file's contents at that point, and again after the model has read and
 /// written the file once more.
 fn session(more: &[&str]) -> [(String, String); 2] {

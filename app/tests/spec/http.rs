@@ -35,19 +35,19 @@ impl Connection {
     }
 
     /// Sends a request with a JSON body to a server that may be killed meanwhile, and returns the
-    /// response if there is one.
+    /// response, if any.
     pub(crate) fn try_post(address: &str, path: &str, body: &str) -> Option<Response> {
         Connection::try_open(address).ok()?.request(address, path, "", body).response()
     }
 
-    /// Asks a server that may be killed meanwhile, and returns the response if there is one.
+    /// Asks a server that may be killed meanwhile, and returns the response, if any.
     pub(crate) fn try_get(address: &str, path: &str) -> Option<Response> {
         let mut connection = Connection::try_open(address).ok()?;
         connection.send(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes());
         connection.response()
     }
 
-    /// Sends these bytes. Ignores errors, as a server that has refused already may have hung up.
+    /// Sends these bytes. Ignores errors, as a server that has already refused may have hung up.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
@@ -67,7 +67,7 @@ impl Connection {
         self
     }
 
-    /// Reads more bytes. Returns false at the end of the connection.
+    /// Reads more bytes. Returns `false` at the end of the connection.
     fn more(&mut self) -> bool {
         let mut buffer = [0; 4096];
         let count = self.stream.read(&mut buffer).unwrap_or(0); // a reset counts as the end
@@ -155,7 +155,7 @@ impl Connection {
         std::iter::from_fn(|| self.event()).collect()
     }
 
-    /// Returns the next frame of this type, skipping those before it.
+    /// Returns the next frame of this type, skipping the frames before it.
     pub(crate) fn event_of(&mut self, kind: &str) -> Value {
         loop {
             let event = self.event().unwrap();

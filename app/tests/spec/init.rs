@@ -1,5 +1,5 @@
-//! `loopwright init`: the crate that it creates, and names that it refuses. `tests/init.rs` builds
-//! the crate.
+//! `loopwright init`: the crate that it creates, and the names that it refuses. `tests/init.rs`
+//! builds the crate.
 
 use std::fs;
 use std::path::Path;
@@ -61,8 +61,8 @@ fn with_a_checkout_the_crate_depends_on_it() {
     assert!(read(&dir.path().join("b"), "Cargo.toml").contains(&format!("{:?}", root.join("app"))));
 }
 
-/// C325: Names that a crate cannot have, directories that exist, and directories that are no
-/// checkout are refused, and nothing is changed.
+/// C325: Invalid names of crates, directories that exist, and directories that are not a checkout
+/// are refused, and nothing is changed.
 #[test]
 fn what_cannot_be_created_is_refused_and_nothing_changes() {
     let dir = project();

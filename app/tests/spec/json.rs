@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::process::{Exit, Process, loopwright, project};
 use crate::server::Server;
 
-/// Returns the events, after checking what holds for all of them.
+/// Checks what all events have in common, and returns them.
 fn events(exit: &Exit) -> Vec<Value> {
     assert_eq!(exit.code, 0, "{exit:?}");
     let events: Vec<Value> =

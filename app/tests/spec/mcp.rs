@@ -15,7 +15,7 @@ const MODERN: &str = "2026-07-28";
 /// A client that speaks to a process.
 struct Client {
     process: Process,
-    /// Sent with each request of a client without `initialize`.
+    /// The metadata sent with each request of a client without `initialize`.
     meta: Value,
     requests: u64,
     /// The notifications that have arrived.
@@ -69,8 +69,8 @@ impl Client {
         id
     }
 
-    /// Waits for the next message that is no notification. Whatever the process writes to standard
-    /// output must be a message.
+    /// Waits for the next message that is not a notification. Whatever the process writes to
+    /// standard output must be a message.
     fn message(&mut self) -> Value {
         loop {
             let line = self.process.out.line();
@@ -139,12 +139,12 @@ fn accept(content: Value) -> Value {
     json!({ "action": "accept", "content": content })
 }
 
-/// The first text of a result.
+/// Returns the first text of a result.
 fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap()
 }
 
-/// The arguments of `mcp` for a model server.
+/// Returns the arguments of `mcp` for a model server.
 fn model(server: &Server) -> [&str; 4] {
     ["--model", "openai/x", "--base-url", &server.url]
 }
@@ -189,7 +189,7 @@ fn an_agent_is_a_tool_whose_sessions_continue() {
     let listed = loopwright(&project, &["sessions", "list"]);
     assert!(listed.out.contains(session) && listed.out.contains("How many sheep?"), "{listed:?}");
 
-    // Sessions of other directories are not the client's, and nor are wrong calls answered.
+    // Sessions of other directories are not the client's, and wrong calls are not answered.
     let other = crate::process::project();
     let store = Process::file(&project, STORE).display().to_string();
     let run = ["run", "--model", "offline", "--session", "private", "--store", &store, "Hello"];
@@ -254,8 +254,8 @@ fn a_call_reports_progress_and_can_be_cancelled() {
     client.close();
 }
 
-/// C359: What needs a decision is asked through the client: by a request, or since version
-/// 2026-07-28 by the result, whose digest the answer carries.
+/// C359: Decisions are requested through the client: by a request, or since version 2026-07-28 by
+/// the result, whose digest the answer carries.
 #[test]
 fn the_user_of_the_client_decides() {
     let project = project();
@@ -272,7 +272,7 @@ fn the_user_of_the_client_decides() {
     client.result(call);
     assert!(!written.exists());
 
-    // An answer that is none is asked for a second time; edited arguments are those that run.
+    // An invalid answer causes a second question; edited arguments are the ones that run.
     let call = client.start_call("coding", json!({ "message": WRITE, "session": "s" }));
     let (_, id) = client.elicitation();
     client.answer(id, accept(json!({ "decision": "perhaps" })));
@@ -302,7 +302,7 @@ fn the_user_of_the_client_decides() {
             "requestState": state,
         })
     };
-    // What was shown is not what would run.
+    // The state contains the digest of another call.
     let mut state: Value = serde_json::from_str(asked["requestState"].as_str().unwrap()).unwrap();
     state["digests"][name] = json!("0123");
     let refused = client.call("tools/call", params(&json!(state.to_string())));
@@ -377,7 +377,7 @@ fn a_session_survives_its_server() {
     request.say("Two.");
     assert_eq!(text(&client.result(call)), "Two.");
 
-    // What has not ended five seconds after the client has closed its side is aborted.
+    // A run that has not ended five seconds after the client has closed its side is aborted.
     client.start_call("coding", json!({ "message": "On.", "session": "s" }));
     let mut request = server.request();
     request.begin();
@@ -389,8 +389,8 @@ fn a_session_survives_its_server() {
     assert!(end.contains("\"aborted\""), "{end}");
 }
 
-/// C361: With `--tools`, the tools of the agent are served with what their effects mean, and
-/// without a model; those that need approval ask the client's user, or do not run.
+/// C361: With `--tools`, the tools of the agent are served without a model, with the meaning of
+/// their effects. Tools that need approval ask the client's user, or do not run.
 #[test]
 fn the_tools_of_an_agent_are_served_by_its_rules() {
     let project = project();
@@ -440,7 +440,7 @@ fn the_tools_of_an_agent_are_served_by_its_rules() {
     let second = client.call("tools/call", params);
     assert!(second["isError"] == true && text(&second).contains("not pending any more"));
     client.close();
-    // Nothing of it is stored.
+    // Nothing is stored.
     assert!(!Process::file(&project, STORE).exists());
 
     let mut client = Client::start(&project, &["--tools", "--approve", "write_file"], json!({}));

@@ -13,8 +13,8 @@ fn start(project: &TempDir, args: &[&str]) -> Process {
     Process::start_with(project, args, &[("XDG_DATA_HOME", data.to_str().unwrap())])
 }
 
-/// C197: What is stored in one session is used in another one, `/memory` lists, finds and deletes
-/// it, and without `--memory` nothing is stored or used.
+/// C197: a fact from one session is used in another one. `/memory` lists, finds and deletes it.
+/// Without `--memory` nothing is stored or used.
 #[test]
 fn a_fact_is_used_in_another_session_and_can_be_seen_and_deleted() {
     let (project, server) = (project(), Server::start());
@@ -49,7 +49,7 @@ fn a_fact_is_used_in_another_session_and_can_be_seen_and_deleted() {
     chat.err.until("/memory forget all");
     assert_eq!(chat.close().code, 0);
 
-    // Without the option, facts are seen and deleted, but neither stored nor used.
+    // Without the option, facts can be listed and deleted, but are neither stored nor used.
     let mut chat = start(&project, &args(&[]));
     chat.line("What is my cat called?");
     let request = server.request();
@@ -92,9 +92,9 @@ fn looking_creates_nothing_and_a_file_of_something_else_is_named() {
     assert_eq!(kept, "my shopping list, which is not a database");
 }
 
-/// C269: `/memory distil` stores what the conversation says about the user, `--distil-at-end` does
-/// so when the chat ends, once however often it ends, and `/memory export` writes all facts to a
-/// file that only the user can read.
+/// C269: `/memory distil` stores what the conversation says about the user. `--distil-at-end` does
+/// so when the chat ends, once however often it ends. `/memory export` writes all facts to a file
+/// that only the user can read.
 #[test]
 fn facts_are_distilled_on_request_and_at_the_end() {
     let (project, server) = (project(), Server::start());

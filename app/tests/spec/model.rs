@@ -1,4 +1,4 @@
-//! How the model is chosen, and which requests it receives.
+//! The choice of the model, and the requests that it receives.
 
 use serde_json::json;
 

@@ -11,7 +11,7 @@ use crate::server::Server;
 const ACME: &str =
     "[\"acme/big\"]\ncontext_window = 32_768\nprices = { input = 1.0, output = 4.0 }\n";
 
-/// A project with a list of models at `path`.
+/// Creates a project with a list of models at `path`.
 fn project_with(path: &str, list: &str) -> TempDir {
     let project = project();
     let file = project.path().join(path);

@@ -99,8 +99,8 @@ fn json_is_harmless_on_a_terminal() {
     assert!(exit.out.contains("Hello\u{9b}31m"), "{exit:?}");
 }
 
-/// C124: a pipe can end at a terminal, as that of `less -R` does, so it gets no control characters
-/// that a model or a file contains, except in JSON.
+/// C124: a pipe can end at a terminal, as with `less -R`, so it gets no control characters that a
+/// model or a file contains, except in JSON.
 #[test]
 fn text_is_harmless_in_a_pipe() {
     let project = project();

@@ -102,8 +102,8 @@ fn a_model_without_calls_acts_in_its_text() {
     assert!(run.end().out.ends_with("Final Answer: a package.\n"));
 }
 
-/// C193: A request that begins with `/plan` is planned first, with tools that only read; so is
-/// every request with `--pattern plan-first`.
+/// C193: A request that begins with `/plan` is planned first, with tools that only read. With
+/// `--pattern plan-first`, every request is.
 #[test]
 fn a_plan_comes_first_and_only_reads() {
     for (pattern, prompt) in [("pi", "/plan Tidy up."), ("plan-first", "Tidy up.")] {
@@ -126,7 +126,7 @@ fn a_plan_comes_first_and_only_reads() {
         request.say("Deleted.");
         assert_eq!(second.end().code, 0);
     }
-    // Without either there is no plan.
+    // Without either, no plan is made.
     let (server, project) = (Server::start(), project());
     let run = run(&server, &project, "pi", "Tidy up.");
     let request = server.request();

@@ -14,7 +14,7 @@ use rustix::fs::inotify;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tempfile::TempDir;
 
-/// The time after which a test that waits fails, also on a busy machine.
+/// The time after which a waiting test fails, even on a busy machine.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The path of the session store in a test's directory.
@@ -69,7 +69,7 @@ pub(crate) fn loopwright(dir: &TempDir, args: &[&str]) -> Exit {
 /// A store in the directory `locked`, in use as if another process were opening a session.
 pub(crate) struct LockedStore {
     _lock: File,
-    /// Reports when the file of the lock is opened.
+    /// A watch on the file of the lock, which reports when it is opened.
     opened: OwnedFd,
 }
 
@@ -185,7 +185,7 @@ impl Process {
         assert!(done.success());
     }
 
-    /// Returns the first bytes of an output that is not read otherwise.
+    /// Returns the first bytes of an output that nothing else reads.
     pub(crate) fn first_bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut first = [0; N];
         self.unread.as_mut().unwrap().read_exact(&mut first).unwrap();

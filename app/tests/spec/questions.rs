@@ -69,8 +69,8 @@ fn a_question_is_shown_with_its_options() {
     assert!(exit.err.contains("the session is not stored"), "{exit:?}");
 }
 
-/// C156: `answer` takes an option, its number, several, a text or JSON, and continues the session;
-/// one that does not fit says which do, and changes nothing.
+/// C156: `answer` takes an option, its number, several, a text or JSON, and continues the session.
+/// An answer that does not fit reports the valid ones, and changes nothing.
 #[test]
 fn a_question_is_answered_by_another_process() {
     let options = json!(["red", "dark blue"]);
@@ -167,7 +167,7 @@ pub(crate) fn waiting(project: &TempDir, agent: AgentBuilder) {
     });
 }
 
-/// Asks for a password before it asks the model.
+/// A pattern that asks for a password before it asks the model.
 struct Login;
 
 #[async_trait]
@@ -185,7 +185,7 @@ pub(crate) fn waits_for_a_secret(project: &TempDir) {
     waiting(project, GenericAgent::builder(ScriptedModel::new([]), Login));
 }
 
-/// C156: A secret is read from standard input only, and is in nothing that is printed.
+/// C156: A secret is read from standard input only, and is never printed.
 #[test]
 fn a_secret_is_read_from_standard_input_and_is_not_shown() {
     let project = project();
@@ -239,7 +239,7 @@ fn a_suspended_call_is_given_its_input() {
     assert!(refused.code == 2 && refused.err.contains("loopwright approve"), "{refused:?}");
 }
 
-/// C155: In the chat line by line, the next line is the answer. It is asked for until it fits.
+/// C155: In the line chat, the next line is the answer. The question is repeated until it fits.
 #[test]
 fn a_line_answers_a_question() {
     let (server, project) = (Server::start(), project());
@@ -268,8 +268,8 @@ fn a_line_answers_a_question() {
     assert!(exit.err.contains("`loopwright answer "), "{exit:?}");
 }
 
-/// C156: In the chat line by line a secret is taken as it is typed, also if it looks like a
-/// command, and is not shown.
+/// C156: In the line chat a secret is taken as it is typed, even if it looks like a command, and is
+/// not shown.
 #[test]
 fn a_line_answers_with_a_secret() {
     let project = project();

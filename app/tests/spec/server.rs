@@ -156,7 +156,7 @@ impl Exchange {
         self.stream.write_all(answer.as_bytes()).unwrap();
     }
 
-    /// Sends a fragment, with the finish reason if there is one.
+    /// Sends a fragment, with the finish reason if it is not null.
     pub(crate) fn delta(&mut self, delta: Value, reason: Value) {
         let chunk = json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }] });
         self.stream.write_all(format!("data: {chunk}\n\n").as_bytes()).unwrap();

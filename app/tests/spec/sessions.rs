@@ -80,8 +80,8 @@ fn a_call_is_denied_or_edited_by_another_process() {
     assert!(!Process::file(&project, "a.txt").exists());
 }
 
-/// C223: a decision and a prompt for a session that another process has open go to that process,
-/// and the command shows the run and exits as if it had the session itself.
+/// C223: a decision and a prompt for a session that another process has open go to that process.
+/// The command shows the run and exits as if it had the session itself.
 #[test]
 fn commands_reach_a_session_that_another_process_has_open() {
     let (project, server) = (project(), Server::start());
@@ -384,7 +384,7 @@ fn an_unusable_store_path_is_a_clear_error() {
     assert!(exit.code == 2 && exit.err.contains("--store PATH"), "{exit:?}");
 }
 
-/// Queued messages start a run when the session is opened; `--resume` and a prompt show it to its
+/// Queued messages start a run when the session is opened. `--resume` and a prompt show it to its
 /// end.
 #[test]
 fn what_had_waited_runs_first_and_is_shown() {

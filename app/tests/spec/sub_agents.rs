@@ -97,8 +97,8 @@ fn the_session_of_a_sub_agent_names_its_root() {
     assert_eq!(loopwright(&project, &["actions"]).out.lines().count(), 2);
 }
 
-/// C171: In the chat line by line, the question names the sub-agent. Its tools are not allowed for
-/// the rest of the session, and an answer that the agent cannot pass on is refused.
+/// C171: In the line chat, the question names the sub-agent. Its tools are not allowed for the rest
+/// of the session, and an answer that the agent cannot pass on is refused.
 #[test]
 fn a_line_decides_for_a_sub_agent() {
     let project = project();

@@ -34,7 +34,7 @@ impl Conversation {
         self.terminal.until(READY)
     }
 
-    /// Sends a message and returns the request that comes of it.
+    /// Sends a message and returns the resulting request.
     pub(crate) fn prompt(&self, text: &str) -> Exchange {
         self.terminal.line(text);
         self.model.request()

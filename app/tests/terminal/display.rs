@@ -1,4 +1,4 @@
-//! What depends on the terminal: its size, its colours, and whether there is one.
+//! The effect of the terminal: its size, its colours, and its absence.
 
 use crate::conversation::Conversation;
 

@@ -1,4 +1,5 @@
-//! However the app exits, the shell has its terminal back and the conversation can be resumed.
+//! Exits of the app: in each case the shell has its terminal back, and the conversation can be
+//! resumed.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Facts are distilled when a conversation ends.
+//! The distillation of facts when a conversation ends.
 
 use serde_json::json;
 

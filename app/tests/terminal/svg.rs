@@ -1,4 +1,4 @@
-//! Draws a terminal's screen: escape sequences for colours in, SVG out.
+//! A drawing of a terminal's screen: escape sequences for colours in, SVG out.
 
 use std::fmt::Write;
 

@@ -13,7 +13,7 @@ use crate::process::{STORE, TEST_TIMEOUT};
 /// A terminal with a shell in the test's directory.
 pub(crate) struct Terminal {
     socket: PathBuf,
-    /// Reports every write to the terminal.
+    /// The process that reports every write to the terminal.
     watcher: Child,
     written: Receiver<()>,
 }

@@ -19,7 +19,7 @@ struct Attack {
     refusals: &'static [u16],
 }
 
-/// A request with these headers and this body.
+/// Returns an attack with these headers and this body.
 fn raw(name: &'static str, headers: &str, body: &[u8], refusals: &'static [u16]) -> Attack {
     let mut bytes =
         format!("POST /api/agent-chat HTTP/1.1\r\n{headers}Content-Length: {}\r\n\r\n", body.len())
@@ -149,7 +149,7 @@ fn bodies(served: &Served) -> Vec<Attack> {
 }
 
 /// C99: Requests from another origin, without the token, or for a path outside the roots are
-/// refused, and the server keeps running
+/// refused, and the server keeps running.
 #[test]
 fn what_is_meant_as_harm_is_refused() {
     let served = Served::start(&[]);
@@ -170,7 +170,7 @@ fn what_is_meant_as_harm_is_refused() {
 }
 
 /// C112: the number of connections per client is limited, and each stream counts as one. A further
-/// connection receives an error and is closed; one that ends frees its slot.
+/// connection receives an error and is closed; a connection that ends frees its slot.
 #[test]
 fn a_client_has_so_many_connections_and_no_more() {
     let served = Served::start(&["--max-connections", "3"]);
@@ -193,8 +193,8 @@ fn a_client_has_so_many_connections_and_no_more() {
 }
 
 /// C309: a client that has all its connections can still ask whether the server is alive and
-/// accepts work, also while others of its address send nothing; how many may do so at a time is
-/// bounded.
+/// accepts work, even while others of its address send nothing. The number of such requests at a
+/// time is bounded.
 #[test]
 fn a_client_with_all_connections_can_ask_for_the_health() {
     let served = Served::start(&["--max-connections", "3"]);
@@ -211,7 +211,7 @@ fn a_client_with_all_connections_can_ask_for_the_health() {
         let (status, body) = ask(&served, &mut open(), path).unwrap();
         assert!(status == 429 && body.contains("close one"), "{path}: {status} {body}");
     }
-    // The places for that are bounded, and those of connections that send nothing free again.
+    // The slots for that are bounded, and connections that send nothing free their slots again.
     let mut more: Vec<Connection> = (0..40).map(|_| open()).collect();
     let refused = |connection: &mut Connection| connection.response().map(|it| it.status);
     let statuses: Vec<Option<u16>> = more.iter_mut().map(refused).collect();

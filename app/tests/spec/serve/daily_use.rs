@@ -19,7 +19,7 @@ fn send(address: &str, token: &str, line: &str, body: &Value) -> Response {
     connection.response().unwrap()
 }
 
-/// C307: What a deleted session has used counts on the next server with the store, of either kind.
+/// C307: The use of a deleted session counts on the next server with the store, of either kind.
 #[test]
 fn a_deleted_session_counts_after_a_kill() {
     for store in ["sessions.db", "sessions/"] {

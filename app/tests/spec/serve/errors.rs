@@ -1,4 +1,4 @@
-//! Errors of `serve`: what the client, the log and the command line show of them.
+//! Errors of `serve`, as the client, the log and the command line show them.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use crate::http::Connection;
 use crate::process::{Process, project};
 use crate::server::Server;
 
-/// C98: Before its stream starts a run fails with an HTTP status, afterwards with an `error` frame;
-/// neither of them and no log contains a key
+/// C98: Before its stream starts a run fails with an HTTP status, afterwards with an `error` frame.
+/// Neither of them and no log contains a key.
 #[test]
 fn errors_are_sent_in_an_error_frame() {
     let served = Served::start_with(&[], &[("LOOPWRIGHT_LOG", "trace")]);
@@ -45,7 +45,7 @@ fn errors_are_sent_in_an_error_frame() {
     assert!(!log.contains(KEY), "{log}");
 }
 
-/// C312: No file of a store contains a key or a header of a client, also if the model's server
+/// C312: No file of a store contains a key or a header of a client, even if the model's server
 /// sends them back.
 #[test]
 fn no_file_of_a_store_contains_a_key() {

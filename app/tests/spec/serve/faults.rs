@@ -7,7 +7,7 @@ use crate::http::Connection;
 use crate::process::project;
 use crate::server::Server;
 
-/// Checks that the stored messages and sequence number equal those of `screen`, and that a new
+/// Checks that the stored messages and sequence number equal the ones of `screen`, and that a new
 /// client receives the same.
 fn agree(live: &Live, id: &str, screen: &Screen) {
     let stored = live.get(&format!("/api/sessions/{id}/messages"), "").response().unwrap();
@@ -72,7 +72,7 @@ fn what_a_broken_model_server_sends_is_withdrawn_and_the_session_goes_on() {
 }
 
 /// A full disk, simulated by a file size limit, for each kind of store. The error is reported in
-/// the response or at the end of the run, the server keeps running, and once there is space again
+/// the response or at the end of the run, and the server keeps running. Once there is space again,
 /// the session continues without lost or duplicated events.
 #[test]
 fn a_full_disk_is_reported_and_the_session_continues_when_there_is_space() {

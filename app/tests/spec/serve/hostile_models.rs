@@ -6,10 +6,10 @@ use super::Served;
 use crate::http::Connection;
 use crate::server::{Exchange, Server};
 
-/// How much the memory of the process may grow while a reply comes.
+/// Maximum growth of the process's memory while a reply arrives.
 #[cfg(target_os = "linux")]
 const MAX_GROWTH_KIB: u64 = 512 * 1024;
-/// More than any bound allows.
+/// A size beyond all bounds.
 const ENDLESS_BYTES: usize = 1 << 30;
 
 /// Returns the message of the `error` frame, after which the stream is complete.
@@ -100,7 +100,7 @@ fn a_model_server_cannot_fill_the_memory() {
     assert_eq!(connection.event_of("content")["content"], "Still here.");
 }
 
-/// Returns the most memory that the process has had, in KiB.
+/// Returns the peak of the process's memory, in KiB.
 #[cfg(target_os = "linux")]
 fn peak_kib(served: &Served) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", served.process.id())).unwrap();
@@ -108,7 +108,7 @@ fn peak_kib(served: &Served) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// C263: a model's server cannot send the server elsewhere.
+/// C263: a model's server cannot redirect the server.
 #[test]
 fn a_redirect_is_not_followed() {
     let served = Served::start(&["--max-attempts", "1"]);

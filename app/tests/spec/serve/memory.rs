@@ -21,10 +21,10 @@ const READERS: usize = 200;
 const SESSION_BYTES: usize = 5_000_000;
 const MAX_GROWTH_KIB: u64 = 64 * 1024;
 
-/// C209: 200 readers, none of which reads anything: of a session with one reply of 5 MB,
-/// whose text several events contain, and of sessions of 5 MB with many events, long ones, which
-/// the readers share, and short ones, which are copied. The peak is compared with the time before
-/// the first reader, without what was read of the program's own file meanwhile.
+/// C209: 200 readers, none of which reads anything: of a session with one reply of 5 MB, whose text
+/// several events contain, and of sessions of 5 MB with many events. The readers share long events;
+/// short ones are copied. The peak is compared with the memory before the first reader, without
+/// what was read of the program's own file meanwhile.
 #[test]
 fn readers_that_read_nothing_take_little_memory() {
     for message_bytes in [SESSION_BYTES, 50_000, 700] {
@@ -37,7 +37,7 @@ fn readers_that_read_nothing_take_little_memory() {
         let path = "/api/sessions/big/events";
         let readers: Vec<_> = (0..READERS).map(|_| live.get(path, "")).collect();
         wait_for_streams(&live, READERS);
-        // Two readers that read everything. Meanwhile the others are sent what they can hold.
+        // Two readers that read everything. Meanwhile the others are sent as much as they can hold.
         for _ in 0..2 {
             let mut reader = live.events("big", 0);
             while !reader.frame().unwrap().starts_with("event: agent_end") {}
@@ -85,7 +85,7 @@ fn the_list_does_not_read_long_prompts() {
     assert!(long_ticks < ticks + 50, "{long_ticks} hundredths of a second instead of {ticks}");
 }
 
-/// The log of a session in which an agent says the text in messages of this length.
+/// Returns the log of a session in which an agent says the text in messages of this length.
 fn long_log(message_bytes: usize) -> Vec<LogEntry> {
     let run = RunId(1);
     let mut log = vec![
@@ -132,7 +132,7 @@ fn wait_for_streams(live: &Live, count: usize) {
     }
 }
 
-/// What the kernel says of a process.
+/// The kernel's figures about a process.
 struct Memory {
     process: String,
 }
@@ -146,12 +146,12 @@ impl Memory {
         self.status("VmRSS:")
     }
 
-    /// Returns how much of the program's file is in memory, which is read when it is needed.
+    /// Returns the size of the program's file in memory, which is read when it is needed.
     fn program_kib(&self) -> u64 {
         self.status("RssFile:")
     }
 
-    /// Returns the most memory that was resident since the process was started.
+    /// Returns the peak of the resident memory since the process was started.
     fn peak_kib(&self) -> u64 {
         self.status("VmHWM:")
     }

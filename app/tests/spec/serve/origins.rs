@@ -1,4 +1,4 @@
-//! Requests of pages of other origins, and what is logged of requests that are refused.
+//! Requests from pages of other origins, and the log of refused requests.
 
 use super::Served;
 use crate::http::{Connection, Response};
@@ -15,8 +15,8 @@ fn send(address: &str, line: &str, headers: &str) -> Response {
     connection.response().unwrap()
 }
 
-/// C198: An origin that the operator has named gets answers that its browser lets it read; a
-/// preflight needs no token, all else does.
+/// C198: An origin that the operator has named gets answers that its browser lets it read. A
+/// preflight needs no token; all other requests do.
 #[test]
 fn a_named_origin_is_answered() {
     let served = Served::start(&["--token", TOKEN, "--origin", NAMED]);
@@ -48,7 +48,7 @@ fn a_named_origin_is_answered() {
     }
 }
 
-/// Something that is no origin would never match: it is refused at the start.
+/// An invalid origin would never match, so it is refused at the start.
 #[test]
 fn what_is_no_origin_is_refused() {
     let dir = crate::process::project();

@@ -111,8 +111,8 @@ fn the_agent_runs_a_command_and_tells_its_output() {
     assert_eq!(std::fs::read_to_string(served.dir.path().join("file")).unwrap(), "written\n");
 }
 
-/// C96: A history of either form is a conversation in which every call has its result; nothing of a
-/// request is stored
+/// C96: A history of either form is a conversation in which every call has its result. Nothing of a
+/// request is stored.
 #[test]
 fn the_history_reaches_the_model_and_the_agent_goes_on_from_it() {
     let served = Served::start(&[]);

@@ -1,4 +1,4 @@
-//! What the operator allows clients: the flags of `serve`, its settings, and the defaults.
+//! The operator's rules for clients: the flags of `serve`, its settings, and the defaults.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ impl Ruled {
         Connection::post(&self.address, path, &headers, &body.to_string())
     }
 
-    /// Returns the status of a response, and what it was refused for.
+    /// Returns the status of a response, and the path of the refused field.
     fn refused(&self, path: &str, body: &Value) -> (u16, String) {
         let response = self.post(path, body).response().unwrap();
         let body: Value = serde_json::from_str(&response.body).unwrap_or_default();
@@ -162,7 +162,7 @@ fn a_server_behind_a_proxy_does_not_start_without_a_token() {
     assert!(run.code == 2 && run.err.contains("needs a token"), "{run:?}");
 }
 
-/// C261: the log names the client behind a trusted proxy, and says what was not allowed.
+/// C261: the log names the client behind a trusted proxy, and the reason for the refusal.
 #[test]
 fn a_refusal_is_logged_with_the_client_behind_the_proxy() {
     for (proxy, client) in [("127.0.0.1", "203.0.113.9"), ("10.0.0.1", "127.0.0.1")] {

@@ -24,8 +24,8 @@ fn send(address: &str, token: &str, line: &str, body: &Value) -> Response {
     connection.response().unwrap()
 }
 
-/// Waits for a delivery of the webhook, and returns its id, and its body. `accept` answers it; else
-/// the connection breaks.
+/// Waits for a delivery of the webhook, and returns its id and its body. `accept` answers it;
+/// otherwise the connection breaks.
 fn delivery(hook: &Server, accept: bool) -> (String, Value) {
     let exchange = hook.request();
     let id = exchange.head.split("webhook-id: ").nth(1).unwrap().lines().next().unwrap().to_owned();
@@ -36,8 +36,8 @@ fn delivery(hook: &Server, accept: bool) -> (String, Value) {
     (id, body)
 }
 
-/// C296: The settings of the file hold, and the webhook gets what it was not sent when the server
-/// is killed and started again.
+/// C296: The settings of the file apply. After a kill and a restart of the server, the webhook gets
+/// what it was not sent before.
 #[test]
 fn a_settings_file_configures_users_and_the_webhook() {
     let (dir, model, hook) = (project(), Server::start(), Server::start());

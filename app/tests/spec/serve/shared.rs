@@ -22,25 +22,26 @@ use self::senders::{Answer, Random, Shared};
 use crate::http::Connection;
 use crate::process::{Process, STORE, database, loopwright};
 
-/// The threads that send inputs.
+/// The number of threads that send inputs.
 const SENDERS: u64 = 4;
 
-/// One of so many answers is followed by the kill of a server or of the chat.
+/// Number of answers per kill of a server or of the chat.
 const ANSWERS_PER_KILL: u64 = 8;
 
-/// One of so many answers is followed by a prompt through a command, and by a line in the chat.
+/// Number of answers per prompt through a command, and per line in the chat.
 const ANSWERS_PER_COMMAND: u64 = 10;
 const ANSWERS_PER_LINE: u64 = 4;
 
-/// How often a call is asked for at the end, and how long each waits for its decision.
+/// Maximum number of calls that are requested at the end, and the time that each waits for its
+/// decision.
 const MAX_LAST_CALLS: u64 = 20;
 const DECISION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sends every input (prompts, steers, follow-ups, aborts, and decisions about calls) through two
-/// servers, some of them through a command or the chat, while servers and the chat are killed. Each
-/// must arrive exactly once, and both servers answer the same. `LOOPWRIGHT_INPUTS` sets the number
-/// of inputs (100 by default); `LOOPWRIGHT_SEED` repeats their kinds and the times of the kills.
-/// The servers are started with these flags, too.
+/// servers, and some through a command or the chat. Meanwhile servers and the chat are killed. Each
+/// input must arrive exactly once, and both servers answer the same. `LOOPWRIGHT_INPUTS` sets the
+/// number of inputs (100 by default); `LOOPWRIGHT_SEED` repeats their kinds and the times of the
+/// kills. The servers are started with these flags, too.
 pub(crate) fn check(dir: &TempDir, flags: &[&str]) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let inputs = number("LOOPWRIGHT_INPUTS").unwrap_or(100);
@@ -94,7 +95,7 @@ pub(crate) fn check(dir: &TempDir, flags: &[&str]) {
                 }
             }
         }
-        // The next message of a user supersedes a call. Now there is none.
+        // The next message of a user would supersede a call, but none follows any more.
         let is_decided = |answer: &Answer| answer.is_decision && answer.is_accepted;
         for number in 0..MAX_LAST_CALLS {
             shared.ask_for_a_call(&mut random, number);

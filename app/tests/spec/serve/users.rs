@@ -33,8 +33,8 @@ pub(super) fn json_of(response: &Response) -> Value {
     serde_json::from_str(&response.body).unwrap()
 }
 
-/// C228: Each token names a user, who has sessions of their own; the operator's token opens all of
-/// them, and an unknown one none. The server knows only digests.
+/// C228: Each token names a user, who has their own sessions. The operator's token opens all
+/// sessions, and an unknown token none. The server knows only digests.
 #[test]
 fn each_user_has_sessions_of_their_own() {
     let (ann, ann_user) = user("ann", "");

@@ -31,12 +31,12 @@ pub(super) struct Chat {
     lines_before: usize,
 }
 
-/// What was typed in the chat.
+/// The lines typed in the chat.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     /// Each text, and whether the chat was killed after it was typed.
     pub(super) all: Vec<(String, bool)>,
-    /// How many inputs of the last chat were refused.
+    /// The number of refused inputs of the last chat.
     pub(super) refused: usize,
 }
 
@@ -47,7 +47,7 @@ impl Chat {
     }
 
     /// Types a message, which waits its turn, and sometimes a word that approves a call if one
-    /// waits. Otherwise it is a message, too.
+    /// waits. Without a waiting call, the word is a message too.
     pub(super) fn say(&mut self) {
         assert!(self.process.is_alive(), "the chat has left: {}", self.process.err.so_far());
         if self.lines.all.len().is_multiple_of(3) {

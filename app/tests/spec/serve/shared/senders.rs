@@ -12,16 +12,17 @@ use serde_json::{Value, json};
 
 use crate::http::{Connection, Response};
 
-/// How long all of the inputs may take, each.
+/// Time limit per input, for all inputs together.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The pause before something is tried again.
+/// The pause before a retry.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How often an input that was refused since too many wait is sent again, with another id.
+/// Maximum number of attempts for an input that is refused because too many wait. Each attempt has
+/// another id.
 const MAX_ATTEMPTS: usize = 500;
 
-/// Numbers that follow from a seed (SplitMix64).
+/// Pseudo-random numbers from a seed (SplitMix64).
 pub(super) struct Random(u64);
 
 impl Random {
@@ -37,24 +38,24 @@ impl Random {
     }
 }
 
-/// What both servers have answered.
+/// The answer of both servers.
 pub(super) struct Answer {
     pub(super) id: String,
     pub(super) is_accepted: bool,
     pub(super) is_decision: bool,
 }
 
-/// What one server has answered.
+/// The answer of one server.
 #[derive(Debug, PartialEq)]
 enum Receipt {
     Accepted,
     /// Too many inputs wait.
     Full,
-    /// There is nothing to abort or to decide.
+    /// Nothing to abort or to decide.
     TooLate,
 }
 
-/// What the senders share.
+/// The state that the senders share.
 pub(super) struct Shared {
     session: String,
     addresses: Mutex<[String; 2]>,
@@ -88,13 +89,14 @@ impl Shared {
         self.addresses.lock().unwrap()[server] = address.into();
     }
 
-    /// Returns a guard whose drop says that all inputs have been sent, or that the test has failed.
+    /// Returns a guard that, when dropped, reports that all inputs have been sent, or that the test
+    /// has failed.
     pub(super) fn end_on_drop(&self) -> EndOnDrop<'_> {
         EndOnDrop(self)
     }
 
-    /// Sends inputs of random kinds until there are none left. What is refused since too many wait
-    /// is sent again.
+    /// Sends inputs of random kinds until none are left. Inputs that are refused because too many
+    /// wait are sent again.
     pub(super) fn send_all(&self, random: &mut Random, answers: &Sender<Answer>) {
         loop {
             let n = self.next.fetch_add(1, Ordering::Relaxed);
