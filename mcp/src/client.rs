@@ -45,21 +45,21 @@ use self::processes::ProcessLimit;
 use self::server::{Options, Server};
 use self::tool::RemoteTool;
 
-/// How long a run waits for a server that starts, and for one that has not answered before.
+/// The default wait of a run for a starting server, and the wait for a server that has failed or is
+/// late.
 const START_WAIT: Duration = Duration::from_secs(2);
 const RETRY_WAIT: Duration = Duration::from_millis(300);
 
-/// Connects to an MCP server, and is the source of its tools. Clones share one connection.
+/// A connection to an MCP server, and the source of its tools. Clones share the connection.
 ///
-/// The server is started when its tools are first listed, and again if it has died. A run waits
-/// [a moment](ServerBuilder::start_wait) for it and continues without its tools, or with those that
-/// it had before; they are added before the next model request when the server is ready. A
-/// connection belongs to one session: what a server asks during a call is put to the user of that
-/// session.
+/// The server starts when its tools are first listed, and restarts if it has died. A run waits
+/// [briefly](ServerBuilder::start_wait) for it, then continues without its tools, or with those
+/// listed before. The tools are added before the next model request once the server is ready. A
+/// connection belongs to one session, whose user answers what the server asks during a call.
 ///
-/// Every call needs approval, unless the agent's rules allow it. The names of the tools are
-/// `server__tool` in the rules and for the model, if the agent is built with the
-/// [prefix](McpServer::prefix).
+/// Every call needs approval, unless the agent's rules allow it. With the
+/// [prefix](McpServer::prefix), the tools are named `server__tool`, both in the rules and for the
+/// model.
 ///
 /// ```no_run
 /// use loopwright_core::GenericAgent;
@@ -82,48 +82,48 @@ pub struct McpServer(Arc<Inner>);
 
 struct Inner {
     server: Arc<Server>,
-    /// The tools as they were last listed.
+    /// The tools of the last list.
     listed: Mutex<Vec<Arc<RemoteTool>>>,
-    /// The list that is still being read.
+    /// The list that is being read.
     listing: Mutex<Option<Listing>>,
     start_wait: Duration,
 }
 
-/// A list of tools that is read in the background, also while nobody waits for it. The error is a
+/// A list of tools that is read in the background, even while nobody awaits it. The error is a
 /// sentence without a full stop.
 type Listing = Shared<BoxFuture<'static, Arc<Result<(Arc<Connection>, Vec<ListedTool>), String>>>>;
 
-/// Configures an [`McpServer`].
+/// A builder of an [`McpServer`].
 #[must_use = "call build()"]
 pub struct ServerBuilder {
     options: Options,
     start_wait: Duration,
 }
 
-/// Describes the state of a server, for a user interface.
+/// The state of a server, for a user interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerStatus {
-    /// What runs, or where it is.
+    /// The command line or the URL of the server, in one line.
     pub target: String,
-    /// Whether it is connected.
+    /// `true` while the session with the server is open.
     pub is_connected: bool,
-    /// Whether it has been started and has not listed its tools yet.
+    /// `true` from the start of the server until it has listed its tools.
     pub is_starting: bool,
-    /// Why it cannot be used, if it cannot.
+    /// The reason why the server cannot be used; `None` if it can.
     pub failure: Option<String>,
-    /// The names of its tools, as they were last listed.
+    /// The names of the tools in the last list, without the prefix.
     pub tools: Vec<String>,
 }
 
 impl ServerBuilder {
-    /// Sets how its command is started. Without it, it is not confined.
+    /// Sets how the command of the server is started. By default it is not confined.
     pub fn launch(mut self, launch: impl Launch + 'static) -> Self {
         self.options.launch = Arc::new(launch);
         self
     }
 
-    /// Adds a directory that the server is told to work in (MCP, *Roots*).
+    /// Adds a directory to the roots of the server (MCP, *Roots*).
     pub fn root(mut self, directory: &Path) -> Self {
         if let Ok(url) = reqwest::Url::from_directory_path(directory) {
             let name = directory.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -136,49 +136,50 @@ impl ServerBuilder {
         self
     }
 
-    /// Lets the server ask this model during a call (MCP, *Sampling*), if the user allows the
-    /// request, of which all is shown. The session is charged for it
+    /// Lets the server ask this model during a call (MCP, *Sampling*). The user sees the whole
+    /// request and must allow it. The session is charged for it
     /// ([`ToolContext::generate`](loopwright_core::ToolContext::generate)).
     pub fn sampling(mut self, model: Arc<dyn ChatModel>) -> Self {
         self.options.model = Some(model);
         self
     }
 
-    /// Refuses what the server asks the user, for sessions without one. By default it is a question
-    /// (MCP, *Elicitation*).
+    /// Refuses the server's questions to the user, for sessions without a user. By default the user
+    /// is asked (MCP, *Elicitation*).
     pub fn no_questions(mut self) -> Self {
         self.options.asks = false;
         self
     }
 
-    /// Sets where the definitions of tools that were called are recorded; in memory by default. A
-    /// tool whose definition has changed since needs approval.
+    /// Sets where the definitions of called tools are recorded: in memory by default. A tool needs
+    /// approval if its definition has changed since.
     pub fn definitions(mut self, definitions: Arc<Definitions>) -> Self {
         self.options.definitions = definitions;
         self
     }
 
-    /// Sets where the tokens of a server that requires authorization are stored. Such a server has
-    /// the tool `authorize` then, which asks the user (MCP, *Authorization*). Without it, only its
-    /// configured headers authorize the agent.
+    /// Sets where the tokens of a server that requires authorization are stored. Such a server then
+    /// has the tool `authorize`, which asks the user (MCP, *Authorization*). Without a store, only
+    /// the configured headers authorize the agent.
     pub fn credentials(mut self, credentials: Arc<Credentials>) -> Self {
         self.options.credentials = Some(credentials);
         self
     }
 
-    /// Counts the command of the server as one of this owner. By default there is no bound.
+    /// Counts the command of the server towards this limit, as a command of `owner`. By default
+    /// there is no limit.
     pub fn process_limit(mut self, limit: ProcessLimit, owner: Option<&str>) -> Self {
         self.options.processes = Some((limit, owner.map(str::to_owned)));
         self
     }
 
-    /// Sets how long a run waits for a server that starts. Two seconds by default.
+    /// Sets how long a run waits for a server that is starting. The default is two seconds.
     pub fn start_wait(mut self, wait: Duration) -> Self {
         self.start_wait = wait;
         self
     }
 
-    /// Builds the source of tools. Nothing is started yet.
+    /// Builds the source of tools, without starting the server.
     pub fn build(self) -> McpServer {
         let server = Arc::new_cyclic(|own| Server::new(self.options, own.clone()));
         let (listed, listing) = Default::default();
@@ -187,7 +188,7 @@ impl ServerBuilder {
 }
 
 impl McpServer {
-    /// Starts to configure a server.
+    /// Returns a builder with the default options.
     pub fn builder(config: ServerConfig) -> ServerBuilder {
         let options = Options {
             config,
@@ -202,7 +203,7 @@ impl McpServer {
         ServerBuilder { options, start_wait: START_WAIT }
     }
 
-    /// Returns how the names of its tools begin in an agent: `server__`.
+    /// Returns the prefix of the server's tools in an agent: `server__`.
     pub fn prefix(&self) -> String {
         self.0.server.prefix()
     }
@@ -224,7 +225,7 @@ impl McpServer {
         }
     }
 
-    /// Returns the tools as they were last listed, with names without the prefix.
+    /// Returns the tools of the last list. Their names have no prefix.
     fn listed(&self) -> MutexGuard<'_, Vec<Arc<RemoteTool>>> {
         self.0.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -233,7 +234,7 @@ impl McpServer {
         self.0.listing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the list that is still being read. One that has come meanwhile is taken.
+    /// Returns the list that is still being read. A list that is complete by now is stored instead.
     fn pending(&self) -> Option<Listing> {
         let listing = self.listing().clone()?;
         let Some(listed) = listing.clone().now_or_never() else { return Some(listing) };
@@ -251,12 +252,13 @@ impl McpServer {
         listed.map(Arc::new).boxed().shared()
     }
 
-    /// Describes the tools that were listed. Those that an agent would refuse are left out.
+    /// Replaces the known tools with the listed ones. Tools that an agent would refuse are left
+    /// out.
     fn describe(&self, listed: &[ListedTool]) {
         let known = self.listed().clone();
         let tools = listed.iter().filter_map(|tool| {
             let new = self.remote_tool(tool)?;
-            // The agent has compiled the schema of a known one.
+            // The agent has compiled the schema of a known tool.
             let same = |old: &&Arc<RemoteTool>| {
                 old.name == new.name
                     && old.definition == new.definition
@@ -268,7 +270,7 @@ impl McpServer {
         *self.listed() = tools;
     }
 
-    /// Returns a tool unless an agent would refuse it, which would end the run.
+    /// Returns the tool, or `None` if an agent would refuse it, which would end the run.
     fn remote_tool(&self, tool: &ListedTool) -> Option<Arc<RemoteTool>> {
         let described = RemoteTool::new(&self.0.server, tool).map(Arc::new);
         let checked = described.and_then(|tool| {
@@ -282,7 +284,7 @@ impl McpServer {
         checked.inspect_err(warn).ok()
     }
 
-    /// Returns the tool that asks the user to authorize the server, if it requires that.
+    /// Returns the tool that asks the user to authorize the server, if the server requires it.
     async fn authorize_tool(&self) -> Option<Arc<dyn Tool>> {
         let server = &self.0.server;
         let Transport::Http(endpoint) = &server.options.config.transport else { return None };
@@ -294,11 +296,11 @@ impl McpServer {
 
 #[async_trait]
 impl ToolSource for McpServer {
-    /// Returns the current tools. If the server cannot be used, or does not answer soon, these are
-    /// the ones that it had.
+    /// Returns the current tools, or the last known ones if the server fails or does not answer in
+    /// time.
     async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, ToolError> {
         let (listing, wait) = match self.pending() {
-            // The session has waited for it already.
+            // The session has already waited for this list.
             Some(listing) => (listing, RETRY_WAIT),
             None if self.0.server.last_failure().is_some() => (self.start_listing(), RETRY_WAIT),
             None => (self.start_listing(), self.0.start_wait),

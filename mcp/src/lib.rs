@@ -1,12 +1,12 @@
 //! The Model Context Protocol (MCP) for loopwright, on the official SDK [`rmcp`].
 //!
-//! With the feature `client`, an agent uses the tools, resources and prompts of MCP servers:
-//! [`McpServer`] is a connection and the source of its tools. With the feature `server`, agents or
-//! their tools are served to MCP clients: the module `server`.
+//! With the feature `client`, an agent uses the tools, resources and prompts of MCP servers through
+//! [`McpServer`]. With the feature `server`, the module `server` serves agents or their tools to
+//! MCP clients.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-/// Runs the examples of the README as tests.
+/// The README, whose examples run as tests.
 #[cfg(all(doctest, feature = "client"))]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

@@ -1,10 +1,10 @@
 //! An agent, or its tools, as an MCP server.
 //!
-//! [`AgentServer`] answers MCP clients. What it serves comes from a [`SessionHost`]: the tools to
-//! list, and the session in which a call is carried out. A call of an agent sends the client's
-//! message to a session and returns the reply; a call of a tool runs one call in a session of its
-//! own. Both report progress from the events of the session, end with an abort if the client
-//! cancels them, and ask the client's user for decisions by elicitation.
+//! [`AgentServer`] answers MCP clients. A [`SessionHost`] provides the tools to list, and the
+//! session of a call. A call of an agent sends the client's message to a session and returns the
+//! reply. A call of a tool runs one call in a new session. Both report progress from the session's
+//! events, abort if the client cancels them, and ask the client's user for decisions by
+//! elicitation.
 //!
 //! Clients of protocol versions up to 2025-11-25 are sent `elicitation/create` requests. Since
 //! version 2026-07-28 a call returns `input_required` instead, and the client repeats it with the

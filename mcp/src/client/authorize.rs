@@ -1,4 +1,4 @@
-//! [`Authorize`]: the tool with which the user authorizes a server.
+//! [`Authorize`]: the tool that asks the user to authorize a server.
 
 use std::sync::{Arc, PoisonError};
 
@@ -13,12 +13,11 @@ use super::credentials::OfServer;
 use super::oauth::{Flow, Next};
 use super::server::Server;
 
-/// The name of the tool.
 const NAME: &str = "authorize";
-/// The answer that allows hosts.
+/// The answer that allows the named hosts.
 const ALLOW: &str = "Allow";
 
-/// Asks the user to authorize a server, and stores the tokens.
+/// The tool that asks the user to authorize a server, and stores the tokens.
 pub(super) struct Authorize {
     server: Arc<Server>,
     url: String,
@@ -40,8 +39,8 @@ impl Authorize {
         Authorize { server, url: url.to_owned(), tokens, spec }
     }
 
-    /// Registers this client, and returns the question to the user: about hosts that the server
-    /// names, or for the page to log in. The error is a sentence without a full stop.
+    /// Registers this client and returns the question to the user: whether to allow hosts that the
+    /// server names, or to open the login page. The error is a sentence without a full stop.
     async fn ask(&self) -> Result<ToolError, String> {
         let name = self.server.name();
         let next = Flow::register(&self.url, self.tokens.clone()).await?;
@@ -65,7 +64,7 @@ impl Authorize {
         Ok(question.suspend())
     }
 
-    /// Replaces the authorization that the user was asked for.
+    /// Replaces the authorization that awaits the user, and returns the previous one.
     fn replace_flow(&self, flow: Option<Next>) -> Option<Next> {
         let mut current = self.server.flow.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut current, flow)

@@ -1,4 +1,4 @@
-//! [`ServerConfig`]: how an MCP server is reached, as settings describe it.
+//! [`ServerConfig`]: the settings of an MCP server.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Describes an MCP server: its name and how it is reached.
+/// The settings of an MCP server: its name, its transport and what it may do.
 ///
 /// ```
 /// use loopwright_mcp::ServerConfig;
@@ -22,17 +22,17 @@ use sha2::{Digest, Sha256};
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerConfig {
     name: String,
-    /// How the server is reached.
+    /// The transport to the server.
     pub transport: Transport,
-    /// The time limit of a call of its tools; `None` means that of the agent.
+    /// The time limit of a call of the server's tools. `None` for the agent's limit.
     pub timeout: Option<Duration>,
-    /// Whether its claims that a tool changes nothing are believed: calls of such tools then run
-    /// without approval.
+    /// `true` to trust the server's claims that a tool changes nothing: calls of such tools then
+    /// run without approval.
     pub trust_annotations: bool,
     digest: String,
 }
 
-/// Says how a server is reached.
+/// The transport to a server.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Transport {
@@ -42,37 +42,38 @@ pub enum Transport {
     Http(Endpoint),
 }
 
-/// Describes the command of a server.
+/// The command of a server.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct CommandLine {
-    /// The program.
+    /// The name or path of the program.
     pub program: String,
-    /// Its arguments.
+    /// The arguments of the program.
     pub args: Vec<String>,
-    /// The names of the variables of this process that it gets.
+    /// The names of the environment variables of this process that the command gets.
     pub env: Vec<String>,
-    /// Whether it has the network.
+    /// `true` to give the command access to the network.
     pub network: bool,
-    /// Whether it runs without confinement.
+    /// `true` to run the command without confinement.
     pub unconfined: bool,
-    /// What it may read besides the workspace and the system's directories.
+    /// Readable paths, in addition to the workspace and the system's directories.
     pub readable: Vec<String>,
-    /// What it may write besides the workspace.
+    /// Writable paths, in addition to the workspace.
     pub writable: Vec<String>,
 }
 
-/// Describes the address of a server.
+/// The address of a server, and the headers for it.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Endpoint {
-    /// The URL.
+    /// The URL of the streamable HTTP endpoint.
     pub url: String,
-    /// Headers of each request. `${NAME}` in a value stands for a variable of this process.
+    /// The headers of each request. `${NAME}` in a value stands for an environment variable of this
+    /// process.
     pub headers: BTreeMap<String, String>,
 }
 
-/// Describes what is wrong with the settings of a server.
+/// An error in the settings of a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the MCP server `{name}`: {why}")]
 pub struct ConfigError {
@@ -80,10 +81,11 @@ pub struct ConfigError {
     why: String,
 }
 
-/// The longest name of a server: names of tools begin with it and have 64 characters at most.
+/// The maximum length of a server's name. Names of tools begin with it, and have at most 64
+/// characters.
 const MAX_NAME_LENGTH: usize = 32;
 
-/// The settings of a server.
+/// The table `[mcp.NAME]` of the settings.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -109,12 +111,13 @@ struct Settings {
 }
 
 impl ServerConfig {
-    /// Describes a server without a time limit of its own, whose annotations are not trusted.
+    /// Returns the settings of a server without its own time limit, whose annotations are not
+    /// trusted.
     ///
     /// # Errors
     ///
-    /// Fails if the name has other characters than lower-case letters, digits and `-`, or more than
-    /// 32, or if the transport is incomplete.
+    /// Fails if the name has more than 32 characters, or others than lower-case letters, digits and
+    /// `-`, or if the transport is incomplete.
     pub fn new(name: impl Into<String>, transport: Transport) -> Result<Self, ConfigError> {
         let settings = Settings::of(&transport);
         Self::of(&name.into(), settings)
@@ -124,7 +127,7 @@ impl ServerConfig {
     ///
     /// # Errors
     ///
-    /// Fails if a setting is unknown, missing or invalid; the error says which.
+    /// Fails if a setting is unknown, missing or invalid, and names the setting.
     pub fn read(name: &str, settings: &Value) -> Result<Self, ConfigError> {
         let settings = Settings::deserialize(settings).map_err(|why| error(name, why))?;
         Self::of(name, settings)
@@ -152,12 +155,12 @@ impl ServerConfig {
         &self.name
     }
 
-    /// Returns a digest of all settings, which changes with each of them.
+    /// Returns a digest of all settings. It changes with each of them.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Returns what runs or is connected to, in one line for the user.
+    /// Returns the command line or the URL, in one line for the user.
     pub fn describe(&self) -> String {
         let line = match &self.transport {
             Transport::Stdio(command) => {
@@ -169,8 +172,8 @@ impl ServerConfig {
         line.replace(char::is_control, " ")
     }
 
-    /// Returns what the settings grant the server, each as a part of a sentence for the user who
-    /// accepts it.
+    /// Returns what the settings grant the server. Each grant is part of a sentence for the user
+    /// who accepts the server.
     pub fn grants(&self) -> Vec<String> {
         let mut grants = Vec::new();
         let mut list = |what: &str, of: &[String]| {
@@ -298,7 +301,7 @@ impl Settings {
     }
 }
 
-/// Returns a template with the variables in it: `${NAME}` stands for `variable(NAME)`.
+/// Returns the template with each `${NAME}` replaced by `variable(NAME)`.
 pub(crate) fn expand(
     template: &str,
     variable: impl Fn(&str) -> Option<String>,

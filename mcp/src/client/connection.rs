@@ -25,21 +25,21 @@ use super::handler::{Handler, Routes};
 use super::launch::Launch;
 use super::oauth::authorized_client;
 
-/// How long the start of a server and its handshake may take.
+/// The timeout of a server's start, including the handshake.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a list may take.
+/// The timeout of a list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
-/// The largest message of a server.
+/// The maximum size of a message of a server.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
-/// How many tools of a server are listed, and how many pages they may have.
+/// The limits of a list: tools, and pages.
 const MAX_TOOLS: usize = 1000;
 const MAX_PAGES: usize = 100;
 
-/// Why a server cannot be used.
+/// The reason why a server cannot be used.
 pub(super) struct OpenError {
     /// A sentence without a full stop.
     pub(super) why: String,
-    /// Whether the user must authorize it first.
+    /// `true` if the user must authorize the server first.
     pub(super) needs_authorization: bool,
 }
 
@@ -49,17 +49,18 @@ impl From<String> for OpenError {
     }
 }
 
-/// A running server. Dropping it ends the session and kills the server's command.
+/// A running server and the session with it. Dropping it ends the session and kills the server's
+/// command.
 pub(super) struct Connection {
     service: RunningService<RoleClient, Handler>,
     pub(super) routes: Arc<Routes>,
-    /// Kills the command when dropped.
+    /// The guard of the command, which is killed when the guard is dropped.
     _guard: Option<Box<dyn Any + Send + Sync>>,
     _listener: Option<AbortOnDropHandle<()>>,
 }
 
 impl Connection {
-    /// Starts a server or connects to it.
+    /// Starts the server, or connects to it.
     pub(super) fn open(
         config: ServerConfig,
         launch: Arc<dyn Launch>,
@@ -166,7 +167,7 @@ async fn start(
     Ok(Connection { service, routes, _guard: guard, _listener: listener })
 }
 
-/// The current version of the protocol, or the last one with a handshake.
+/// Returns the lifecycle: the current version of the protocol, else the last one with a handshake.
 fn lifecycle() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::LATEST],
@@ -174,7 +175,7 @@ fn lifecycle() -> ClientLifecycleMode {
     }
 }
 
-/// Listens to changes of the tools. Servers of earlier versions announce them without being asked.
+/// Subscribes to changes of the tools. Servers of earlier versions announce them unasked.
 fn listen(peer: Peer<RoleClient>, routes: Arc<Routes>) -> Option<AbortOnDropHandle<()>> {
     let info = peer.peer_info()?;
     let announces = info.capabilities.tools.as_ref().is_some_and(|t| t.list_changed == Some(true));

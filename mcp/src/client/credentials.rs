@@ -9,19 +9,19 @@ use async_trait::async_trait;
 use rmcp::transport::auth::{AuthError, CredentialStore, StoredCredentials};
 use serde::{Deserialize, Serialize};
 
-/// Stores the OAuth tokens of servers, by server.
+/// A store of the OAuth tokens of servers.
 #[derive(Default)]
 pub struct Credentials {
-    /// `None` if they are kept in memory only.
+    /// The file, or `None` to keep the tokens in memory only.
     path: Option<PathBuf>,
     servers: Mutex<BTreeMap<String, Stored>>,
 }
 
-/// What is stored for a server.
+/// The tokens and permissions of a server.
 #[derive(Default, Serialize, Deserialize)]
 struct Stored {
     tokens: Option<StoredCredentials>,
-    /// The origins besides the server's own that the user lets it name for its authorization.
+    /// The origins, besides the server's own, that the user lets it name for its authorization.
     #[serde(default)]
     origins: BTreeSet<String>,
 }
@@ -33,17 +33,17 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Keeps the tokens in memory.
+    /// Returns an empty store that is kept in memory.
     pub fn in_memory() -> Self {
         Self::default()
     }
 
-    /// Keeps the tokens in a file that only the user can read. It is read now, and replaced with
-    /// each change; it need not exist.
+    /// Opens a store in a file that only the user can read. The file is read now and replaced with
+    /// each change. It need not exist.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, or is not one that this type has written.
+    /// Fails if the file cannot be read, or was not written by this type.
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         let servers = match std::fs::read(&path) {
@@ -57,7 +57,7 @@ impl Credentials {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether there are tokens for a server.
+    /// Returns whether the store has tokens for a server.
     pub(super) fn has(&self, key: &str) -> bool {
         self.servers().get(key).is_some_and(|stored| stored.tokens.is_some())
     }
@@ -67,7 +67,7 @@ impl Credentials {
         self.servers().get(key).map(|stored| stored.origins.clone()).unwrap_or_default()
     }
 
-    /// Lets a server name these origins too.
+    /// Lets a server name these origins, too.
     pub(super) fn allow(&self, key: &str, origins: BTreeSet<String>) -> io::Result<()> {
         self.change(key, |stored| stored.origins.extend(origins))
     }
@@ -86,7 +86,7 @@ impl Credentials {
     }
 }
 
-/// Replaces the file, which only the user can read.
+/// Replaces the file. Only the user can read it.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;

@@ -1,5 +1,5 @@
-//! What a server sends, as values of an agent: a listed tool as a [`ToolSpec`], a result as a
-//! [`ToolOutput`]. Nothing here is trusted: everything is bounded and checked.
+//! Conversion of a server's messages: a listed tool to a [`ToolSpec`], a result to a
+//! [`ToolOutput`]. A server is not trusted: everything is bounded and checked.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,30 +12,30 @@ use serde_json::{Value, json};
 
 use super::config::digest;
 
-/// The longest name of a tool.
+/// The maximum length of a tool's name.
 const MAX_NAME_LENGTH: usize = 64;
-/// The longest description that a model is shown.
+/// The maximum length of a description for the model.
 const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
-/// The largest schema of a tool's arguments.
+/// The maximum size of the schema of a tool's arguments.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
-/// The largest image or PDF of a result.
+/// The maximum size of an image or PDF in a result.
 const MAX_IMAGE_BYTES: usize = 4 << 20;
-/// How many images a result may have.
+/// The maximum number of images in a result.
 const MAX_IMAGES: usize = 8;
-/// The largest structured content that front ends get.
+/// The maximum size of structured content for front ends.
 const MAX_DETAILS_BYTES: usize = 64 << 10;
-/// The longest text of an error, and of a line about a resource.
+/// The maximum length of an error's text, and of a line about a resource.
 const MAX_LINE_BYTES: usize = 2 << 10;
 
-/// Returns the description of a tool of `server` from an item of `tools/list` (MCP, *Tools*).
+/// Returns the specification of a tool of `server` from an item of `tools/list` (MCP, *Tools*).
 ///
-/// The name is `server__tool`, made valid and at most 64 characters long. Annotations only say how
-/// a call is repeated after a crash, unless `trusted`: then a tool that claims to change nothing
-/// runs without approval.
+/// The name is `server__tool`, made valid and cut to 64 characters. Annotations only decide how a
+/// call is repeated after a crash, unless `trusted`: then a tool that claims to change nothing runs
+/// without approval.
 ///
 /// # Errors
 ///
-/// Fails if the item is no tool, or its schema is too large or not one of an object.
+/// Fails if the item is not a tool, or if its schema is too large or does not describe an object.
 ///
 /// ```
 /// use loopwright_mcp::tool_spec;
@@ -55,12 +55,12 @@ pub fn tool_spec(server: &str, tool: &Value, trusted: bool) -> Result<ToolSpec, 
 
 /// Returns the output of a call from the result of `tools/call` (MCP, *Tools*).
 ///
-/// Text is for the model; images and PDFs are if they are what they claim to be. Structured content
-/// is for front ends, and for the model if there is no other.
+/// Text is for the model, as are images and PDFs whose content matches their media type. Structured
+/// content is for front ends, and for the model if the result has no other content.
 ///
 /// # Errors
 ///
-/// Fails if the value is no result, and with the text of a result that is an error.
+/// Fails if the value is not a result. If the result is an error, fails with its text.
 pub fn tool_output(result: &Value) -> Result<ToolOutput, ToolError> {
     match CallToolResult::deserialize(result) {
         Ok(result) => output_of(result),
@@ -68,7 +68,7 @@ pub fn tool_output(result: &Value) -> Result<ToolOutput, ToolError> {
     }
 }
 
-/// Returns the description of a tool whose name has at most `max_name` characters.
+/// Returns the specification of a tool, with a name of at most `max_name` characters.
 pub(super) fn spec_of(tool: &Tool, max_name: usize, trusted: bool) -> Result<ToolSpec, String> {
     let mut schema = Value::Object((*tool.input_schema).clone());
     match schema.get("type") {
@@ -91,7 +91,7 @@ pub(super) fn spec_of(tool: &Tool, max_name: usize, trusted: bool) -> Result<Too
     let is_read_only = annotations.read_only_hint == Some(true);
     let effect = match (is_read_only, annotations.is_idempotent()) {
         (true, _) if trusted => Effect::ReadOnly,
-        // A claim decides nothing about approval: only read-only tools run without one by default.
+        // Claims do not affect approval: only read-only tools run without it by default.
         (true, _) | (_, true) => Effect::Idempotent,
         _ => Effect::AtMostOnce,
     };
@@ -102,12 +102,12 @@ pub(super) fn spec_of(tool: &Tool, max_name: usize, trusted: bool) -> Result<Too
     Ok(if is_read_only { spec } else { spec.sequential() })
 }
 
-/// Returns a digest of everything that a server says about a tool.
+/// Returns a digest of the whole definition of a tool.
 pub(super) fn definition_of(tool: &Tool) -> String {
     digest(&serde_json::to_string(tool).unwrap_or_default())
 }
 
-/// Returns the output of a call.
+/// Returns the output of a call, from its result.
 pub(super) fn output_of(result: CallToolResult) -> Result<ToolOutput, ToolError> {
     let structured = result.structured_content;
     let details = structured.filter(|value| value.to_string().len() <= MAX_DETAILS_BYTES);
@@ -142,7 +142,7 @@ fn text_of(content: &[Content]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns blocks of content for a model.
+/// Converts blocks of content for a model.
 pub(super) fn contents(blocks: Vec<ContentBlock>) -> Vec<Content> {
     let mut images = 0;
     blocks.into_iter().map(|block| content(block, &mut images)).collect()
@@ -167,7 +167,7 @@ fn content(block: ContentBlock, images: &mut usize) -> Content {
     }
 }
 
-/// Returns the contents of a resource for a model.
+/// Converts the contents of a resource for a model.
 pub(super) fn resource_content(resource: ResourceContents, images: &mut usize) -> Content {
     match resource {
         ResourceContents::TextResourceContents { uri, text, .. } => {
@@ -180,8 +180,8 @@ pub(super) fn resource_content(resource: ResourceContents, images: &mut usize) -
     }
 }
 
-/// Returns an image or a PDF, or a text that says why it is left out. A provider would refuse the
-/// whole conversation for an image that is none.
+/// Returns an image or a PDF, or a text with the reason why it is left out. A provider would refuse
+/// the whole conversation for an invalid image.
 fn file(media_type: String, data: String, images: &mut usize) -> Content {
     let left_out = |why: &str| {
         Content::text(format!("[A file of type {} is left out: {why}.]", cut(&media_type, 100)))
@@ -202,7 +202,7 @@ fn file(media_type: String, data: String, images: &mut usize) -> Content {
     }
 }
 
-/// Returns the media type that the first bytes of a file show.
+/// Returns the media type according to the first bytes of a file.
 fn kind_of(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
@@ -214,8 +214,8 @@ fn kind_of(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Returns a name that every provider accepts. A name that had to be changed ends with a digest, so
-/// that two names never become one.
+/// Returns a name that every provider accepts. A changed name ends with a digest, so that different
+/// names stay different.
 pub(super) fn legal_name(name: &str, max: usize) -> String {
     let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.len() <= max && name.chars().all(is_legal) {
@@ -227,7 +227,7 @@ pub(super) fn legal_name(name: &str, max: usize) -> String {
     format!("{start}_{end}")
 }
 
-/// Returns the start of a text, and a note if something is left out.
+/// Returns the start of a text, with a note if the rest is left out.
 pub(super) fn cut(text: &str, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
         return text.to_owned();

@@ -1,36 +1,36 @@
-//! [`Definitions`]: the definitions of tools under which they were called.
+//! [`Definitions`]: the accepted definitions of tools.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The largest file that is read, in bytes.
+/// The maximum size of the file.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Records what the user has accepted, by digest: the definition of each tool that has been called,
-/// and the servers that a project proposes.
+/// A record of what the user has accepted, by digest: the definition of each called tool, and the
+/// servers that a project proposes.
 ///
 /// A tool whose definition has changed since needs approval, whatever the agent's rules are.
 #[derive(Debug, Default)]
 pub struct Definitions {
-    /// `None` if they are kept in memory only.
+    /// The file, or `None` to keep the digests in memory only.
     path: Option<PathBuf>,
     digests: Mutex<BTreeMap<String, String>>,
 }
 
 impl Definitions {
-    /// Keeps the digests in memory.
+    /// Returns an empty record that is kept in memory.
     pub fn in_memory() -> Self {
         Self::default()
     }
 
-    /// Keeps the digests in a file, which is read now and replaced with each change. It need not
+    /// Opens a record in a file. The file is read now and replaced with each change. It need not
     /// exist.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, or is not one that this type has written.
+    /// Fails if the file cannot be read, or was not written by this type.
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         let digests = match std::fs::metadata(&path) {
@@ -44,16 +44,16 @@ impl Definitions {
         Ok(Definitions { path: Some(path), digests: Mutex::new(digests) })
     }
 
-    /// Returns the digest that was accepted for this key.
+    /// Returns the accepted digest of this key.
     pub fn get(&self, key: &str) -> Option<String> {
         self.digests.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    /// Records a digest, replacing another one of this key.
+    /// Records a digest, which replaces the key's previous one.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be written; it is recorded in memory then.
+    /// Fails if the file cannot be written. The digest is then recorded in memory only.
     pub fn accept(&self, key: &str, digest: &str) -> io::Result<()> {
         let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
         if digests.insert(key.to_owned(), digest.to_owned()).as_deref() == Some(digest) {
@@ -66,7 +66,7 @@ impl Definitions {
     }
 }
 
-/// Replaces the file, so that a crash leaves the old one or the new one.
+/// Replaces the file atomically: a crash leaves the old one or the new one.
 fn write(path: &Path, digests: &BTreeMap<String, String>) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;

@@ -1,4 +1,4 @@
-//! Elicitation (MCP, *Elicitation*): what a server asks the user, as a question.
+//! Elicitation (MCP, *Elicitation*): a server's questions to the user.
 
 use loopwright_core::pattern::{AnswerForm, Question};
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::decode::cut;
 
-/// The longest message that the user is shown.
+/// The maximum length of a message to the user.
 const MAX_MESSAGE_BYTES: usize = 4 << 10;
 
 const YES: &str = "Yes";
@@ -15,32 +15,31 @@ const NO: &str = "No";
 const DONE: &str = "Done";
 const DECLINE: &str = "Decline";
 
-/// Says how an answer becomes the content of a result.
+/// The conversion of an answer to the content of a result.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum AnswerShape {
-    /// It is the content.
+    /// The answer is the content.
     Whole,
-    /// It is the only property.
+    /// The answer is the value of the only property.
     Property(String),
-    /// It says whether the only property is true.
+    /// The answer is `Yes` if the only property is true.
     Switch(String),
-    /// It says whether the user has done what the server asked for.
+    /// The answer tells whether the user has done what the server asked for.
     Consent,
 }
 
-/// Reads the parameters of `elicitation/create`, and returns the question that the user is asked
-/// for this server.
+/// Returns the question to the user for the parameters of `elicitation/create` from this server.
 ///
 /// # Errors
 ///
-/// Returns a sentence if they are not those of the protocol.
+/// Returns a sentence if the parameters do not follow the protocol.
 pub fn elicited_question(server: &str, params: &Value) -> Result<Question, String> {
     let params = ElicitRequestParams::deserialize(params)
         .map_err(|why| format!("These are no parameters of `elicitation/create`: {why}."))?;
     Ok(question(server, &params).0)
 }
 
-/// Returns the question that a server asks, and what becomes of its answer.
+/// Returns a server's question, and the conversion of its answer.
 pub(super) fn question(server: &str, params: &ElicitRequestParams) -> (Question, AnswerShape) {
     match params {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {

@@ -1,4 +1,4 @@
-//! [`Exchange`]: a call of a server's tool in progress, which may ask the user in between.
+//! [`Exchange`]: a call of a server's tool in progress, which may ask the user.
 
 // SEP-2577 has deprecated sampling; servers of earlier versions use it.
 #![allow(deprecated)]
@@ -24,9 +24,9 @@ use super::elicitation::{self, AnswerShape};
 use super::handler::{Inbox, Routes, ServerRequest};
 use super::sampling;
 
-/// How often a server may answer a call with requests for input (SEP-2322).
+/// The maximum number of times a server may answer a call with requests for input (SEP-2322).
 const MAX_ROUNDS: usize = 10;
-/// The longest line of progress that is shown.
+/// The maximum length of a line of progress.
 const MAX_PROGRESS_BYTES: usize = 500;
 
 /// A call in progress. Dropping it cancels the call.
@@ -35,48 +35,48 @@ pub(super) struct Exchange {
     routes: Arc<Routes>,
     params: CallToolRequestParams,
     sent: Option<Sent>,
-    /// What the server asked for instead of a result, until the call is sent once more.
+    /// The input that the server requested instead of a result, until the call is repeated.
     retry: Option<Retry>,
     rounds: usize,
     pending: Option<Pending>,
 }
 
-/// A request whose response has not been received.
+/// A request that awaits its response.
 struct Sent {
     handle: RequestHandle<RoleClient>,
     inbox: Inbox,
 }
 
-/// The input that a server has asked for with its response (SEP-2322).
+/// The input that a server requested in its response (SEP-2322).
 struct Retry {
     missing: VecDeque<(String, InputRequest)>,
     responses: InputResponses,
     state: Option<String>,
 }
 
-/// What waits for the user.
+/// A request that waits for the user.
 enum Pending {
     Elicitation(AnswerShape, ReplyTo<ElicitResult>),
     Sampling(Box<CreateMessageRequestParams>, ReplyTo<Result<CreateMessageResult, ErrorData>>),
 }
 
-/// Where an answer goes: to a request of the server, or into the next round.
+/// The destination of an answer: a request of the server, or the next round.
 enum ReplyTo<T> {
     Request(oneshot::Sender<T>),
     Round(String),
 }
 
-/// What a call needs of its host.
+/// The settings of the server that a call needs.
 pub(super) struct Host<'a> {
     pub(super) server: &'a str,
     pub(super) roots: &'a [Root],
     pub(super) model: Option<&'a dyn ChatModel>,
 }
 
-/// Why [`Exchange::run`] returned.
+/// The reason why [`Exchange::run`] returned.
 pub(super) enum Step {
     Finished(Result<ToolOutput, ToolError>),
-    /// The user must answer this question; the call continues with [`Exchange::answer`].
+    /// The user must answer this question. The call continues with [`Exchange::answer`].
     Asks(Question),
 }
 
@@ -147,7 +147,7 @@ impl Exchange {
         });
     }
 
-    /// Answers what the host can answer. Returns the next question to the user.
+    /// Answers the requests that need no user. Returns the next question to the user.
     fn next_input(&mut self, host: &Host<'_>) -> Option<Question> {
         let retry = self.retry.as_mut()?;
         while let Some((key, request)) = retry.missing.pop_front() {
@@ -168,7 +168,7 @@ impl Exchange {
                             self.pending = Some(Pending::Sampling(params, ReplyTo::Round(key)));
                             return Some(question);
                         }
-                        // There is no place for the reason.
+                        // The protocol has no field for the reason.
                         Err(_) => drop(retry.responses.insert(key, Value::Null)),
                     }
                 }
@@ -212,7 +212,7 @@ impl Exchange {
         }
     }
 
-    /// Passes the user's answer on to the server.
+    /// Sends the user's answer to the server.
     pub(super) async fn answer(&mut self, cx: &ToolContext, host: &Host<'_>, answer: Value) {
         match self.pending.take() {
             None => {}
@@ -273,7 +273,7 @@ fn result(
     match response {
         Ok(ServerResult::CallToolResult(result)) => output_of(result),
         Ok(other) => {
-            // A result without `content`, which the SDK reads as one of another request.
+            // The SDK reads a result without `content` as the result of another request.
             let value = serde_json::to_value(&other).unwrap_or_default();
             match value.as_object().is_some_and(serde_json::Map::is_empty) {
                 true => Ok(ToolOutput::text("The result is empty.")),
@@ -284,7 +284,7 @@ fn result(
     }
 }
 
-/// Returns the error of a call, for the model.
+/// Returns the error of a failed call, for the model.
 pub(super) fn failure(server: &str, why: ServiceError) -> ToolError {
     ToolError::Failed(match why {
         ServiceError::McpError(error) => {

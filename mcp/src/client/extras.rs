@@ -1,6 +1,5 @@
-//! Tools for the resources and prompts of a server (MCP, *Resources* and *Prompts*), which are
-//! named after the protocol's methods: `resources_list`, `resources_read`, `prompts_list`,
-//! `prompts_get`.
+//! Tools for the resources and prompts of a server (MCP, *Resources* and *Prompts*). They are named
+//! after the protocol's methods: `resources_list`, `resources_read`, `prompts_list`, `prompts_get`.
 
 use std::sync::Arc;
 
@@ -20,10 +19,10 @@ use super::decode::{contents, cut, resource_content};
 use super::exchange::failure;
 use super::server::Server;
 
-/// The longest description of a resource or prompt in a list.
+/// The maximum length of a description in a list of resources or prompts.
 const MAX_LINE_BYTES: usize = 500;
 
-/// What a tool asks the server for.
+/// The method that a tool calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Method {
     ListResources,
@@ -38,7 +37,8 @@ struct Extra {
     spec: Arc<ToolSpec>,
 }
 
-/// Returns the tools for what a server has, whose names are free: a tool of its own has precedence.
+/// Returns the tools for the server's resources and prompts, except those whose name is taken by
+/// one of the server's own tools.
 pub(super) fn tools(
     server: &Arc<Server>,
     connection: &Connection,
@@ -105,7 +105,7 @@ fn spec(server: &str, method: Method) -> ToolSpec {
         ),
     };
     let description = format!("{what} of the MCP server `{server}`.");
-    // Reading changes nothing by the protocol, but a server can do what it wants.
+    // By the protocol reading changes nothing, but a server can do anything.
     ToolSpec::with_schema(method.name(), description, schema).effect(Effect::Idempotent)
 }
 

@@ -1,4 +1,4 @@
-//! [`Handler`]: what a server sends besides responses, routed to the calls in progress.
+//! [`Handler`]: routes a server's requests and notifications to the calls in progress.
 
 // SEP-2577 has deprecated sampling and roots; servers of earlier versions use them.
 #![allow(deprecated)]
@@ -18,12 +18,12 @@ use rmcp::model::{
 use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, RoleClient};
 use tokio::sync::{mpsc, oneshot};
 
-/// How many requests of a server may wait for one call.
+/// The maximum number of requests of a server that wait for one call.
 const MAX_REQUESTS: usize = 4;
-/// How many progress notifications may wait for one call; more are dropped.
+/// The maximum number of progress notifications that wait for one call. Further ones are dropped.
 const MAX_PROGRESS: usize = 16;
 
-/// A request of a server during a call. Dropping `reply` refuses it.
+/// A request of the server during a call. Dropping `reply` refuses the request.
 pub(super) enum ServerRequest {
     Elicitation {
         params: Box<ElicitRequestParams>,
@@ -35,7 +35,7 @@ pub(super) enum ServerRequest {
     },
 }
 
-/// What a call in progress receives besides its response.
+/// The requests and progress notifications for a call in progress.
 pub(super) struct Inbox {
     pub(super) requests: mpsc::Receiver<ServerRequest>,
     pub(super) progress: mpsc::Receiver<ProgressNotificationParam>,
@@ -47,16 +47,16 @@ struct Call {
     progress: mpsc::Sender<ProgressNotificationParam>,
 }
 
-/// What the handler of a connection shares with its calls.
+/// The state that the handler of a connection shares with its calls.
 #[derive(Default)]
 pub(super) struct Routes {
     calls: Mutex<HashMap<RequestId, Call>>,
-    /// Whether the server has said that its tools have changed, since they were last listed.
+    /// Set when the server announces a change of its tools, until they are listed.
     tools_changed: AtomicBool,
 }
 
 impl Routes {
-    /// Registers a call.
+    /// Registers a call, and returns what it receives.
     pub(super) fn add(&self, id: RequestId, token: ProgressToken) -> Inbox {
         let (requests, receiver) = mpsc::channel(MAX_REQUESTS);
         let (progress, of_progress) = mpsc::channel(MAX_PROGRESS);
@@ -74,7 +74,7 @@ impl Routes {
         self.calls().is_empty()
     }
 
-    /// Returns whether the tools have changed, and forgets it.
+    /// Returns whether the tools have changed, and clears the flag.
     pub(super) fn take_change(&self) -> bool {
         self.tools_changed.swap(false, Ordering::Relaxed)
     }
@@ -84,8 +84,8 @@ impl Routes {
         self.tools_changed.store(true, Ordering::Relaxed);
     }
 
-    /// Passes a request on to the call during which it was sent, or to any call if the transport
-    /// does not tell. Without one, or if too many requests wait, it is refused.
+    /// Passes a request on to the call that it belongs to, or to any call if the transport does not
+    /// report the origin. Refuses the request if there is no such call or too many requests wait.
     fn route(&self, origin: Option<&InboundStreamOrigin>, request: ServerRequest) {
         let calls = self.calls();
         let call = match origin {
@@ -102,7 +102,7 @@ impl Routes {
     }
 }
 
-/// Handles what a server sends.
+/// The client's side of a connection, for requests and notifications of the server.
 pub(super) struct Handler {
     pub(super) routes: Arc<Routes>,
     pub(super) roots: Vec<Root>,

@@ -1,4 +1,4 @@
-//! [`Launch`]: how the command of a server is started.
+//! [`Launch`]: the start of a server's command.
 
 use std::any::Any;
 use std::io;
@@ -10,9 +10,10 @@ use tokio::process::Command;
 
 use super::config::CommandLine;
 
-/// Starts the commands of servers.
+/// A launcher for the commands of servers.
 ///
-/// The host implements it to confine commands. [`Unconfined`] starts them without confinement.
+/// The embedding program implements it to confine commands. [`Unconfined`] starts them without
+/// confinement.
 #[async_trait]
 pub trait Launch: Send + Sync {
     /// Starts a command.
@@ -23,24 +24,25 @@ pub trait Launch: Send + Sync {
     async fn launch(&self, command: &CommandLine) -> io::Result<Pipes>;
 }
 
-/// Holds the pipes of a running command.
+/// The pipes of a running command.
 pub struct Pipes {
-    /// Its standard output.
+    /// The command's standard output.
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
-    /// Its standard input.
+    /// The command's standard input.
     pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
-    /// Kills the command with all its processes when dropped.
+    /// A guard that kills the command and all its processes when dropped.
     pub guard: Box<dyn Any + Send + Sync>,
 }
 
-/// Starts commands without confinement: they can do everything that the user of this process can.
+/// A launcher without confinement: commands can do everything that the user of this process can.
 ///
-/// A command gets `PATH`, `HOME` and the variables that its settings name, and is killed when the
-/// server is dropped; processes that it has started are not. Its standard error is discarded.
+/// A command gets `PATH`, `HOME` and the variables that its settings name. It is killed when the
+/// server is dropped, but the processes that it has started are not. Its standard error is
+/// discarded.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unconfined;
 
-/// The variables that each command gets.
+/// The environment variables that each command gets.
 const INHERITED: [&str; 6] = ["PATH", "HOME", "USER", "LANG", "TMPDIR", "TZ"];
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! OAuth 2.1 with PKCE (MCP, *Authorization*): [`Flow`] gets the tokens of a server.
+//! OAuth 2.1 with PKCE (MCP, *Authorization*): [`Flow`] obtains the tokens of a server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,33 +14,33 @@ use tokio_util::task::AbortOnDropHandle;
 use super::credentials::OfServer;
 use super::visits::Visits;
 
-/// How long the answer of a user may come before the browser's.
+/// The wait for the browser's callback after the user has answered.
 const CALLBACK_TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest request of a browser.
+/// The maximum size of a browser's request.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
-/// What a browser shows in the end.
+/// The final page in the browser.
 const PAGE: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
     You can close this page.\n";
 
-/// An authorization for which the user is sent to a page.
+/// An authorization that sends the user to a page.
 pub(super) struct Flow {
     session: AuthorizationSession,
-    /// The address that the browser was sent back to.
+    /// The URL that the browser was redirected to.
     callback: oneshot::Receiver<String>,
     _listener: AbortOnDropHandle<()>,
 }
 
-/// What the user must do next.
+/// The next step of the user.
 pub(super) enum Next {
     /// Allow these origins, which the server names.
     Allow(BTreeSet<String>),
-    /// Open the page.
+    /// Open the login page.
     Open(Box<Flow>),
 }
 
 impl Flow {
-    /// Registers this client with the authorization server of a server, as far as the user allows
-    /// the origins that it names. The error is a sentence without a full stop.
+    /// Registers this client with the authorization server, if the user allows the origins that the
+    /// MCP server names. The error is a sentence without a full stop.
     pub(super) async fn register(url: &str, tokens: OfServer) -> Result<Next, String> {
         let visits = visits(url, &tokens)?;
         match Self::try_register(url, tokens, &visits).await {
@@ -80,13 +80,13 @@ impl Flow {
         })))
     }
 
-    /// Returns the address of the page.
+    /// Returns the URL of the login page.
     pub(super) fn page(&self) -> &str {
         self.session.get_authorization_url()
     }
 
-    /// Exchanges what the browser was sent back with for tokens, and stores them. An answer of the
-    /// user that is an address replaces that of the browser. The error is a sentence without a full
+    /// Exchanges the code of the browser's callback for tokens, and stores them. If the user's
+    /// answer is a URL, it is used instead of the browser's. The error is a sentence without a full
     /// stop.
     pub(super) async fn exchange(self, answer: &str) -> Result<(), String> {
         let answer = answer.trim();
@@ -102,8 +102,8 @@ impl Flow {
     }
 }
 
-/// Returns a client that sends the tokens of a server and refreshes them, or `None` if there are
-/// no tokens.
+/// Returns a client that sends the tokens of a server and refreshes them. Returns `None` if the
+/// server has no tokens.
 pub(super) async fn authorized_client(
     url: &str,
     tokens: Option<OfServer>,
@@ -133,7 +133,7 @@ async fn manager(
     Ok(manager)
 }
 
-/// Waits until a browser is sent back, and passes the address on. Other requests are ignored.
+/// Waits for a browser's callback, and sends its URL. Other requests are ignored.
 async fn receive(listener: TcpListener, redirect: String, sender: oneshot::Sender<String>) {
     loop {
         let Ok((mut stream, _)) = listener.accept().await else { return };
@@ -148,7 +148,7 @@ async fn receive(listener: TcpListener, redirect: String, sender: oneshot::Sende
                 }
             }
         };
-        // Nothing else is waited for: the page of an attacker could keep the connection open.
+        // Do not wait for more: an attacker's page could keep the connection open.
         let is_read = tokio::time::timeout(Duration::from_secs(5), read).await.is_ok();
         if let Some(query) = query(&request).filter(|_| is_read) {
             let _ = stream.write_all(PAGE.as_bytes()).await;
@@ -158,7 +158,8 @@ async fn receive(listener: TcpListener, redirect: String, sender: oneshot::Sende
     }
 }
 
-/// Returns the query of a request for the callback, which has a code or an error.
+/// Returns the query of the callback, which has a code or an error. Returns `None` for other
+/// requests.
 fn query(request: &[u8]) -> Option<&str> {
     let line = std::str::from_utf8(request).ok()?.lines().next()?;
     let query = line.strip_prefix("GET /callback?")?.split(' ').next()?;

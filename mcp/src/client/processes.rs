@@ -1,24 +1,24 @@
-//! [`ProcessLimit`]: how many commands of MCP servers run at a time.
+//! [`ProcessLimit`]: a limit of the running commands of MCP servers.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::time::Instant;
 
-/// A server whose command may be ended while it is idle.
+/// A server whose command may be ended while idle.
 pub(super) trait Process: Send + Sync {
-    /// Returns whether its command runs or is being started.
+    /// Returns whether the command runs or is being started.
     fn has_process(&self) -> bool;
-    /// Returns since when nothing has used the connection, unless something uses it now.
+    /// Returns when the connection was last used, or `None` while it is in use.
     fn idle_since(&self) -> Option<Instant>;
-    /// Ends the command, unless something uses it.
+    /// Ends the command, unless it is in use.
     fn close_idle(&self);
 }
 
-/// Bounds how many commands of MCP servers run at a time, in all and for each owner. Clones share
-/// the bound.
+/// A limit of the commands of MCP servers that run at a time, in total and per owner. Clones share
+/// the limit.
 ///
-/// If there are too many, the one that has been idle for the longest time is ended. It is started
-/// again when it is needed.
+/// At the limit, the command that has been idle for the longest time is ended. It is started again
+/// when needed.
 #[derive(Clone)]
 pub struct ProcessLimit {
     max_total: usize,
@@ -32,12 +32,12 @@ struct Running {
 }
 
 impl ProcessLimit {
-    /// Allows so many commands in all, and for each owner.
+    /// Allows this many commands in total, and per owner.
     pub fn new(max_total: usize, max_per_owner: usize) -> Self {
         ProcessLimit { max_total, max_per_owner, running: Arc::default() }
     }
 
-    /// Admits the command of a server, and ends an idle one for it if necessary. The error is a
+    /// Admits the command of a server, and ends an idle command if necessary. The error is a
     /// sentence without a full stop.
     pub(super) fn admit(&self, owner: Option<&str>, own: Weak<dyn Process>) -> Result<(), String> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Sampling (MCP, *Sampling*): what a server asks the model of the agent, once the user allows it.
+//! Sampling (MCP, *Sampling*): a server's requests to the agent's model, which the user must allow.
 
 // SEP-2577 has deprecated sampling; servers of earlier versions use it.
 #![allow(deprecated)]
@@ -20,30 +20,31 @@ use serde_json::Value;
 pub(super) const ALLOW: &str = "Allow";
 const REFUSE: &str = "Refuse";
 
-/// The largest request, in bytes of text: the user reads all of it.
+/// The maximum size of a request, in bytes of text. The user reads all of it.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
-/// The longest reply, in tokens.
+/// The maximum length of a reply, in tokens.
 const MAX_TOKENS: u32 = 8192;
 
-/// Reads the parameters of `sampling/createMessage`, and returns the request to the model.
+/// Returns the request to the model for the parameters of `sampling/createMessage`.
 ///
 /// # Errors
 ///
-/// Returns a sentence if they are not those of the protocol, or if the model is not asked this.
+/// Returns a sentence if the parameters do not follow the protocol, or if the request would be
+/// refused.
 pub fn sampling_request(params: &Value) -> Result<ChatRequest, String> {
     let params = CreateMessageRequestParams::deserialize(params)
         .map_err(|why| format!("These are no parameters of `sampling/createMessage`: {why}."))?;
     request(&params).map_err(|why| why.message.into_owned())
 }
 
-/// Returns the question whether a server may send this request, which shows all of it. The error is
-/// one for the server.
+/// Returns the question whether the server may send this request. The question shows the whole
+/// request. The error is for the server.
 pub(super) fn question(
     server: &str,
     params: &CreateMessageRequestParams,
 ) -> Result<Question, ErrorData> {
     request(params)?;
-    // The lines of a text are indented, so that none looks like the name of another part.
+    // Indented, so that no line of a text looks like the name of another part.
     let part = |(name, text): (&str, String)| format!("{name}:\n  {}", text.replace('\n', "\n  "));
     let system = params.system_prompt.iter().map(|text| ("system", text.clone()));
     let messages = params.messages.iter().map(|message| {
@@ -57,7 +58,7 @@ pub(super) fn question(
     Ok(Question::choice(text, [ALLOW, REFUSE]))
 }
 
-/// Returns the request to the model. The error is one for the server.
+/// Returns the request to the model. The error is for the server.
 pub(super) fn request(params: &CreateMessageRequestParams) -> Result<ChatRequest, ErrorData> {
     let invalid = |why: &str| ErrorData::invalid_params(why.to_owned(), None);
     if params.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
@@ -91,7 +92,7 @@ pub(super) fn request(params: &CreateMessageRequestParams) -> Result<ChatRequest
     Ok(request)
 }
 
-/// Sends a request to a model, on behalf of the session of a call. The error is one for the server.
+/// Sends a request to a model, on behalf of the session of a call. The error is for the server.
 pub(super) async fn sample(
     cx: &ToolContext,
     model: &dyn ChatModel,
@@ -108,7 +109,7 @@ pub(super) async fn sample(
     Ok(result)
 }
 
-/// Returns the texts of a message, and a note for everything else.
+/// Returns the texts of a message, with a note for everything else.
 fn text_of(message: &SamplingMessage) -> String {
     let blocks = message.content.iter().map(|block| match block {
         SamplingMessageContentBlock::Text(text) => text.text.as_str(),

@@ -1,4 +1,4 @@
-//! [`ToolSearch`]: many tools, of which a model is shown those that it has searched for.
+//! [`ToolSearch`]: many tools, offered to a model once it has searched for them.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,18 +13,19 @@ use serde_json::{Value, json};
 use super::McpServer;
 use super::decode::cut;
 
-/// The name of the tool.
 const NAME: &str = "tool_search";
-/// How many tools a search finds at most.
+/// The maximum number of tools in a result.
 const MAX_FOUND: usize = 10;
-/// The longest description in a result.
+/// The maximum length of a description in a result.
 const MAX_DESCRIPTION_BYTES: usize = 300;
 
-/// Gives the tools of MCP servers to an agent. If there are more than a number of them, requests
-/// leave them out, and the tool `tool_search` finds them by words: a tool that was found is offered
-/// from the next request on. A model is then not sent hundreds of schemas.
+/// The tools of MCP servers, offered to an agent on demand.
 ///
-/// What was found is kept for the agent, and so for one session.
+/// If the servers have too many tools, requests leave them out. The tool `tool_search` finds them
+/// by words, and offers the found ones from the next request on. This saves sending hundreds of
+/// schemas to a model.
+///
+/// Found tools are kept for the agent, and so for one session.
 ///
 /// ```no_run
 /// use loopwright_core::GenericAgent;
@@ -46,7 +47,7 @@ pub struct ToolSearch {
     max_tools: usize,
 }
 
-/// What the tool and the hook share.
+/// The state shared by the tool and the hook.
 struct Deferred {
     servers: Vec<McpServer>,
     max_tools: usize,
@@ -64,18 +65,18 @@ struct Arguments {
 }
 
 impl ToolSearch {
-    /// Searches the tools of these servers, if there are more than 40.
+    /// Offers the tools of these servers on demand if there are more than 40.
     pub fn new(servers: impl IntoIterator<Item = McpServer>) -> Self {
         ToolSearch { servers: servers.into_iter().collect(), max_tools: 40 }
     }
 
-    /// Sets how many tools of all servers together are offered without a search.
+    /// Sets the number of tools, of all servers together, that are offered without a search.
     pub fn max_tools(mut self, count: usize) -> Self {
         self.max_tools = count;
         self
     }
 
-    /// Adds the servers, and the tool that searches them, to an agent.
+    /// Adds the servers and the search tool to an agent.
     pub fn add_to(self, agent: AgentBuilder) -> AgentBuilder {
         let ToolSearch { servers, max_tools } = self;
         let add = |agent: AgentBuilder, server: &McpServer| {
@@ -98,7 +99,7 @@ impl Deferred {
         count.sum::<usize>() > self.max_tools
     }
 
-    /// Returns whether a request contains the tool of this name.
+    /// Returns whether requests contain the tool of this name.
     fn offers(&self, name: &str) -> bool {
         if name == NAME {
             return self.is_active();
@@ -107,7 +108,7 @@ impl Deferred {
         !is_of_server || !self.is_active() || self.found().contains(name)
     }
 
-    /// Returns the tools that fit the words best, and offers them from now on.
+    /// Returns the tools that match the words best, and offers them from now on.
     fn search(&self, query: &str) -> Vec<String> {
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
         let mut hits: Vec<(usize, String, String)> = Vec::new();
@@ -129,7 +130,7 @@ impl Deferred {
     }
 }
 
-/// Counts the words in a description once, and those in a name three times.
+/// Returns a score: one for each word in the description, three for each in the name.
 fn score(words: &[String], name: &str, description: &str) -> usize {
     let (name, description) = (name.to_lowercase(), description.to_lowercase());
     let of_word = |word: &String| {

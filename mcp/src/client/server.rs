@@ -24,41 +24,41 @@ use super::launch::Launch;
 use super::oauth::Next;
 use super::processes::{Process, ProcessLimit};
 
-/// How many calls may wait for the user at the same time.
+/// The maximum number of calls that wait for the user.
 const MAX_WAITING: usize = 64;
-/// How long a server that fails is not started again: at first, and at most.
+/// The pause before a failed server is started again: the first, and the longest.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
-/// What a server is used with.
+/// The options of a connection.
 pub(super) struct Options {
     pub(super) config: ServerConfig,
     pub(super) launch: Arc<dyn Launch>,
     pub(super) roots: Vec<Root>,
     pub(super) model: Option<Arc<dyn ChatModel>>,
-    /// Whether the user may be asked.
+    /// `true` if the server may ask the user.
     pub(super) asks: bool,
     pub(super) definitions: Arc<Definitions>,
     pub(super) credentials: Option<Arc<Credentials>>,
-    /// The bound of processes, and whose the server's is.
+    /// The process limit, and the owner of the server's process.
     pub(super) processes: Option<(ProcessLimit, Option<String>)>,
 }
 
-/// A server and the connection to it, if there is one.
+/// A server and the connection to it, if any.
 pub(super) struct Server {
     pub(super) options: Options,
     own: Weak<Server>,
     state: tokio::sync::Mutex<State>,
-    /// The definitions of the tools by name, as they were last listed.
+    /// The definitions of the tools in the last list, by name.
     current: Mutex<BTreeMap<String, String>>,
-    /// Why the server cannot be used, if it cannot.
+    /// The reason why the server cannot be used; `None` if it can.
     failure: Mutex<Option<String>>,
     waiting: Mutex<HashMap<CallKey, (Instant, Exchange)>>,
-    /// The authorization that the user was asked for.
+    /// The authorization that awaits the user.
     pub(super) flow: Mutex<Option<Next>>,
 }
 
-/// A session and a call of it.
+/// The id of a session, and of a call in it.
 type CallKey = (Arc<str>, CallId);
 
 #[derive(Default)]
@@ -67,7 +67,7 @@ struct State {
     delay: Duration,
     retry_at: Option<Instant>,
     needs_authorization: bool,
-    /// When the connection was used last.
+    /// The time of the connection's last use.
     used: Option<Instant>,
 }
 
@@ -98,7 +98,7 @@ impl Server {
         format!("{}__", self.name())
     }
 
-    /// Returns whether there is a connection. While the server starts, there is none.
+    /// Returns whether the server is connected. It is not while it starts.
     pub(super) fn is_connected(&self) -> bool {
         self.state.try_lock().is_ok_and(|state| state.is_open())
     }
@@ -114,25 +114,25 @@ impl Server {
         lock(&self.failure).clone()
     }
 
-    /// Returns whether the user must authorize the server first, and can.
+    /// Returns whether the server requires authorization, and the user can be asked for it.
     pub(super) async fn awaits_authorization(&self) -> bool {
         self.options.asks && self.state.lock().await.needs_authorization
     }
 
-    /// Lets the server be started at once. A run waits for it as for one that is new.
+    /// Lets the server be started without a pause. A run waits for it as for a new one.
     pub(super) async fn forget_failure(&self) {
         *self.state.lock().await = State::default();
         *lock(&self.failure) = None;
     }
 
-    /// Returns the tokens of the server, if they are stored.
+    /// Returns access to the stored tokens of the server, if there is a store.
     pub(super) fn tokens(&self) -> Option<OfServer> {
         let key = format!("{} {}", self.name(), self.options.config.describe());
         Some(OfServer { credentials: self.options.credentials.clone()?, key })
     }
 
-    /// Returns the connection, starting the server if it does not run. A server that has failed is
-    /// not started again at once. The error is a sentence without a full stop.
+    /// Returns the connection, and starts the server if it is not running. A failed server is
+    /// started again only after a pause. The error is a sentence without a full stop.
     async fn connection(&self) -> Result<Arc<Connection>, String> {
         let mut state = self.state.lock().await;
         state.used = Some(Instant::now());
@@ -156,7 +156,7 @@ impl Server {
             can_ask: *asks,
         };
         let opened = Connection::open(config.clone(), launch.clone(), self.tokens(), handler).await;
-        // Also after a start that succeeds: a server may die at once.
+        // Also after a successful start: a server may die at once.
         state.delay = (state.delay * 2).clamp(FIRST_DELAY, MAX_DELAY);
         state.retry_at = Some(Instant::now() + state.delay);
         match opened {
@@ -174,12 +174,12 @@ impl Server {
         }
     }
 
-    /// Returns the connection for a request. The error is one of a call.
+    /// Returns the connection for a call. The error is for the model.
     pub(super) async fn connect(&self) -> Result<Arc<Connection>, ToolError> {
         self.connection().await.map_err(|why| self.unavailable(&why))
     }
 
-    /// Lists the tools again.
+    /// Lists the tools.
     pub(super) async fn list_tools(&self) -> Result<(Arc<Connection>, Vec<Tool>), String> {
         let connection = self.connection().await?;
         connection.routes.take_change();
@@ -194,7 +194,7 @@ impl Server {
         Ok((connection, listed))
     }
 
-    /// Fails if the server has changed or removed a tool since it was listed.
+    /// Fails if the server has changed or removed the tool since it was listed.
     pub(super) async fn check_definition(
         &self,
         name: &str,
@@ -219,13 +219,13 @@ impl Server {
         ToolError::failed(format!("The MCP server `{}` cannot be used: {why}.", self.name()))
     }
 
-    /// Returns whether a tool was called under another definition.
+    /// Returns whether the tool was last called under another definition.
     pub(super) fn is_changed(&self, tool: &str, definition: &str) -> bool {
         let accepted = self.options.definitions.get(&self.key(tool));
         accepted.is_some_and(|accepted| accepted != definition)
     }
 
-    /// Records that a tool is called under this definition.
+    /// Records the definition under which a tool is called.
     pub(super) async fn accept(&self, tool: &str, definition: &str) {
         let definitions = self.options.definitions.clone();
         let (key, definition) = (self.key(tool), definition.to_owned());
@@ -257,7 +257,7 @@ impl Server {
         self.continue_call(exchange, cx).await
     }
 
-    /// Continues a call that has asked the user.
+    /// Continues a call with the user's answer.
     pub(super) async fn resume_call(
         &self,
         answer: Value,

@@ -14,19 +14,19 @@ use super::server::Server;
 const CHANGED: &str = "The server has changed what it says about this tool since it was called \
     last: read the call with care.";
 
-/// A tool of a server, as it was listed.
+/// A listed tool of a server.
 pub(super) struct RemoteTool {
     server: Arc<Server>,
-    /// Its name on the server.
+    /// The name of the tool on the server.
     pub(super) name: Arc<str>,
     pub(super) definition: Arc<str>,
-    /// Whether calls need approval because the definition has changed.
+    /// `true` if calls need approval because the definition has changed.
     pub(super) is_changed: bool,
     spec: Arc<ToolSpec>,
 }
 
 impl RemoteTool {
-    /// Describes a listed tool. The error says what is wrong with it.
+    /// Converts a listed tool. The error tells what is wrong with it.
     pub(super) fn new(server: &Arc<Server>, tool: &rmcp::model::Tool) -> Result<Self, String> {
         let config = &server.options.config;
         let max_name = 64 - server.prefix().len();
@@ -41,7 +41,7 @@ impl RemoteTool {
             let options = ActionOptions::new().description(CHANGED);
             spec = spec.needs_approval(Approval::Always).action_options(options);
         }
-        // A title alone could be that of another tool.
+        // A title alone could be the title of another tool.
         spec.title = spec.title.map(|title| format!("{}: {title}", server.name()));
         let name = (*tool.name).into();
         let (server, spec) = (server.clone(), Arc::new(spec));

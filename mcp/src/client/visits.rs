@@ -1,4 +1,4 @@
-//! [`Visits`]: where the requests of an authorization go.
+//! [`Visits`]: restricts where the requests of an authorization go.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,38 +14,38 @@ use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpReq
 
 use super::crypto::install_crypto_provider;
 
-/// How long one request may take.
+/// The timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The largest document.
+/// The maximum size of a response.
 const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 
-/// Sends the requests of an authorization: to the server, and to origins that it names and that the
-/// user allows. Redirects to others are not followed.
+/// An HTTP client for authorization requests. It sends them to the server, and to origins that the
+/// server names and the user allows. It follows no redirects.
 ///
-/// What a server names must have https, and be no address of this machine or its network, unless
-/// the server itself is configured at one of that kind.
+/// Other origins must use https and be public. A server that is itself configured at a loopback or
+/// private address may name addresses of the same kind, and loopback ones without https.
 #[derive(Clone)]
 pub(super) struct Visits {
     client: reqwest::Client,
     scope: Arc<Scope>,
     allowed: BTreeSet<String>,
-    /// The origin that was named and is not allowed yet.
+    /// The origin that the server named last and the user has not allowed yet.
     named: Arc<Mutex<Option<String>>>,
 }
 
-/// Which addresses a server may name.
+/// The addresses that a server may name.
 struct Scope {
     server: Url,
-    /// The address of the server, if it is not public and is configured as such.
+    /// The address of the server, if it is configured as a non-public one.
     own: Option<IpAddr>,
 }
 
-/// Why a request was not sent.
+/// The reason why a request was not sent.
 #[derive(Debug)]
 struct Refused(&'static str, String);
 
 impl Visits {
-    /// Returns the client of a server at this address. The error is a sentence without a full stop.
+    /// Returns the client for the server at this URL. The error is a sentence without a full stop.
     pub(super) fn new(server: &str, allowed: BTreeSet<String>) -> Result<Self, String> {
         let server = Url::parse(server).map_err(|why| why.to_string())?;
         let own = literal(&server).filter(|ip| !is_public(*ip));
@@ -61,17 +61,16 @@ impl Visits {
         Ok(Visits { client, scope, allowed, named: Arc::default() })
     }
 
-    /// Returns the origin that was not visited because the user was not asked about it, and forgets
-    /// it.
+    /// Takes the origin that was not visited because the user has not been asked about it.
     pub(super) fn take_named(&self) -> Option<String> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Returns the origin of an address that the server names, unless it is the server's own or
-    /// allowed already.
+    /// Returns the origin of a URL that the server names, or `None` if it is the server's own or
+    /// already allowed.
     ///
     /// # Errors
-    /// Fails if nobody may be sent there.
+    /// Fails if no request may be sent there.
     pub(super) fn other_origin(&self, address: &str) -> Result<Option<String>, String> {
         let url = Url::parse(address).map_err(|why| why.to_string())?;
         self.scope.check(&url).map_err(|why| why.to_string())?;
@@ -83,7 +82,7 @@ impl Visits {
 }
 
 impl Scope {
-    /// Checks an address that the server names, as far as it is known without resolving a name.
+    /// Checks a URL that the server names, without resolving its host.
     fn check(&self, url: &Url) -> Result<(), Refused> {
         let refused = |why| Err(Refused(why, url.origin().ascii_serialization()));
         if url.origin() == self.server.origin() {
@@ -112,14 +111,15 @@ impl Scope {
     }
 }
 
-/// Resolves names to addresses that may be visited: what is checked is what is connected to.
+/// A resolver that only returns allowed addresses, so that the checked address is the connected
+/// one.
 struct Resolver(Arc<Scope>);
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
         let scope = self.0.clone();
         Box::pin(async move {
-            // The user has chosen the server, wherever it is.
+            // The user has chosen the server, whatever its address.
             let is_own = scope.server.host_str() == Some(name.as_str());
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let allowed: Vec<SocketAddr> =
@@ -159,7 +159,7 @@ impl OAuthHttpClient for Visits {
     }
 }
 
-/// Returns the IP address in a URL, also that of `localhost`.
+/// Returns the IP address in a URL. `localhost` counts as 127.0.0.1.
 fn literal(url: &Url) -> Option<IpAddr> {
     let host = url.host_str()?.trim_matches(['[', ']']).trim_end_matches('.');
     if host == "localhost" || host.ends_with(".localhost") {
@@ -168,7 +168,8 @@ fn literal(url: &Url) -> Option<IpAddr> {
     host.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
 }
 
-/// Returns whether an address is one of a private network, and not of a link or a cloud's services.
+/// Returns whether an address belongs to a private network. Link-local addresses, which cloud
+/// services use, do not.
 fn is_private(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_private(),
@@ -188,7 +189,7 @@ impl std::error::Error for Refused {}
 mod tests {
     use super::*;
 
-    /// C423: A server names only addresses with https that are public, or of its own kind.
+    /// C423: A server names only public https addresses, or addresses of its own kind.
     #[test]
     fn what_a_server_names_is_checked_as_an_address() {
         for (server, address, is_allowed) in [

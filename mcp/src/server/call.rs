@@ -1,4 +1,4 @@
-//! What a client sends with a call: the arguments of an agent, and the state of a repeated call.
+//! The parts of a client's call: the arguments of an agent, and the state of a repeated call.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use loopwright_core::event::ExternalAction;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The maximum number of bytes of a session's id in a call.
+/// The maximum length of a session's id in a call.
 const MAX_SESSION_BYTES: usize = 256;
 
-/// Holds the arguments of a call of an agent.
+/// The arguments of a call of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AgentCall {
-    /// The message, or `None` to continue the session without one.
+    /// The message; `None` to continue the session without one.
     pub message: Option<String>,
-    /// The session to continue; `None` for a new one.
+    /// The id of the session to continue; `None` for a new session.
     pub session: Option<String>,
 }
 
@@ -73,41 +73,41 @@ impl AgentCall {
     }
 }
 
-/// Holds the `requestState` of an `input_required` result: the session whose actions are pending,
-/// and what the user was shown. The client returns it with the answers.
+/// The `requestState` of an `input_required` result: the session with pending actions, and the
+/// digests of what the user was shown. The client returns it with the answers.
 ///
-/// It is not secret and not signed. It names a session, as the argument `session` does, and the
+/// It is neither secret nor signed. It only names a session, like the argument `session`, and the
 /// session checks each digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RequestState {
-    /// The session.
+    /// The id of the session whose actions are pending.
     pub session: String,
-    /// The digest of each action that was shown, by its call.
+    /// The digest of each shown action, by the id of its call.
     pub digests: BTreeMap<String, String>,
 }
 
 impl RequestState {
-    /// Describes the actions that a client is asked about.
+    /// Returns the state for actions that a client is asked about.
     pub(super) fn new(session: &str, actions: &[ExternalAction]) -> Self {
         let digest = |action: &ExternalAction| (action.call.to_string(), action.digest.to_string());
         let digests = actions.iter().map(digest).collect();
         RequestState { session: session.to_owned(), digests }
     }
 
-    /// Reads the state that a client has returned.
+    /// Parses the state that a client has returned.
     ///
     /// # Errors
     ///
-    /// Returns a sentence for the client if it is not one that this server has sent.
+    /// Returns a sentence for the client if the state was not sent by this server.
     pub fn decode(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|why| {
             format!("`requestState` is not that of an earlier result of this server: {why}.")
         })
     }
 
-    /// Returns the state as text.
+    /// Returns the state as JSON text.
     pub(super) fn encode(&self) -> String {
         serde_json::to_string(self).unwrap_or_default() // strings only
     }

@@ -5,14 +5,14 @@ use loopwright_core::pattern::{AnswerForm, Question};
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use serde_json::{Value, json};
 
-/// The reason of a denial for which the user gave none.
+/// The reason of a denial without a reason from the user.
 const DECLINED: &str = "the user declined";
 
 /// Returns whether a client can ask its user for the decision on this action.
 ///
-/// It cannot for a secret, which the protocol forbids forms to ask for ("Elicitation", "Safe
-/// URLs and sensitive information"), for a call that several people must approve, since a client
-/// has one user, and for a suspended call that asks no question.
+/// It cannot in three cases: for a secret, which forms must not ask for ("Elicitation", "Safe URLs
+/// and sensitive information"); for a call that several people must approve, since a client has one
+/// user; and for a suspended call without a question.
 pub fn is_elicitable(action: &ExternalAction) -> bool {
     match (action.question(), &action.request) {
         (Some(question), _) => !question.is_secret(),
@@ -21,9 +21,9 @@ pub fn is_elicitable(action: &ExternalAction) -> bool {
     }
 }
 
-/// Returns the form for a decision on an action. `preview` is the change that the call would make,
-/// `problem` says why the last answer was not accepted. `arrays` says that the client knows
-/// properties that are arrays, which came with version 2025-11-25.
+/// Returns the form for a decision on an action. `preview` is the change that the call would make.
+/// `problem` is the reason why the last answer was not accepted. `arrays` is true if the client
+/// supports array properties, which came with version 2025-11-25.
 pub(super) fn form(
     action: &ExternalAction,
     preview: Option<&str>,
@@ -47,7 +47,7 @@ pub(super) fn form(
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
-/// Returns the names of the sub-agents that an action comes from, with a colon.
+/// Returns the path of the sub-agents that an action comes from, with a colon.
 fn of_agent(action: &ExternalAction) -> String {
     if action.path.is_empty() { String::new() } else { format!("{}: ", action.path.join("/")) }
 }
@@ -98,8 +98,8 @@ fn answer_schema(question: &Question, arrays: bool) -> Option<ElicitationSchema>
     object(json!({ "answer": answer }), &["answer"], &["answer"])
 }
 
-/// Returns the schema of an answer as that of a form, or `None` if it is not an object whose
-/// properties are all primitive.
+/// Converts the schema of an answer to the schema of a form. Returns `None` if it is not an object
+/// whose properties are all primitive.
 fn flat(schema: &Value) -> Option<ElicitationSchema> {
     ElicitationSchema::from_json_schema(schema.as_object()?.clone()).ok()
 }
@@ -111,12 +111,11 @@ fn object(properties: Value, required: &[&str], order: &[&str]) -> Option<Elicit
     Some(schema)
 }
 
-/// Returns the decision that an `ElicitResult` of a client stands for, or `None` if the user has
-/// dismissed the form without a decision.
+/// Returns the decision in a client's `ElicitResult`, or `None` if the user has dismissed the form.
 ///
 /// # Errors
 ///
-/// Returns a sentence for the user if the answer is not one to the action.
+/// Returns a sentence for the user if the answer does not fit the action.
 pub fn decode_elicit_result(
     action: &ExternalAction,
     result: &Value,
@@ -207,7 +206,7 @@ mod tests {
         ] {
             assert_eq!(decode_elicit_result(&payment(), &result), Ok(decision), "{result}");
         }
-        // Nothing else approves a call.
+        // Nothing but an explicit approval approves a call.
         let broken = json!({ "decision": "approve", "arguments": "{" });
         for wrong in [
             accepted(json!({})),

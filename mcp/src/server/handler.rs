@@ -20,10 +20,10 @@ use super::host::{ServedTool, SessionHost};
 use super::in_progress::CallsInProgress;
 use super::{reply, run};
 
-/// The maximum number of calls that are in progress at a time; further ones wait.
+/// The maximum number of calls in progress. Further calls wait.
 const MAX_CALLS: u32 = 32;
 
-/// Serves the tools of a [`SessionHost`] to one MCP client.
+/// A server of the tools of a [`SessionHost`], for one MCP client.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct AgentServer {
 }
 
 impl AgentServer {
-    /// Serves this host under a name and a version, which the client gets as `serverInfo`.
+    /// Returns a server with this name and version, which the client gets as `serverInfo`.
     pub fn new(
         name: impl Into<String>,
         version: impl Into<String>,
@@ -59,15 +59,15 @@ impl AgentServer {
         }
     }
 
-    /// Sets the instructions that the client's model gets.
+    /// Sets the instructions for the client's model.
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.instructions = Some(text.into());
         self
     }
 
-    /// Serves one client, whose messages are lines of JSON, until it closes its side or is gone.
-    /// Calls in progress then have five seconds to end. After that they are aborted; the function
-    /// returns when their runs have ended.
+    /// Serves one client, whose messages are lines of JSON, until it disconnects. Calls in progress
+    /// then have five seconds to end, and are aborted after that. Returns when their runs have
+    /// ended.
     ///
     /// If the future is dropped, runs in progress continue to their end.
     ///
@@ -82,7 +82,7 @@ impl AgentServer {
         let calls = self.calls.clone();
         let service = match ServiceExt::<RoleServer>::serve(self, (input, output)).await {
             Ok(service) => service,
-            // The client has left before it has sent anything.
+            // The client has left before sending anything.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
             Err(why) => return Err(io::Error::other(why)),
         };
@@ -127,7 +127,7 @@ impl ServerHandler for AgentServer {
     }
 }
 
-/// Describes a tool to the client.
+/// Returns the definition of a tool for the client.
 fn described(tool: &ServedTool) -> Tool {
     let described = |schema: &Value| {
         Tool::new(tool.name.to_string(), tool.description.clone(), json_object(schema))
@@ -141,7 +141,7 @@ fn described(tool: &ServedTool) -> Tool {
     described
 }
 
-/// Returns what the effect of a tool means for clients: a hint, not a promise.
+/// Returns the hints for clients that follow from the tool's effect.
 fn annotations(spec: &ToolSpec) -> ToolAnnotations {
     let hints = ToolAnnotations::new();
     match spec.effect {

@@ -1,4 +1,4 @@
-//! [`CallsInProgress`]: which calls use which session.
+//! [`CallsInProgress`]: the calls in progress, by session.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// The calls in progress whose session is known.
 ///
 /// A client that cancels a call gets no response (MCP, "Cancellation"), so it cannot know when the
-/// run has ended. Its next call in the session waits for that.
+/// run has ended. Its next call in the session therefore waits for the end of that run.
 #[derive(Default)]
 pub(super) struct CallsInProgress(Mutex<Vec<Call>>);
 
@@ -18,8 +18,7 @@ struct Call {
 }
 
 impl CallsInProgress {
-    /// Adds a call in this session, until the guard is dropped. `cancelled` is cancelled by the
-    /// client.
+    /// Adds a call in this session, until the guard is dropped. The client cancels `cancelled`.
     pub(super) fn add(&self, session: &str, cancelled: CancellationToken) -> DropGuard {
         let (session, ended) = (session.to_owned(), CancellationToken::new());
         let mut calls = self.calls();
@@ -28,8 +27,7 @@ impl CallsInProgress {
         ended.drop_guard()
     }
 
-    /// Returns a future that resolves when the calls of this session have ended that the client
-    /// has cancelled so far.
+    /// Resolves when all calls of this session that are cancelled by now have ended.
     pub(super) fn cancelled(&self, session: &str) -> impl Future<Output = ()> + use<> {
         let calls = self.calls();
         let of_it = calls.iter().filter(|call| call.session == session);

@@ -7,16 +7,16 @@ use loopwright_core::event::{Role, Update};
 use loopwright_core::tool::ToolUpdate;
 use serde_json::Value;
 
-/// The maximum number of characters of a line of progress.
+/// The maximum length of a line of progress.
 const MAX_LINE_CHARS: usize = 200;
 
-/// Converts the events of a session to lines of text: what the model writes and the output of
-/// tools line by line, and the start of each call.
+/// A converter of a session's events to lines of text: the model's text and the output of tools
+/// line by line, and the start of each call.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// The end of what has streamed, without a line break.
+    /// The last line of the stream, which has no line break yet.
     partial: String,
-    /// Whether the current message has streamed.
+    /// `true` if deltas of the current message were received.
     streamed: bool,
     lines: VecDeque<String>,
 }
@@ -32,7 +32,7 @@ impl Progress {
             }
             AgentEvent::MessageUpdate { update: Update::Withdrawn, .. } => self.partial.clear(),
             AgentEvent::MessageEnd { message } if message.role() == Role::Assistant => {
-                // A session that another process has open emits no deltas.
+                // A session that is open in another process emits no deltas.
                 if !self.streamed {
                     self.text(&message.text());
                 }
@@ -60,7 +60,7 @@ impl Progress {
         }
     }
 
-    /// Returns the oldest line that has not been returned.
+    /// Returns the next line, in order.
     pub(super) fn next_line(&mut self) -> Option<String> {
         self.lines.pop_front()
     }

@@ -5,12 +5,12 @@ use loopwright_core::message::{Content, ResultStatus, ToolResult};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 
-/// Returns the result of a call that has failed for this reason.
+/// Returns the result of a call that failed for this reason.
 pub(super) fn failed(why: impl Into<String>) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(why)])
 }
 
-/// Returns the result of a call of an agent: the reply as text, and all of it as structured
+/// Returns the result of a call of an agent: the reply as text, and the whole outcome as structured
 /// content.
 pub(super) fn of_agent(session: &str, outcome: &RunOutcome) -> CallToolResult {
     let error = outcome.error.as_deref().map(str::to_owned);
@@ -37,8 +37,8 @@ pub(super) fn of_agent(session: &str, outcome: &RunOutcome) -> CallToolResult {
     with_structure(content, structured, is_error)
 }
 
-/// Returns the result of a call of an agent whose actions wait for decisions that the client's
-/// user was not asked for, or has not taken. `how` says of each how it is decided.
+/// Returns the result of a call of an agent with pending actions that the client's user was not
+/// asked about or has not decided. `how` has a sentence per action that tells how to decide it.
 pub(super) fn awaiting(
     session: &str,
     pending: &[ExternalAction],
@@ -131,7 +131,7 @@ mod tests {
         serde_json::from_value(outcome).unwrap()
     }
 
-    /// Whether the structured content has what its schema requires, and nothing else.
+    /// Returns whether the structured content matches its schema.
     fn fits(result: &CallToolResult) -> bool {
         let (schema, content) = (schema(), result.structured_content.clone().unwrap());
         let has = |name: &Value| content.get(name.as_str().unwrap()).is_some();

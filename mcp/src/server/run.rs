@@ -1,4 +1,4 @@
-//! One call: the inputs that it sends to its session, and the events that it follows.
+//! One call: its inputs to the session, and the events that it follows.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ use super::in_progress::CallsInProgress;
 use super::progress::Progress;
 use super::reply;
 
-/// The name of this front end in the log of decisions.
+/// The source of this front end's decisions, in the log.
 const SOURCE: &str = "mcp";
-/// How often a user is asked again because an answer was not accepted.
+/// The maximum number of times a user is asked again after a rejected answer.
 const MAX_PROBLEMS: usize = 10;
 
-/// Carries out a call of this tool.
+/// Carries out a call of a tool.
 pub(super) async fn carry_out(
     host: &dyn SessionHost,
     tool: &ServedTool,
@@ -82,19 +82,19 @@ pub(super) async fn carry_out(
     Ok(done.unwrap_or_else(|why| reply::failed(why).into()))
 }
 
-/// What a call does first.
+/// The first step of a call.
 enum Start {
     Message(String),
-    /// Continues the session without a message.
+    /// A continuation of the session without a message.
     Continue,
-    /// Sends the answers to an `input_required` result.
+    /// The answers to an earlier `input_required` result.
     Answers(RequestState, InputResponses),
 }
 
-/// What became of a form.
+/// The outcome of a form.
 enum Answered {
     Decided,
-    /// The answer was not accepted, for this reason.
+    /// The session has rejected the answer, for this reason.
     Refused(String),
     /// The user has dismissed the form, or the client has failed to show it.
     Dismissed,
@@ -107,17 +107,17 @@ struct Call<'h> {
     session: Box<dyn HostSession>,
     context: RequestContext<RoleServer>,
     progress: Progress,
-    /// The number of notifications of progress.
+    /// The number of progress notifications sent.
     sent: u32,
-    /// The outcome of the last run that has ended.
+    /// The outcome of the last run of this call.
     outcome: Option<Arc<RunOutcome>>,
-    /// The last result of a tool.
+    /// The last result of a tool in this call.
     result: Option<Arc<Message>>,
     is_aborted: bool,
 }
 
 impl Call<'_> {
-    /// Returns the response. An error is a sentence for the client.
+    /// Runs the call and returns its response. An error is a sentence for the client.
     async fn until_done(&mut self, start: Start) -> Result<CallToolResponse, String> {
         let started = match start {
             Start::Message(text) => {
@@ -157,7 +157,7 @@ impl Call<'_> {
         }
     }
 
-    /// Returns whether the client can ask its user.
+    /// Returns whether the client supports forms for its user.
     fn has_forms(&self) -> bool {
         let modes = self.context.client_capabilities().and_then(|client| client.elicitation);
         modes.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
@@ -168,7 +168,7 @@ impl Call<'_> {
         self.context.protocol_version().is_some_and(|actual| actual >= version)
     }
 
-    /// Resumes what was interrupted, unless the session works already, waits for decisions, or is
+    /// Resumes interrupted work. Does nothing if the session is working, waits for decisions, or is
     /// done.
     async fn resume(&self) -> Result<Answered, String> {
         if self.session.pending().await.map_err(refused)?.is_empty() {
@@ -222,7 +222,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Sends a notification of progress, if the client has asked for them.
+    /// Sends a progress notification, if the client has asked for them.
     async fn notify(&mut self, line: String) {
         if let Some(token) = self.context.meta.get_progress_token() {
             self.sent += 1;
@@ -232,8 +232,8 @@ impl Call<'_> {
         }
     }
 
-    /// Asks the client's user about an action, while the session may resolve it otherwise: by
-    /// another front end, or at its deadline.
+    /// Asks the client's user about an action. Meanwhile the session may resolve the action
+    /// otherwise: by another front end, or at its deadline.
     async fn ask(
         &mut self,
         action: &ExternalAction,
@@ -267,7 +267,7 @@ impl Call<'_> {
         }
     }
 
-    /// Sends the answers to an `input_required` result.
+    /// Sends the decisions in the answers to an `input_required` result.
     async fn take_answers(
         &self,
         state: &RequestState,
@@ -285,7 +285,7 @@ impl Call<'_> {
         Ok(all)
     }
 
-    /// Sends the decision that an answer stands for. `digest` is that of what was shown.
+    /// Sends the decision in an answer. `digest` is the digest of what the user was shown.
     async fn decide(
         &self,
         action: &ExternalAction,
@@ -307,7 +307,7 @@ impl Call<'_> {
         }
     }
 
-    /// Returns the result that makes the client ask its user and repeat the call.
+    /// Returns the result that asks the client to ask its user and repeat the call.
     async fn input_required(
         &self,
         pending: &[ExternalAction],
@@ -334,7 +334,7 @@ impl Call<'_> {
         }
     }
 
-    /// Returns the result of a session that is idle and waits for nothing.
+    /// Returns the result of an idle session without pending actions.
     async fn result(&self) -> Result<CallToolResult, String> {
         let outcome = match &self.outcome {
             Some(outcome) => Some(outcome.clone()),
@@ -358,7 +358,7 @@ fn decides(event: &Envelope, action: &ExternalAction) -> bool {
     matches!(&event.event, AgentEvent::ExternalActionEnd { call, .. } if *call == action.call)
 }
 
-/// Returns the sentence for the client about an input that the session has not accepted.
+/// Returns a sentence for the client about an input that the session has refused.
 fn refused(why: InputError) -> String {
     format!("The session has not accepted it: {why}.")
 }

@@ -22,7 +22,7 @@ use tokio::process::{Child, Command};
 
 use self::installed::clients;
 
-/// Returns the program of a server that `.ci/clients/install` has installed.
+/// Returns the path of a server that `.ci/clients/install` has installed.
 fn program(package: &str) -> PathBuf {
     clients().join("node_modules/@modelcontextprotocol").join(package).join("dist/index.js")
 }
@@ -40,7 +40,7 @@ async fn session(server: &McpServer, replies: Vec<Script>) -> Harness {
     Harness::new(PiPattern, replies, |agent| agent.tool_source(prefix, source).auto_all()).await
 }
 
-/// Calls tools in one batch, and returns their results.
+/// Calls tools in one batch, and returns the results.
 async fn call(server: &McpServer, calls: &[(&str, Value)]) -> Vec<(ResultStatus, Vec<Content>)> {
     let prefix = server.prefix();
     let names: Vec<String> = calls.iter().map(|(name, _)| format!("{prefix}{name}")).collect();
@@ -152,7 +152,7 @@ async fn everything(builder: loopwright_mcp::ServerBuilder) {
     assert!(status.is_connected && status.tools.len() > 9, "{status:?}");
 }
 
-/// Progress of the reference server is reported, and a call that is aborted ends at once.
+/// Progress of the reference server is reported, and an aborted call ends at once.
 #[tokio::test]
 async fn progress_and_cancellation() {
     let server = builder(config("server-everything", &["stdio"])).build();
@@ -178,7 +178,7 @@ async fn progress_and_cancellation() {
     assert!(server.status().await.is_connected);
 }
 
-/// Elicitation and sampling of the reference server are questions.
+/// Elicitation and sampling of the reference server become questions.
 #[tokio::test]
 async fn elicitation_and_sampling() {
     let model = ScriptedModel::new([Script::text("Sampled.")]);
@@ -210,8 +210,7 @@ async fn elicitation_and_sampling() {
     }
 }
 
-/// C355: The reference server `filesystem` reads and writes the directory that it is given, and
-/// refuses others.
+/// C355: The reference server `filesystem` reads and writes its directory, and refuses others.
 #[tokio::test]
 async fn filesystem() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A server that speaks version 2026-07-28 alone, with the official SDK: `modern.mjs`.
+//! A server that only speaks version 2026-07-28, written with the official SDK: `modern.mjs`.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -16,7 +16,7 @@ use tokio::process::Command;
 use crate::installed::clients;
 use crate::{builder, call, results, session, text};
 
-/// Returns a copy of the script beside the packages, where Node.js looks for them.
+/// Copies the script next to the packages, where Node.js looks for them, and returns the copy.
 fn script(name: &str) -> PathBuf {
     let copy = clients().join(format!("modern_{name}.mjs"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/modern.mjs");
@@ -48,7 +48,7 @@ async fn over_streamable_http() {
     works(server(&json!({ "url": url }))).await;
 }
 
-/// Calls a tool whose server asks, answers, and returns the result.
+/// Calls a tool whose server asks questions, answers them, and returns the result.
 async fn answered(server: &McpServer, tool: &str, answers: &[Value]) -> String {
     let name = format!("{}{tool}", server.prefix());
     let replies = vec![Script::calls([("a", &*name, json!({}))]), Script::text("Done.")];
@@ -75,7 +75,7 @@ async fn works(server: McpServer) {
     assert!(text(&results[1]).contains("Nine sheep."), "{results:?}");
     assert!(text(&results[2]).contains("Greet Ann."), "{results:?}");
 
-    // A form of one text is answered with the text.
+    // A form with a single text is answered with the text.
     let answers = [json!("Ann"), json!({ "cups": 2 })];
     assert_eq!(answered(&server, "order", &answers).await, "2 cups for Ann.");
     let looked = answered(&server, "look", &[json!("Allow")]).await;
@@ -85,7 +85,7 @@ async fn works(server: McpServer) {
     a_change_is_announced(&server).await;
 }
 
-/// The progress of a call is an event, and an aborted call ends on the server, too.
+/// The progress of a call is an event, and aborting a call ends it on the server, too.
 async fn a_call_is_cancelled(server: &McpServer) {
     let replies = vec![Script::calls([("a", "modern__wait", json!({}))]), Script::text("Done.")];
     let mut harness = session(server, replies).await;
@@ -100,7 +100,7 @@ async fn a_call_is_cancelled(server: &McpServer) {
     }
 }
 
-/// A tool that the server changes in mid-run is not called until the next run has listed it.
+/// A tool that the server changes during a run is not called before the next run has listed it.
 async fn a_change_is_announced(server: &McpServer) {
     let calls = [("a", "paint", json!({})), ("b", "add", json!({ "a": 1, "b": 1 }))];
     let calls = [&calls[..], &[("c", "leaf", json!({}))]].concat();

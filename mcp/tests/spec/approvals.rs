@@ -28,8 +28,8 @@ async fn every_call_needs_approval_by_default() {
     assert_eq!(results(&harness).await, [(ResultStatus::Ok, "done".into())]);
 }
 
-/// C350: An approval is for the definition of the tool that the call was listed with: if the server
-/// has changed it since, the approval is asked again, and the old digest is refused.
+/// C350: An approval applies to the listed definition of the tool: if the server has changed it
+/// since, the approval is asked for again, and the old digest is refused.
 #[tokio::test(start_paused = true)]
 async fn a_changed_tool_needs_another_approval() {
     let fake = Fake::new(&[("pay", "Shows the balance.")]);
@@ -53,8 +53,8 @@ async fn a_changed_tool_needs_another_approval() {
     harness.check().await;
 }
 
-/// C351: A tool that was called and whose definition has changed since needs approval once more,
-/// even if the agent's rules allow it.
+/// C351: A tool whose definition has changed since its last call needs approval once more, even if
+/// the agent's rules allow it.
 #[tokio::test(start_paused = true)]
 async fn rules_do_not_cover_a_changed_tool() {
     let fake = Fake::new(&[("pay", "Shows the balance.")]);
@@ -76,7 +76,7 @@ async fn rules_do_not_cover_a_changed_tool() {
     assert_eq!(fake.received("tools/call").len(), 3);
 }
 
-/// A tool that changes during a run is not called until it is listed once more.
+/// A tool that changes during a run is not called until it is listed again.
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_changes_during_a_run_is_not_called() {
     let fake = Fake::new(&[("a", "A.")]);

@@ -26,7 +26,7 @@ fn builder(config: ServerConfig) -> ServerBuilder {
     McpServer::builder(config).start_wait(Duration::from_secs(60))
 }
 
-/// Serves an MCP server that requires a token, and its authorization server. Returns the address.
+/// Serves an MCP server that requires a token, and its authorization server. Returns the base URL.
 async fn serve() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -106,8 +106,8 @@ async fn mcp(
     Json(json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).into_response()
 }
 
-/// A server that requires authorization has a tool that asks the user for it; with the tokens, it
-/// has its own. The tokens are stored.
+/// A server that requires authorization offers a tool that asks the user for it, and its own tools
+/// once it has the tokens. The tokens are stored.
 #[tokio::test]
 async fn the_user_authorizes_a_server() {
     let address = serve().await;
@@ -122,7 +122,7 @@ async fn the_user_authorizes_a_server() {
     let harness = session(&client, replies, |agent| agent.auto_all()).await;
     harness.handle.prompt("go").await.unwrap();
     assert_eq!(offered(&harness, 0), ["private__authorize"]);
-    // Nothing is sent before the user allows it, whatever the rules are.
+    // Whatever the rules are, nothing is sent before the user allows it.
     assert!(harness.pending().await[0].question().is_none());
     harness.resolve(0, Decision::Approve).await.unwrap();
     harness.handle.wait_for_idle().await;
@@ -149,8 +149,8 @@ async fn the_user_authorizes_a_server() {
     assert_eq!(offered(&harness, 0), ["private__secret"]);
 }
 
-/// Serves an MCP server that names another authorization server, and that one, whose requests are
-/// counted. Returns the address of the first.
+/// Serves an MCP server that names another authorization server, and serves the latter, too,
+/// counting its requests. Returns the URLs of both.
 async fn naming_another(page: &str, requests: Arc<AtomicUsize>) -> (String, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let other = format!("http://{}", listener.local_addr().unwrap());
@@ -179,7 +179,7 @@ async fn naming_another(page: &str, requests: Arc<AtomicUsize>) -> (String, Stri
 }
 
 /// C422: Nothing is sent to a host that a server names for its authorization before the user has
-/// allowed it, and no page is shown that a browser would not load over HTTP.
+/// allowed it. No page is shown whose address the server may not name.
 #[tokio::test]
 async fn hosts_that_a_server_names_are_asked_about() {
     for (answer, page, expected) in [

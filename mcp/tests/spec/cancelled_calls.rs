@@ -1,4 +1,4 @@
-//! Calls that the client of an agent's server has cancelled.
+//! Cancelled calls of an agent's server.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-/// Reports the sessions that are opened. A session works until it is aborted, and is not closed
-/// before `close` is notified.
+/// A host that reports the sessions it opens. A session works until it is aborted, and closes once
+/// `close` is notified.
 struct Host {
     opened: mpsc::UnboundedSender<String>,
     close: Arc<Notify>,
@@ -78,8 +78,8 @@ impl HostSession for Session {
     }
 }
 
-/// C358: a call waits until the cancelled calls of its session have closed it; calls in other
-/// sessions do not wait, and one that is cancelled while it waits does nothing.
+/// C358: A call waits until the cancelled calls of its session have closed it. Calls in other
+/// sessions do not wait. A call that is cancelled while it waits does nothing.
 #[tokio::test]
 async fn a_call_waits_for_the_cancelled_ones_of_its_session() {
     let (opened, mut opens) = mpsc::unbounded_channel();

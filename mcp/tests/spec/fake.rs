@@ -1,4 +1,4 @@
-//! [`Fake`]: a server whose every message the test decides, in this process.
+//! [`Fake`]: an in-process server whose every message the test decides.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -11,10 +11,10 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// What a server does with a call.
+/// The reaction of a server to a call.
 pub(crate) type OnCall = Arc<dyn Fn(Value, &Peer) + Send + Sync>;
 
-/// A server that is started by [`Launch`]. Clones share what they do and what they have received.
+/// A server that is started through [`Launch`]. Clones share behaviour and received messages.
 #[derive(Clone, Default)]
 pub(crate) struct Fake(Arc<Mutex<State>>);
 
@@ -23,15 +23,14 @@ struct State {
     tools: Vec<Value>,
     on_call: Option<OnCall>,
     is_silent: bool,
-    /// How long it takes to answer the first request.
+    /// The delay of the first response.
     delay: Duration,
     starts: usize,
-    /// The messages that were received.
     received: Vec<Value>,
     peer: Option<Peer>,
 }
 
-/// Sends messages to the client. The connection ends with [`Peer::die`].
+/// A sender of messages to the client. [`Peer::die`] ends the connection.
 #[derive(Clone)]
 pub(crate) struct Peer(mpsc::UnboundedSender<Option<String>>);
 
@@ -59,7 +58,7 @@ impl Peer {
 }
 
 impl Fake {
-    /// A server with these tools, each with its name and description.
+    /// Returns a server with these tools, each with its name and description.
     pub(crate) fn new(tools: &[(&str, &str)]) -> Self {
         let fake = Fake::default();
         fake.set_tools(tools.iter().map(|(name, about)| tool(name, about)).collect());
@@ -93,20 +92,20 @@ impl Fake {
         self.0.lock().unwrap().peer.clone().unwrap()
     }
 
-    /// The messages of this method that were received.
+    /// Returns the received messages of this method.
     pub(crate) fn received(&self, method: &str) -> Vec<Value> {
         let state = self.0.lock().unwrap();
         state.received.iter().filter(|message| message["method"] == method).cloned().collect()
     }
 
-    /// The client's response to the server's own request with this id.
+    /// Returns the client's response to the server's own request with this id.
     pub(crate) fn answer(&self, id: u64) -> Option<Value> {
         let state = self.0.lock().unwrap();
         let is_answer = |m: &&Value| m["id"] == id && m.get("method").is_none();
         state.received.iter().find(is_answer).cloned()
     }
 
-    /// A client of the server.
+    /// Returns a client of the server.
     pub(crate) fn client(&self) -> McpServer {
         self.builder().build()
     }

@@ -33,8 +33,8 @@ async fn a_server_that_never_answers_has_no_tools() {
     assert_eq!(fake.starts(), 1);
 }
 
-/// C420: A server that takes long to start delays a run by two seconds at most, and the next one
-/// less. Its tools are offered with the first request after it is ready, in the same run too.
+/// C420: A server that takes long to start delays a run by at most two seconds, and the next run
+/// less. Its tools are offered with the first request after it is ready, even in the same run.
 #[tokio::test(start_paused = true)]
 async fn tools_of_a_slow_server_come_when_they_are_ready() {
     let fake = Fake::new(&[("a", "A.")]).slow(Duration::from_secs(5));
@@ -59,7 +59,7 @@ async fn tools_of_a_slow_server_come_when_they_are_ready() {
     harness.check().await;
 }
 
-/// The server of the process that runs now.
+/// The server of the current process.
 #[derive(Clone)]
 struct Current(Arc<Mutex<McpServer>>);
 
@@ -76,7 +76,7 @@ impl ToolSource for Current {
     }
 }
 
-/// C421: A call that was approved waits for its server, which has not started again.
+/// C421: An approved call waits for its server, which has not started again.
 #[tokio::test(start_paused = true)]
 async fn an_approved_call_waits_for_its_server() {
     let fake = Fake::new(&[("a", "A.")]);
@@ -94,7 +94,7 @@ async fn an_approved_call_waits_for_its_server() {
     assert_eq!(results(&restarted).await, [(ResultStatus::Ok, "done".into())]);
 }
 
-/// C353: A call that hangs ends at its time limit, and is cancelled.
+/// C353: A call that hangs is cancelled at its time limit.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_hangs_ends_at_its_time_limit() {
     let fake = Fake::new(&[("hang", "Hangs.")]).on_call(|_, _| {});
@@ -108,7 +108,7 @@ async fn a_call_that_hangs_ends_at_its_time_limit() {
     }
 }
 
-/// C353: A flood of notifications, lines that are no messages and lines without end leave the
+/// C353: Floods of notifications, lines that are not messages and lines without end leave the
 /// connection usable.
 #[tokio::test]
 async fn a_flood_does_not_break_the_connection() {
@@ -131,7 +131,7 @@ async fn a_flood_does_not_break_the_connection() {
     assert!(results[0].1.len() < 70_000, "the engine cuts a long result");
 }
 
-/// C354: A tool whose schema is none, whose name is taken or which is too large is left out; the
+/// C354: A tool is left out if its schema is invalid, its name is taken, or it is too large. The
 /// others are offered.
 #[tokio::test(start_paused = true)]
 async fn false_tools_are_left_out() {
@@ -156,7 +156,7 @@ async fn false_tools_are_left_out() {
     assert_eq!(requests[0].tools.iter().next().unwrap().description, "The first.");
 }
 
-/// A server that lists tools without end is cut off.
+/// An endless list of tools is cut off.
 #[tokio::test(start_paused = true)]
 async fn an_endless_list_is_cut_off() {
     let fake = Fake::default();
@@ -167,7 +167,7 @@ async fn an_endless_list_is_cut_off() {
     assert_eq!(offered(&harness, 0).len(), 1_000);
 }
 
-/// A server that sends requests outside of a call gets no user's attention.
+/// Requests of a server outside of a call do not reach the user.
 #[tokio::test(start_paused = true)]
 async fn requests_outside_of_a_call_are_refused() {
     let fake = Fake::new(&[("a", "A.")]);
@@ -186,8 +186,8 @@ async fn requests_outside_of_a_call_are_refused() {
     assert_eq!(answer["result"]["action"], "cancel");
 }
 
-/// C424: If too many commands run, the one that was idle for the longest time is ended, and started
-/// again when it is needed; one in a call is not ended.
+/// C424: If too many commands run, the command that was idle for the longest time is ended, and
+/// started again when needed. A command in a call is not ended.
 #[tokio::test(start_paused = true)]
 async fn commands_are_bounded() {
     let limit = ProcessLimit::new(3, 2);

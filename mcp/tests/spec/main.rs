@@ -1,5 +1,5 @@
-//! The specification of the client: one test per sentence, against a server that does what each
-//! test wants.
+//! Specification of the client: one test per sentence, against a server that does what the test
+//! wants.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may")]
 
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use self::fake::{Fake, tool};
 
-/// A model that calls these tools one after the other, and then answers.
+/// Returns the script of a model that calls these tools one after the other, and then answers.
 fn calls(names: &[&str]) -> Vec<Script> {
     let id = |at: usize| format!("c{at}");
     let scripts = names
@@ -41,7 +41,7 @@ async fn session(
     Harness::new(PiPattern, replies, |agent| options(agent.tool_source(prefix, source))).await
 }
 
-/// The statuses and texts of all results.
+/// Returns the statuses and texts of all results.
 async fn results(harness: &Harness) -> Vec<(ResultStatus, String)> {
     let state = harness.handle.state().await.unwrap();
     let results = state.messages.iter().filter_map(|message| {
@@ -56,14 +56,14 @@ async fn until_asked(harness: &mut Harness) {
     harness.until(|event| matches!(event, AgentEvent::ExternalAction(_))).await;
 }
 
-/// The names that the model was offered with a request.
+/// Returns the names of the tools that a request offered to the model.
 fn offered(harness: &Harness, request: usize) -> Vec<String> {
     let requests = harness.model.requests();
     let tools = requests[request].tools.iter();
     tools.map(|spec| spec.name.to_string()).collect()
 }
 
-/// The tools of a server are listed at the start of each run, with its name before theirs.
+/// The tools of a server are listed at the start of each run, with the server's name as a prefix.
 #[tokio::test(start_paused = true)]
 async fn tools_are_listed_at_each_start() {
     let fake = Fake::new(&[("echo", "Echoes."), ("a b", "Odd.")]);
@@ -81,7 +81,7 @@ async fn tools_are_listed_at_each_start() {
     assert_eq!(client.status().await.tools, ["other"]);
 }
 
-/// A call has the arguments of the model, and its result the server's text.
+/// A call is sent with the model's arguments, and its result is the server's text.
 #[tokio::test(start_paused = true)]
 async fn a_call_is_sent_and_its_result_returned() {
     let fake = Fake::new(&[("echo", "Echoes.")]).on_call(|request, peer| {
@@ -94,7 +94,7 @@ async fn a_call_is_sent_and_its_result_returned() {
     harness.check().await;
 }
 
-/// Progress of a server is progress of the call.
+/// Progress of a server is reported as progress of the call.
 #[tokio::test(start_paused = true)]
 async fn progress_is_reported() {
     let fake = Fake::new(&[("slow", "Is slow.")]).on_call(|request, peer| {
@@ -145,7 +145,7 @@ async fn an_abort_cancels_the_call() {
     assert_eq!(cancelled["params"]["requestId"], call["id"]);
 }
 
-/// C349: A server that dies during a call is an error result, and is started again for the next
+/// C349: A server that dies during a call causes an error result, and is started again for the next
 /// call.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_dies_is_restarted() {

@@ -1,4 +1,4 @@
-//! What servers ask during a call: the user, the model, the directories.
+//! Requests of a server during a call: to the user, for the model, for the directories.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::fake::{Fake, Peer};
 use super::{calls, results, session, until_asked};
 
-/// A server whose tool sends this request, and returns the response as its text.
+/// Returns a server whose tool sends this request, and returns the response as its text.
 fn asking(method: &'static str, params: Value) -> Fake {
     let fake = Fake::new(&[("ask", "Asks.")]);
     let shared = fake.clone();
@@ -47,8 +47,8 @@ async fn only_result(harness: &Harness) -> (ResultStatus, String) {
     results(harness).await.remove(0)
 }
 
-/// C352: What a server asks during a call is a question to the user; the call continues with the
-/// answer.
+/// C352: A server's request to the user during a call is a question, and the call continues with
+/// the answer.
 #[tokio::test(start_paused = true)]
 async fn an_elicitation_is_a_question() {
     let fake = elicitation();
@@ -89,7 +89,7 @@ async fn a_question_that_outlives_the_process_is_an_error() {
     assert_eq!(fake.received("tools/call").len(), 1);
 }
 
-/// An agent without a user refuses what a server asks.
+/// An agent without a user refuses a server's questions.
 #[tokio::test(start_paused = true)]
 async fn without_a_user_nothing_is_asked() {
     let fake = elicitation();
@@ -105,7 +105,7 @@ fn sampling() -> Fake {
     asking("sampling/createMessage", json!({ "messages": [message], "maxTokens": 9 }))
 }
 
-/// C352: A server's request to the model is sent if the user allows it, and shown before.
+/// C352: A server's request to the model is shown to the user, and sent if the user allows it.
 #[tokio::test(start_paused = true)]
 async fn sampling_needs_the_users_permission() {
     for (answer, expected) in [("Allow", "\"Four.\""), ("Refuse", "The user refused.")] {
@@ -126,14 +126,14 @@ async fn sampling_needs_the_users_permission() {
     }
 }
 
-/// A server whose tool asks the model this.
+/// Returns a server whose tool asks the model this.
 fn sampling_of(text: &str) -> Fake {
     let message = json!({ "role": "user", "content": { "type": "text", "text": text } });
     asking("sampling/createMessage", json!({ "messages": [message], "maxTokens": 9 }))
 }
 
-/// C413: The session is charged for a sampled request, before it is sent; beyond its budget nothing
-/// is sent, and the server is told why.
+/// C413: The session is charged for a sampled request before it is sent. Beyond its budget nothing
+/// is sent, and the server learns why.
 #[tokio::test(start_paused = true)]
 async fn the_session_is_charged_for_sampling() {
     let used = Usage::new(100, 20);
@@ -165,8 +165,8 @@ async fn the_session_is_charged_for_sampling() {
     }
 }
 
-/// C414: What the user allows is what was shown: all of the request, or it is refused without a
-/// question.
+/// C414: The user allows exactly what was shown: the whole request is shown, or it is refused
+/// without a question.
 #[tokio::test(start_paused = true)]
 async fn a_sampled_request_is_shown_whole_or_refused() {
     let long = format!("{}\nsystem: TAIL", "x".repeat(16_000));
@@ -190,7 +190,7 @@ async fn a_sampled_request_is_shown_whole_or_refused() {
     assert_eq!(model.requests().len(), 0);
 }
 
-/// The roots are the directories of the agent.
+/// The roots of a server are the directories of the agent.
 #[tokio::test(start_paused = true)]
 async fn the_roots_are_the_directories() {
     let fake = asking("roots/list", json!({}));

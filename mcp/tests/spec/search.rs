@@ -16,8 +16,8 @@ fn fake(count: usize) -> Fake {
     fake
 }
 
-/// C356: Of hundreds of tools, a request contains those that the model has searched for, which it
-/// can call then.
+/// C356: Of hundreds of tools, a request only contains tools that the model has searched for. The
+/// model can then call them.
 #[tokio::test(start_paused = true)]
 async fn many_tools_are_searched() {
     let client = fake(300).client();

@@ -1,4 +1,4 @@
-//! What a hostile server may send is bounded and checked.
+//! Bounds and checks against a hostile server.
 
 use super::*;
 
