@@ -1,8 +1,8 @@
-//! A2A 1.0, with the JSON-RPC binding: an agent for other agents.
+//! A2A 1.0 with the JSON-RPC binding: an agent for other agents.
 //!
-//! A context is a session, and a task is what follows from one message of the user: its run, and
-//! the runs that continue it after decisions. The id of a task is made of the message's id and of
-//! the context's, so nothing else is stored.
+//! A context is a session. A task is what follows from one message of the user: its run, and the
+//! runs that continue it after decisions. The id of a task consists of the ids of the message and
+//! the context, so nothing else is stored.
 
 mod card;
 pub mod code;

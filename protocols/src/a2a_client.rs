@@ -1,4 +1,4 @@
-//! A2A 1.0 as a client: requests to a remote agent, and what it answers.
+//! A2A 1.0 as a client: requests to a remote agent, and its responses.
 
 mod action;
 
@@ -13,23 +13,23 @@ use crate::history::is_tool_name;
 /// The maximum length of a tool's name.
 const MAX_NAME_CHARS: usize = 64;
 
-/// Holds what the card of a remote agent says.
+/// The card of a remote agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemoteCard {
-    /// The name of the agent, as the legal name of a tool.
+    /// The name of the agent, made a legal name of a tool.
     pub name: String,
-    /// What the agent does, with its skills.
+    /// The description of the agent, with its skills.
     pub description: String,
-    /// Where it is called, with JSON-RPC.
+    /// The URL of its JSON-RPC endpoint.
     pub url: String,
 }
 
 impl RemoteCard {
-    /// Reads a card.
+    /// Parses a card.
     ///
     /// # Errors
-    /// Says why the agent cannot be called.
+    /// Returns the reason why the agent cannot be called.
     pub fn decode(card: &[u8]) -> Result<Self, String> {
         let card: Value =
             from_json(card, "").map_err(|why| format!("The card is invalid: {why}"))?;
@@ -53,7 +53,7 @@ impl RemoteCard {
     }
 }
 
-/// Returns the request that sends a message, which starts a task, or continues one.
+/// Returns the request that sends a message. It starts a task, or continues `task`.
 pub fn send_message(message: &str, text: &str, task: Option<&str>) -> Value {
     send(message, task, json!([{ "text": text }]))
 }
@@ -66,7 +66,7 @@ fn send(message: &str, task: Option<&str>, parts: Value) -> Value {
     call("SendMessage", json!({ "message": body, "configuration": { "returnImmediately": true } }))
 }
 
-/// Returns the request for a task.
+/// Returns the request for the state of a task.
 pub fn get_task(task: &str) -> Value {
     call("GetTask", json!({ "id": task }))
 }
@@ -80,35 +80,35 @@ fn call(method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })
 }
 
-/// Represents what a remote agent answers.
+/// The answer of a remote agent.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum RemoteAnswer {
-    /// Its answer.
+    /// The text of a completed task, or of a reply without a task.
     Done(String),
-    /// The task is not done yet.
+    /// A task that is still in progress.
     Working {
         /// The id of the task.
         task: String,
     },
-    /// The task waits for input, or for authentication.
+    /// A task that waits for input or for authentication.
     InputRequired {
         /// The id of the task.
         task: String,
-        /// What it needs.
+        /// The text about what the task needs.
         text: String,
-        /// The actions that it says to wait for, in the form in which loopwright's server has them.
+        /// The pending actions, if the agent sends them in the form of loopwright's server.
         actions: Vec<ExternalAction>,
     },
-    /// It has failed, or refuses the request.
+    /// The reason of a failure or a refusal.
     Failed(String),
 }
 
 impl RemoteAnswer {
-    /// Reads a response.
+    /// Parses a response.
     ///
     /// # Errors
-    /// Returns a sentence if it is not one of A2A 1.0.
+    /// Returns a sentence if the response does not follow A2A 1.0.
     pub fn decode(response: &[u8]) -> Result<Self, String> {
         let response: Value =
             from_json(response, "").map_err(|why| format!("The response is invalid: {why}"))?;
@@ -159,7 +159,7 @@ fn actions_of(message: &Value) -> Vec<ExternalAction> {
     parts.filter_map(|part| ExternalAction::deserialize(part.get("data")?).ok()).collect()
 }
 
-/// Returns the text of the parts of a message or an artifact; data is written as JSON.
+/// Returns the text of the parts of a message or an artifact, with data as JSON.
 fn text_of(parts: &Value) -> String {
     let part = |part: &Value| match (part["text"].as_str(), part.get("data")) {
         (Some(text), _) => text.to_owned(),

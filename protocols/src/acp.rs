@@ -1,9 +1,9 @@
 //! The [Agent Client Protocol](https://agentclientprotocol.com), version 1: editors that drive an
 //! agent over JSON-RPC 2.0, one message per line.
 //!
-//! [`decode`] reads a line of the client. [`SessionUpdates`] folds the events of a session to the
-//! updates that the client is sent. [`Permission`] and [`form`] show a pending action, and read the
-//! decision. What is sent is JSON in the form of the protocol's schema.
+//! [`decode`] parses a line of the client. [`SessionUpdates`] converts the events of a session to
+//! updates for the client. [`Permission`] and [`form`] show a pending action and read the decision.
+//! Outgoing messages are JSON that follows the protocol's schema.
 //!
 //! The protocol's own crates are not used: they enable the feature `preserve_order` of
 //! `serde_json`, which changes the maps of every crate in a build.

@@ -1,8 +1,7 @@
 //! AG-UI 1.0: the protocol between an agent and the app of its user.
 //!
-//! [`RunRequest::decode`] reads a `RunAgentInput`, and [`Encoder`] writes the events of its run.
-//! The names of messages, fields and events are those of the
-//! [specification](https://docs.ag-ui.com).
+//! [`RunRequest::decode`] parses a `RunAgentInput`, and [`Encoder`] writes the events of its run.
+//! Messages, fields and events are named as in the [specification](https://docs.ag-ui.com).
 //!
 //! ```
 //! use loopwright_core::event::InputEvent;

@@ -1,11 +1,11 @@
-//! The UI message stream of the AI SDK 7, which its `useChat` and `Chat` read.
+//! The UI message stream of the AI SDK 7, for its `useChat` and `Chat`.
 //!
-//! [`ChatRequest::decode`] reads what `DefaultChatTransport` sends, [`Encoder`] writes the chunks
-//! of the reply, and [`ui_messages`] returns the messages of a chat that a page loads. The names
-//! are those of the [AI SDK](https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol).
+//! [`ChatRequest::decode`] parses the body of `DefaultChatTransport`, [`Encoder`] writes the chunks
+//! of the reply, and [`ui_messages`] returns the messages of a chat when a page loads it. The names
+//! are taken from the [AI SDK](https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol).
 //!
 //! A reply is one message of the assistant: the run of a request, and the runs that continue it
-//! after decisions on its calls. Its id is that of its first run.
+//! after decisions on its calls. Its id is the id of its first run.
 //!
 //! ```
 //! use loopwright_core::event::InputEvent;

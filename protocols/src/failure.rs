@@ -1,27 +1,26 @@
-//! [`RunFailure`]: why a run has no whole answer, for the user of a protocol.
+//! [`RunFailure`]: the reason why a run has no complete answer, for the user of a protocol.
 
 use loopwright_core::event::{RunOutcome, RunStatus};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Says why a run has no whole answer.
+/// The reason why a run has no complete answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunFailure {
-    /// The kind in `snake_case`: of the model's error, of the incomplete reply, or of the end of
-    /// the run.
+    /// The kind in `snake_case`: the model's error, the incomplete reply, or the end of the run.
     pub kind: String,
     /// A text for the user.
     pub message: String,
 }
 
 impl RunFailure {
-    /// Builds a failure.
+    /// Builds a failure of this kind, with a text for the user.
     pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
         RunFailure { kind: kind.into(), message: message.into() }
     }
 
-    /// Returns the failure of a run, or `None` if it has ended with a whole answer. Waiting for a
+    /// Returns the failure of a run, or `None` if the run has a complete answer. Waiting for a
     /// decision counts as a failure, for protocols that cannot send one.
     pub fn of(outcome: &RunOutcome) -> Option<Self> {
         if let Some(incomplete) = &outcome.incomplete {
@@ -59,7 +58,7 @@ impl RunFailure {
     }
 }
 
-/// Returns the name of a variant, as it is serialised.
+/// Returns the serialised name of a variant.
 fn name(variant: &impl Serialize) -> String {
     match serde_json::to_value(variant) {
         Ok(Value::String(name)) => name,

@@ -1,4 +1,4 @@
-//! [`from_json`]: deserialises a value, and says where in a body it is invalid.
+//! [`from_json`]: deserialises a value, with the position of errors in the body.
 
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
@@ -9,7 +9,8 @@ use crate::error::DecodeError;
 /// The maximum length of a key in the path of an error, in characters.
 const MAX_KEY_CHARS: usize = 100;
 
-/// Deserialises a value from JSON. `path` is the place of that JSON in the body, as a JSON Pointer.
+/// Deserialises a value from JSON. `path` is the position of that JSON in the body, as a JSON
+/// Pointer.
 ///
 /// ```
 /// use loopwright_protocols::from_json;
@@ -19,8 +20,8 @@ const MAX_KEY_CHARS: usize = 100;
 /// ```
 ///
 /// # Errors
-/// Says where the value is invalid and what is expected there. The message does not repeat the
-/// value, which can be a secret.
+/// Returns the position of the error, and what is expected there. The message does not repeat the
+/// value, which may be a secret.
 pub fn from_json<T: DeserializeOwned>(json: &[u8], path: &str) -> Result<T, DecodeError> {
     let text = std::str::from_utf8(json)
         .map_err(|_| DecodeError::at(path, "The body is not valid UTF-8."))?;
@@ -59,7 +60,7 @@ pub fn pointer_to(key: &str) -> String {
     std::iter::once('/').chain(escaped.chars().take(MAX_KEY_CHARS)).collect()
 }
 
-/// Returns serde's message without the value that it is about.
+/// Returns serde's message without the invalid value.
 fn without_value(why: &str) -> String {
     let why = why.split(" at line ").next().unwrap_or(why);
     match (why.strip_prefix("missing field "), why.rsplit_once(", expected ")) {
@@ -70,7 +71,7 @@ fn without_value(why: &str) -> String {
     }
 }
 
-/// Reads a whole number, also if it is written `8.0`, which is the same number in JSON.
+/// Deserialises a whole number. It may be written as `8.0`, which is the same number in JSON.
 ///
 /// # Errors
 /// Fails if the number is not whole, negative, or larger than [`u32::MAX`].

@@ -11,8 +11,8 @@ use loopwright_core::message::{
 };
 use serde_json::value::RawValue;
 
-/// Collects the earlier messages that a client sends, and returns the log of a session that has
-/// them: every call is directly followed by its one result, whatever the client has left out.
+/// A builder of a session's log from the earlier messages that a client sends. In the log, every
+/// call is directly followed by exactly one result, whatever the client has left out.
 ///
 /// ```
 /// use loopwright_core::message::{AssistantMessage, Content, ResultStatus};
@@ -30,9 +30,9 @@ pub struct History {
     entries: Vec<LogEntry>,
     messages: u64,
     ids: HashSet<CallId>,
-    /// The number of the last id that was made here.
+    /// The number of the last generated id.
     last_id: u64,
-    /// The last reply, whose calls do not all have their results yet.
+    /// The last reply, while some of its calls may lack results.
     reply: Option<AssistantMessage>,
     calls: Vec<Call>,
 }
@@ -40,7 +40,7 @@ pub struct History {
 /// A call of the last reply.
 #[derive(Debug)]
 struct Call {
-    /// The client's id of it.
+    /// The client's id of the call.
     client_id: Option<String>,
     call: ToolCall,
     result: Option<ToolResult>,
@@ -59,7 +59,7 @@ impl History {
         self.entries.push(LogEntry::Remembered { message });
     }
 
-    /// Starts a reply. Its parts and calls are added with the methods below.
+    /// Starts a reply. The methods below add its parts and calls.
     pub fn reply(&mut self, reply: AssistantMessage) {
         self.flush();
         self.reply = Some(reply);
@@ -70,7 +70,7 @@ impl History {
         self.reply.get_or_insert_default().parts.push(part);
     }
 
-    /// Adds a call to the last reply. An id that is missing, or that another call has, is replaced.
+    /// Adds a call to the last reply. A missing or duplicate id is replaced.
     pub fn call(
         &mut self,
         client_id: Option<&str>,
@@ -96,8 +96,9 @@ impl History {
         }
     }
 
-    /// Adds a result: of the call with this id; without an id, of the first call of this tool that
-    /// has no result yet, or of any tool. Returns the content if there is no such call.
+    /// Adds a result to the call with this id. Without an id, adds it to the first call of `tool`
+    /// that has no result, or to the first such call of any tool if `tool` is `None`. Returns the
+    /// content if there is no such call.
     pub fn result(
         &mut self,
         client_id: Option<&str>,
@@ -119,7 +120,7 @@ impl History {
         }
     }
 
-    /// Returns the log.
+    /// Completes the last reply and returns the log.
     pub fn finish(mut self) -> Vec<LogEntry> {
         self.flush();
         self.entries
@@ -130,7 +131,7 @@ impl History {
         Arc::new(Message::new(MessageId(self.messages), body))
     }
 
-    /// Ends the reply: appends it to the log, and its results after it.
+    /// Ends the reply: appends it and its results to the log.
     fn flush(&mut self) {
         let (reply, calls) = (self.reply.take(), std::mem::take(&mut self.calls));
         let Some(mut reply) = reply.filter(|reply| !reply.parts.is_empty()) else {
@@ -163,7 +164,7 @@ impl Call {
     }
 }
 
-/// Returns whether this is a legal name of a tool: up to 64 letters, digits, `_` and `-`.
+/// Returns whether this is a legal name of a tool: 1 to 64 letters, digits, `_` and `-`.
 pub fn is_tool_name(name: &str) -> bool {
     let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     (1..=64).contains(&name.len()) && name.chars().all(is_legal)
@@ -178,8 +179,7 @@ pub fn is_json_object(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Ids that are taken are passed over once, so the work does not grow with the square of the
-    /// calls.
+    /// Taken ids are skipped once, so the work does not grow quadratically with the calls.
     #[test]
     fn the_work_for_ids_is_bounded() {
         let mut history = History::new();

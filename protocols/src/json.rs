@@ -1,4 +1,4 @@
-//! Reading of JSON, with errors that say where.
+//! JSON values with positions, for errors.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::error::DecodeError;
 /// The maximum length of a client's id, in characters.
 const MAX_ID_CHARS: usize = 200;
 
-/// Checks an id of the client, which is at this path.
+/// Checks a client's id, which is at this path.
 pub(crate) fn check_id<T: AsRef<str>>(id: T, path: &str) -> Result<T, DecodeError> {
     let chars = id.as_ref().chars().take(MAX_ID_CHARS + 1).count();
     if (1..=MAX_ID_CHARS).contains(&chars) {
@@ -30,13 +30,13 @@ impl<'a> Node<'a> {
         Node { value, path: String::new() }
     }
 
-    /// Returns the field of an object, or `None` if it is missing or `null`.
+    /// Returns a field of an object, or `None` if it is missing or `null`.
     pub(crate) fn get(&self, field: &str) -> Option<Node<'a>> {
         let value = self.value.get(field).filter(|value| !value.is_null())?;
         Some(Node { value, path: format!("{}/{field}", self.path) })
     }
 
-    /// Returns the field of an object that must have it.
+    /// Returns a field of an object, or an error if it is missing.
     pub(crate) fn field(&self, field: &str) -> Result<Node<'a>, DecodeError> {
         self.get(field).ok_or_else(|| {
             DecodeError::at(format!("{}/{field}", self.path), "The field is missing.")
@@ -50,22 +50,22 @@ impl<'a> Node<'a> {
         Ok(values.iter().enumerate().map(element).collect())
     }
 
-    /// Returns a string.
+    /// Returns the value as a string.
     pub(crate) fn text(&self) -> Result<&'a str, DecodeError> {
         self.value.as_str().ok_or_else(|| self.error("This must be a string."))
     }
 
-    /// Returns a boolean.
+    /// Returns the value as a boolean.
     pub(crate) fn bool(&self) -> Result<bool, DecodeError> {
         self.value.as_bool().ok_or_else(|| self.error("This must be `true` or `false`."))
     }
 
-    /// Returns an id of the client.
+    /// Returns the value as a client's id.
     pub(crate) fn id(&self) -> Result<&'a str, DecodeError> {
         check_id(self.text()?, &self.path)
     }
 
-    /// Returns the string of a field, or `None` if there is none.
+    /// Returns a field if it is a string.
     pub(crate) fn str(&self, field: &str) -> Option<&'a str> {
         self.value.get(field)?.as_str()
     }

@@ -1,9 +1,9 @@
-//! Protocols of front ends and of other agents, as folds of a session's events.
+//! Protocols of front ends and of other agents.
 //!
-//! Each module is one protocol: types that read what a client sends and return the inputs of a
-//! session, and an encoder that converts the session's numbered events to what the protocol sends.
-//! Nothing here reads, writes or runs anything, so a module works with any server and any
-//! transport. `loopwright-server` serves them over HTTP.
+//! Each module is one protocol. Its types parse a client's requests to inputs of a session, and its
+//! encoder converts the session's numbered events to the protocol's events. No module does I/O or
+//! runs an agent, so each works with any server and any transport. `loopwright-server` serves them
+//! over HTTP.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -7,7 +7,7 @@ use loopwright_core::message::Content;
 /// The maximum size of an image or a PDF.
 const MAX_BYTES: usize = 5 * 1024 * 1024;
 
-/// Builds the content of a `data:` URL, which must contain an image or a PDF in base64.
+/// Returns the content of a `data:` URL, which must contain an image or a PDF in base64.
 ///
 /// ```
 /// use loopwright_protocols::data_url;
@@ -17,7 +17,7 @@ const MAX_BYTES: usize = 5 * 1024 * 1024;
 /// ```
 ///
 /// # Errors
-/// Returns a sentence that says what is wrong. Other URLs are refused: the server opens no address
+/// Returns a sentence about what is wrong. Other URLs are refused, because the server opens no URL
 /// that a client names.
 pub fn data_url(url: &str) -> Result<Content, &'static str> {
     let Some(rest) = url.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("data:")) else {
@@ -29,11 +29,11 @@ pub fn data_url(url: &str) -> Result<Content, &'static str> {
     }
 }
 
-/// Builds the content of an image or a PDF from its media type and its bytes in base64.
+/// Returns an image or a PDF as content, from its media type and its bytes in base64.
 ///
 /// # Errors
-/// Returns a sentence that says what is wrong: other types, bytes of another type, data that is not
-/// base64 or too large.
+/// Returns a sentence about what is wrong: an unsupported type, bytes of another type, invalid
+/// base64 or too much data.
 pub fn media(media_type: &str, data: &str) -> Result<Content, &'static str> {
     let too_large = "The file is larger than 5 MiB: make it smaller.";
     if data.len() / 4 * 3 > MAX_BYTES + 3 {

@@ -2,8 +2,8 @@
 //!
 //! A request contains the whole conversation: [`ChatCompletionRequest`] and [`ResponsesRequest`]
 //! convert it to an [`AgentRequest`]. [`ChatStream`] and [`ResponseStream`] convert the events of
-//! the run that answers it. The agent runs its own tools: a client never receives a call that it
-//! would have to answer, and cannot add tools of its own.
+//! the run that answers it. The agent runs its own tools: a client never has to answer a call, and
+//! cannot add its own tools.
 
 mod agent_request;
 mod chat;

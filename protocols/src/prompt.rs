@@ -6,7 +6,7 @@ use loopwright_core::message::{Content, UserMessage};
 use crate::error::DecodeError;
 use crate::json::Node;
 
-/// Returns the request with this content, whose input has the id of the client's message.
+/// Returns the request with this content. Its input has the id of the client's message.
 pub(crate) fn prompt(message: &Node<'_>, content: Vec<Content>) -> Result<Prompt, DecodeError> {
     let id = message.field("id")?.id()?;
     if is_blank(&content) {
@@ -15,7 +15,7 @@ pub(crate) fn prompt(message: &Node<'_>, content: Vec<Content>) -> Result<Prompt
     Ok(Prompt::from(UserMessage::new(content)).id(id))
 }
 
-/// Returns whether a message has nothing but white space.
+/// Returns whether a message contains only white space.
 pub(crate) fn is_blank(content: &[Content]) -> bool {
     content.iter().all(|content| match content {
         Content::Text { text } => text.trim().is_empty(),

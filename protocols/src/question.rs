@@ -1,10 +1,10 @@
-//! Pending actions: what the user is asked, and the JSON Schema of an answer.
+//! Pending actions: the question to the user, and the JSON Schema of an answer.
 
 use loopwright_core::event::ExternalAction;
 use loopwright_core::pattern::{AnswerForm, Question};
 use serde_json::{Value, json};
 
-/// Returns a sentence that says what an action waits for.
+/// Returns a sentence about what an action waits for.
 pub(crate) fn action_text(action: &ExternalAction) -> String {
     match (action.question(), action.terms.description.as_deref()) {
         (Some(question), _) => question.question,

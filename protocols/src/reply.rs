@@ -1,13 +1,13 @@
-//! [`ReplyFold`]: the parts of the reply that streams, which start and end one after the other.
+//! [`ReplyFold`]: the parts of the streaming reply, which start and end one after the other.
 
 use loopwright_core::event::Update;
 use loopwright_core::message::{AssistantMessage, ContentPart, MessageId};
 
-/// The reply of the model that streams.
+/// The streaming reply of the model.
 #[derive(Default)]
 pub(crate) struct ReplyFold {
     message: MessageId,
-    /// How many attempts at it were withdrawn.
+    /// The number of withdrawn attempts at the reply.
     withdrawn: u32,
     has_deltas: bool,
     has_text: bool,
@@ -20,23 +20,23 @@ pub(crate) enum PartKind {
     Reasoning,
 }
 
-/// A change of a part, which has a number in its reply.
+/// A change of a part, with the number of the part in its reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fragment {
     Start(PartKind, u32),
     Delta(PartKind, u32, String),
     End(PartKind, u32),
-    /// All parts of the reply so far are void. The flag says whether there was text.
+    /// A withdrawal of all parts so far. The flag is true if they had text.
     Withdrawn(bool),
 }
 
 impl ReplyFold {
-    /// Returns the reply, and how many attempts at it were withdrawn.
+    /// Returns the id of the reply, and the number of its withdrawn attempts.
     pub(crate) fn id(&self) -> (MessageId, u32) {
         (self.message, self.withdrawn)
     }
 
-    /// Takes a change of a reply. The fragments of calls are left out, as they have no id yet.
+    /// Applies a change of a reply. Calls have no fragments, because they have no id yet.
     pub(crate) fn update(&mut self, message: MessageId, update: &Update) -> Vec<Fragment> {
         let mut fragments = self.turn_to(message);
         match update {
@@ -57,7 +57,7 @@ impl ReplyFold {
         fragments
     }
 
-    /// Takes the whole reply: what has not streamed of it, and its end.
+    /// Applies the whole reply. Returns the fragments that were not streamed, and its end.
     pub(crate) fn whole(&mut self, message: MessageId, reply: &AssistantMessage) -> Vec<Fragment> {
         let mut fragments = self.turn_to(message);
         if !self.has_deltas {
@@ -77,7 +77,7 @@ impl ReplyFold {
         fragments
     }
 
-    /// Ends the part that is open.
+    /// Ends the open part.
     pub(crate) fn end(&mut self) -> Option<Fragment> {
         self.open.take().map(|(kind, block)| Fragment::End(kind, block))
     }

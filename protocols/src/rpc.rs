@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0, in which the messages of A2A and ACP are written.
+//! JSON-RPC 2.0: the messages of A2A and ACP.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use crate::error::DecodeError;
 use crate::from_json::from_json;
 
-/// Describes why a request was refused, as JSON-RPC 2.0 does.
+/// An error object of JSON-RPC 2.0: the reason why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
 pub struct RpcError {
-    /// The code of JSON-RPC or of the protocol.
+    /// The code, defined by JSON-RPC or by the protocol.
     pub code: i32,
-    /// A sentence that says what is wrong and what to do.
+    /// A sentence about what is wrong and what to do.
     pub message: String,
 }
 
@@ -23,17 +23,17 @@ impl RpcError {
         RpcError { code, message: message.into() }
     }
 
-    /// Builds the error of a message that is no request (-32600).
+    /// Builds the error of a message that is not a request (-32600).
     pub fn invalid_request(message: impl Into<String>) -> Self {
         RpcError::new(-32600, message)
     }
 
-    /// Builds the error of a method that does not exist (-32601).
+    /// Builds the error of an unknown method (-32601).
     pub fn unknown_method(message: impl Into<String>) -> Self {
         RpcError::new(-32601, message)
     }
 
-    /// Builds the error of parameters that do not fit (-32602).
+    /// Builds the error of invalid parameters (-32602).
     pub fn invalid_params(message: impl Into<String>) -> Self {
         RpcError::new(-32602, message)
     }
@@ -59,7 +59,7 @@ impl From<DecodeError> for RpcError {
 #[derive(Deserialize)]
 pub(crate) struct RpcMessage {
     jsonrpc: String,
-    /// A number or a string. A notification has none.
+    /// A number or a string. `None` for a notification.
     pub(crate) id: Option<Value>,
     /// The method; `None` in a response.
     pub(crate) method: Option<String>,
@@ -71,7 +71,8 @@ pub(crate) struct RpcMessage {
 }
 
 impl RpcMessage {
-    /// Reads a message. An error has the id to answer it with, which is `null` if there is none.
+    /// Parses a message. An error comes with the id for the response, which is `null` if the
+    /// message has no valid id.
     pub(crate) fn decode(json: &[u8]) -> Result<Self, (Value, RpcError)> {
         let value: Value = from_json(json, "")
             .map_err(|error| (Value::Null, RpcError::new(-32700, error.message)))?;

@@ -1,4 +1,4 @@
-//! [`ShownRuns`]: which runs of a session a response shows.
+//! [`ShownRuns`]: the runs of a session that a response shows.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use loopwright_core::message::{CallId, InputId, RunId};
 
 use crate::encode::Progress;
 
-/// Names what a response waits for. It shows the run in which that happens.
+/// An occurrence that a response waits for. The response shows its run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Awaited {
-    /// The run of a request.
+    /// The run that a request starts.
     Request(InputId),
-    /// The decision on a call, and what follows from it.
+    /// The decision on a call, and the run that follows from it.
     Decision(CallId),
     /// A run that has started.
     Run(RunId),
 }
 
-/// Selects the runs that a response shows, from all events of a session.
+/// A selection of the runs that a response shows, from all events of a session.
 ///
-/// The response ends with the run in which the last of what it awaits has happened.
+/// The response ends with the run of the last awaited occurrence.
 #[derive(Debug, Default)]
 pub struct ShownRuns {
     awaited: Vec<Awaited>,
@@ -30,14 +30,14 @@ pub struct ShownRuns {
     outcome: Option<Arc<RunOutcome>>,
 }
 
-/// Says whether an event is shown.
+/// The visibility of an event in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Visibility {
     No,
     Yes,
-    /// It is the end of the last run.
+    /// The event ends the last run.
     Last,
-    /// What was awaited does not happen any more: its input was withdrawn.
+    /// The awaited input was withdrawn, so its run will not happen.
     Withdrawn,
 }
 
@@ -52,12 +52,12 @@ impl Visibility {
 }
 
 impl ShownRuns {
-    /// Shows the runs in which all of these happen, and nothing else.
+    /// Selects only the runs in which these occur.
     pub fn of(awaited: Vec<Awaited>) -> Self {
         ShownRuns { awaited, ..Self::default() }
     }
 
-    /// Shows all runs up to this one.
+    /// Selects all runs up to this one.
     pub fn up_to(run: RunId) -> Self {
         let awaited = vec![Awaited::Run(run)];
         ShownRuns { awaited, shows_all: true, is_shown: true, ..Self::default() }
@@ -73,7 +73,7 @@ impl ShownRuns {
         self.outcome.as_deref()
     }
 
-    /// Takes the next event.
+    /// Returns the visibility of the next event.
     pub(crate) fn take(&mut self, envelope: &Envelope) -> Visibility {
         if is_of_sub_agent(envelope) {
             return if self.is_shown { Visibility::Yes } else { Visibility::No };
@@ -87,7 +87,7 @@ impl ShownRuns {
                 };
                 self.is_shown |= self.happens(starts);
                 if let RunCause::ActionResult(call) = cause {
-                    // It has happened when the decision is there.
+                    // The occurrence is complete when the decision arrives.
                     self.is_shown |= self.awaited.contains(&Awaited::Decision(call.clone()));
                 }
             }
@@ -118,7 +118,7 @@ impl ShownRuns {
         if self.is_shown { Visibility::Yes } else { Visibility::No }
     }
 
-    /// Removes what has happened, and returns whether there was any of it.
+    /// Removes what has occurred. Returns `true` if anything was removed.
     fn happens(&mut self, has_happened: impl Fn(&Awaited) -> bool) -> bool {
         let before = self.awaited.len();
         self.awaited.retain(|awaited| !has_happened(awaited));
@@ -126,7 +126,7 @@ impl ShownRuns {
     }
 }
 
-/// Returns what a response to these inputs waits for.
+/// Returns what the response to these inputs waits for.
 pub(crate) fn awaited(inputs: &[InputEvent]) -> Vec<Awaited> {
     let (mut awaited, mut request) = (Vec::new(), None);
     for input in inputs {

@@ -38,7 +38,7 @@ impl Run {
         self.event(AgentEvent::MessageUpdate { message_id, update })
     }
 
-    /// A reply whose first deltas are withdrawn; the next reply is the repeated one.
+    /// Adds a reply whose first deltas are withdrawn. The next reply repeats it.
     pub(crate) fn withdrawn(self, text: &str) -> Self {
         let message_id = self.id();
         self.event(AgentEvent::MessageStart { message_id, role: Role::Assistant })
@@ -46,7 +46,7 @@ impl Run {
             .update(message_id, Update::Withdrawn)
     }
 
-    /// A reply that streams in these deltas.
+    /// Adds a reply that streams in these deltas.
     pub(crate) fn reply(self, deltas: &[&str]) -> Self {
         let message_id = self.id();
         let start = AgentEvent::MessageStart { message_id, role: Role::Assistant };
@@ -56,7 +56,7 @@ impl Run {
         run.ended(message_id, AssistantMessage::from(deltas.concat()))
     }
 
-    /// A reply that thinks, says something and calls a tool, which streams.
+    /// Adds a streaming reply that thinks, says something and calls a tool.
     pub(crate) fn thoughtful(self, thought: &str, text: &str, call: &str) -> Self {
         let message_id = self.id();
         let part = |block: u32, text: &str| match block {
@@ -75,7 +75,7 @@ impl Run {
         self.event(AgentEvent::MessageEnd { message: Arc::new(Message::new(id, reply)) })
     }
 
-    /// A call with its result.
+    /// Adds a call with its result.
     pub(crate) fn call(self, id: &str, name: &str, result: &str, ok: bool) -> Self {
         let (call, name) = (CallId::from(id), Arc::<str>::from(name));
         let status = if ok { ResultStatus::Ok } else { ResultStatus::Error };
@@ -95,7 +95,7 @@ impl Run {
         self.end_with(|_| {})
     }
 
-    /// Ends the run with an outcome, which `change` has changed.
+    /// Ends the run with an outcome that `change` has changed.
     pub(crate) fn end_with(self, change: impl FnOnce(&mut RunOutcome)) -> Self {
         let outcome: Value = json!({
             "end": "done", "usage": Usage::new(3, 2), "cost": 0.0, "text": "", "limit": null,
@@ -106,7 +106,7 @@ impl Run {
         self.event(AgentEvent::AgentEnd(Arc::new(outcome)))
     }
 
-    /// The same run as it is read when it does not stream.
+    /// Removes the deltas, as in a run that is not streamed.
     pub(crate) fn without_deltas(mut self) -> Self {
         self.0.retain(|envelope| !matches!(envelope.event, AgentEvent::MessageUpdate { .. }));
         self

@@ -1,9 +1,9 @@
-//! Times as protocols write them.
+//! Times in the form of protocols.
 
 use jiff::Timestamp;
 
-/// Writes a time in milliseconds since 1970 as RFC 3339, in UTC. A time that is later than the year
-/// 9999 is written as the last of that year.
+/// Formats a time in milliseconds since 1970 as RFC 3339, in UTC. A time after the year 9999 is
+/// written as the end of that year.
 pub(crate) fn rfc_3339(time: u64) -> String {
     let time = i64::try_from(time).ok().and_then(|time| Timestamp::from_millisecond(time).ok());
     format!("{:.3}", time.unwrap_or(Timestamp::MAX))

@@ -1,18 +1,18 @@
-//! [`AgentCard`]: what an agent can do, and where it is.
+//! [`AgentCard`]: the abilities and the URL of an agent.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// The types of files that a message can have.
+/// The media types of the files in a message.
 const INPUT_MODES: [&str; 5] = ["text/plain", "image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// Describes an agent.
+/// The card of an agent: its abilities, and its URL.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct AgentCard(Value);
 
-/// Builds the card of an agent that is at this URL. With `has_users`, its clients need a token.
+/// Builds the card of the agent at this URL. If `has_users` is true, its clients need a token.
 pub fn agent_card(name: &str, url: &str, version: &str, has_users: bool) -> AgentCard {
     let description = format!("The agent `{name}`. It can use tools to answer.");
     let mut card = json!({

@@ -1,16 +1,16 @@
-//! The codes of errors that A2A adds to those of JSON-RPC.
+//! The error codes that A2A adds to JSON-RPC's.
 
-/// Means that there is no such task.
+/// The code for an unknown task.
 pub const TASK_NOT_FOUND: i32 = -32001;
-/// Means that the task cannot be cancelled, or not any more.
+/// The code for a task that cannot, or can no longer, be cancelled.
 pub const TASK_NOT_CANCELABLE: i32 = -32002;
-/// Means that there are no push notifications.
+/// The code for push notifications, which the agent does not send.
 pub const PUSH_NOTIFICATION_NOT_SUPPORTED: i32 = -32003;
-/// Means that the task has ended, or does not wait for input.
+/// The code for a message to a task that has ended or does not wait for input.
 pub const UNSUPPORTED_OPERATION: i32 = -32004;
-/// Means that the agent does not take files of this kind.
+/// The code for a file of a type that the agent does not accept.
 pub const CONTENT_TYPE_NOT_SUPPORTED: i32 = -32005;
-/// Means that there is no extended card.
+/// The code for an extended card, which the agent does not have.
 pub const EXTENDED_CARD_NOT_CONFIGURED: i32 = -32007;
-/// Means that the client uses another version of the protocol.
+/// The code for a client that uses another version of the protocol.
 pub const VERSION_NOT_SUPPORTED: i32 = -32009;

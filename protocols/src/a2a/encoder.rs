@@ -1,4 +1,4 @@
-//! [`Encoder`]: the events of a session as updates of a task.
+//! [`Encoder`]: converts the events of a session to updates of a task.
 
 use std::collections::VecDeque;
 
@@ -11,28 +11,29 @@ use crate::encode::{Encode, Progress};
 use crate::rpc::RpcError;
 use crate::shown_runs::{ShownRuns, Visibility, is_of_sub_agent};
 
-/// Converts the events of a session to the responses of a stream.
+/// An encoder of the events of a session as the responses of a stream.
 ///
-/// Each reply of the agent is an artifact, whose first part replaces what was sent of it before: so
-/// a reply that the model's server has cut off is replaced by the repeated one.
+/// Each reply of the agent is an artifact, whose first part replaces everything sent of it before.
+/// So the repeated reply replaces a reply that the model's server has cut off.
 #[derive(Debug)]
 pub struct Encoder {
     /// The client's id of its request.
     request: Value,
     task: TaskId,
     runs: ShownRuns,
-    /// The reply that streams, if a part of it was sent.
+    /// The streaming reply, if a part of it was sent.
     reply: Option<MessageId>,
     last: Option<(TaskState, u64, Option<Value>)>,
 }
 
 impl Encoder {
-    /// Starts a stream for a request with this id, which shows these runs of a task.
+    /// Creates the encoder of a stream for the request with this id, which shows these runs of a
+    /// task.
     pub fn new(request: Value, task: TaskId, runs: ShownRuns) -> Self {
         Encoder { request, task, runs, reply: None, last: None }
     }
 
-    /// Returns the first response, which has the task.
+    /// Returns the first response, which contains the task.
     pub fn start(&self, task: &Task) -> Value {
         self.response(json!({ "task": task.to_json() }))
     }

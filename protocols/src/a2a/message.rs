@@ -1,4 +1,4 @@
-//! [`SendMessage`]: a message of a client, converted to inputs of a session.
+//! [`SendMessage`]: a message of a client, as inputs of a session.
 
 use loopwright_core::event::{
     ActionResult, Decision, ExternalAction, InputEvent, Prompt, Provided,
@@ -18,17 +18,17 @@ use crate::rpc::RpcError;
 /// The maximum number of parts of a message.
 const MAX_PARTS: usize = 1_000;
 
-/// Holds a message of a client.
+/// A message of a client.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SendMessage {
     /// The client's id of the message.
     pub id: String,
-    /// The context, or `None` for a new one.
+    /// The id of the context; `None` for a new context.
     pub context: Option<String>,
-    /// The task that the message continues.
+    /// The task that the message continues; `None` to start one.
     pub task: Option<TaskId>,
-    /// Whether the response does not wait for the task.
+    /// `true` to respond without waiting for the task.
     pub return_immediately: bool,
     content: Vec<Content>,
     decisions: Vec<DecisionPart>,
@@ -66,7 +66,7 @@ struct Part {
     media_type: Option<String>,
 }
 
-/// The data of a part that decides an action of a task.
+/// The data of a part that decides a pending action of a task.
 #[derive(Debug, Deserialize)]
 struct DecisionPart {
     call: String,
@@ -78,7 +78,7 @@ struct DecisionPart {
 }
 
 impl SendMessage {
-    /// Reads the parameters of a call.
+    /// Parses the parameters of a call.
     pub(super) fn decode(params: &Value) -> Result<Self, RpcError> {
         let params: Params = from_json(params.to_string().as_bytes(), "")?;
         let message = params.message;
@@ -127,10 +127,11 @@ impl SendMessage {
     /// Returns the inputs for the session: a request, or the decisions on the actions of the task
     /// that the message continues. `pending` are the session's pending actions.
     ///
-    /// A decision names the action's digest. A text answers a question, if it is the only action.
+    /// A decision names the action's digest. A text answers a question if no other action is
+    /// pending.
     ///
     /// # Errors
-    /// Says why the message decides nothing, or that it is empty.
+    /// Fails if the message is empty or decides nothing.
     pub fn inputs(self, pending: &[ExternalAction]) -> Result<Vec<InputEvent>, RpcError> {
         if self.task.is_none() {
             if is_blank(&self.content) {
@@ -164,7 +165,7 @@ impl SendMessage {
     }
 }
 
-/// Returns that a text cannot decide.
+/// Returns the error for a text where decisions are needed.
 fn needs_data() -> RpcError {
     RpcError::invalid_params(
         "/message/parts: Decide each action with a part that has `data`: `call` and `digest` of \

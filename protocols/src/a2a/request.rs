@@ -9,25 +9,25 @@ use super::task::{TaskId, TaskState};
 use crate::from_json::from_json;
 use crate::rpc::{RpcError, RpcMessage};
 
-/// Holds a request.
+/// A JSON-RPC request, with its method decoded.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Request {
     /// The client's id of the request, which the response repeats.
     pub id: Value,
-    /// What is called.
+    /// The method and its parameters.
     pub call: Call,
 }
 
-/// Names what a client calls.
+/// The method that a client calls, and its parameters.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Call {
     /// `SendMessage`, or `SendStreamingMessage` if `streams` is true.
     SendMessage {
-        /// The message.
+        /// The message, and the options of the call.
         message: Box<SendMessage>,
-        /// Whether the response is a stream.
+        /// `true` for a response that is a stream.
         streams: bool,
     },
     /// `GetTask`.
@@ -40,23 +40,23 @@ pub enum Call {
     SubscribeToTask(TaskId),
 }
 
-/// Selects tasks of a context.
+/// The parameters of `ListTasks`, which selects tasks of a context.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ListTasks {
-    /// The context.
+    /// The id of the context.
     pub context: String,
-    /// The state of the tasks; `None` for all.
+    /// The state of the tasks; `None` for any state.
     pub status: Option<TaskState>,
-    /// The maximum number of tasks.
+    /// The maximum number of tasks in the response.
     pub page_size: usize,
     /// The number of tasks to skip.
     pub skip: usize,
-    /// Whether the tasks have their artifacts.
+    /// `true` to include the artifacts of the tasks.
     pub include_artifacts: bool,
 }
 
-/// The default number of tasks of a page, and the maximum.
+/// The default and the maximum number of tasks per page.
 const PAGE_SIZE: (usize, usize) = (50, 100);
 
 #[derive(Deserialize)]
@@ -70,10 +70,10 @@ struct ListParams {
 }
 
 impl Request {
-    /// Reads a body.
+    /// Parses a body.
     ///
     /// # Errors
-    /// Returns the error with the id of the request, or with `null` if it has none.
+    /// Returns the error with the id of the request, or with `null` if the request has no valid id.
     pub fn decode(body: &[u8]) -> Result<Self, (Value, RpcError)> {
         let message = RpcMessage::decode(body)?;
         let (Some(id), Some(method)) = (message.id, message.method) else {

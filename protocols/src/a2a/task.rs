@@ -1,4 +1,4 @@
-//! [`Task`]: what has followed from a message of the user so far, and its state.
+//! [`Task`]: the progress and the results of a message of the user.
 
 use std::fmt;
 
@@ -17,26 +17,26 @@ use crate::rpc::RpcError;
 use crate::shown_runs::is_of_sub_agent;
 use crate::time::rfc_3339;
 
-/// What is escaped in the id of a message, so that its first point ends it.
+/// The characters that are escaped in the id of a message, so that the first `.` ends it.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b':');
 
-/// Names a task: by the message that has started it, and the context.
+/// The id of a task: the ids of the message that has started it, and of its context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskId {
     /// The client's id of the message.
     pub message: String,
-    /// The context.
+    /// The id of the context, which is the session's.
     pub context: String,
 }
 
 impl TaskId {
-    /// Names the task of this message.
+    /// Returns the id of the task of this message.
     pub fn new(message: impl Into<String>, context: impl Into<String>) -> Self {
         TaskId { message: message.into(), context: context.into() }
     }
 
-    /// Reads an id as it is displayed.
+    /// Parses an id from its text form.
     pub fn parse(text: &str) -> Option<Self> {
         let (message, context) = text.split_once('.')?;
         let message = percent_decode_str(message).decode_utf8().ok()?;
@@ -45,7 +45,7 @@ impl TaskId {
         Some(id).filter(|id| !is_empty && id.to_string() == text)
     }
 
-    /// Returns the error for an id that no task of the agent has.
+    /// Returns the error for the id of an unknown task.
     pub fn unknown() -> RpcError {
         RpcError::new(code::TASK_NOT_FOUND, "There is no such task of this agent.")
     }
@@ -57,15 +57,15 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// Represents the state of a task.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[non_exhaustive]
 pub enum TaskState {
-    /// The client has not said which.
+    /// The client has not specified a state.
     #[serde(rename = "TASK_STATE_UNSPECIFIED")]
     Unspecified,
-    /// Its message waits until an earlier task has ended.
+    /// The message waits until an earlier task has ended.
     #[serde(rename = "TASK_STATE_SUBMITTED")]
     Submitted,
     /// A run is in progress.
@@ -83,10 +83,10 @@ pub enum TaskState {
     /// Actions wait for decisions or answers.
     #[serde(rename = "TASK_STATE_INPUT_REQUIRED")]
     InputRequired,
-    /// Not used here.
+    /// Not used by loopwright.
     #[serde(rename = "TASK_STATE_REJECTED")]
     Rejected,
-    /// Not used here.
+    /// Not used by loopwright.
     #[serde(rename = "TASK_STATE_AUTH_REQUIRED")]
     AuthRequired,
 }
@@ -107,13 +107,13 @@ impl TaskState {
     }
 }
 
-/// Holds a task as far as it has come.
+/// A task in its current state.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Task {
-    /// Its id.
+    /// The id, made of the message's and the context's.
     pub id: TaskId,
-    /// Its state.
+    /// The state after the last event.
     pub state: TaskState,
     time: u64,
     message: Option<Value>,
@@ -122,20 +122,20 @@ pub struct Task {
 }
 
 impl Task {
-    /// Returns a task whose message waits until an earlier one has ended.
+    /// Returns a task whose message waits until an earlier task has ended.
     pub fn submitted(id: TaskId, time: u64) -> Self {
         let (artifacts, history) = (Vec::new(), Vec::new());
         Task { id, state: TaskState::Submitted, time, message: None, artifacts, history }
     }
 
-    /// Leaves out the artifacts, for a list, or for a stream that repeats them.
+    /// Removes the artifacts, for a list, or for a stream that repeats them.
     pub fn without_artifacts(mut self) -> Self {
         self.artifacts.clear();
         self
     }
 
-    /// Adds what the task waits for: the session's pending actions. If there are none, all are
-    /// decided, and the run continues.
+    /// Adds the session's pending actions, which the task waits for. Without any, all are decided,
+    /// and the run continues.
     pub fn pending(mut self, actions: &[ExternalAction]) -> Self {
         match self.state {
             TaskState::InputRequired if actions.is_empty() => self.state = TaskState::Working,
@@ -145,7 +145,7 @@ impl Task {
         self
     }
 
-    /// Returns the task in the form of the protocol.
+    /// Returns the task as JSON of the protocol.
     pub fn to_json(&self) -> Value {
         let message = self.message.clone();
         let mut task = json!({
@@ -183,14 +183,14 @@ impl Task {
     }
 }
 
-/// Returns the tasks of a context, the last one last, from all events of its session. A request
-/// ends the task that waits.
+/// Returns the tasks of a context, oldest first, from all events of its session. A new request ends
+/// a waiting task.
 pub fn tasks(context: &str, events: &[Envelope]) -> Vec<Task> {
     let mut tasks: Vec<Task> = Vec::new();
     for envelope in events.iter().filter(|envelope| !is_of_sub_agent(envelope)) {
         if let AgentEvent::AgentStart { cause: RunCause::UserRequest(input), .. } = &envelope.event
         {
-            // The request has denied what the last task waits for.
+            // The request has denied the pending actions of the last task.
             if let Some(last) = tasks.last_mut().filter(|t| t.state == TaskState::InputRequired) {
                 (last.state, last.time) = (TaskState::Canceled, envelope.time);
             }
@@ -213,7 +213,7 @@ pub(super) fn status(state: TaskState, time: u64, message: Option<Value>) -> Val
     status
 }
 
-/// Returns the message of a run that has failed.
+/// Returns the message about a run that has failed.
 pub(super) fn failure(id: &TaskId, outcome: &RunOutcome) -> Option<Value> {
     let failure =
         RunFailure::of(outcome).filter(|_| TaskState::of(outcome) == TaskState::Failed)?;
@@ -221,8 +221,8 @@ pub(super) fn failure(id: &TaskId, outcome: &RunOutcome) -> Option<Value> {
     Some(agent_message(id, &format!("failure-{id}"), parts))
 }
 
-/// Returns the message that says what a task waits for: each action as text, and as data with what
-/// a decision has to name.
+/// Returns the message about the pending actions of a task: each as text, and as the data that a
+/// decision refers to.
 pub(super) fn needed(id: &TaskId, actions: &[ExternalAction]) -> Value {
     let text = |action: &ExternalAction| json!({ "text": action_text(action) });
     let data = |action| json!({ "data": action, "mediaType": "application/json" });

@@ -1,4 +1,4 @@
-//! Tests of the decoder and of the fold.
+//! Tests of the decoder and of the encoder.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ fn a_message_is_a_request_or_decides() {
     let provide = json!({ "decision": "provide", "data": 7 });
     assert_eq!(with(provide), Ok(Decision::Provide(Provided::Input(json!(7)))));
     assert!(with(json!({ "decision": "maybe" })).is_err());
-    // A text approves nothing.
+    // A text cannot approve.
     let text = json!({ "taskId": "m.a" });
     assert!(inputs(text.clone(), &[action]).unwrap_err().contains("digest"));
     assert!(inputs(text, &[]).unwrap_err().contains("does not wait"));
@@ -122,7 +122,7 @@ fn encode(run: &Run) -> Vec<Value> {
     to.into_iter().map(|mut response| response["result"].take()).collect()
 }
 
-/// What a client has of a reply after these responses.
+/// Returns the text of the replies that a client has after these responses.
 fn text(results: &[Value]) -> String {
     let mut artifacts: Vec<(String, String)> = Vec::new();
     for update in results.iter().filter_map(|result| result.get("artifactUpdate")) {

@@ -1,4 +1,4 @@
-//! [`RemoteAction`]: what a remote task waits for, as a question to the user of this agent.
+//! [`RemoteAction`]: a pending action of a remote task, as a question to the user of this agent.
 
 use loopwright_core::event::{DecisionKind, ExternalAction};
 use loopwright_core::pattern::Question;
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::{RemoteAnswer, send};
 
-/// The options of the question whether a call may run, and the decisions.
+/// The options of an approval's question, and the decisions.
 const APPROVE: &str = "approve";
 const DENY: &str = "deny";
-/// The maximum size of an action as JSON. What is asked for is not cut: nobody is to approve what
-/// they have not seen.
+/// The maximum size of an action as JSON. A larger one is not cut, because nobody should approve
+/// what they have not seen.
 const MAX_ACTION_BYTES: usize = 64 * 1024;
 
-/// Identifies a pending action of a remote task, so that the answer of the user can be sent to it.
+/// The identity of a remote task's pending action, for sending the user's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RemoteAction {
@@ -26,13 +26,15 @@ pub struct RemoteAction {
 }
 
 impl RemoteAction {
-    /// Returns an action of a task and the question that asks for its decision. `agent` is the name
-    /// of the remote agent.
+    /// Returns an action of a task, and the question that asks for its decision. `agent` is the
+    /// name of the remote agent.
     ///
-    /// Some actions cannot be decided in this way, and the result is `None`: secrets, since what a
-    /// user types for one is not to be sent to other machines; calls that several people must
-    /// approve, or that are suspended for something else than a question; questions that no answer
-    /// fits; and actions of more than 64 KiB.
+    /// Returns `None` for actions that cannot be decided this way:
+    ///
+    /// - secrets, which must not be sent to other machines;
+    /// - calls that several people must approve, or that are suspended without a question;
+    /// - questions that no answer fits;
+    /// - actions larger than 64 KiB.
     pub fn ask(agent: &str, task: &str, action: &ExternalAction) -> Option<(Self, Question)> {
         let by: String = action.path.iter().map(|name| format!("/{name}")).collect();
         let question = match (action.question(), &action.request) {
@@ -67,9 +69,9 @@ impl RemoteAction {
         actions.any(|action| *action.call == *self.call && *action.digest == *self.digest)
     }
 
-    /// Returns the request that decides the action by the answer of the user. `message` is the id
-    /// of the message: another one for each answer, and the same if an answer is sent again. An
-    /// action that has changed meanwhile is not decided.
+    /// Returns the request that sends the user's answer as the decision. `message` is the id of the
+    /// message: a new one for each answer, and the same one to repeat an answer. An action that has
+    /// changed meanwhile is not decided.
     pub fn decide(&self, message: &str, answer: &Value) -> Value {
         let mut data = json!({ "call": self.call, "digest": self.digest });
         if self.is_question {

@@ -1,4 +1,4 @@
-//! Pending actions: what the client is asked, and the decision.
+//! Pending actions: requests to the client, and the decisions.
 
 use std::path::Path;
 
@@ -8,41 +8,41 @@ use serde_json::{Value, json};
 
 use super::update::tool_call;
 
-/// The reason that the model is given for a denial.
+/// The reason of a denial, for the model.
 const DENIED: &str = "the user said no";
 
-/// The field of a form that has the answer.
+/// The field of a form that contains the answer.
 const FIELD: &str = "answer";
 
-/// Says what the user has answered.
+/// The answer of the user.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Answer {
     /// The decision on this action.
     Decision(Decision),
-    /// The call runs, and later calls of the tool run without a request.
+    /// An approval of the call, and of all later calls of the tool without a request.
     Always,
     /// The turn was cancelled before a decision.
     Cancelled,
-    /// Nothing that was asked for; holds why.
+    /// An answer that does not fit the request. Contains the reason.
     Invalid(String),
     /// The user closed the form without a decision.
     Dismissed,
 }
 
-/// Holds a request for permission: the choices of the user, and what each of them leads to.
+/// A request for permission: the choices of the user, and their answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Permission {
     /// The call, as `toolCall` of `session/request_permission`.
     call: Value,
-    /// The name and the kind of each choice, and its answer. The id is the position.
+    /// The name, the kind and the answer of each choice. A choice's id is its position.
     options: Vec<(String, &'static str, Answer)>,
 }
 
 impl Permission {
-    /// Describes a pending action that a choice decides: the approval of a call, or a question with
-    /// options. Returns `None` for other actions. `content` is what is shown with the call;
-    /// `can_always` offers to allow all later calls of the tool.
+    /// Returns the request for a pending action that a choice can decide: the approval of a call,
+    /// or a question with options. Returns `None` for other actions. `content` is shown with the
+    /// call. If `can_always` is true, a choice allows all later calls of the tool.
     pub fn new(
         action: &ExternalAction,
         cwd: &Path,
@@ -87,7 +87,7 @@ impl Permission {
         json!({ "sessionId": session, "toolCall": self.call, "options": options })
     }
 
-    /// Reads the response of the client.
+    /// Returns the user's answer in the response of the client.
     pub fn answer(&self, response: &Value) -> Answer {
         let outcome = &response["outcome"];
         if outcome["outcome"] == "cancelled" {
@@ -101,7 +101,8 @@ impl Permission {
 }
 
 /// Returns the parameters of `elicitation/create` for a question of a session. Returns `None` for a
-/// secret, which the protocol forbids in a form. `why` says why the last answer did not fit.
+/// secret, which the protocol forbids in a form. `why` is the reason why the last answer did not
+/// fit.
 pub fn form(
     session: &str,
     action: &ExternalAction,
@@ -126,7 +127,7 @@ pub fn form(
         "message": message, "requestedSchema": schema }))
 }
 
-/// Reads the response to a form.
+/// Returns the user's answer in the response to a form.
 pub fn read_form(question: &Question, response: &Value) -> Answer {
     match response["action"].as_str() {
         Some("accept") => {}

@@ -1,10 +1,10 @@
-//! Diffs: the old and the new text of a file, or of parts of it.
+//! Diffs: the old and the new text of a file, or of its parts.
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// Holds a change of a file, as content of a tool call.
+/// A change of a file, as content of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename = "diff", rename_all = "camelCase")]
 #[non_exhaustive]
@@ -18,12 +18,12 @@ pub struct Diff {
     pub new_text: String,
 }
 
-/// Returns the changes of a unified diff, one for each hunk with its lines of context. The paths in
-/// its heads are relative to `cwd`. Other lines are ignored.
+/// Returns the changes of a unified diff: one per hunk, with its lines of context. The paths in its
+/// headers are relative to `cwd`. Other lines are ignored.
 pub fn diffs(cwd: &Path, unified: &str) -> Vec<Diff> {
     let mut diffs: Vec<Diff> = Vec::new();
     let mut path = cwd.to_owned();
-    // The old and the new lines that the hunk still has, and the kind of its last line.
+    // The remaining old and new lines of the hunk, and the kind of its last line.
     let (mut old_left, mut new_left, mut last) = (0, 0, ' ');
     for line in unified.split_inclusive('\n') {
         let mut chars = line.chars();
@@ -58,7 +58,7 @@ pub fn diffs(cwd: &Path, unified: &str) -> Vec<Diff> {
     diffs
 }
 
-/// Returns the numbers of old and new lines of a hunk from its head, `@@ -1,2 +1,3 @@`.
+/// Returns the numbers of old and new lines from the header of a hunk, `@@ -1,2 +1,3 @@`.
 fn hunk(line: &str) -> Option<(usize, usize)> {
     let (old, rest) = line.strip_prefix("@@ -")?.split_once(" +")?;
     let (new, _) = rest.split_once(" @@")?;
@@ -69,7 +69,7 @@ fn hunk(line: &str) -> Option<(usize, usize)> {
     Some((lines(old)?, lines(new)?))
 }
 
-/// Removes the line end that the last line of the file does not have.
+/// Removes the line end that the last line of the file lacks.
 fn without_line_end(diff: &mut Diff, last: char) {
     let cut = |text: &mut String| {
         if text.ends_with('\n') {

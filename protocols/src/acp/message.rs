@@ -11,45 +11,46 @@ use super::prompt::{ContentBlock, user_message};
 use crate::error::DecodeError;
 use crate::rpc::{RpcError, RpcMessage};
 
-/// Represents a message of the client. Ids are those of JSON-RPC 2.0: numbers, strings or `null`.
+/// A message of the client. Its ids are JSON-RPC 2.0's: numbers, strings or `null`.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ClientMessage {
-    /// A request, which must be answered.
+    /// A request, which must be answered, and its id.
     Request(Value, ClientRequest),
     /// The notification `session/cancel` for this session.
     Cancel(Arc<str>),
-    /// The response to the request of the agent with this id.
+    /// The response to the agent's request with this id.
     Response(Value, Result<Value, RpcError>),
-    /// A notification that is not known, which JSON-RPC 2.0 leaves unanswered.
+    /// An unknown notification, which JSON-RPC 2.0 leaves unanswered.
     Other,
 }
 
-/// Represents a request of the client, by its method: the session first, if it names one.
+/// A request of the client, by its method. The id of the session comes first, if the request names
+/// one.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ClientRequest {
-    /// `initialize`.
+    /// The method `initialize`, which opens a connection.
     Initialize {
-        /// Whether the client shows forms: `clientCapabilities.elicitation.form`.
+        /// `true` if the client shows forms: `clientCapabilities.elicitation.form`.
         has_forms: bool,
     },
-    /// `session/new` in this directory, which is absolute. Its `mcpServers` are not used.
+    /// `session/new` in this absolute directory. Its `mcpServers` are not used.
     NewSession(PathBuf),
     /// `session/load` in this directory: opens a session and sends its history.
     LoadSession(Arc<str>, PathBuf),
     /// `session/resume` in this directory: opens a session without sending its history.
     ResumeSession(Arc<str>, PathBuf),
-    /// `session/list`.
+    /// The method `session/list`.
     ListSessions {
         /// The directory; `None` for sessions of all directories.
         cwd: Option<PathBuf>,
-        /// Where the previous page ended.
+        /// The end of the previous page.
         cursor: Option<String>,
     },
-    /// `session/close`.
+    /// The method `session/close` for this session.
     CloseSession(Arc<str>),
-    /// `session/set_mode` to the mode of this id.
+    /// `session/set_mode` to the mode with this id.
     SetMode(Arc<str>, String),
     /// `session/prompt` with this message.
     Prompt(Arc<str>, UserMessage),
@@ -68,12 +69,12 @@ struct Params {
     client_capabilities: Value,
 }
 
-/// Reads a line of the client.
+/// Parses a line of the client.
 ///
 /// # Errors
 ///
-/// Returns the error to answer with, and the id of the request, if the line is no message of
-/// JSON-RPC 2.0, its method is unknown, or its parameters do not fit.
+/// Returns the error response and the id of the request if the line is not a JSON-RPC 2.0 message,
+/// its method is unknown, or its parameters are invalid.
 pub fn decode(line: &[u8]) -> Result<ClientMessage, (Value, RpcError)> {
     let message = RpcMessage::decode(line)?;
     let method = message.method.as_deref();

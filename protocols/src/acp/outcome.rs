@@ -1,15 +1,15 @@
-//! Why a turn ended.
+//! The reasons why a turn ended.
 
 use loopwright_core::agent::Limit;
 use loopwright_core::event::{IncompleteReply, RunOutcome, RunStatus};
 
 use crate::rpc::RpcError;
 
-/// Returns the protocol's reason why a turn ended with this run.
+/// Returns the protocol's reason for the end of a turn with this run.
 ///
 /// # Errors
 ///
-/// Returns the error response to the prompt if the run failed, or reached a limit for which the
+/// Returns the error response to the prompt if the run failed or reached a limit for which the
 /// protocol has no reason.
 pub fn stop_reason(outcome: &RunOutcome) -> Result<&'static str, RpcError> {
     let failed = || {

@@ -26,8 +26,8 @@ pub(super) struct Resource {
     mime_type: Option<String>,
 }
 
-/// Returns the message that the blocks of a prompt make. Links and embedded texts become text: the
-/// model sees the address, and the contents in tags.
+/// Converts the blocks of a prompt to a message. Links and embedded texts become text: the model
+/// sees the address, and the contents in tags.
 pub(super) fn user_message(blocks: Vec<ContentBlock>) -> Result<UserMessage, DecodeError> {
     if blocks.is_empty() {
         return Err(DecodeError::at("/params/prompt", "the prompt is empty"));
@@ -72,7 +72,7 @@ fn content(block: ContentBlock) -> Result<Content, &'static str> {
     }
 }
 
-/// Returns the path of a file's address, which tools take, and other addresses as they are.
+/// Returns the path of a `file:` URL, since tools take paths. Returns other URLs unchanged.
 fn path_of(uri: &str) -> &str {
     uri.strip_prefix("file://").unwrap_or(uri)
 }

@@ -1,4 +1,4 @@
-//! The fold of a session's events to the updates of `session/update`.
+//! Conversion of a session's events to the updates of `session/update`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use super::diff::{Diff, diffs};
 
-/// The bytes of a running tool's output that are shown: an update replaces the earlier ones, so
-/// each has the end of the output and none the whole.
+/// The maximum size of a running tool's shown output. An update replaces the earlier ones, so each
+/// shows the end of the output.
 const SHOWN_OUTPUT_BYTES: usize = 4 * 1024;
 
-/// Follows a reply whose shown part is void.
+/// The notice after a reply whose shown part is void.
 const STARTS_OVER: &str = "\n\n*The reply was cut off and starts over:*\n\n";
 
-/// Returns an update with a text that is not part of the conversation, in place of a reply.
+/// Returns an update with a text that is not part of the conversation, instead of a reply.
 pub fn notice(text: &str) -> Value {
     json!({ "sessionUpdate": "agent_message_chunk", "content": text_block(text) })
 }
@@ -49,7 +49,7 @@ fn chunk(kind: &str, message: MessageId, content: Value) -> Value {
     json!({ "sessionUpdate": kind, "messageId": message, "content": content })
 }
 
-/// Returns a text of a reply as a part of `kind`, unless it is empty.
+/// Returns a text of a reply as a chunk of `kind`, or `None` if it is empty.
 fn part(kind: &str, message: MessageId, text: &str) -> Option<Value> {
     (!text.is_empty()).then(|| chunk(kind, message, text_block(text)))
 }
@@ -57,13 +57,13 @@ fn part(kind: &str, message: MessageId, text: &str) -> Option<Value> {
 const REPLY: &str = "agent_message_chunk";
 const THOUGHT: &str = "agent_thought_chunk";
 
-/// Folds the events of one session to its updates.
+/// A converter of the events of one session to its updates.
 ///
-/// Its state is the reply that streams and the calls that are open, however long the session is.
+/// Its state does not grow with the session: it is the streaming reply, and the calls in progress.
 #[derive(Debug)]
 pub struct SessionUpdates {
     cwd: PathBuf,
-    /// The reply that streams, and whether a part of its text was shown.
+    /// The streaming reply, and whether a part of its text was shown.
     streaming: Option<(MessageId, bool)>,
     /// The calls without a result.
     open: HashMap<CallId, OpenCall>,
@@ -74,18 +74,18 @@ struct OpenCall {
     arguments: Arc<Value>,
     /// The changes that were shown for approval.
     shown: Vec<Diff>,
-    /// The end of its output.
+    /// The end of the call's output.
     output: String,
 }
 
 impl SessionUpdates {
-    /// Starts a fold for a session whose tools work in this directory.
+    /// Creates the converter of a session whose tools work in this directory.
     pub fn new(cwd: impl Into<PathBuf>) -> Self {
         SessionUpdates { cwd: cwd.into(), streaming: None, open: HashMap::new() }
     }
 
-    /// Returns the updates of an event that has just been emitted. Messages of the user are left
-    /// out: the client shows its prompts itself.
+    /// Returns the updates for an event that was just emitted. Messages of the user are left out,
+    /// because the client shows its prompts itself.
     pub fn fold(&mut self, event: &AgentEvent) -> Vec<Value> {
         let update = match event {
             AgentEvent::MessageStart { message_id, .. } => self.restart(*message_id),
@@ -106,7 +106,7 @@ impl SessionUpdates {
         update.into_iter().collect()
     }
 
-    /// Returns the updates of an event of a session that is loaded, with messages of the user.
+    /// Returns the updates for an event of a loaded session, including messages of the user.
     pub fn replay(&mut self, event: &AgentEvent) -> Vec<Value> {
         if let AgentEvent::MessageEnd { message } = event
             && let MessageKind::User(user) = &message.body
@@ -117,15 +117,15 @@ impl SessionUpdates {
         self.fold(event)
     }
 
-    /// Keeps the changes that the client was shown when it decided on a call: the call has them
-    /// until its result tells others.
+    /// Stores the changes that the client was shown when it decided on a call. They count as the
+    /// call's changes, unless its result reports others.
     pub fn shown(&mut self, call: &CallId, diffs: &[Diff]) {
         if let Some(open) = self.open.get_mut(call) {
             open.shown = diffs.to_vec();
         }
     }
 
-    /// Returns a notice if a reply of which a part was shown is void.
+    /// Returns a notice if a part of the reply was shown, which is now void.
     fn restart(&mut self, message: MessageId) -> Option<Value> {
         let (_, is_shown) = self.streaming.take_if(|(id, _)| *id == message)?;
         is_shown.then(|| notice(STARTS_OVER))
@@ -144,7 +144,7 @@ impl SessionUpdates {
         part(kind, message, delta)
     }
 
-    /// Returns the text of a reply that has not streamed, and its calls.
+    /// Returns the text of a reply that was not streamed, and the calls of any reply.
     fn reply(&mut self, message: MessageId, reply: &AssistantMessage) -> Vec<Value> {
         let has_streamed = self.streaming.take().is_some_and(|(id, _)| id == message);
         let update = |content: &ContentPart| match content {
@@ -177,7 +177,7 @@ impl SessionUpdates {
     fn started(&mut self, call: &CallId, name: &str, arguments: &Arc<Value>) -> Value {
         let status = "in_progress";
         let Some(open) = self.open.get_mut(call) else {
-            // A pattern calls it, and no reply has announced it.
+            // A pattern makes this call, so no reply has announced it.
             return self.announce(call, name, arguments, status);
         };
         open.arguments = arguments.clone();
@@ -217,8 +217,8 @@ impl SessionUpdates {
             "content": content })
     }
 
-    /// Returns the changes that a call has made: those of its result, else those of a new file,
-    /// else those that the client was shown.
+    /// Returns the changes that a call has made: from its result, else the new file, else the
+    /// changes that the client was shown.
     fn changes(&self, open: OpenCall, result: &ToolResult) -> Vec<Diff> {
         let details = result.details.as_deref().unwrap_or(&Value::Null);
         if let Some(unified) = details["diff"].as_str().filter(|_| details["cut"] != true) {
@@ -234,7 +234,7 @@ impl SessionUpdates {
     }
 }
 
-/// Describes a call of a tool in the directory `cwd`.
+/// Returns a call of a tool in the directory `cwd`, as the protocol describes it.
 pub(super) fn tool_call(call: &CallId, name: &str, arguments: &Value, cwd: &Path) -> Value {
     let (kind, subject) = match name {
         "read_file" | "list_directory" => ("read", "path"),

@@ -1,4 +1,4 @@
-//! [`Encoder`], the fold of a session's events to those of a run.
+//! [`Encoder`]: converts a session's events to the events of a run.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,47 +16,47 @@ use crate::encode::{Encode, Progress};
 use crate::failure::RunFailure;
 use crate::shown_runs::{ShownRuns, Visibility, is_of_sub_agent};
 
-/// The kind of custom event whose data is the state of the agent.
+/// The kind of custom event whose data is the agent's state.
 const STATE: &str = "state";
 
-/// Converts the events of a session, and of its sub-agents, to those of a run.
+/// An encoder of the events of a session, and of its sub-agents, as events of a run.
 ///
-/// A custom event of the kind `state` is sent as `STATE_SNAPSHOT` with its data, other ones as
-/// `CUSTOM`. The arguments of a call are sent when the reply is complete.
+/// A custom event of the kind `state` is sent as `STATE_SNAPSHOT` with its data. Other custom
+/// events are sent as `CUSTOM`. The arguments of a call are sent once the reply is complete.
 #[derive(Default)]
 pub struct Encoder {
     thread: Arc<str>,
     run: Arc<str>,
     runs: ShownRuns,
-    /// Whether the client lacks the request that has started the run.
+    /// `true` if the client lacks the request that has started the run.
     shows_request: bool,
-    /// The request that has started the run, until its message was added.
+    /// The request that has started the run, until its message is added.
     request: Option<InputId>,
     agent: Speaker,
-    /// The sub-agents that work, by their sessions.
+    /// The working sub-agents, by their sessions.
     sub_agents: HashMap<Arc<str>, Speaker>,
-    /// How many times a sub-agent has started to work.
+    /// The number of sub-agent runs so far.
     sub_agent_runs: u64,
     /// The names of the tools whose calls are running.
     tools: HashMap<String, Arc<str>>,
-    /// The tokens of each model.
+    /// The tokens used by each model.
     usage: BTreeMap<Arc<str>, Usage>,
 }
 
 impl Encoder {
-    /// Starts a run with the client's ids of its thread and of itself, which shows these runs of
-    /// the session.
+    /// Creates the encoder of a run with the client's ids of its thread and itself. It shows these
+    /// runs of the session.
     pub fn new(thread: impl Into<Arc<str>>, run: impl Into<Arc<str>>, runs: ShownRuns) -> Self {
         Encoder { thread: thread.into(), run: run.into(), runs, ..Encoder::default() }
     }
 
-    /// Shows the user's request, too, for a client that has not sent it.
+    /// Includes the user's request, for a client that has not sent it.
     pub fn show_request(mut self) -> Self {
         self.shows_request = true;
         self
     }
 
-    /// Appends the start of the run. `metadata` is the host's, such as the id of the session.
+    /// Appends the start of the run. `metadata` comes from the host, such as the id of the session.
     pub fn start(&self, metadata: impl Into<Option<Value>>, to: &mut Events) {
         let mut started = json!({
             "type": "RUN_STARTED", "threadId": self.thread, "runId": self.run,
@@ -68,8 +68,8 @@ impl Encoder {
         self.agent.push(started, to);
     }
 
-    /// Appends what an event of the agent, or of the sub-agent of this session, is sent as. Returns
-    /// whether text is void that was shown.
+    /// Appends the events for an event of the agent, or of a sub-agent. Returns `true` if it voids
+    /// text that was shown.
     fn speak(&mut self, envelope: &Envelope, to: &mut Events) -> bool {
         let speaker = match is_of_sub_agent(envelope) {
             false => &mut self.agent,
@@ -129,7 +129,7 @@ impl Encoder {
         false
     }
 
-    /// Starts a sub-agent at the first of its events, and ends it at the end of its run.
+    /// Starts a sub-agent at its first event, and ends it at the end of its run.
     fn sub_agent(&mut self, envelope: &Envelope, to: &mut Events) {
         let Some(parent) = &envelope.parent else { return };
         let session = &envelope.session_id;
@@ -156,7 +156,7 @@ impl Encoder {
         }
     }
 
-    /// Ends what is open.
+    /// Ends everything that is open.
     fn close(&mut self, to: &mut Events) {
         let suspended = json!({ "type": "SUBAGENT_FINISHED", "outcome": outcome("suspended") });
         for (_, mut speaker) in self.sub_agents.drain() {

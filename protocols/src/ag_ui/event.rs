@@ -1,4 +1,4 @@
-//! [`Event`], what a run sends.
+//! [`Event`]: an event of AG-UI.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 /// The version of the protocol.
 pub(super) const PROTOCOL_VERSION: &str = "1.0";
 
-/// Represents an event of AG-UI.
+/// An event of AG-UI, as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Event(pub(super) Value);
 
-/// The events that are ready.
+/// Events that are ready to be sent.
 pub(super) type Events = VecDeque<Event>;
 
-/// Returns a `TokenUsage`, whose totals contain its parts. A model is named `PROVIDER/NAME`.
+/// Returns a `TokenUsage`, whose totals include their parts. A model is named `PROVIDER/NAME`.
 pub(super) fn token_usage((model, usage): (&Arc<str>, &Usage)) -> Value {
     let (provider, name) = model.split_once('/').unwrap_or(("", model));
     let mut value = json!({
@@ -33,7 +33,7 @@ pub(super) fn token_usage((model, usage): (&Arc<str>, &Usage)) -> Value {
     value
 }
 
-/// Returns content as that of a message: a string, or parts if it has more than a text.
+/// Returns the content of a message: a string, or parts if it has more than text.
 pub(super) fn content(content: &[Content]) -> Value {
     let part = |content: &Content| match content {
         Content::Text { text } => Some(json!({ "type": "text", "text": text })),

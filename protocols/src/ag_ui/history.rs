@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::event::content;
 
 /// Returns the messages of a session, from its numbered events. A request of the user has the id of
-/// its input, which is that of the client's message.
+/// its input, which is the id of the client's message.
 pub(super) fn messages(events: &[Envelope]) -> Vec<Value> {
     let mut messages = Vec::new();
     let mut request = None;
@@ -26,7 +26,7 @@ pub(super) fn messages(events: &[Envelope]) -> Vec<Value> {
     messages
 }
 
-/// Returns the input of a request that has started a run.
+/// Returns the input if a request has started the run.
 pub(super) fn request_of(cause: &RunCause) -> Option<InputId> {
     match cause {
         RunCause::UserRequest(id) => Some(id.clone()),

@@ -8,12 +8,12 @@ use crate::json::Node;
 use crate::question::{action_text, answer_schema};
 use crate::time::rfc_3339;
 
-/// How the ids of interrupts begin that ask for an approval, and for anything else. After that they
-/// have the digest of the action, and the call.
+/// The prefixes of an interrupt's id, for an approval and for other input. The digest of the action
+/// and the call follow.
 const APPROVAL: &str = "approval:";
 const INPUT: &str = "input:";
 
-/// Describes a pending action as an `Interrupt`.
+/// Converts a pending action to an `Interrupt`.
 pub(super) fn interrupt(action: &ExternalAction) -> Value {
     let (kind, reason) = match action.request {
         None => (APPROVAL, "tool_call"),
@@ -47,7 +47,7 @@ fn schema(action: &ExternalAction) -> Value {
     }
 }
 
-/// Reads an entry of `resume` in the request for this run.
+/// Parses an entry of `resume` in the request for this run.
 pub(super) fn decision(entry: &Node<'_>, run: &str) -> Result<ActionResult, DecodeError> {
     let interrupt = entry.field("interruptId")?;
     let id = interrupt.text()?;

@@ -1,4 +1,4 @@
-//! [`RunRequest`], the `RunAgentInput` of a client.
+//! [`RunRequest`]: the `RunAgentInput` of a client.
 
 use loopwright_core::event::InputEvent;
 use loopwright_core::message::Content;
@@ -11,29 +11,29 @@ use crate::media::media;
 use crate::prompt::prompt;
 use crate::shown_runs::{Awaited, awaited};
 
-/// Holds what a client wants of its thread.
+/// The request of a client for its thread.
 ///
-/// Of the client's messages only those of the user after the last reply are read, and of the rest
-/// of the body only `resume`: the conversation, its state and the agent's tools are the session's.
+/// The session owns the conversation, its state and the agent's tools. Of a client's body only
+/// `resume` is read, and the user's messages after the last reply.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunRequest {
     /// The client's id of the thread.
     pub thread: String,
-    /// The client's id of the run, which its events have.
+    /// The client's id of the run, which appears in its events.
     pub run: String,
-    /// The inputs for the session: the decisions of `resume`, then the messages of the user. Each
-    /// has an id that follows from the body, so that the same body sent twice changes nothing.
+    /// The inputs for the session: the decisions of `resume`, then the messages of the user. Their
+    /// ids are derived from the body, so that repeating a body changes nothing.
     pub inputs: Vec<InputEvent>,
 }
 
 impl RunRequest {
-    /// Reads the body of a request.
+    /// Parses the body of a request.
     ///
     /// # Errors
     ///
-    /// Fails if it is not a `RunAgentInput`, if a new message contains what no model takes, and if
-    /// an answer is not that of an interrupt.
+    /// Fails if the body is not a `RunAgentInput`, if a new message has content that no model
+    /// accepts, or if an answer does not belong to an interrupt.
     pub fn decode(body: &[u8]) -> Result<Self, DecodeError> {
         let body = from_json(body, "")?;
         let body = Node::root(&body);
@@ -60,8 +60,8 @@ impl RunRequest {
         Ok(RunRequest { thread: thread.into(), run: run.into(), inputs })
     }
 
-    /// Returns what the response waits for: the decisions, and the last request. It is empty if the
-    /// client sends no input, and wants to follow the run in progress.
+    /// Returns what the response waits for: the decisions, and the last request. The list is empty
+    /// if the client sends no input, to follow the run in progress.
     pub fn awaited(&self) -> Vec<Awaited> {
         awaited(&self.inputs)
     }

@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 use super::event::{Event, Events};
 use crate::reply::{Fragment, PartKind, ReplyFold};
 
-/// What is open of the agent, or of a sub-agent.
+/// The open step, reply and messages of the agent, or of a sub-agent.
 #[derive(Default)]
 pub(super) struct Speaker {
     /// The id of the sub-agent's run; `None` for the agent itself.
     pub(super) subagent: Option<Arc<str>>,
-    /// The calls on the way to the sub-agent, as actions name them: each with `~` after it.
+    /// The ids of the calls that lead to the sub-agent, as in actions: each is followed by `~`.
     pub(super) path: String,
     step: Option<String>,
     reply: ReplyFold,
-    /// The text message that is open.
+    /// The id of the open text message.
     text: Option<String>,
-    /// The last reasoning message.
+    /// The id of the last reasoning message.
     reasoning: String,
 }
 
@@ -31,7 +31,7 @@ impl Speaker {
         Speaker { subagent: Some(id), path, ..Speaker::default() }
     }
 
-    /// Appends an event.
+    /// Appends an event, with the id of the sub-agent's run.
     pub(super) fn push(&self, mut event: Value, to: &mut Events) {
         if let Some(subagent) = &self.subagent {
             event["subagentRunId"] = json!(subagent);
@@ -52,7 +52,7 @@ impl Speaker {
         }
     }
 
-    /// Starts a step, after the end of the one before.
+    /// Starts a step, after ending the previous one.
     pub(super) fn start_step(&mut self, turn: u32, to: &mut Events) {
         self.end_step(to);
         let name = format!("turn {turn}");
@@ -73,7 +73,7 @@ impl Speaker {
         self.push(json!({ "type": "TEXT_MESSAGE_END", "messageId": id }), to);
     }
 
-    /// Ends what is open.
+    /// Ends everything that is open.
     pub(super) fn close(&mut self, to: &mut Events) {
         let end = self.reply.end();
         self.fragments(end, to);
@@ -81,7 +81,8 @@ impl Speaker {
         self.end_step(to);
     }
 
-    /// Takes a change of the reply that streams. Returns whether text is void that was shown.
+    /// Appends the events for a change of the streaming reply. Returns `true` if it voids text that
+    /// was shown.
     pub(super) fn update(&mut self, message: MessageId, update: &Update, to: &mut Events) -> bool {
         let fragments = self.reply.update(message, update);
         let had_text = fragments.contains(&Fragment::Withdrawn(true));
@@ -89,7 +90,7 @@ impl Speaker {
         had_text
     }
 
-    /// Takes a whole reply: what has not streamed of it, and its calls.
+    /// Appends the events for a whole reply: the part that was not streamed, and the calls.
     pub(super) fn reply(&mut self, message: &Message, reply: &AssistantMessage, to: &mut Events) {
         let fragments = self.reply.whole(message.id, reply);
         self.fragments(fragments, to);
@@ -123,7 +124,7 @@ impl Speaker {
                     let id = self.text.clone().unwrap_or_default();
                     self.push_for("TEXT_MESSAGE_CONTENT", &id, ("delta", &delta), to);
                 }
-                // The text of a reply is one message, whatever is between its parts.
+                // The text of a reply is one message, even if other parts interrupt it.
                 Fragment::End(PartKind::Text, _) => {}
                 Fragment::Start(PartKind::Reasoning, block) => {
                     let id = format!("{}-reasoning-{block}", self.reply_id());

@@ -1,4 +1,4 @@
-//! The fold and the decoder of AG-UI.
+//! Tests of the encoder and of the decoder.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ fn encoder(awaited: impl Into<Vec<Awaited>>) -> Encoder {
     Encoder::new("t", "r", ShownRuns::of(awaited.into()))
 }
 
-/// Checks that what has started ends before the run does, as the protocol demands.
+/// Checks that everything that starts ends before the run does, as the protocol demands.
 fn check_pairs(sent: &[Value]) {
     let mut open = HashSet::new();
     for event in sent {
@@ -42,7 +42,7 @@ fn check_pairs(sent: &[Value]) {
     }
 }
 
-/// C364: what starts ends, whichever runs are shown and wherever a response is cut off.
+/// C364: Everything that starts ends, whichever runs are shown and wherever a response is cut off.
 #[test]
 fn what_starts_ends_before_the_run_does() {
     let events = events();
@@ -65,7 +65,7 @@ fn what_starts_ends_before_the_run_does() {
     }
 }
 
-/// C364: text that is void is shown under another id, and the client gets the conversation.
+/// C364: Void text is replaced under another id, and the client gets the conversation.
 #[test]
 fn withdrawn_text_is_replaced() {
     let (sent, _) = encoded(&mut encoder([Awaited::Request("u1".into())]), &events());
@@ -81,7 +81,7 @@ fn withdrawn_text_is_replaced() {
     assert_eq!(deltas, ["Wro", "I count ", "and pay.", "I help."]);
 }
 
-/// C364: the calls and messages of a sub-agent have its run, and ids of their own.
+/// C364: The calls and messages of a sub-agent belong to its run, and have their own ids.
 #[test]
 fn sub_agents_have_their_own_messages_and_calls() {
     let (sent, _) = encoded(&mut encoder([Awaited::Request("u1".into())]), &events());
@@ -94,7 +94,7 @@ fn sub_agents_have_their_own_messages_and_calls() {
     assert_eq!(last["outcome"], json!({ "type": "success" }));
 }
 
-/// C364: a run that ends differently ends with what the protocol has for it.
+/// C364: Each way for a run to end has its event of the protocol.
 #[test]
 fn a_run_ends_as_the_session_says() {
     let end = |run| {
@@ -123,7 +123,7 @@ fn the_conversation_is_restated_from_the_log() {
     assert!(super::history::messages(&events[..=reset]).is_empty());
 }
 
-/// C365: new messages and the answers to interrupts are inputs, with ids that follow from the body.
+/// C365: New messages and the answers to interrupts are inputs, with ids derived from the body.
 #[test]
 fn a_request_is_the_inputs_of_a_session() {
     let request = decode(json!({
@@ -164,7 +164,7 @@ fn a_request_is_the_inputs_of_a_session() {
     assert_eq!(request.awaited().len(), 5);
 }
 
-/// C365: a wrong body is refused with the position of what is wrong in it.
+/// C365: An invalid body is refused with the position of the error.
 #[test]
 fn a_wrong_body_is_refused_with_its_position() {
     let with = |messages: Value, resume: Value| {

@@ -1,4 +1,4 @@
-//! [`Encoder`], the fold of a session's events to the chunks of a reply.
+//! [`Encoder`]: converts a session's events to the chunks of a reply.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -16,46 +16,46 @@ use crate::failure::RunFailure;
 use crate::reply::{Fragment, PartKind, ReplyFold};
 use crate::shown_runs::{ShownRuns, Visibility, is_of_sub_agent};
 
-/// Represents a chunk of a UI message stream.
+/// A chunk of a UI message stream.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Chunk(Value);
 
-/// Converts the events of a session to the chunks of a reply.
+/// An encoder of the events of a session as the chunks of a reply.
 ///
-/// A custom event of kind `K` is sent as the data part `data-K`. What sub-agents do is shown as the
-/// call that they work for, with the actions that need decisions. The input of a call is sent when
-/// the model's reply is complete.
+/// A custom event of kind `K` is sent as the data part `data-K`. The work of sub-agents is shown as
+/// the call that they work for, with the actions that need decisions. The input of a call is sent
+/// once the model's reply is complete.
 #[derive(Default)]
 pub struct Encoder {
     runs: ShownRuns,
     metadata: Value,
     is_started: bool,
-    /// Whether the message of the request is still to come.
+    /// `true` until the message of the request has been received.
     awaits_request: bool,
     step: Option<MessageId>,
     reply: ReplyFold,
-    /// The calls that the client has.
+    /// The calls that the client knows.
     known_calls: HashSet<CallId>,
-    /// The approvals that were asked for, by their calls.
+    /// The requested approvals, by their calls.
     approvals: HashMap<CallId, String>,
     denied: HashSet<CallId>,
 }
 
 impl Encoder {
-    /// Starts a reply which shows these runs of the session. `metadata` is an object of the host
-    /// that the message gets, such as the id of the session.
+    /// Creates the encoder of a reply that shows these runs of the session. `metadata` is an object
+    /// of the host for the message, such as the id of the session.
     pub fn new(runs: ShownRuns, metadata: Value) -> Self {
         Encoder { runs, metadata, ..Encoder::default() }
     }
 
-    /// Sets the calls that the client's message already has, if the reply continues one.
+    /// Sets the calls that the client's message already has, for a reply that continues it.
     pub fn known_calls(mut self, calls: impl IntoIterator<Item = CallId>) -> Self {
         self.known_calls.extend(calls);
         self
     }
 
-    /// Starts the message, with an id unless the client continues the message that it has.
+    /// Starts the message. The id is `None` if the client continues its message.
     fn start(&mut self, id: Option<String>, to: &mut VecDeque<Chunk>) {
         if !std::mem::replace(&mut self.is_started, true) {
             let mut start = json!({ "type": "start", "messageMetadata": self.metadata });
@@ -66,7 +66,7 @@ impl Encoder {
         }
     }
 
-    /// Starts a step for this message, unless it has one.
+    /// Starts a step for this message, unless the message has one.
     fn step(&mut self, message: MessageId, to: &mut VecDeque<Chunk>) {
         if self.step != Some(message) {
             self.end_step(to);
@@ -134,11 +134,11 @@ impl Encoder {
 
     fn action(&mut self, action: &ExternalAction, to: &mut VecDeque<Chunk>) {
         if !action.path.is_empty() {
-            // Its own step: the call that the sub-agent works for has no output yet.
+            // In its own step, because the call that the sub-agent works for has no output yet.
             push(to, json!({ "type": "start-step" }));
         }
         self.known_calls.insert(action.call.clone());
-        // The arguments that would run may differ from those of the model.
+        // The arguments that would run may differ from the model's.
         let mut call = json!({
             "type": "tool-input-available", "toolCallId": action.call, "toolName": action.name,
             "input": action.arguments, "providerExecuted": action.request.is_none(),

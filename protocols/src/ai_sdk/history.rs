@@ -1,4 +1,4 @@
-//! [`ui_messages`], the conversation of a session as messages of a chat.
+//! [`ui_messages`]: the conversation of a session as messages of a chat.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::part::{approval_id, input, output, tool_metadata};
 
-/// Returns the messages of a chat, from the numbered events of its session: what a page passes to
+/// Returns the messages of a chat, from the numbered events of its session. A page passes them to
 /// `useChat` as `messages` when it is loaded.
 pub fn ui_messages(events: &[Envelope]) -> Vec<Value> {
     let mut history = History::default();
@@ -21,11 +21,11 @@ pub fn ui_messages(events: &[Envelope]) -> Vec<Value> {
 #[derive(Default)]
 struct History {
     messages: Vec<Value>,
-    /// The id of the reply whose runs follow, and where it is if it has begun.
+    /// The id of the reply of the following runs, and its index once it has begun.
     reply: String,
     reply_at: Option<usize>,
     request: Option<InputId>,
-    /// Where the parts of calls are: the message and the part.
+    /// The positions of calls: the index of the message, and of the part.
     calls: HashMap<CallId, (usize, usize)>,
 }
 
@@ -67,7 +67,7 @@ impl History {
                     (at, request) => {
                         let id = request.unwrap_or_else(|| id.into());
                         let message = json!({ "id": id, "role": "user", "parts": parts });
-                        // The pattern may have emitted an event before.
+                        // The pattern may already have emitted an event.
                         self.messages.insert(at.unwrap_or(self.messages.len()), message);
                         self.reply_at = at.map(|at| at + 1);
                     }
@@ -93,7 +93,7 @@ impl History {
         }
     }
 
-    /// Appends a part to the reply, and returns where it is.
+    /// Appends a part to the reply, and returns its position.
     fn push(&mut self, part: Value) -> (usize, usize) {
         let at = *self.reply_at.get_or_insert_with(|| {
             let reply = json!({ "id": self.reply, "role": "assistant", "parts": [] });

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::question::answer_schema;
 
-/// Returns the input of a call; its text if that is not JSON.
+/// Returns the input of a call, or its text if it is not JSON.
 pub(super) fn input(call: &ToolCall) -> Value {
     match call.arguments.trim() {
         "" => json!({}),
@@ -14,7 +14,7 @@ pub(super) fn input(call: &ToolCall) -> Value {
     }
 }
 
-/// Returns the output of a call: its text, or its content if that is more than text.
+/// Returns the output of a call: its text, or its content if it has more than text.
 pub(super) fn output(result: &ToolResult) -> Value {
     let is_text = |content: &Content| matches!(content, Content::Text { .. });
     match result.content.iter().all(is_text) {
@@ -28,8 +28,8 @@ pub(super) fn approval_id(action: &ExternalAction) -> String {
     format!("{}:{}", action.digest, action.call)
 }
 
-/// Returns the metadata of a call that waits for input: the digest, which the client sends back
-/// with the output, what is asked for, and the schema of an answer.
+/// Returns the metadata of a call that waits for input: the digest, which the client returns with
+/// the output, the request, and the schema of an answer.
 pub(super) fn tool_metadata(action: &ExternalAction) -> Value {
     let mut metadata = json!({ "digest": action.digest, "request": action.request });
     if let Some(question) = action.question() {

@@ -1,4 +1,4 @@
-//! [`ChatRequest`], the body that a chat posts.
+//! [`ChatRequest`]: the body that a chat posts.
 
 use loopwright_core::event::{ActionResult, Decision, InputEvent, Provided};
 use loopwright_core::message::{CallId, Content};
@@ -10,29 +10,30 @@ use crate::media::data_url;
 use crate::prompt::prompt;
 use crate::shown_runs::{Awaited, awaited};
 
-/// Holds what a client wants of its chat.
+/// The request of a client for its chat.
 ///
-/// Of the client's messages only those of the user after the last reply are read, and the answers
-/// in the reply that it continues: the conversation is the session's.
+/// The session owns the conversation. Of the client's messages only these are read: the user's
+/// messages after the last reply, and the answers in the reply that the request continues.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ChatRequest {
     /// The client's id of the chat.
     pub chat: String,
-    /// The inputs for the session. Each has an id that follows from the body, so that the same body
-    /// sent twice changes nothing.
+    /// The inputs for the session. Their ids are derived from the body, so that repeating a body
+    /// changes nothing.
     pub inputs: Vec<InputEvent>,
-    /// The calls that the client's reply already has, if it is continued.
+    /// The calls that the client's reply already has, if the request continues it.
     pub known_calls: Vec<CallId>,
 }
 
 impl ChatRequest {
-    /// Reads the body of a request.
+    /// Parses the body of a request.
     ///
     /// # Errors
     ///
-    /// Fails if it is not one, if it has neither a new message nor an answer, if a message contains
-    /// what no model takes, and if it would change the past: a log is only appended to.
+    /// Fails if the body is invalid, has neither a new message nor an answer, or has content that
+    /// no model accepts. Also fails if the request would change the past, because a log is
+    /// append-only.
     pub fn decode(body: &[u8]) -> Result<Self, DecodeError> {
         let body = from_json(body, "")?;
         let body = Node::root(&body);
@@ -92,7 +93,7 @@ impl ChatRequest {
     }
 }
 
-/// Returns the decision in the part of a call, or `None` if there is none.
+/// Returns the decision in the part of a call, if it has one.
 fn answer(part: &Node<'_>, call: &str) -> Result<Option<ActionResult>, DecodeError> {
     let waits = part.get("toolMetadata").and_then(|metadata| metadata.get("digest"));
     let (digest, decision) = match (part.str("state"), waits) {
@@ -119,13 +120,13 @@ fn answer(part: &Node<'_>, call: &str) -> Result<Option<ActionResult>, DecodeErr
         }
         _ => return Ok(None),
     };
-    // Another answer, after one that was refused, is another input.
+    // A new answer, after a refused one, must be a new input.
     let answer = serde_json::to_string(&decision).unwrap_or_default();
     let id = format!("answer:{digest}:{call}:{:016x}", fnv_1a(&answer));
     Ok(Some(ActionResult::new(call, digest, decision).id(id)))
 }
 
-/// Returns the FNV-1a hash of a text, which is the same in each process.
+/// Returns the FNV-1a hash of a text, which is the same in every process.
 fn fnv_1a(text: &str) -> u64 {
     let add = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, add)

@@ -1,4 +1,4 @@
-//! The fold and the decoder of the AI SDK's stream.
+//! Tests of the encoder and of the decoder.
 
 use loopwright_core::event::{Decision, InputEvent, Provided};
 use loopwright_core::message::RunId;
@@ -16,7 +16,7 @@ fn encoder(awaited: Awaited) -> Encoder {
     Encoder::new(ShownRuns::of(vec![awaited]), json!({ "session": "s" }))
 }
 
-/// C366: a part that has started ends, a result follows its call, and void parts are reset.
+/// C366: A started part ends, a result follows its call, and void parts are reset.
 #[test]
 fn parts_start_and_end_in_order() {
     let mut encoder = Encoder::new(ShownRuns::up_to(RunId(2)), json!({}));
@@ -47,7 +47,7 @@ fn parts_start_and_end_in_order() {
     assert_eq!(sent.last().unwrap()["finishReason"], "stop");
 }
 
-/// C366: a reply that continues the client's message has no id, and repeats no call.
+/// C366: A reply that continues the client's message has no id, and repeats no call.
 #[test]
 fn a_continued_reply_continues_the_message() {
     let calls = ["c1", "c2", "c3"].map(Into::into);
@@ -74,7 +74,7 @@ fn a_reply_ends_as_the_session_says() {
     );
 }
 
-/// C366: the messages of a chat that is loaded are those that a client has which was there.
+/// C366: The messages of a loaded chat equal the messages of a client that was present.
 #[test]
 fn a_chat_is_loaded_from_the_log() {
     let events: Vec<_> = events().into_iter().filter(|event| event.parent.is_none()).collect();
@@ -106,7 +106,7 @@ fn a_chat_is_loaded_from_the_log() {
     );
 }
 
-/// C367: new messages and answers are inputs; what would change the past is refused.
+/// C367: New messages and answers are inputs. A change of the past is refused.
 #[test]
 fn a_body_is_the_inputs_of_a_session() {
     let reply = json!({ "id": "r1", "role": "assistant", "parts": [

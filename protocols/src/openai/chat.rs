@@ -13,15 +13,15 @@ use super::options::{self, NamedSchema, ReasoningEffort, any_object};
 use crate::error::DecodeError;
 use crate::from_json::{from_json, whole_number};
 
-/// Holds a request for a chat completion. Fields that an agent cannot honour are refused, and those
-/// that change nothing about the answer are ignored.
+/// A request for a chat completion. Fields that an agent cannot honour are refused. Fields that do
+/// not affect the answer are ignored.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ChatCompletionRequest {
     /// The agent, by its name.
     model: String,
     /// The conversation. The last message is the user's.
     messages: Vec<ChatMessage>,
-    /// Whether the answer is streamed.
+    /// `true` to stream the answer.
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     /// The sampling temperature, between 0 and 2.
@@ -71,7 +71,7 @@ struct ChatFunction {
 #[derive(Debug, Default, Clone, Copy, Deserialize, JsonSchema)]
 #[schemars(rename = "ChatStreamOptions")]
 struct StreamOptions {
-    /// Whether the last chunk has the tokens that were used.
+    /// `true` to send the token usage in the last chunk.
     include_usage: Option<bool>,
 }
 
@@ -85,23 +85,23 @@ enum ResponseFormat {
 }
 
 impl ChatCompletionRequest {
-    /// Reads a body.
+    /// Parses a body.
     ///
     /// # Errors
-    /// Says where the body is not valid JSON of this form.
+    /// Returns the position where the body is invalid.
     pub fn from_json(body: &[u8]) -> Result<Self, DecodeError> {
         from_json(body, "")
     }
 
-    /// Returns whether the last chunk has the tokens that were used.
+    /// Returns whether the last chunk contains the token usage.
     pub fn includes_usage(&self) -> bool {
         self.stream_options.unwrap_or_default().include_usage == Some(true)
     }
 
-    /// Converts the request.
+    /// Converts the request for an agent.
     ///
     /// # Errors
-    /// Says which field an agent cannot honour, and what is wrong with a message.
+    /// Fails if a message is invalid, or if an agent cannot honour a field. Names the position.
     pub fn decode(self) -> Result<AgentRequest, DecodeError> {
         options::refuse(&self.others)?;
         let mut conversation = Conversation::new(None, self.messages.len(), "/messages")?;
@@ -172,7 +172,7 @@ mod tests {
         ChatCompletionRequest::from_json(body.to_string().as_bytes())?.decode()
     }
 
-    /// The fields of a request that has one message.
+    /// Decodes a request with one message and these fields.
     fn with(fields: Value) -> Result<AgentRequest, DecodeError> {
         let mut body = json!({
             "model": "coding", "messages": [{ "role": "user", "content": "Go." }],

@@ -1,4 +1,4 @@
-//! [`ChatStream`]: the events of a run as chunks of a chat completion.
+//! [`ChatStream`]: converts the events of a run to chunks of a chat completion.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::head::ResponseHead;
 use super::outcome::{InputTokens, OutputTokens, incomplete, input_tokens, typed_answer};
 use crate::failure::RunFailure;
 
-/// Holds a part of a chat completion.
+/// A part of a chat completion.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ChatCompletionChunk {
     id: String,
@@ -43,7 +43,7 @@ struct Delta {
     content: Option<String>,
 }
 
-/// Holds a whole chat completion.
+/// A whole chat completion.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ChatCompletion {
     id: String,
@@ -93,46 +93,46 @@ impl From<&Usage> for CompletionUsage {
     }
 }
 
-/// Holds the data of a frame of a stream.
+/// The data of a frame of a stream.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ChatFrame {
-    /// A chunk.
+    /// A part of the chat completion.
     Chunk(ChatCompletionChunk),
     /// The run failed. This is the last frame before `[DONE]`.
     Error(ErrorBody),
 }
 
-/// Converts the events of a run to chunks. The content is the text of all replies, with an empty
-/// line between two of them. If the answer has a schema, it is the answer alone, in one chunk.
+/// An encoder of the events of a run as chunks. The content is the text of all replies, separated
+/// by empty lines. If the answer has a schema, the content is only the answer, in one chunk.
 ///
-/// A chunk cannot be taken back: if the model's server fails in the middle of a reply, the repeated
-/// reply follows what was sent of the first.
+/// A chunk cannot be withdrawn. If the model's server fails in the middle of a reply, the repeated
+/// reply follows the sent part of the first.
 #[derive(Debug)]
 pub struct ChatStream {
     head: ResponseHead,
     has_schema: bool,
     includes_usage: bool,
-    /// Whether any text was sent.
+    /// `true` if any text was sent.
     has_content: bool,
-    /// Whether text of the current reply was sent.
+    /// `true` if text of the current reply was sent.
     has_text: bool,
 }
 
 impl ChatStream {
-    /// Starts a stream. `has_schema` says whether the answer has a schema, and `includes_usage`
-    /// whether the last chunk has the tokens that were used.
+    /// Creates the encoder of a stream. `has_schema` is true if the answer has a schema. If
+    /// `includes_usage` is true, the last chunk has the token usage.
     pub fn new(head: ResponseHead, has_schema: bool, includes_usage: bool) -> Self {
         ChatStream { head, has_schema, includes_usage, has_content: false, has_text: false }
     }
 
-    /// Returns the first frame, which has the role.
+    /// Returns the first frame, which contains the role.
     pub fn start(&self) -> ChatFrame {
         let delta = Delta { role: Some("assistant"), content: Some(String::new()) };
         ChatFrame::Chunk(self.chunk(delta, None))
     }
 
-    /// Appends the frames of an event. The events of sub-agents have none.
+    /// Appends the frames for an event. Events of sub-agents have no frames.
     pub fn encode(&mut self, envelope: &Envelope, to: &mut VecDeque<ChatFrame>) {
         if envelope.parent.is_some() {
             return;
@@ -143,7 +143,7 @@ impl ChatStream {
                 self.text(delta, to);
             }
             AgentEvent::MessageUpdate { update: Update::Withdrawn, .. } => self.has_text = false,
-            // Not all replies stream.
+            // Some replies are not streamed.
             AgentEvent::MessageEnd { message }
                 if message.role() == Role::Assistant && !self.has_text =>
             {
@@ -207,8 +207,8 @@ impl ChatStream {
 }
 
 impl ChatCompletion {
-    /// Combines the frames of a stream that includes the usage. Without deltas among its events, a
-    /// stream has no text that was withdrawn.
+    /// Combines the frames of a stream that includes the usage. The frames contain no withdrawn
+    /// text if the events had no deltas.
     ///
     /// # Errors
     /// Returns the error of a run that failed.

@@ -1,4 +1,4 @@
-//! Messages of a request, converted to a history and the last message of the user.
+//! Messages of a request, converted to a history and the user's last message.
 
 use loopwright_core::log::LogEntry;
 use loopwright_core::message::{AssistantMessage, Content, ContentPart, ResultStatus, UserMessage};
@@ -14,11 +14,11 @@ use crate::prompt::is_blank;
 
 /// The maximum number of messages or items of a request.
 const MAX_MESSAGES: usize = 10_000;
-/// The maximum number of parts or calls of one message: each result is searched for among its
-/// calls.
+/// The maximum number of parts or calls of one message. It bounds the search for the call of each
+/// result.
 const MAX_PARTS: usize = 1_000;
 
-/// Who a message is from.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Role {
@@ -65,7 +65,7 @@ struct FileData {
 }
 
 impl Part {
-    /// Returns the content. `path` is the place of the part.
+    /// Returns the content. `path` is the position of the part.
     fn content(self, path: &str) -> Result<Content, DecodeError> {
         let (url, field) = match self {
             Part::Text { text } | Part::Refusal { refusal: text } => {
@@ -87,7 +87,7 @@ impl Part {
     }
 }
 
-/// Reads a content: text, a list of parts, or `null`. `path` is its place.
+/// Parses a content: text, a list of parts, or `null`. `path` is its position.
 pub(super) fn contents(raw: Option<&RawValue>, path: &str) -> Result<Vec<Content>, DecodeError> {
     let Some(raw) = raw.map(RawValue::get).filter(|raw| *raw != "null") else {
         return Ok(Vec::new());
@@ -103,7 +103,7 @@ pub(super) fn contents(raw: Option<&RawValue>, path: &str) -> Result<Vec<Content
     parts.map(|(at, part)| part.content(&format!("{path}/{at}"))).collect()
 }
 
-/// Returns the texts of a content, which must have nothing else.
+/// Returns the texts of a content. Fails if it has anything else.
 fn texts(content: Vec<Content>, path: &str) -> Result<String, DecodeError> {
     let text = |content| match content {
         Content::Text { text } => Ok(text),
@@ -112,7 +112,7 @@ fn texts(content: Vec<Content>, path: &str) -> Result<String, DecodeError> {
     content.into_iter().map(text).collect()
 }
 
-/// Collects the messages of a request.
+/// The messages of a request, in conversion.
 #[derive(Default)]
 pub(super) struct Conversation {
     history: History,
@@ -123,8 +123,8 @@ pub(super) struct Conversation {
 }
 
 impl Conversation {
-    /// Starts with the instructions of the request; it will have `count` messages, which are in
-    /// `field`.
+    /// Creates a conversation with the instructions of the request. `count` is the number of its
+    /// messages, which are in `field`.
     pub(super) fn new(
         instructions: Option<String>,
         count: usize,
@@ -138,14 +138,14 @@ impl Conversation {
         Ok(Conversation { instructions, ..Self::default() })
     }
 
-    /// Moves the user's last message to the history, as another message follows.
+    /// Moves the user's last message to the history, because another message follows.
     fn next(&mut self) {
         if let Some(content) = self.last.take() {
             self.history.user(content);
         }
     }
 
-    /// Adds a message that is not a result. `path` is the place of its content.
+    /// Adds a message that is not a result. `path` is the position of its content.
     pub(super) fn message(
         &mut self,
         role: Role,
@@ -174,7 +174,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Adds a call to the last reply. `path` is the place of the object that has its name and
+    /// Adds a call to the last reply. `path` is the position of the object with its name and
     /// arguments.
     pub(super) fn call(
         &mut self,
@@ -202,7 +202,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Adds the result of a call. `path` is the place of the id.
+    /// Adds the result of a call. `path` is the position of the id.
     pub(super) fn result(
         &mut self,
         id: &str,
@@ -224,7 +224,7 @@ impl Conversation {
         self.history.last_result(status, content);
     }
 
-    /// Returns the instructions, the history and the last message. `path` is the place of the
+    /// Returns the instructions, the history and the last message. `path` is the position of the
     /// messages.
     pub(super) fn finish(
         self,

@@ -3,19 +3,19 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Holds the body of an error.
+/// The body of an error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "OpenAiErrorBody")]
 pub struct ErrorBody {
-    /// The error.
+    /// The only field, which has the details of the error.
     pub error: ErrorObject,
 }
 
-/// Describes an error, as the OpenAI API does.
+/// The details of an error, as in the OpenAI API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "OpenAiError")]
 pub struct ErrorObject {
-    /// What was wrong, and what to do.
+    /// A sentence about what was wrong and what to do.
     pub message: String,
     /// The class of the error, such as `invalid_request_error`.
     pub r#type: &'static str,
@@ -27,7 +27,7 @@ pub struct ErrorObject {
 
 impl ErrorBody {
     /// Builds the error of a response with this HTTP status. `path` is a JSON Pointer into the
-    /// request, and empty for all of it.
+    /// request, or empty for the whole request.
     pub fn new(status: u16, message: &str, code: &str, path: &str) -> Self {
         let r#type = match status {
             401 => "authentication_error",
@@ -42,7 +42,7 @@ impl ErrorBody {
     }
 }
 
-/// Converts a JSON Pointer to the form of the API: `/messages/0/content` is `messages[0].content`.
+/// Converts a JSON Pointer to the API's form: `/messages/0/content` to `messages[0].content`.
 fn param(path: &str) -> String {
     let mut param = String::new();
     for segment in path.split('/').skip(1) {

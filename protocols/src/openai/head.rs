@@ -1,14 +1,14 @@
-//! [`ResponseHead`]: what the frames of a response have in common.
+//! [`ResponseHead`]: the fields shared by all frames of a response.
 
 use std::sync::Arc;
 
-/// Names a response: what its frames have in common.
+/// The fields shared by all frames of a response.
 #[derive(Debug, Clone, Default)]
 pub struct ResponseHead {
-    /// A unique text of letters and digits.
+    /// A unique id of letters and digits.
     pub id: Arc<str>,
     /// The time in seconds since 1970.
     pub created: u64,
-    /// The agent's name.
+    /// The name of the agent.
     pub model: Arc<str>,
 }

@@ -1,4 +1,4 @@
-//! Fields that both APIs have in common, and those that are refused.
+//! Fields that both APIs share, and fields that are refused.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 use crate::error::DecodeError;
 use crate::from_json::pointer_to;
 
-/// The fields that an agent cannot honour, and why; they may have a value that changes nothing.
+/// The fields that an agent cannot honour, and the reasons. A value that changes nothing is
+/// accepted.
 const REFUSED: [(&str, &str); 20] = [
     ("tools", TOOLS),
     ("functions", TOOLS),
@@ -38,7 +39,7 @@ const STATELESS: &str =
     "This server does not store responses: send the earlier items of the conversation as `input`.";
 const PENALTY: &str = "Of the sampling parameters only `temperature` is supported.";
 
-/// Refuses fields that an agent cannot honour. Others are ignored.
+/// Refuses fields that an agent cannot honour, and ignores other unknown fields.
 pub(super) fn refuse(fields: &Map<String, Value>) -> Result<(), DecodeError> {
     for (name, why) in REFUSED {
         let changes_something = |value: &Value| match value {
@@ -60,7 +61,7 @@ pub(super) fn refuse(fields: &Map<String, Value>) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// Checks the temperature.
+/// Checks the range of the temperature.
 pub(super) fn temperature(value: Option<f32>) -> Result<Option<f32>, DecodeError> {
     match value {
         Some(value) if !(0.0..=2.0).contains(&value) => {
@@ -70,7 +71,7 @@ pub(super) fn temperature(value: Option<f32>) -> Result<Option<f32>, DecodeError
     }
 }
 
-/// Checks a maximum number of tokens.
+/// Checks that a maximum number of tokens is not zero.
 pub(super) fn max_tokens(value: Option<u32>, field: &str) -> Result<Option<u32>, DecodeError> {
     match value {
         Some(0) => Err(DecodeError::at(
@@ -81,7 +82,7 @@ pub(super) fn max_tokens(value: Option<u32>, field: &str) -> Result<Option<u32>,
     }
 }
 
-/// How much the model reasons.
+/// The effort of the model's reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum ReasoningEffort {
@@ -117,7 +118,7 @@ pub(super) struct NamedSchema {
 }
 
 impl NamedSchema {
-    /// Returns the schema. `path` is its place in the body.
+    /// Returns the schema. `path` is its position in the body.
     pub(super) fn output(self, path: &str) -> Result<Arc<OutputSchema>, DecodeError> {
         if !crate::is_tool_name(&self.name) {
             let why = "Use a name of up to 64 letters, digits, `_` and `-`.";

@@ -1,18 +1,18 @@
-//! What both APIs read of the outcome of a run.
+//! Details of a run's outcome that both APIs report.
 
 use loopwright_core::event::{IncompleteReply, RunOutcome};
 use loopwright_core::message::Usage;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What a part of the input tokens is.
+/// The details of the input tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "OpenAiInputTokens")]
 pub(super) struct InputTokens {
     cached_tokens: u64,
 }
 
-/// What a part of the output tokens is.
+/// The details of the output tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "OpenAiOutputTokens")]
 pub(super) struct OutputTokens {
@@ -31,7 +31,7 @@ impl From<&Usage> for OutputTokens {
     }
 }
 
-/// Returns why an answer is cut off, if that is why its run failed.
+/// Returns the reason why the answer was cut off, if the run failed because of that.
 pub(super) fn incomplete(outcome: &RunOutcome) -> Option<&'static str> {
     match outcome.incomplete {
         Some(IncompleteReply::Length) => Some("max_output_tokens"),
@@ -40,12 +40,12 @@ pub(super) fn incomplete(outcome: &RunOutcome) -> Option<&'static str> {
     }
 }
 
-/// Returns the answer of a run that has a schema: its value, or what there is of it.
+/// Returns the answer of a run with a schema: the value, or the text if the value is missing.
 pub(super) fn typed_answer(outcome: &RunOutcome) -> String {
     outcome.value.as_ref().map_or_else(|| outcome.text.clone(), |value| value.to_string())
 }
 
-/// Returns the tokens of the input, with those that the cache has read and written.
+/// Returns the number of input tokens, including tokens read from and written to the cache.
 pub(super) fn input_tokens(usage: &Usage) -> u64 {
     usage.total().saturating_sub(usage.output)
 }

@@ -1,4 +1,4 @@
-//! [`Response`] and [`ResponseEvent`]: what `POST /v1/responses` answers.
+//! [`Response`] and [`ResponseEvent`]: the bodies that answer `POST /v1/responses`.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::outcome::{InputTokens, OutputTokens, input_tokens};
 
-/// Holds what a response repeats of its request.
+/// The fields of a request that its response repeats.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ResponseEcho")]
 pub struct Echo {
@@ -19,7 +19,7 @@ pub struct Echo {
     pub(super) metadata: Map<String, Value>,
 }
 
-/// Holds a response as far as it has come.
+/// A response in its current state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "OpenAiResponse")]
 pub struct Response {
@@ -27,7 +27,7 @@ pub struct Response {
     pub(super) object: &'static str,
     pub(super) created_at: u64,
     pub(super) status: Status,
-    /// Why the run failed; `None` if it did not.
+    /// The reason why the run failed; `None` if it did not.
     pub error: Option<ResponseError>,
     pub(super) incomplete_details: Option<IncompleteDetails>,
     pub(super) model: Arc<str>,
@@ -35,7 +35,7 @@ pub struct Response {
     pub(super) usage: Option<ResponseUsage>,
     #[serde(flatten)]
     pub(super) echo: Echo,
-    /// The agent runs its tools itself, so there are none.
+    /// Always empty, because the agent runs its tools itself.
     pub(super) tools: [(); 0],
     pub(super) tool_choice: &'static str,
     pub(super) parallel_tool_calls: bool,
@@ -47,7 +47,7 @@ pub struct Response {
     pub(super) previous_response_id: (),
 }
 
-/// How far a response, an item or a call is.
+/// The status of a response, an item or a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "OpenAiStatus")]
@@ -59,7 +59,7 @@ pub(super) enum Status {
     Failed,
 }
 
-/// Says why a run failed.
+/// The reason why a run failed.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ResponseError {
     /// `rate_limit_exceeded` or `server_error`.
@@ -85,12 +85,11 @@ pub(super) enum OutputItem {
         role: &'static str,
         status: Status,
         content: Vec<Part>,
-        /// `commentary` if the agent calls tools after it, else `final_answer`; missing if that is
-        /// not known.
+        /// `commentary` if the agent calls tools after it, else `final_answer`. Missing if unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<&'static str>,
     },
-    /// What the model thought.
+    /// The reasoning of the model.
     Reasoning { id: String, summary: Vec<Part>, status: Status },
     /// A call that the agent runs itself.
     McpCall {
@@ -111,7 +110,7 @@ pub(super) enum OutputItem {
 #[serde(tag = "type", rename_all = "snake_case")]
 #[schemars(rename = "OpenAiPart")]
 pub(super) enum Part {
-    /// There are no annotations and no log probabilities.
+    /// Text, without annotations and log probabilities.
     OutputText {
         text: String,
         annotations: [(); 0],
@@ -122,7 +121,7 @@ pub(super) enum Part {
     },
 }
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename = "mcp_tool_execution_error")]
 pub(super) struct CallError {
@@ -151,14 +150,14 @@ impl From<&Usage> for ResponseUsage {
     }
 }
 
-/// Represents an event of a stream. Its type decides which fields it has.
+/// An event of a stream. Its type determines its fields.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ResponseEvent {
-    /// The type, which is also the name of the frame: such as `response.output_text.delta`.
+    /// The type, which is also the name of the frame, such as `response.output_text.delta`.
     pub r#type: &'static str,
     pub(super) sequence_number: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    /// The response as far as it has come, which the first events and the last one have.
+    /// The current state of the response, in the first events and the last one.
     pub response: Option<Response>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) output_index: Option<usize>,

@@ -1,4 +1,4 @@
-//! [`ResponseStream`]: the events of a run as events of a response.
+//! [`ResponseStream`]: converts the events of a run to the events of a response.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::failure::RunFailure;
 const COMMENTARY: &str = "commentary";
 const FINAL_ANSWER: &str = "final_answer";
 
-/// The types of the events of a text and of a summary: the start of the part, its deltas, its whole
-/// text, and its end.
+/// The types of the events of a text and of a summary: start of the part, delta, whole text, and
+/// end of the part.
 const TEXT: [&str; 4] = [
     "response.content_part.added",
     "response.output_text.delta",
@@ -35,12 +35,12 @@ const SUMMARY: [&str; 4] = [
     "response.reasoning_summary_part.done",
 ];
 
-/// Converts the events of a run to those of a response. Each reply of the agent is a message, and
-/// each call that the agent runs an item of the type `mcp_call`. If the answer has a schema, the
-/// last message is the answer alone, and it does not stream.
+/// An encoder of the events of a run as events of a response. Each reply of the agent is a message,
+/// and each call that the agent runs is an item of the type `mcp_call`. If the answer has a schema,
+/// the last message is only the answer, and it is not streamed.
 ///
-/// If the model's server fails in the middle of a reply, the message so far ends as `incomplete`,
-/// and the repeated reply is another message.
+/// If the model's server fails in the middle of a reply, the message so far ends as `incomplete`.
+/// The repeated reply is another message.
 #[derive(Debug, Default)]
 pub struct ResponseStream {
     head: ResponseHead,
@@ -49,19 +49,19 @@ pub struct ResponseStream {
     wants_reasoning: bool,
     sequence_number: u64,
     output: Vec<OutputItem>,
-    /// The message or reasoning that streams; it is the last item, unless calls run.
+    /// The streaming message or reasoning. It is the last item, unless calls run.
     open: Option<Open>,
-    /// Whether text of the current reply was sent.
+    /// `true` if text of the current reply was sent.
     has_text: bool,
-    /// Whether reasoning of the current reply was sent.
+    /// `true` if reasoning of the current reply was sent.
     has_reasoning: bool,
     /// The items of the calls in progress.
     calls: HashMap<CallId, usize>,
-    /// What was not sent yet.
+    /// The events that are not sent yet.
     ready: VecDeque<ResponseEvent>,
 }
 
-/// An item that streams.
+/// A streaming item.
 #[derive(Debug)]
 struct Open {
     index: usize,
@@ -71,8 +71,9 @@ struct Open {
 }
 
 impl ResponseStream {
-    /// Starts a response. `echo` is what it repeats of its request, `has_schema` says whether the
-    /// answer has a schema, and `wants_reasoning` whether the output has the model's reasoning.
+    /// Creates the encoder of a response. `echo` has the repeated fields of the request.
+    /// `has_schema` is true if the answer has a schema. If `wants_reasoning` is true, the output
+    /// includes the model's reasoning.
     pub fn new(head: ResponseHead, echo: Echo, has_schema: bool, wants_reasoning: bool) -> Self {
         ResponseStream { head, echo, has_schema, wants_reasoning, ..ResponseStream::default() }
     }
@@ -85,7 +86,7 @@ impl ResponseStream {
         to.append(&mut self.ready);
     }
 
-    /// Appends the events of an event of the run. Those of sub-agents have none.
+    /// Appends the events for an event of the run. Events of sub-agents are ignored.
     pub fn encode(&mut self, envelope: &Envelope, to: &mut VecDeque<ResponseEvent>) {
         if envelope.parent.is_some() {
             return;
@@ -112,7 +113,7 @@ impl ResponseStream {
         to.append(&mut self.ready);
     }
 
-    /// Appends the last event of a response that failed.
+    /// Appends the last event of a failed response.
     pub fn fail(&mut self, failure: RunFailure, to: &mut VecDeque<ResponseEvent>) {
         self.fail_with("server_error", failure, None);
         to.append(&mut self.ready);
@@ -164,7 +165,7 @@ impl ResponseStream {
         self.send(added, ResponseEvent { part, ..self.at(index, is_text) });
     }
 
-    /// Ends the message or reasoning that streams, if there is one.
+    /// Ends the streaming message or reasoning, if any.
     fn close(&mut self, status: Status, phase: Option<&'static str>) {
         let Some(Open { index, is_text, text, .. }) = self.open.take() else { return };
         let whole = part(is_text, text.clone());
@@ -178,12 +179,12 @@ impl ResponseStream {
         self.send_item("response.output_item.done", index, item);
     }
 
-    /// Ends a reply, and adds its parts if it did not stream.
+    /// Ends a reply, and adds its parts if it was not streamed.
     fn reply(&mut self, reply: &AssistantMessage) {
         let has_calls = reply.calls().next().is_some();
         let phase = if has_calls { COMMENTARY } else { FINAL_ANSWER };
         self.close(Status::Completed, Some(phase));
-        // An answer that has a schema is sent at the end of the run.
+        // An answer with a schema is sent at the end of the run.
         let sends_text = !self.has_text && (!self.has_schema || has_calls);
         let sends_reasoning = !self.has_reasoning && self.wants_reasoning;
         for (block, part) in (0..).zip(&reply.parts) {
@@ -359,7 +360,7 @@ mod tests {
         ResponseStream::new(head(), Echo::default(), has_schema, wants_reasoning)
     }
 
-    /// Returns the events, after a check of their numbers and of the items' order.
+    /// Returns the events, after checking their numbers and the order of the items.
     fn events(mut stream: ResponseStream, run: &Run) -> Vec<Value> {
         let mut to = VecDeque::new();
         stream.start(&mut to);
@@ -447,7 +448,7 @@ mod tests {
         assert_eq!(events.last().unwrap()["response"]["usage"]["total_tokens"], 5);
     }
 
-    /// What is done is the same whether it streams or not.
+    /// The completed output is the same with and without streaming.
     #[test]
     fn without_deltas_the_output_is_the_same() {
         let run = || {

@@ -14,8 +14,8 @@ use super::response::Echo;
 use crate::error::DecodeError;
 use crate::from_json::{from_json, whole_number};
 
-/// Holds a request for a response. Fields that an agent cannot honour are refused, and those that
-/// change nothing about the answer are ignored.
+/// A request for a response. Fields that an agent cannot honour are refused. Fields that do not
+/// affect the answer are ignored.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ResponsesRequest {
     /// The agent, by its name.
@@ -25,7 +25,7 @@ pub struct ResponsesRequest {
     input: Box<RawValue>,
     /// Instructions that are added to the agent's own.
     instructions: Option<String>,
-    /// Whether the answer is streamed.
+    /// `true` to stream the answer.
     stream: Option<bool>,
     /// The sampling temperature, between 0 and 2.
     #[schemars(range(min = 0, max = 2))]
@@ -43,16 +43,16 @@ pub struct ResponsesRequest {
     others: Map<String, Value>,
 }
 
-/// How the model reasons.
+/// The options of the model's reasoning.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[schemars(rename = "OpenAiReasoning")]
 struct Reasoning {
     effort: Option<ReasoningEffort>,
-    /// Whether the output has the reasoning of the model.
+    /// If set, the output includes the reasoning of the model.
     summary: Option<Summary>,
 }
 
-/// How much of the reasoning is in the output; the agent's model decides.
+/// The amount of reasoning in the output. The value has no effect: the agent's model decides.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Summary {
@@ -76,7 +76,7 @@ enum TextFormat {
     JsonSchema(NamedSchema),
 }
 
-/// An item of the input: the fields of all types that are supported.
+/// An item of the input, with the fields of all supported types.
 #[derive(Deserialize)]
 struct Item {
     r#type: Option<String>,
@@ -90,20 +90,20 @@ struct Item {
 }
 
 impl ResponsesRequest {
-    /// Reads a body.
+    /// Parses a body.
     ///
     /// # Errors
-    /// Says where the body is not valid JSON of this form.
+    /// Returns the position where the body is invalid.
     pub fn from_json(body: &[u8]) -> Result<Self, DecodeError> {
         from_json(body, "")
     }
 
-    /// Returns whether the output has the reasoning of the model.
+    /// Returns whether the output includes the reasoning of the model.
     pub fn wants_reasoning(&self) -> bool {
         self.reasoning.as_ref().is_some_and(|reasoning| reasoning.summary.is_some())
     }
 
-    /// Returns what the response repeats of the request.
+    /// Returns the fields that the response repeats.
     pub fn echo(&self) -> Echo {
         Echo {
             instructions: self.instructions.clone(),
@@ -113,10 +113,10 @@ impl ResponsesRequest {
         }
     }
 
-    /// Converts the request.
+    /// Converts the request for an agent.
     ///
     /// # Errors
-    /// Says which field an agent cannot honour, and what is wrong with an item.
+    /// Fails if an item is invalid, or if an agent cannot honour a field. Names the position.
     pub fn decode(self) -> Result<AgentRequest, DecodeError> {
         options::refuse(&self.others)?;
         let input = self.input.get();
@@ -168,7 +168,7 @@ impl Item {
                 let content = contents(self.content.as_deref(), &content_path)?;
                 conversation.message(role, content, &content_path)
             }
-            // Only the model that has written it can use it.
+            // Reasoning is only useful to the model that wrote it.
             "reasoning" => Ok(()),
             "function_call" => {
                 let id = self.call_id.ok_or_else(|| missing("call_id"))?;
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!((request.history.len(), request.instructions), (0, None));
     }
 
-    /// What a response contains can be sent back as it is.
+    /// The items of a response can be sent back unchanged.
     #[test]
     fn items_of_a_response_are_a_history() {
         let call = |output: Value, error: Value| {
