@@ -1,17 +1,17 @@
-//! `AGENTS.md`: the instructions of a project to the agents that work in it.
+//! `AGENTS.md`: a project's instructions to the agents that work in it.
 
 use crate::error::WorkspaceError;
 use crate::workspace::Workspace;
 
 /// The name of the file in the root of the workspace.
 const FILE: &str = "AGENTS.md";
-/// How much of the file goes into the system prompt.
+/// The maximum size of the text in the system prompt.
 const MAX_BYTES: usize = 32 << 10;
 
-/// Returns the contents of `AGENTS.md` in the root of the workspace as the end of a system prompt.
+/// Returns the contents of `AGENTS.md` in the root of the workspace, as the end of a system prompt.
 ///
-/// Returns `None` if the file does not exist or is empty. A file of more than 32 KiB is cut, with a
-/// note that says so. Blocks while it reads the file.
+/// Returns `None` if the file does not exist or is empty. A file larger than 32 KiB is cut, with a
+/// note that says so. Blocks while reading the file.
 ///
 /// ```
 /// use loopwright_tools::{Workspace, agents_md};

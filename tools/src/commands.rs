@@ -1,4 +1,4 @@
-//! [`Commands`]: what commands may do, as configured by the operator of the agent.
+//! [`Commands`]: the operator's settings for commands.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 use crate::process::system::System;
 
-/// Configures how [`execute_command`](crate::execute_command) runs commands.
+/// Settings of [`execute_command`](crate::execute_command): what commands may do.
 ///
 /// By default commands are confined, have no network access, and run for at most ten minutes. Each
 /// may have 512 processes, three quarters of the machine's memory, and 32 GiB of new data on disk.
 ///
-/// What this system can confine is tried when the first tool is created with this value or with a
-/// clone of it.
+/// The system's support for confinement is detected when the first tool is created with this value
+/// or one of its clones.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,15 +30,15 @@ pub struct Commands {
     pub(crate) unconfined: bool,
     pub(crate) max_timeout: Duration,
     pub(crate) max_processes: usize,
-    /// `None` for a part of the machine's memory.
+    /// The limit of memory; `None` for a share of the machine's memory.
     pub(crate) max_memory: Option<u64>,
-    /// `None` for the default.
+    /// The limit of disk space; `None` for the default.
     pub(crate) max_disk: Option<u64>,
     pub(crate) max_output: u64,
     pub(crate) readable: Vec<PathBuf>,
     pub(crate) writable: Vec<PathBuf>,
     pub(crate) env: Vec<String>,
-    /// What the system can confine, as far as it is known.
+    /// The detected support of the system for confinement.
     #[cfg(target_os = "linux")]
     pub(crate) system: System,
 }
@@ -63,7 +63,7 @@ impl Default for Commands {
 }
 
 impl Commands {
-    /// Creates the default configuration.
+    /// Returns the default settings.
     pub fn new() -> Self {
         Self::default()
     }
@@ -71,7 +71,7 @@ impl Commands {
     /// Gives commands access to the network of this machine.
     ///
     /// This includes the sockets of local services. A command that can connect to such a service,
-    /// for instance a container daemon, can do everything that the service can do.
+    /// for instance a container daemon, can do everything that the service can.
     pub fn network(mut self) -> Self {
         self.network = true;
         self
@@ -114,9 +114,9 @@ impl Commands {
     /// Sets by how many bytes the free space of a disk may shrink while a command runs; defaults to
     /// 32 GiB, and is at most nine tenths of the free space.
     ///
-    /// A command that exceeds the limit is killed with all its processes. The disks are those of
-    /// the workspace, of the directories that it may also write, and of its temporary directory;
-    /// what other programs write counts too. No single file may be larger than the limit.
+    /// A command that exceeds the limit is killed with all its processes. The limit applies to the
+    /// disks of the workspace, of the other writable directories, and of the temporary directory.
+    /// Data that other programs write counts, too. No single file may be larger than the limit.
     /// `u64::MAX` means no limit. Applies on Linux only.
     pub fn max_disk(mut self, bytes: u64) -> Self {
         self.max_disk = Some(bytes);
@@ -147,7 +147,7 @@ impl Commands {
         self
     }
 
-    /// Passes a variable of this process's environment on to commands.
+    /// Passes an environment variable of this process on to commands.
     ///
     /// By default they get only a few variables, so that API keys are not exposed to them.
     pub fn env(mut self, name: impl Into<String>) -> Self {

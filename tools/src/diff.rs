@@ -88,7 +88,7 @@ fn compare(workspace: &Workspace, args: &Args) -> Result<ToolOutput, ToolError> 
     Ok(ToolOutput::text(text).details(details))
 }
 
-/// Names the kinds of line ends in a text.
+/// Returns the kinds of line ends in a text.
 fn line_ends(text: &Text) -> String {
     let all = text.text.matches('\n').count();
     let crlf = text.text.matches("\r\n").count();

@@ -26,9 +26,9 @@ const DESCRIPTION: &str = "Replaces text in a file of the workspace. `old_string
     change to make it unique, without the line numbers of read_file. The file keeps its kind of \
     line ends. If the edit is not possible, the file is left unchanged.";
 
-/// How many line numbers the details of a result contain.
+/// The maximum number of line numbers in the details of a result.
 const MAX_LINES_IN_DETAILS: usize = 1_000;
-/// How many line numbers a text for the model contains.
+/// The maximum number of line numbers in a text for the model.
 const MAX_LISTED_LINES: usize = 10;
 
 #[derive(Deserialize, JsonSchema)]
@@ -45,7 +45,7 @@ struct Args {
 
 /// Creates the tool `edit_file`, which replaces text in a file of the workspace.
 ///
-/// [Protected files](Workspace::unprotected) need approval whatever the agent's rules say.
+/// [Protected files](Workspace::unprotected) need approval, whatever the agent's rules are.
 pub fn edit_file(workspace: Workspace) -> impl Tool {
     let approval = protection::approval(&workspace);
     let preview = file_diff::preview(&workspace, dry_run);
@@ -63,10 +63,10 @@ pub fn edit_file(workspace: Workspace) -> impl Tool {
     .spec(|spec| strict(spec).title("Edit a file").sequential().uninterruptible())
 }
 
-/// The outcome of an edit that is possible.
+/// The outcome of an edit that can be made.
 enum Plan {
-    /// The file with the stamp it had when read, its new text, and the lines (from 1) in which text
-    /// is replaced.
+    /// The file and its stamp when it was read, its new text, and the numbers (from 1) of the lines
+    /// in which text is replaced.
     Change { file: Text, stamp: Stamp, text: String, lines: Vec<usize> },
     /// The edit was already made: the new text is at this line.
     AlreadyApplied { file: Text, line: usize },
@@ -127,7 +127,7 @@ fn plan(workspace: &Workspace, args: &Args) -> Result<Plan, ToolError> {
                    change: there is nothing to change";
         return Err(ToolError::Failed(why.into()));
     }
-    // Without the byte order mark, which is not part of the text.
+    // Without the size of the byte order mark, which is not part of the text.
     let max_bytes = MAX_FILE_BYTES - file.bytes_with("").len() as u64;
     let refused = match apply(&file.text, &args.old_string, &args.new_string, all, max_bytes) {
         Edited::Changed { text, lines } => {
@@ -193,7 +193,7 @@ fn report(args: &Args, old: &str, new: &str, lines: &[usize]) -> ToolOutput {
     ToolOutput::text(text).details(details)
 }
 
-/// Formats line numbers as `lines 1, 5 and others`, if `count` is larger than their number.
+/// Formats line numbers: `lines 1, 5`, with ` and others` if `count` is larger than the list.
 fn list(lines: &[usize], count: usize) -> String {
     let listed: Vec<String> = lines.iter().take(MAX_LISTED_LINES).map(usize::to_string).collect();
     let others = if count > listed.len() { " and others" } else { "" };

@@ -1,17 +1,17 @@
-//! [`WorkspaceError`]: why a file could not be accessed, in sentences for the model.
+//! [`WorkspaceError`]: the reason why a file could not be accessed, in sentences for the model.
 
 use std::io;
 
 use loopwright_core::ToolError;
 use loopwright_core::error::Failure;
 
-/// Reports why a file or directory could not be accessed.
+/// The reason why a file or directory could not be accessed.
 ///
-/// Each text says what was wrong, where, and what to do.
+/// Each message says what was wrong, where, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkspaceError {
-    /// Reports that the root itself cannot be opened. Addressed to the operator of the agent.
+    /// The root itself cannot be opened. The message is for the operator of the agent.
     #[error("the workspace `{root}` cannot be opened: {why}")]
     Root {
         /// The path given as the root.
@@ -20,7 +20,7 @@ pub enum WorkspaceError {
         #[source]
         why: Failure,
     },
-    /// Reports a path that leads out of the root.
+    /// The path leads out of the root.
     #[error(
         "`{path}` leads out of the workspace `{root}`. Paths must stay inside it: neither `..`, \
          nor an absolute path, nor a symbolic link may leave it. Use a path relative to the \
@@ -32,39 +32,39 @@ pub enum WorkspaceError {
         /// The root of the workspace.
         root: String,
     },
-    /// Reports a path that no file can have.
+    /// No file can have this path.
     #[error("`{path}` is not a usable path: {why}")]
     Name {
         /// The requested path.
         path: String,
-        /// What is wrong with it, and what to do.
+        /// The problem with the path, and what to do.
         why: &'static str,
     },
-    /// Reports that the file does not exist.
+    /// The file does not exist.
     #[error("`{path}` does not exist in the workspace: list its directory to see what is there")]
     NotFound {
         /// The requested path.
         path: String,
     },
-    /// Reports a file of another kind than the call needs.
+    /// The file has another kind than the call needs.
     #[error("`{path}` is {what}: {hint}")]
     Kind {
         /// The requested path.
         path: String,
-        /// The kind of the file.
+        /// The kind of the file, such as "a directory".
         what: &'static str,
-        /// What to do.
+        /// A hint about what to do.
         hint: &'static str,
     },
-    /// Reports that another program changed the file; its change would be lost.
+    /// Another program has changed the file, and its change would be lost.
     #[error("`{path}` has changed on disk since {since}, and was left unchanged: read it again")]
     Changed {
         /// The requested path.
         path: String,
-        /// The time that the change came after, such as "it was last read".
+        /// The event after which the file changed, such as "it was last read".
         since: &'static str,
     },
-    /// Reports a path that leads through a symbolic link to a protected file.
+    /// The path leads through a symbolic link to a protected file.
     #[error(
         "`{path}` leads to `{file}`, which is protected ({why}), and was left unchanged: name \
          `{file}` itself, so that the user is asked"
@@ -74,10 +74,10 @@ pub enum WorkspaceError {
         path: String,
         /// The protected file.
         file: String,
-        /// Why it is protected.
+        /// The reason why the file is protected.
         why: &'static str,
     },
-    /// Reports a file that is too large to be held in memory.
+    /// The file is too large to be held in memory.
     #[error(
         "`{path}` has {bytes} bytes, but this tool works on at most {max_bytes}: use a command \
          for it"
@@ -85,12 +85,12 @@ pub enum WorkspaceError {
     TooLarge {
         /// The requested path.
         path: String,
-        /// Its size in bytes.
+        /// The size of the file in bytes.
         bytes: u64,
-        /// The largest allowed size in bytes.
+        /// The maximum allowed size in bytes.
         max_bytes: u64,
     },
-    /// Reports any other failure of the system.
+    /// The system failed in another way.
     #[error("`{path}` could not be {what}: {why}")]
     Io {
         /// The requested path.
@@ -110,11 +110,12 @@ impl From<WorkspaceError> for ToolError {
 }
 
 impl WorkspaceError {
-    /// Converts an I/O error on `path` that occurred while it was to be `what`, such as "read".
+    /// Converts an I/O error on `path`. `what` is the failed operation as a participle, such as
+    /// "read".
     pub(crate) fn from_io(path: &str, root: &str, what: &'static str, error: &io::Error) -> Self {
         let path = printable(path);
         match error.kind() {
-            // A refusal of cap-std itself: unlike the system's errors, it has no number.
+            // Returned by cap-std itself: unlike the system's errors, it has no number.
             io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
                 WorkspaceError::Outside { path, root: root.to_owned() }
             }
@@ -131,11 +132,11 @@ impl WorkspaceError {
         }
     }
 
-    /// Wraps an I/O error of no particular kind.
+    /// Converts an I/O error without its own variant.
     pub(crate) fn io(path: String, what: &'static str, error: &io::Error) -> Self {
         let text = error.to_string();
         let why = Failure::new(text.split(" (os error").next().unwrap_or(&text).to_lowercase());
-        // An I/O error cannot be cloned, but the system's can be built again from its number.
+        // An I/O error cannot be cloned, but a system error can be built again from its number.
         let why = match error.raw_os_error() {
             Some(number) => why.with_source(io::Error::from_raw_os_error(number)),
             None => why,
@@ -144,8 +145,8 @@ impl WorkspaceError {
     }
 }
 
-/// Returns a path or name in a form that fits into one line of text: control characters are
-/// escaped, and a long name is cut.
+/// Returns a path or name in a form that fits into one line: control characters are escaped, and a
+/// long name is cut.
 pub(crate) fn printable(path: &str) -> String {
     const MAX_BYTES: usize = 300;
     let mut out = String::new();

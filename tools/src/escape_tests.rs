@@ -133,7 +133,7 @@ async fn a_search_of_everything_stays_inside() {
     }
 }
 
-/// A path that was inside leads out after a command has changed it.
+/// A command changes a path inside the workspace so that it leads out.
 #[tokio::test]
 async fn a_path_that_a_command_changes_does_not_lead_out() {
     let trap = Trap::set();
@@ -167,7 +167,7 @@ async fn a_path_that_a_command_changes_does_not_lead_out() {
     }
 }
 
-/// A hard link cannot be distinguished from a file, but no write goes through one.
+/// A hard link looks like an ordinary file, but no write goes through one.
 #[tokio::test]
 async fn no_write_goes_through_a_hard_link() {
     let trap = Trap::set();
@@ -246,8 +246,8 @@ async fn harmless_paths_of_every_form_work() {
     assert!(root.join("~tilde").is_file());
 }
 
-/// Another thread keeps retargeting a link, so that a path that was checked leads out when it is
-/// used. `tests/storm.rs` does this 20,000 times with each tool.
+/// Another thread keeps retargeting a link, so that a path leads out between check and use.
+/// `tests/storm.rs` repeats this 20,000 times with each tool.
 #[tokio::test]
 async fn a_link_that_is_swapped_concurrently_does_not_lead_out() {
     let trap = Trap::set();

@@ -25,15 +25,15 @@ const DESCRIPTION: &str = "Runs a command with `sh -c` in the workspace, and ret
     Processes in the background are killed when it ends, so start and use a server in one command. \
     The middle of long output is left out; the result names a file with all of it.";
 
-/// The timeout of a call that sets none.
+/// The default timeout of a call.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a call may take after its timeout, to kill the command and to save its output.
+/// The maximum time of a call after its timeout, to kill the command and to save its output.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(15);
-/// How many output files of one session are retained.
+/// The number of output files that are retained per session.
 const MAX_OUTPUT_FILES_PER_SESSION: usize = 16;
-/// How many output files of all sessions are retained.
+/// The number of output files that are retained for all sessions.
 const MAX_OUTPUT_FILES: usize = 64;
-/// The total size of all output files, as a multiple of the largest size of one.
+/// The maximum size of all output files, as a multiple of the maximum size of one.
 const OUTPUT_BYTES_FACTOR: u64 = 16;
 
 #[derive(Deserialize, JsonSchema)]
@@ -59,10 +59,10 @@ struct State {
 ///
 /// Commands are confined by Landlock, or by bubblewrap if the kernel has no Landlock. If neither is
 /// available, each call returns an error that says what to do, unless commands may run
-/// [unconfined](Commands::unconfined). The mechanism is stated in the tool's description and in the
-/// details of each result. The environment of a command has `PATH`, `LANG` and a few more
-/// variables, never an API key. All its processes, including daemons, are killed at the end of the
-/// call; also if this process is killed (with Landlock since Linux 6.12, and with bubblewrap).
+/// [unconfined](Commands::unconfined). The tool's description and the details of each result state
+/// the mechanism. The environment of a command has `PATH`, `LANG` and a few more variables, never
+/// an API key. All its processes, including daemons, are killed at the end of the call. They are
+/// also killed if this process is killed (with Landlock since Linux 6.12, and with bubblewrap).
 ///
 /// Dropping or cancelling a call kills the command. A cancelled call returns the output so far
 /// ([`ToolError::CancelledWith`]).
@@ -153,16 +153,16 @@ fn checked_timeout(args: &Args, max: Duration) -> Result<Duration, ToolError> {
     }
 }
 
-/// What became of output that is too long for the model.
+/// The outcome of saving output that is too long for the model.
 enum SavedOutput {
-    /// It is in this file, without `lost` bytes from its middle.
+    /// The output is in this file, without `lost` bytes from its middle.
     File { path: String, lost: u64 },
-    /// It could not be saved; the reason.
+    /// The output could not be saved, for this reason.
     Failed(String),
 }
 
 impl State {
-    /// Saves output that is too long for the model in a new file of the workspace.
+    /// Saves output that is too long for the model to a new file in the workspace.
     async fn save(&self, output: &mut CommandOutput, cx: &ToolContext) -> Option<SavedOutput> {
         let mut long = match output.take_long()? {
             Ok(long) => long,
@@ -194,7 +194,7 @@ fn file_name(session: &str) -> String {
     session.chars().map(legal).take(64).collect()
 }
 
-/// Describes the end of the command and its output for the model.
+/// Returns the command's end and its output, as text for the model.
 fn report(finished: &Finished, saved: Option<&SavedOutput>, timeout: Duration) -> String {
     let mut text = match finished.exit {
         Exit::Code(code) => format!("Exit code {code}."),
@@ -260,7 +260,7 @@ fn report(finished: &Finished, saved: Option<&SavedOutput>, timeout: Duration) -
     text
 }
 
-/// Says in sentences what has become of protected files.
+/// Returns sentences about changes of protected files.
 fn changes(changes: &Changes) -> String {
     let list = |paths: &[PathBuf]| {
         let names: Vec<String> = shown(paths).map(|path| format!("`{path}`")).collect();
@@ -305,7 +305,7 @@ fn shown(paths: &[PathBuf]) -> impl Iterator<Item = String> {
     paths.iter().map(name)
 }
 
-/// Describes the end of the command for a user interface.
+/// Returns the end of the command as JSON, for a user interface.
 fn details(state: &State, args: &Args, finished: &Finished, saved: Option<SavedOutput>) -> Value {
     let (exit_code, signal) = match finished.exit {
         Exit::Code(code) => (Some(code), None),

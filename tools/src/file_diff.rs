@@ -1,4 +1,4 @@
-//! The diff of the change that a call would make to a file.
+//! The diff of a call's change of a file.
 
 use std::pin::Pin;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::text::{FileChange, UnifiedDiff};
 use crate::workspace::Workspace;
 
-/// Size of the longest diff. The user who approves the change reads it in full, so it is not cut.
+/// The maximum size of a diff. The user who approves the change reads all of it, so it is not cut.
 const MAX_DIFF_BYTES: usize = 1024 * 1024;
 
-/// A preview that is computed.
+/// A preview that is being computed.
 type Computed = Pin<Box<dyn Future<Output = Result<Option<String>, ToolError>> + Send>>;
 
 /// Returns the diff of a change. An error is a sentence for the user.
@@ -27,7 +27,7 @@ pub(crate) fn of(change: Result<FileChange, ToolError>) -> Result<String, String
     Ok(diff.text)
 }
 
-/// Returns the preview of a tool of a workspace, whose change `dry_run` computes.
+/// Returns the preview of a workspace's tool. `dry_run` computes the change.
 pub(crate) fn preview(
     workspace: &Workspace,
     dry_run: fn(&Workspace, &Value) -> Result<FileChange, ToolError>,

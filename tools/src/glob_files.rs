@@ -20,7 +20,7 @@ const DESCRIPTION: &str = "Finds files of the workspace by name, in all director
     and returns their paths, sorted. Hidden files are included; `.git` and files that a .gitignore \
     ignores are skipped, unless `path` is inside them.";
 
-/// How many paths are shown.
+/// The maximum number of paths in a result.
 const MAX_FILES: usize = 1_000;
 
 #[derive(Deserialize, JsonSchema)]
@@ -47,7 +47,7 @@ pub fn glob_files(workspace: Workspace) -> impl Tool {
     .spec(|spec| strict(spec).title("Find files"))
 }
 
-/// The first matching paths, and the number of all.
+/// The first matching paths, and the number of all matches.
 #[derive(Default)]
 struct Matches {
     first: BTreeSet<PathBuf>,
@@ -156,7 +156,7 @@ mod tests {
         fs::write(dir.path().join("src/.ignore"), "!c.o\n").unwrap();
         let (text, _) = glob(&dir, json!({ "pattern": "*.o" })).await.unwrap();
         assert_eq!(text, "src/c.o\nsrc/keep.o\nsrc/sub/keep.o\n");
-        // The rules above `path` also apply below it.
+        // Rules above `path` also apply below it.
         let (text, _) = glob(&dir, json!({ "pattern": "*.o", "path": "src/sub" })).await.unwrap();
         assert_eq!(text, "src/sub/keep.o\n");
         fs::write(dir.path().join(".gitignore"), "target/\n").unwrap();
@@ -207,7 +207,8 @@ mod tests {
         );
     }
 
-    /// Only a regular file can contain ignore rules: not a link that leads out, a pipe or a device.
+    /// Ignore rules are only read from regular files: not from a link that leads out, a pipe or a
+    /// device.
     #[cfg(unix)]
     #[tokio::test]
     async fn a_gitignore_that_is_no_file_is_not_read() {

@@ -1,8 +1,8 @@
 //! Coding tools for loopwright, confined to one directory.
 //!
 //! Each tool is one file: its description for the model, its arguments, its code, its tests. All
-//! of them access files through a [`Workspace`] only. The exception is `execute_command`, whose
-//! commands the kernel confines to the workspace; `Commands` configures what else they may do.
+//! tools access files only through a [`Workspace`], except `execute_command`. The kernel confines
+//! its commands to the workspace, and `Commands` configures what else they may do.
 //!
 //! ```no_run
 //! use loopwright_tools::{Workspace, coding_tools};
@@ -19,7 +19,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-/// Runs the examples of the README as tests.
+/// The README, whose examples run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;
@@ -83,7 +83,7 @@ pub use search_files::search_files;
 pub use workspace::{Workspace, protected_paths};
 pub use write_file::write_file;
 
-/// Returns all coding tools that are compiled in, for `workspace`.
+/// Returns all compiled-in coding tools for `workspace`.
 ///
 /// Commands run with the defaults of `Commands`: confined and without network access.
 ///
@@ -102,7 +102,7 @@ pub fn coding_tools(workspace: Workspace) -> Toolbox {
     file_tools(workspace).into_iter().collect()
 }
 
-/// Returns all coding tools that are compiled in, for `workspace`, running commands as configured.
+/// Returns all compiled-in coding tools for `workspace`. Commands run as configured.
 ///
 /// ```
 /// use std::time::Duration;
@@ -121,7 +121,7 @@ pub fn coding_tools_with(workspace: Workspace, commands: Commands) -> Toolbox {
     std::iter::once(execute).chain(file_tools(workspace)).collect()
 }
 
-/// All tools but `execute_command`.
+/// Returns all tools except `execute_command`.
 fn file_tools(workspace: Workspace) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(read_file(workspace.clone())),

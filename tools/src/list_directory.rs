@@ -19,7 +19,7 @@ const DESCRIPTION: &str = "Lists the entries of one directory of the workspace, 
     ones, sorted by name. Directories end with `/`, symbolic links are shown as `name@ -> target`, \
     files with their size. Subdirectories are not listed.";
 
-/// How many entries are listed.
+/// The maximum number of entries in a result.
 const MAX_ENTRIES: usize = 1_000;
 
 #[derive(Deserialize, JsonSchema)]

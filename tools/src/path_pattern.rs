@@ -7,10 +7,10 @@ use loopwright_core::ToolError;
 
 use crate::error::printable;
 
-/// The longest glob.
+/// The maximum length of a glob.
 const MAX_GLOB_BYTES: usize = 4 * 1024;
 
-/// A compiled glob. Without `/` it is matched against file names in every directory.
+/// A compiled glob. Without `/`, it is matched against file names in every directory.
 pub(crate) struct PathPattern {
     matcher: GlobMatcher,
     names_only: bool,
@@ -43,11 +43,11 @@ impl PathPattern {
     }
 }
 
-/// Compiles a glob of a model. `globset` bounds how deep it may be nested.
+/// Compiles a model's glob. `globset` bounds its nesting.
 ///
 /// # Errors
 ///
-/// Says what is wrong with the glob.
+/// Returns what is wrong with the glob.
 pub(crate) fn compile(glob: &str, literal_separator: bool) -> Result<GlobMatcher, String> {
     if glob.len() > MAX_GLOB_BYTES {
         return Err(format!("it has more than {MAX_GLOB_BYTES} bytes"));
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// C427: A glob that is nested too deep or too long is an error.
+    /// C427: A glob that is too long or too deeply nested is an error.
     #[test]
     fn hostile_globs_are_refused() {
         let braces = |levels: usize| format!("{}a{}", "{".repeat(levels), "}".repeat(levels));

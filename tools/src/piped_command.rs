@@ -1,4 +1,4 @@
-//! [`piped_command`]: starts a confined command that its caller talks to.
+//! [`piped_command`]: starts a confined command whose input and output belong to the caller.
 
 use std::os::fd::OwnedFd;
 use std::process::ChildStdout as StdChildStdout;
@@ -10,33 +10,33 @@ use crate::commands::Commands;
 use crate::process::{RunningCommand, Shell};
 use crate::workspace::Workspace;
 
-/// How much of what a command prints on its standard error is kept.
+/// The maximum amount of standard error that is kept.
 const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 
-/// Holds a confined command that runs until it exits or is dropped. Dropping it kills the command
-/// with all processes that it has started.
+/// A confined command that runs until it exits or is dropped. Dropping it kills the command and all
+/// processes that it has started.
 pub struct PipedCommand {
-    /// Writes its standard input.
+    /// The command's standard input.
     pub stdin: ChildStdin,
-    /// Reads its standard output.
+    /// The command's standard output.
     pub stdout: ChildStdout,
-    /// Kills it when dropped.
+    /// The guard, which kills the command when dropped.
     pub guard: CommandGuard,
 }
 
-/// Kills the command of a [`PipedCommand`] with all its processes when dropped.
+/// A guard that kills the command of a [`PipedCommand`] and all its processes when dropped.
 pub struct CommandGuard {
     _running: RunningCommand,
 }
 
-/// Starts a program in the directory of a workspace, with the confinement, the limits and the
-/// variables of `commands`, but without a time limit. It is for servers on standard input and
-/// output, such as those of the Model Context Protocol. Exists on Linux only.
+/// Starts a program in the directory of a workspace, with the confinement, limits and variables of
+/// `commands`, but without a time limit. It is meant for servers on standard input and output, such
+/// as MCP servers. Exists on Linux only.
 ///
 /// # Errors
 ///
-/// Fails if commands cannot be confined here, or if the program's supervisor cannot be started. A
-/// program that does not exist closes its output.
+/// Fails if commands cannot be confined here, or if the program's supervisor cannot be started. If
+/// the program does not exist, its output is closed.
 ///
 /// ```
 /// use loopwright_tools::{Commands, Workspace, piped_command};
@@ -104,7 +104,7 @@ mod tests {
         ["-c".into(), script.into()]
     }
 
-    /// C348: A piped command is confined as other commands are, and ends when it is dropped.
+    /// C348: A piped command is confined like other commands, and ends when it is dropped.
     #[tokio::test]
     async fn a_piped_command_is_confined() {
         let (dir, workspace) = workspace();

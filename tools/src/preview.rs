@@ -13,10 +13,10 @@ use crate::write_file;
 /// changes no files. No file is written. The preview uses the tool's own code, except that the
 /// guard of a [`guarded`](Workspace::guarded) workspace is not checked.
 ///
-/// Blocks while it reads the file.
+/// Blocks while reading the file.
 ///
 /// # Errors
-/// Returns a sentence for the user if the call would fail, or if its change is too long for a diff.
+/// Returns a sentence for the user if the call would fail, or if the diff would be too long.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::error::printable;
 use crate::workspace::{Workspace, protection};
 
-/// Returns a sentence that names the protected file that a call of `tool` would change, and says
-/// why it is protected. Returns `None` if the call changes no file, or no protected one.
+/// Returns a sentence that names the protected file that a call of `tool` would change, and the
+/// reason for its protection. Returns `None` if the call changes no protected file.
 ///
-/// Such a call needs approval whatever the agent's rules say, unless the file is
+/// Such a call needs approval, whatever the agent's rules are, unless the file is
 /// [unprotected](Workspace::unprotected). Front ends show the sentence with the call. No file is
 /// read.
 ///
@@ -31,7 +31,7 @@ pub fn protected_file(tool: &str, arguments: &Value) -> Option<String> {
     Some(format!("`{}` is a protected file: {why}.", printable(path)))
 }
 
-/// Returns the rule for a tool that changes the file that its argument `path` names.
+/// Returns the approval rule of a tool that changes the file in its argument `path`.
 pub(crate) fn approval(workspace: &Workspace) -> Approval {
     let workspace = workspace.clone();
     Approval::AlwaysIf(Arc::new(move |arguments, _| {
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(write(&open, ".git/hooks/pre-commit").await, (false, Ok(())));
     }
 
-    /// The links may be made after the approvals were checked, by an earlier call of the same turn.
+    /// An earlier call of the same turn may create the links after the approvals were checked.
     #[tokio::test]
     async fn a_link_does_not_lead_to_a_protected_file() {
         let dir = tempfile::tempdir().unwrap();

@@ -24,15 +24,15 @@ const DESCRIPTION: &str = "Reads a text file of the workspace. Each line is show
     in parts; the last line of the result says how to continue. PNG, JPEG, GIF and WebP files are \
     returned as images.";
 
-/// How many lines are shown if the call sets no limit.
+/// The default number of lines of a call.
 const DEFAULT_LINES: i64 = 2_000;
-/// How much text is shown at once; a longer line is cut.
+/// The maximum size of text in a result. A longer line is cut.
 const MAX_TEXT_BYTES: usize = 50 * 1024;
-/// How much of the start of a file decides whether it is text, binary, or an image.
+/// The size of a file's start that decides whether it is text, binary, or an image.
 const SNIFFED_BYTES: u64 = 8 * 1024;
-/// Size of the largest image that is shown.
+/// The maximum size of an image.
 const MAX_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
-/// Size of the largest file whose lines are counted.
+/// The maximum size of a file whose lines are counted.
 const MAX_COUNTED_BYTES: u64 = 256 * 1024 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
@@ -98,8 +98,7 @@ fn read(workspace: &Workspace, args: &Args, cx: ToolContext) -> Result<ToolOutpu
     Ok(output)
 }
 
-/// Reads the requested lines of a text file, from its start or, for a negative offset, from its
-/// end.
+/// Reads the requested lines of a text file, from its start, or from its end for a negative offset.
 fn text(args: &Args, mut open: OpenFile, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
     let path = &args.path;
     let mut position = 0;
@@ -118,7 +117,7 @@ fn text(args: &Args, mut open: OpenFile, cx: &ToolContext) -> Result<ToolOutput,
         total = (line > 0).then_some(line - 1 + tail.lines as i64);
     }
     open.file.seek(SeekFrom::Start(position)).map_err(|e| read_error(path, &e))?;
-    // Text that is appended in the meantime is not read.
+    // Text that is appended meanwhile is not read.
     let input = BufReader::with_capacity(BLOCK_BYTES, open.file.take(open.size - position));
     let first = args.offset.filter(|offset| *offset > 0).unwrap_or(line);
     let range = LineRange { line, first, total };
@@ -127,17 +126,16 @@ fn text(args: &Args, mut open: OpenFile, cx: &ToolContext) -> Result<ToolOutput,
 
 /// The start of a range of lines.
 struct LineRange {
-    /// The number of the line that the reader returns next; negative if it is only known from the
-    /// end.
+    /// The number of the next line from the reader. Negative if it is only known from the end.
     line: i64,
     /// The number of the first line to show.
     first: i64,
-    /// The number of lines in the file, if known.
+    /// The number of lines in the file; `None` if unknown.
     total: Option<i64>,
 }
 
-/// Reads the lines from `range.first` on, as many as the limit and [`MAX_TEXT_BYTES`] allow, and
-/// adds how to continue.
+/// Reads the lines from `range.first` on, up to the limit and [`MAX_TEXT_BYTES`], and adds a note
+/// on how to continue.
 fn read_range(
     args: &Args,
     mut lines: LineReader<'_, impl BufRead>,
@@ -155,7 +153,7 @@ fn read_range(
         }
         at += 1;
     }
-    // One more line is read to learn whether any follows. `remaining` counts it.
+    // One more line is read to find out whether any follows. `remaining` counts it.
     let mut remaining = 0;
     let mut cut = None;
     while let Some(length) = lines.next(&mut line, MAX_TEXT_BYTES)? {
@@ -210,7 +208,7 @@ fn read_range(
     Ok(ToolOutput::text(text).details(details))
 }
 
-/// Returns an image file, whose first bytes are `head`, as an image for the model.
+/// Returns an image file for the model. `head` are its first bytes.
 fn image(
     path: &str,
     media_type: &str,

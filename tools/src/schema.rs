@@ -4,8 +4,8 @@ use loopwright_core::tool::ToolSpec;
 use serde_json::Value;
 
 /// Reduces the schema of `spec` to the subset that all providers support: no additional arguments,
-/// and for each argument its type and description only. Tools check all other constraints
-/// themselves and report violations in their results.
+/// and only the type and description of each argument. Tools check all other constraints themselves
+/// and report violations in their results.
 pub(crate) fn strict(mut spec: ToolSpec) -> ToolSpec {
     if let Some(schema) = spec.schema.as_object_mut() {
         schema.remove("$schema");

@@ -24,19 +24,19 @@ const DESCRIPTION: &str = "Searches the text files of the workspace, line by lin
     sorted by path. Hidden files are included; binary files, `.git` and files that a .gitignore \
     ignores are skipped, unless `path` is inside them.";
 
-/// How many lines are shown.
+/// The maximum number of lines in a result.
 const MAX_LINES: usize = 250;
-/// How much of a line is shown.
+/// The maximum size of a line in a result.
 const MAX_LINE_BYTES: usize = 300;
-/// Length of the longest line that is searched: this much of a file is in memory at once.
+/// The maximum length of a searched line, which is held in memory.
 const MAX_SEARCHED_LINE_BYTES: usize = 16 * 1024 * 1024;
-/// The longest pattern.
+/// The maximum length of a pattern.
 const MAX_PATTERN_BYTES: usize = 4 * 1024;
-/// Memory for the compiled pattern: it takes some 50 ms to compile one that is as large.
+/// The maximum size of a compiled pattern. Compiling a pattern of this size takes some 50 ms.
 const MAX_COMPILED_BYTES: usize = 4 * 1024 * 1024;
-/// Memory for the state of the search in each thread.
+/// The maximum size of a search's state, per thread.
 const MAX_STATE_BYTES: usize = 16 * 1024 * 1024;
-/// How much text is shown.
+/// The maximum size of the text in a result.
 const MAX_TEXT_BYTES: usize = 50 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
@@ -73,7 +73,7 @@ struct Line {
     text: String,
 }
 
-/// The first matching lines by path, and the numbers of all.
+/// The first matching lines by path, and the total numbers.
 #[derive(Default)]
 struct Matches {
     first: BTreeMap<PathBuf, Vec<Line>>,
@@ -81,7 +81,7 @@ struct Matches {
     held_lines: usize,
     total_lines: usize,
     total_files: usize,
-    /// Files that turned out to be binary after a line had matched.
+    /// The number of files that turned out to be binary after a line had matched.
     binary_files: usize,
     unreadable_files: usize,
 }
@@ -207,7 +207,7 @@ fn excerpt(line: &[u8]) -> String {
     if cut { format!("{}…", line.trim_end_matches('\u{fffd}')) } else { line.to_owned() }
 }
 
-/// A reader that returns an error once the call is cancelled: a single file can take very long.
+/// A reader that fails once the call is cancelled: a single file can take very long.
 struct Cancellable<'a, R> {
     input: R,
     cx: &'a ToolContext,
@@ -238,7 +238,7 @@ impl Matches {
             self.held_lines += matches.first.len();
             self.first.insert(path.to_owned(), matches.first);
         }
-        // The last file is dropped if the files before it suffice.
+        // The last file is dropped if the files before it are enough.
         while let Some(last) =
             self.first.last_entry().filter(|last| self.held_lines - last.get().len() >= MAX_LINES)
         {

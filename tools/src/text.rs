@@ -8,7 +8,7 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::error::printable;
 
-/// Size of the largest file that is held in memory as a whole.
+/// The maximum size of a file that is held in memory as a whole.
 pub(crate) const MAX_FILE_BYTES: u64 = 32 * 1024 * 1024;
 
 /// The byte order mark that some files begin with.
@@ -17,7 +17,7 @@ pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 /// The contents of a text file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Text {
-    /// Whether the file begins with a byte order mark.
+    /// `true` if the file begins with a byte order mark.
     pub(crate) has_bom: bool,
     /// The text without the byte order mark, with its original line ends.
     pub(crate) text: String,
@@ -71,23 +71,23 @@ pub(crate) struct UnifiedDiff {
     pub(crate) added: usize,
     /// The number of removed lines, counted in full even if the text is cut.
     pub(crate) removed: usize,
-    /// Whether the text is cut.
+    /// `true` if the text is cut.
     pub(crate) cut: bool,
 }
 
 impl UnifiedDiff {
-    /// Size of the longest text of a diff in a tool's result.
+    /// The maximum size of a diff in a tool's result.
     const MAX_BYTES: usize = 50 * 1024;
 
-    /// Time after which the diff becomes coarser. It is still correct.
+    /// The time after which the diff becomes coarser, but stays correct.
     const TIMEOUT: Duration = Duration::from_secs(2);
 
-    /// Compares two texts, each given with the name of its file.
+    /// Compares two texts, each with the name of its file.
     pub(crate) fn new(old: (&str, &str), new: (&str, &str)) -> Self {
         UnifiedDiff::with_limit(Self::MAX_BYTES, old, new)
     }
 
-    /// Compares two texts; the text of the diff has at most `max_bytes` bytes.
+    /// Compares two texts. The text of the diff has at most `max_bytes` bytes.
     pub(crate) fn with_limit(
         max_bytes: usize,
         (old_name, old): (&str, &str),

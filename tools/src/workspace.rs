@@ -1,10 +1,10 @@
 //! [`Workspace`]: a directory that its users cannot leave. Only the files in this folder access the
 //! file system.
 //!
-//! `cap-std` resolves each path in the kernel (`openat2` with `RESOLVE_BENEATH`) relative to the
+//! `cap-std` resolves each path in the kernel (`openat2` with `RESOLVE_BENEATH`), relative to the
 //! open root. Neither `..` nor a symbolic link leads out, even if the link is swapped during the
-//! call. This module adds the rules for the paths that a model may use, and ensures that only
-//! regular files are read and replaced.
+//! call. This module adds the rules for a model's paths, and ensures that only regular files are
+//! read and replaced.
 
 #![allow(clippy::disallowed_methods, reason = "the lint directs all file access to this module")]
 

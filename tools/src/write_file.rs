@@ -28,7 +28,7 @@ struct Args {
 
 /// Creates the tool `write_file`, which creates or replaces a file of the workspace.
 ///
-/// [Protected files](Workspace::unprotected) need approval whatever the agent's rules say.
+/// [Protected files](Workspace::unprotected) need approval, whatever the agent's rules are.
 pub fn write_file(workspace: Workspace) -> impl Tool {
     let approval = protection::approval(&workspace);
     let preview = file_diff::preview(&workspace, dry_run);
@@ -70,7 +70,7 @@ pub(crate) fn dry_run(workspace: &Workspace, arguments: &Value) -> Result<FileCh
     let old = match workspace.check_write(&args.path)? {
         true => {
             let file = Text::new(&args.path, workspace.read(&args.path, MAX_FILE_BYTES)?.0)?;
-            // Includes the byte order mark, which would be overwritten too.
+            // Includes the byte order mark, because the write replaces it, too.
             [if file.has_bom { "\u{feff}" } else { "" }, &file.text].concat()
         }
         false => String::new(),

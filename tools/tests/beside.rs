@@ -1,8 +1,8 @@
-//! Compares `search_files` with `rg` and `glob_files` with `fd`, on the sources of every crate in
-//! cargo's registry: the same matches, in at most one and a half times their time.
+//! Comparison of `search_files` with `rg`, and of `glob_files` with `fd`, on the sources of every
+//! crate in cargo's registry: the same matches, in at most one and a half times their time.
 //!
-//! Not part of plain `cargo test`, since it needs both programs. Times are checked in release
-//! builds only: `cargo test --release -p loopwright-tools --test beside`.
+//! Not part of plain `cargo test`, because it needs both programs. Times are only checked in
+//! release builds: `cargo test --release -p loopwright-tools --test beside`.
 
 #![allow(
     clippy::disallowed_methods,
@@ -26,12 +26,12 @@ use loopwright_tools::{Workspace, glob_files, search_files};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The limit for our time, as a multiple of the other program's time.
+/// The limit of our time, as a multiple of the other program's time.
 const MAX_RATIO: f64 = 1.5;
-/// How often each program is timed, in turns.
+/// The number of alternating measurements of each program.
 const ROUNDS: usize = 9;
 
-/// Creates a repository with the crates' sources, some of them ignored.
+/// Creates a repository with the crates' sources, and ignores some of them.
 fn tree() -> TempDir {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo"))).unwrap();
@@ -105,7 +105,7 @@ fn call(tool: &impl Tool, arguments: &Value) -> ToolOutput {
     runtime.block_on(tool.call(arguments, ToolContext::detached())).unwrap()
 }
 
-/// Returns the median time of each, measured in turns, and their ratio.
+/// Returns the median times of alternating measurements, and their ratio.
 fn times(ours: impl Fn(), theirs: impl Fn()) -> (Duration, Duration, f64) {
     let time = |work: &dyn Fn()| {
         let start = Instant::now();
@@ -127,7 +127,7 @@ fn check_ratio(what: &str, (ours, theirs, ratio): (Duration, Duration, f64)) {
     assert!(cfg!(debug_assertions) || ratio <= MAX_RATIO, "{what} takes {ratio:.2} times as long");
 }
 
-/// One test, since the tree takes long to make, and times are measured one after the other.
+/// One test, because creating the tree takes long, and measurements must not overlap.
 #[test]
 fn the_searches_find_what_rg_and_fd_find_about_as_fast() {
     let dir = tree();

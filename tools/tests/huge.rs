@@ -1,6 +1,6 @@
-//! A file of a gigabyte: its last lines are read without reading the rest.
+//! A file of a gigabyte, whose last lines are read without reading the rest.
 //!
-//! In its own binary, since it measures the I/O and memory of the whole process.
+//! In its own binary, because it measures the I/O and memory of the whole process.
 
 #![cfg(target_os = "linux")]
 #![allow(

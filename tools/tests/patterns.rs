@@ -1,6 +1,6 @@
-//! Regular expressions that need much memory, to be compiled or while they search.
+//! Regular expressions that need much memory to be compiled or to search.
 //!
-//! In its own binary, since it measures the memory of the whole process.
+//! In its own binary, because it measures the memory of the whole process.
 
 #![cfg(target_os = "linux")]
 #![allow(
@@ -21,9 +21,9 @@ use loopwright_core::{Tool, ToolContext, ToolError};
 use loopwright_tools::{Workspace, search_files};
 use serde_json::json;
 
-/// Limit for the memory of a search: the tool's limit of 16 MiB, and as much for everything else.
+/// The limit of memory of a search: the tool's 16 MiB, and as much for everything else.
 const MAX_SEARCH_BYTES: u64 = 40 << 20;
-/// Limit for the memory of compilation, which holds several forms of the pattern at once.
+/// The limit of memory of compilation, which holds several forms of the pattern at once.
 const MAX_COMPILE_BYTES: u64 = 64 << 20;
 
 /// Returns the peak memory of this process in bytes.
@@ -67,7 +67,7 @@ async fn a_pattern_that_needs_much_memory_is_refused_or_bounded() {
     println!("{held} additional bytes were used to search");
     assert!(held < MAX_SEARCH_BYTES, "{held} bytes");
 
-    // Compiled, these would have millions of states.
+    // Compiled, these patterns would have millions of states.
     let before = peak();
     for pattern in
         [r"\w{5000}", "((((a{64}){64}){64}){64}){64}", r"(\pL{1,500}\s){500}", "(?i)[^a]{900000}"]

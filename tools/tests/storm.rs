@@ -1,7 +1,7 @@
 //! The file tools under attack: links and directories that are swapped during a call, and writers
 //! that are killed.
 //!
-//! Not part of plain `cargo test`, since it takes some minutes:
+//! Not part of plain `cargo test`, because it takes some minutes:
 //! `cargo test --release -p loopwright-tools --test storm`.
 
 #![cfg(unix)]
@@ -29,11 +29,11 @@ use loopwright_tools::{Workspace, coding_tools, edit_file, write_file};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How often each file tool is called with a path that is being swapped.
+/// The number of calls of each file tool with a path that is being swapped.
 const FILE_TOOL_CALLS: usize = 20_000;
-/// How often commands are run there: each takes some milliseconds.
+/// The number of commands that are run there. Each takes some milliseconds.
 const COMMAND_CALLS: usize = 1_000;
-/// How often a writer is killed.
+/// The number of writers that are killed.
 const KILLS: usize = 500;
 
 /// Creates a directory in memory if possible, so that writes do not wait for a disk.
@@ -41,14 +41,14 @@ fn temp_dir() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Returns every file in a directory, with its contents.
+/// Returns the contents of every file in a directory.
 fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = fs::read_dir(dir).unwrap().flatten();
     entries.map(|entry| (entry.path(), fs::read(entry.path()).unwrap_or_default())).collect()
 }
 
-/// Swaps `turning`, a link that points inside and outside in turn, and `swapped`, a directory that
-/// is replaced by a link that leads out.
+/// Swaps two paths: `turning`, a link that alternately points inside and outside, and `swapped`, a
+/// directory that is alternately replaced by a link that leads out.
 fn keep_swapping(root: &Path, done: &AtomicBool) {
     while !done.load(Ordering::Relaxed) {
         for target in ["../outside", "sub"] {
@@ -137,7 +137,7 @@ fn no_race_leads_out_in_thousands_of_calls_of_each_tool() {
     attacker.join().unwrap();
 }
 
-/// Returns the content that a writer writes in its `n`th round.
+/// Returns the content of a writer's `n`th round.
 fn version(n: usize) -> String {
     let letter = char::from(b'a' + (n % 26) as u8);
     format!("version {n}\n{}\nend of {n}\n", letter.to_string().repeat(400_000 + n * 50_000))
@@ -175,7 +175,7 @@ fn writer() {
     }
 }
 
-/// Spins for a random time, so that a kill can come at any time during a write.
+/// Spins for a random time, so that the kill can hit any point of a write.
 fn spin_for_random_time() {
     let time = Duration::from_micros(RandomState::new().hash_one(0) % 15_000);
     let start = Instant::now();

@@ -1,15 +1,14 @@
-//! [`apply`]: the result of an edit, and how an edit that was already made is recognised.
+//! [`apply`]: computes an edit, and recognises an edit that was already made.
 //!
-//! Line ends are ignored when text is searched: `\n` matches `\r\n`. Inserted text gets the line
-//! ends of the text around it; all text that is not replaced stays as it is, byte for byte.
+//! Searching ignores line ends: `\n` matches `\r\n`. Inserted text gets the line ends of the text
+//! around it. All other text stays unchanged, byte for byte.
 //!
-//! A call can be repeated if a crash came before its result was logged, and the repetition must
+//! A call may be repeated if a crash came before its result was logged, and the repetition must
 //! change nothing. It is recognised by the text alone: `old` does not occur, and `new` occurs once
 //! and is [distinctive](is_distinctive); or `new` contains `old`, and each `old` in the text is
-//! part of a `new`. A short `new` such as `}` is likely to occur anyway: then `old` is reported as
-//! not found, an error that changes nothing either. An edit whose result could be edited once more
-//! is refused, so no repetition changes anything. A repeated deletion is reported as not found, an
-//! error that changes nothing.
+//! part of a `new`. A short `new` such as `}` is likely to occur anyway. Then `old` is reported as
+//! not found, which changes nothing either. The same happens to a repeated deletion. An edit whose
+//! result could be edited again is refused, so no repetition changes anything.
 
 use memchr::{memchr_iter, memmem};
 
@@ -26,7 +25,7 @@ pub(super) enum Edited {
     AlreadyApplied { line: usize },
     /// `old` does not occur.
     NotFound,
-    /// `old` occurs more than once; the lines of the first occurrences.
+    /// `old` occurs more than once. Contains the lines of the first occurrences.
     Ambiguous { count: usize, lines: Vec<usize> },
     /// The text would have this many bytes after the edit, more than allowed.
     TooLarge { bytes: u64 },
@@ -34,13 +33,13 @@ pub(super) enum Edited {
     Unstable { line: usize },
 }
 
-/// How many lines of ambiguous occurrences are listed.
+/// The maximum number of listed lines of ambiguous occurrences.
 const MAX_LISTED_LINES: usize = 10;
-/// Length of a line, in characters, that is unlikely to occur by coincidence.
+/// The length of a line, in characters, that is unlikely to occur by coincidence.
 const DISTINCTIVE_CHARS: usize = 8;
 
-/// Replaces `old`, which must be neither empty nor equal to `new`, by `new`; every occurrence if
-/// `all`. The result has at most `max_bytes` bytes.
+/// Replaces `old` by `new`: every occurrence if `all`, else exactly one. `old` must be neither
+/// empty nor equal to `new`. The result has at most `max_bytes` bytes.
 pub(super) fn apply(text: &str, old: &str, new: &str, all: bool, max_bytes: u64) -> Edited {
     let view = View::of(text);
     let old = normalized(old);
@@ -78,7 +77,7 @@ pub(super) fn apply(text: &str, old: &str, new: &str, all: bool, max_bytes: u64)
     }
 }
 
-/// Computes the size of `text` in bytes after each `old` is replaced by `new`.
+/// Computes the size of `text` in bytes after replacing each `old` by `new`.
 fn size_after(view: &View, text: &str, old: &str, new: &str) -> u64 {
     let new_crlf_len = new.len() + memchr_iter(b'\n', new.as_bytes()).count();
     let replaced = memmem::find_iter(view.text.as_bytes(), old.as_bytes());
@@ -90,7 +89,7 @@ fn size_after(view: &View, text: &str, old: &str, new: &str) -> u64 {
     })
 }
 
-/// Returns why the edit must not be made, or `None` if it can be.
+/// Returns why the edit must not be made, or `None` if it may be.
 fn refusal(view: &View, old: &str, new: &str, all: bool) -> Option<Edited> {
     let mut count = 0;
     let mut all_covered = true;
@@ -125,16 +124,16 @@ fn refusal(view: &View, old: &str, new: &str, all: bool) -> Option<Edited> {
     }
 }
 
-/// Returns whether `new` in a text without `old` is evidence that the edit was made.
+/// Returns whether `new`, in a text without `old`, is evidence that the edit was made.
 ///
-/// It is if one of its lines has at least eight characters, not counting white space at its ends,
-/// or if it differs from `old` in white space only.
+/// It is if one of its lines has at least eight characters, without white space at the ends, or if
+/// it only differs from `old` in white space.
 fn is_distinctive(old: &str, new: &str) -> bool {
     let long = |line: &str| line.trim().chars().nth(DISTINCTIVE_CHARS - 1).is_some();
     new.lines().any(long) || new.split_whitespace().eq(old.split_whitespace())
 }
 
-/// The ranges that a text covers in another, queried from the front to the back.
+/// The ranges of all occurrences of a text in another one, queried from front to back.
 struct Coverage<P: Iterator<Item = usize>> {
     starts: std::iter::Peekable<P>,
     length: usize,
@@ -143,7 +142,7 @@ struct Coverage<P: Iterator<Item = usize>> {
 
 impl<P: Iterator<Item = usize>> Coverage<P> {
     /// Returns whether one of the ranges contains these bytes. All ranges have the same length, so
-    /// the last one that starts before them reaches furthest.
+    /// the last range that starts before the bytes reaches furthest.
     fn contains(&mut self, from: usize, to: usize) -> bool {
         while let Some(start) = self.starts.next_if(|start| *start <= from) {
             self.last = Some(start);
@@ -223,11 +222,11 @@ mod tests {
             already(1)
         );
         assert_eq!(edit("ab ab", "a", "ab", true), already(1));
-        // Ambiguous, so not recognised.
+        // Ambiguous, so it is not recognised.
         assert_eq!(edit("new text\nnew text\n", "old", "new text", false), Edited::NotFound);
         // The old text still occurs, with other white space.
         assert_eq!(edit("if  x {\n}\ny\n", "if x {\n}", "y", false), Edited::NotFound);
-        // The new text differs from the old one in white space only.
+        // The new text only differs from the old one in white space.
         assert_eq!(edit("    x();\n", "  x();", "    x();", false), already(1));
         assert_eq!(edit("\tx();\n", "  x();", "\tx();", false), already(1));
         assert_eq!(edit("gone\n", "deleted\n", "", false), Edited::NotFound);
@@ -245,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Naive algorithms take quadratic time or more for these.
+    /// Naive algorithms take at least quadratic time for these texts.
     #[test]
     fn repetitive_text_takes_linear_time() {
         let start = std::time::Instant::now();
@@ -263,7 +262,7 @@ mod tests {
         assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     }
 
-    /// For all small texts: the second call changes nothing, and is never reported as a change.
+    /// For all small texts, the second call changes nothing, and is never reported as a change.
     #[test]
     fn a_second_call_changes_nothing() {
         let alphabet = ["a", "b", " ", "\n", "\r\n", "ab"];

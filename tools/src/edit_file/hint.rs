@@ -1,11 +1,11 @@
-//! [`hint`]: text similar to one that was not found, so that a model can correct its edit.
+//! [`hint`]: similar text for a text that was not found, so that a model can correct its edit.
 
 use super::view::normalized;
 
-/// How much of a line is quoted, in characters.
+/// The maximum length of a quoted line, in characters.
 const MAX_QUOTED_CHARS: usize = 120;
 
-/// Describes what `text` contains instead of `old`, if it contains similar text.
+/// Returns a hint about text that is similar to `old`, if `text` contains any.
 pub(super) fn hint(text: &str, old: &str) -> Option<String> {
     let text = normalized(text);
     let old = normalized(old);
@@ -35,7 +35,8 @@ pub(super) fn hint(text: &str, old: &str) -> Option<String> {
             line_of(&lower, at)
         ));
     }
-    // If its first lines occur in the file, the first line that differs has to be corrected.
+    // If the first lines of `old` occur in the file, the model must correct the first line that
+    // differs.
     let wanted: Vec<&str> = old.lines().skip_while(|line| line.trim().is_empty()).collect();
     let opening = wanted.first()?.trim();
     let has: Vec<&str> = text.lines().collect();
@@ -56,7 +57,7 @@ pub(super) fn hint(text: &str, old: &str) -> Option<String> {
     ))
 }
 
-/// Returns whether text that differs from `old` in white space only occurs outside of the `new` at
+/// Returns whether text that only differs from `old` in white space occurs outside of the `new` at
 /// this position.
 pub(super) fn similar_outside(text: &str, old: &str, at: usize, new: &str) -> bool {
     let first = line_of(text, at);
@@ -64,7 +65,7 @@ pub(super) fn similar_outside(text: &str, old: &str, at: usize, new: &str) -> bo
     similar(text, old, |(from, to)| to < first || from > last).0.is_some()
 }
 
-/// The first line of a text that differs from another in white space only.
+/// The number of the first line of a text that only differs from another text in white space.
 struct Similar(Option<usize>);
 
 fn similar(text: &str, old: &str, wanted: impl Fn((usize, usize)) -> bool) -> Similar {
@@ -81,7 +82,8 @@ fn similar(text: &str, old: &str, wanted: impl Fn((usize, usize)) -> bool) -> Si
 }
 
 impl Similar {
-    /// Returns the first line, the first line that differs, and that line as it is in `old`.
+    /// Returns the numbers of the first line and of the first line that differs, and the latter's
+    /// text in `old`.
     fn first_difference<'o>(&self, text: &str, old: &'o str) -> Option<(usize, usize, &'o str)> {
         let first = self.0?;
         let skipped = old.lines().take_while(|line| line.trim().is_empty()).count();
@@ -93,7 +95,7 @@ impl Similar {
     }
 }
 
-/// Trims the line and replaces each run of white space in it by one space.
+/// Trims the line and replaces each run of white space by one space.
 fn collapse_white_space(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -115,7 +117,7 @@ fn line_at(text: &str, line: usize) -> String {
     text.lines().nth(line - 1).unwrap_or_default().to_owned()
 }
 
-/// Returns the start of a line with its control characters escaped.
+/// Returns the start of a line, with control characters escaped.
 fn quoted(line: &str) -> String {
     let cut: String = line.chars().take(MAX_QUOTED_CHARS).collect();
     cut.chars()

@@ -1,4 +1,4 @@
-//! Tests of `edit_file`, as a model calls it.
+//! Tests of `edit_file`, called as by a model.
 
 #![allow(clippy::disallowed_methods, reason = "the test inspects its files from outside")]
 
@@ -13,7 +13,7 @@ use crate::read_file::read_file;
 use crate::write_file::write_file;
 
 struct Attempt {
-    /// The text of the result, or of the error.
+    /// The text of the result or error.
     text: Result<String, String>,
     details: Value,
     after: Vec<u8>,
@@ -23,7 +23,7 @@ async fn call(tool: &impl Tool, arguments: &Value) -> Result<ToolOutput, String>
     tool.call(arguments, ToolContext::detached()).await.map_err(|e| e.to_string())
 }
 
-/// Makes the edit in a file that contains `before`.
+/// Makes the edit in a file with the content `before`.
 async fn edit(before: impl AsRef<[u8]>, mut arguments: Value) -> Attempt {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("f"), before).unwrap();
@@ -153,7 +153,7 @@ async fn a_file_that_is_not_text_is_left_alone() {
     assert!(!dir.path().join("gone").exists());
 }
 
-/// As after a crash before the result was logged: the call is repeated.
+/// Repeats the call, as after a crash before the result was logged.
 #[tokio::test]
 async fn a_repeated_call_is_recognised_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -185,7 +185,7 @@ async fn a_guarded_file_that_someone_else_changed_is_left_alone_until_it_is_read
     let edit = edit_file(workspace.clone());
     let arguments = json!({ "path": "./f", "old_string": "one", "new_string": "two" });
     let whole = json!({ "path": "f", "content": "three\n" });
-    // Never read, so not protected.
+    // The file was never read, so it is not protected.
     call(&write, &json!({ "path": "f", "content": "one\n" })).await.unwrap();
     fs::write(&path, "one by them\n").unwrap();
     for why in [call(&edit, &arguments).await.unwrap_err(), call(&write, &whole).await.unwrap_err()]
@@ -198,7 +198,7 @@ async fn a_guarded_file_that_someone_else_changed_is_left_alone_until_it_is_read
     call(&edit, &arguments).await.unwrap();
     call(&write, &whole).await.unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "three\n");
-    // Without the guard nothing is recorded.
+    // Without the guard, reads are not recorded.
     let open = Workspace::open(dir.path()).unwrap();
     call(&read_file(open.clone()), &json!({ "path": "f" })).await.unwrap();
     fs::write(&path, "theirs\n").unwrap();

@@ -2,15 +2,15 @@
 
 use memchr::{memchr, memchr_iter, memmem, memrchr};
 
-/// Returns the text with `\n` for its line ends, without a byte order mark.
+/// Returns the text without a byte order mark, and with `\n` as line ends.
 pub(super) fn normalized(text: &str) -> String {
     text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n")
 }
 
-/// A text with `\n` for its line ends, and the way back to positions in the original text.
+/// A text with `\n` as line ends, and the mapping to positions in the original text.
 pub(super) struct View {
     pub(super) text: String,
-    /// The positions of those `\n` that follow a `\r` in the original.
+    /// The positions of each `\n` that follows a `\r` in the original.
     crlf: Vec<usize>,
 }
 
@@ -27,7 +27,8 @@ impl View {
         view
     }
 
-    /// Returns the position in the original text; for a line end, the position of its start.
+    /// Returns the position in the original text. For a line end, returns the position of its
+    /// start.
     pub(super) fn original(&self, at: usize) -> usize {
         at + self.crlf.partition_point(|end| *end < at)
     }
@@ -35,7 +36,7 @@ impl View {
     /// Returns a function that tells whether the line at a position ends with `\r\n`. A last line
     /// without a line end counts as the line before it.
     ///
-    /// The function must be called with increasing positions; it scans each line once.
+    /// The function must be called with increasing positions. It scans each line once.
     pub(super) fn crlf_lookup(&self) -> impl FnMut(usize) -> bool {
         let bytes = self.text.as_bytes();
         let mut known = None;

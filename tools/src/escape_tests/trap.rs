@@ -1,4 +1,4 @@
-//! [`Trap`]: a workspace with links and files that lead out of it, and the paths that try them.
+//! [`Trap`]: a workspace with links and files that lead out of it, and paths to try.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -25,7 +25,7 @@ pub(super) struct Trap {
 }
 
 impl Trap {
-    /// Creates the directories.
+    /// Creates the directories, files and links.
     pub(super) fn set() -> Self {
         let outer = tempfile::tempdir().unwrap();
         let out = outer.path();
@@ -71,7 +71,7 @@ impl Trap {
         Ok(serde_json::to_string(&output).unwrap())
     }
 
-    /// Calls each tool with this path, in every argument that takes one, and returns the results.
+    /// Calls each tool with this path, in every argument for paths, and returns the results.
     pub(super) async fn call_each(
         &self,
         path: &str,

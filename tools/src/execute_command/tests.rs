@@ -31,7 +31,7 @@ impl Fixture {
         Self::with(Commands::new())
     }
 
-    /// By Landlock unless unconfined, also for a user for whom bubblewrap can do more.
+    /// Confines by Landlock unless unconfined, even for a user for whom bubblewrap can do more.
     fn with(commands: Commands) -> Self {
         let confinement = match commands.unconfined {
             true => Confinement::Unconfined,
@@ -74,20 +74,20 @@ fn outer() -> TempDir {
     outer
 }
 
-/// Returns a word that only the processes of one test have on their command line.
+/// Returns a word that only appears in the command lines of one test's processes.
 fn marker(test: &str) -> String {
     format!("{test}-{}-{:?}", std::process::id(), Instant::now())
         .replace(|c: char| !c.is_ascii_alphanumeric(), "")
 }
 
-/// Counts the processes that have the marker on their command line.
+/// Counts the processes with the marker on their command line.
 fn alive(marker: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
     let line = |process: &Path| fs::read(process.join("cmdline")).unwrap_or_default();
     processes.filter(|process| String::from_utf8_lossy(&line(process)).contains(marker)).count()
 }
 
-/// Waits until an accepted number of processes have the marker.
+/// Waits until the number of processes with the marker is accepted.
 fn wait_until_alive(marker: &str, wanted: impl Fn(usize) -> bool) {
     let start = Instant::now();
     while !wanted(alive(marker)) {
@@ -136,7 +136,7 @@ async fn background_processes_are_killed_at_the_end() {
                  : {mark}' &"
             ),
         ] {
-            // It continues only after the background process has started.
+            // The command only continues after the background process has started.
             let command =
                 format!("rm -f started; {background} until [ -e started ]; do :; done; echo x");
             let start = Instant::now();
@@ -160,7 +160,7 @@ async fn a_timeout_kills_all_processes() {
     let command = format!("echo started; trap '' TERM; setsid sleep 1000 & sleep 1000; : {mark}");
     let start = Instant::now();
     let why = fixture.call(json!({ "command": command, "timeout": 1 })).await.unwrap_err();
-    // The exact bound is checked by `--test commands`, which runs alone on the machine.
+    // `--test commands`, which runs alone on the machine, checks the exact bound.
     let took = start.elapsed();
     assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(10), "{took:?}");
     assert!(why.starts_with("The command was killed because its timeout of 1 s expired."), "{why}");
@@ -187,7 +187,7 @@ async fn a_cancelled_or_dropped_call_leaves_no_process() {
     });
     let Err(ToolError::CancelledWith { output, details }) = result else { panic!("{result:?}") };
     assert!(output.starts_with("The command was killed."), "{output}");
-    // A shell that has not started its `sleep` yet says that it cannot fork.
+    // A shell that has not started its `sleep` yet reports that it cannot fork.
     assert!(output.contains("\nbegun\n"), "what it printed is kept: {output}");
     assert_eq!(details["exit_code"], json!(null));
     assert!(details["output_bytes"].as_u64().unwrap() >= 6, "{details}");
@@ -288,7 +288,7 @@ fn it_needs_approval_and_states_how_it_is_confined() {
     assert!(open.tool.spec().description.contains("have the network of this machine"));
 }
 
-/// The error of a killed command has the same details as the result of one that exits.
+/// The error of a killed command has the same details as a result.
 #[tokio::test]
 async fn a_killed_command_has_details_too() {
     let outer = outer();
@@ -301,7 +301,7 @@ async fn a_killed_command_has_details_too() {
     assert!(details["confinement"].is_object() && details["exit_code"].is_null(), "{details}");
 }
 
-/// The directory is replaced by a link after it was opened.
+/// The opened directory is replaced by a link.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_subdirectory_stays_the_directory_that_was_opened() {

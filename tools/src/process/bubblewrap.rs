@@ -1,5 +1,5 @@
 //! Bubblewrap, for kernels without Landlock: commands get a view of the file system in which only
-//! some directories are writable. It also applies the filters of system calls.
+//! some directories are writable. It also applies the system call filters.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,15 +19,14 @@ const FIXED_ARGUMENTS: [&str; 8] = [
     "ALL",
 ];
 
-/// Settings of the whole system in `/proc`, which root may write without any capability.
+/// System-wide settings in `/proc`, which root may write without any capability.
 const KERNEL_SETTINGS: [&str; 5] =
     ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
 
-/// The descriptor of the first filter. The standard ones come before it.
+/// The descriptor of the first filter, after the standard descriptors.
 const FIRST_FILTER: usize = 3;
 
-/// Finds the program. Returns an error if it is missing or does not work: containers often forbid
-/// namespaces.
+/// Finds the program. Fails if it is missing or does not work: containers often forbid namespaces.
 pub(super) fn find_program() -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found =
@@ -54,9 +53,10 @@ pub(super) fn find_program() -> Result<PathBuf, String> {
     }
 }
 
-/// The filters of system calls as files, which bubblewrap reads and applies to the command.
+/// The system call filters as files, which bubblewrap reads and applies to the command.
 pub(super) struct Filters {
-    /// The directory of the files, which no command may write. Each is named after its descriptor.
+    /// The directory of the files, which no command may write. Each file is named after its
+    /// descriptor.
     dir: PathBuf,
     count: usize,
 }
@@ -80,7 +80,7 @@ impl Filters {
         Ok(Filters { dir: dir.to_owned(), count: filters.len() })
     }
 
-    /// Returns the words that start bubblewrap with the filters; its other arguments follow.
+    /// Returns the words that start bubblewrap with the filters. Its other arguments follow.
     ///
     /// A shell opens the files: descriptors of this process are not inherited.
     pub(super) fn start(&self, program: &Path) -> Vec<OsString> {
@@ -98,7 +98,7 @@ impl Filters {
     }
 }
 
-/// The part of the file system that a command gets besides the system's directories.
+/// The part of the file system that a command gets, besides the system's directories.
 #[derive(Default)]
 pub(super) struct View {
     pub(super) readable: Vec<PathBuf>,
@@ -109,8 +109,8 @@ pub(super) struct View {
     pub(super) read_only: Vec<PathBuf>,
 }
 
-/// Returns the arguments that come before the program to run. That program is killed, with all its
-/// processes, when this process dies.
+/// Returns the arguments before the program to run. The program and all its processes are killed
+/// when this process dies.
 pub(super) fn arguments(view: &View, network: bool) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = FIXED_ARGUMENTS.map(OsString::from).into();
     if !network {
@@ -123,7 +123,7 @@ pub(super) fn arguments(view: &View, network: bool) -> Vec<OsString> {
         }
     };
     let system = system_paths::readable();
-    // `/proc` is left out: the command gets one that shows only its own processes.
+    // Without `/proc`: the command gets one with its own processes only.
     for path in system.paths.iter().filter(|path| *path != Path::new("/proc")).chain(&view.readable)
     {
         bind("--ro-bind-try", path);
@@ -143,7 +143,7 @@ pub(super) fn arguments(view: &View, network: bool) -> Vec<OsString> {
     for path in KERNEL_SETTINGS.iter().filter(|path| Path::new(path).exists()) {
         arguments.extend(["--ro-bind", path, path].map(OsString::from));
     }
-    // The directories above those that are shown. What is written there would be lost.
+    // The directories above the visible ones. Anything written there would be lost.
     arguments.extend(["--remount-ro", "/"].map(OsString::from));
     arguments
 }

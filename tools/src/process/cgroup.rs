@@ -1,9 +1,9 @@
 //! [`Cgroup`]: a control group for one command. The kernel enforces its limits, even on processes
 //! of root, and lists its processes.
 //!
-//! Control groups of version 2 are used where a child of a group can be created without leaving a
-//! limit of this process: below its own group, or below one above it if none in between has
-//! limits. Systems that have the controllers in version 1 allow it below the own group.
+//! Control groups of version 2 are used where a child group can be created without leaving a limit
+//! of this process: below its own group, or below a higher group if the groups in between have no
+//! limits. Systems with the controllers in version 1 allow it below the process's own group.
 
 mod parent;
 
@@ -14,16 +14,16 @@ use rustix::event::{Timespec, poll};
 
 use self::parent::{ParentGroup, Version};
 
-/// The start of the names; the id of this process follows.
+/// The prefix of the names, before the id of this process.
 const PREFIX: &str = "loopwright-";
-/// How often removing a group is tried: its processes leave it a moment after they were killed.
+/// The maximum number of attempts to remove a group. Killed processes take a while to leave it.
 const MAX_REMOVE_ATTEMPTS: usize = 100;
 const REMOVE_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The groups in which those of commands can be created.
+/// The groups below which commands' groups can be created.
 #[derive(Debug, Clone)]
 pub(crate) struct Cgroups {
-    /// One that limits processes, and perhaps another one that limits memory.
+    /// A group that limits processes, and possibly a second group that limits memory.
     parents: Vec<ParentGroup>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroups {
-    /// Finds where groups can be created, by creating one. An error says why none can be.
+    /// Finds groups below which others can be created, by trying. An error says why this fails.
     pub(crate) fn detect() -> Result<Self, String> {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let parents = parent::find(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))?;
@@ -49,7 +49,7 @@ impl Cgroups {
         self.parents.iter().any(|parent| parent.memory)
     }
 
-    /// Creates a group with limits on the number of processes and threads and on bytes of memory.
+    /// Creates a group with a limit of processes and threads, and a limit of memory in bytes.
     pub(super) fn create(&self, tasks: usize, memory: u64) -> std::io::Result<Cgroup> {
         let name = format!("{PREFIX}{}-{:016x}", std::process::id(), super::random::random());
         let mut cgroup = Cgroup { groups: Vec::new() };
@@ -63,7 +63,7 @@ impl Cgroups {
             }
             if parent.memory && memory < u64::MAX {
                 std::fs::write(dir.join(parent.version.memory_file()), memory.to_string())?;
-                // The whole command is killed, not one of its processes. Version 2 only.
+                // Kills the whole command instead of one of its processes. Version 2 only.
                 let _ = std::fs::write(dir.join("memory.oom.group"), "1");
             }
         }
@@ -72,7 +72,7 @@ impl Cgroups {
 }
 
 impl Cgroup {
-    /// Moves a process into the group. The processes that it starts follow.
+    /// Moves a process into the group, which its later child processes inherit.
     pub(super) fn add(&self, pid: i32) -> std::io::Result<()> {
         self.dirs().try_for_each(|dir| std::fs::write(dir.join("cgroup.procs"), pid.to_string()))
     }
@@ -82,29 +82,29 @@ impl Cgroup {
         self.groups.iter().map(|(dir, _)| dir.as_path())
     }
 
-    /// Returns the ids of the processes, some of which may have ended.
+    /// Returns the ids of the processes. Some of them may have ended.
     pub(super) fn processes(&self) -> Vec<i32> {
         let of_pids = self.groups.iter().find(|(_, parent)| parent.pids);
         let list = of_pids.and_then(|(dir, _)| read(dir, "cgroup.procs")).unwrap_or_default();
         list.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// Returns whether the limit of memory is enforced.
+    /// Returns whether the kernel enforces the limit of memory.
     pub(super) fn limits_memory(&self) -> bool {
         self.groups.iter().any(|(_, parent)| parent.memory)
     }
 
-    /// Returns whether a process could not be started because of the limit.
+    /// Returns whether the limit has prevented a process from being started.
     pub(super) fn refused_processes(&self) -> bool {
         self.event(|parent| parent.pids, |_| "pids.events", "max") > 0
     }
 
-    /// Returns whether the kernel killed processes because of the limit of memory.
+    /// Returns whether the kernel has killed processes because of the limit of memory.
     pub(super) fn ran_out_of_memory(&self) -> bool {
         self.event(|parent| parent.memory, |parent| parent.version.memory_events(), "oom_kill") > 0
     }
 
-    /// Prevents new processes and, where the kernel can, kills all in one step.
+    /// Prevents new processes. Where the kernel supports it, also kills all processes at once.
     pub(super) fn kill(&self) {
         for (dir, parent) in &self.groups {
             if parent.pids {
@@ -116,7 +116,7 @@ impl Cgroup {
         }
     }
 
-    /// Returns a counter of a file of events.
+    /// Returns a counter in a file of events.
     fn event(
         &self,
         of: impl Fn(&ParentGroup) -> bool,
@@ -148,7 +148,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Returns the lowest limit of memory of the groups of this process, in bytes.
+/// Returns the lowest memory limit of this process's groups, in bytes.
 pub(super) fn memory_limit() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     parent::memory_limit(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
@@ -158,7 +158,7 @@ fn read(dir: &Path, file: &str) -> Option<String> {
     std::fs::read_to_string(dir.join(file)).ok()
 }
 
-/// Removes the groups of processes that are dead. A group with processes cannot be removed.
+/// Removes the groups of dead processes. A group that has processes cannot be removed.
 fn remove_abandoned(parent: &Path) {
     let entries = std::fs::read_dir(parent).into_iter().flatten().filter_map(Result::ok);
     for entry in entries {

@@ -1,4 +1,4 @@
-//! [`Confinement`]: how commands are confined, and its description for models and users.
+//! [`Confinement`]: the confinement of commands, and its description for models and users.
 
 #[cfg(target_os = "linux")]
 use std::path::PathBuf;
@@ -13,27 +13,27 @@ use super::landlock::Landlock;
 use super::process_set::Membership;
 use crate::commands::Commands;
 
-/// What is said where protected files are read-only.
+/// The description if protected files are read-only.
 const READ_ONLY: &str = " Files that the user's own tools run, such as `.git/config`, \
     `.git/hooks`, `.envrc`, `.vscode`, are read-only; the file tools ask the user.";
-/// What is not covered there.
+/// The gap if protected files are read-only.
 const CREATABLE: &str = "such files can be created";
-/// What is not covered elsewhere.
+/// The gap if protected files are not read-only.
 const WRITABLE: &str = "files that the user's own tools run, such as `.git/config` and \
     `.git/hooks`, can be changed: such changes are undone after the command, and reported";
 
-/// How commands are confined.
+/// The mechanism that confines commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Confinement {
-    /// By the kernel, with rules that a thread sets for itself.
+    /// The kernel confines commands, with rules that a thread sets for itself.
     #[cfg(target_os = "linux")]
     Landlock(Landlock),
-    /// By this program, which shows them another view of the file system.
+    /// This program confines commands, in another view of the file system.
     #[cfg(target_os = "linux")]
     Bubblewrap(PathBuf),
-    /// Not at all, as configured by the operator.
+    /// No mechanism, as configured by the operator.
     Unconfined,
-    /// Not possible, so no command is run; the reason.
+    /// Confinement is not possible for this reason, so no command is run.
     Unavailable(String),
 }
 
@@ -62,25 +62,25 @@ impl Confinement {
         }
     }
 
-    /// Returns the confinement of a kernel whose Landlock does not scope signals yet.
+    /// Returns the confinement by a Landlock that does not scope signals yet.
     #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn old_landlock() -> Self {
         Confinement::Landlock(Landlock::old())
     }
 
-    /// Returns the confinement by Landlock, if it works here.
+    /// Returns the confinement by Landlock, or an error if it does not work here.
     #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn landlock() -> Result<Self, String> {
         Landlock::detect().map(Confinement::Landlock)
     }
 
-    /// Returns the confinement of a kernel without Landlock, if bubblewrap works here.
+    /// Returns the confinement by bubblewrap, or an error if it does not work here.
     #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn bubblewrap() -> Result<Self, String> {
         bubblewrap::find_program().map(Confinement::Bubblewrap)
     }
 
-    /// Only Linux can confine commands.
+    /// Returns no confinement: only Linux can confine commands.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn detect(commands: &Commands, _: bool) -> Self {
         match commands.unconfined && cfg!(unix) {
@@ -89,7 +89,7 @@ impl Confinement {
         }
     }
 
-    /// Returns how the processes of a command are recognised; `tag` is in their environment.
+    /// Returns how a command's processes are recognised. `tag` is in their environment.
     #[cfg(target_os = "linux")]
     pub(super) fn membership(&self, tag: String) -> Membership {
         match self {
@@ -99,8 +99,8 @@ impl Confinement {
         }
     }
 
-    /// Describes for the model, in sentences, what commands can do.
-    /// `protects` says whether there are protected files.
+    /// Returns sentences for the model about what commands can do. `protects` is true if the
+    /// workspace has protected files.
     pub(crate) fn description(&self, commands: &Commands, protects: bool) -> String {
         let Some(name) = self.name() else {
             return match self {
@@ -128,7 +128,7 @@ impl Confinement {
         text
     }
 
-    /// Describes the same for a user interface.
+    /// Returns the same as JSON, for a user interface.
     pub(crate) fn details(&self, commands: &Commands, protects: bool) -> Value {
         match self.name() {
             None => json!({ "by": null }),
@@ -151,7 +151,7 @@ impl Confinement {
         }
     }
 
-    /// Says what becomes of everything else.
+    /// Returns a sentence about access to all other files.
     fn otherwise(&self) -> &'static str {
         match self {
             #[cfg(target_os = "linux")]
@@ -160,7 +160,7 @@ impl Confinement {
         }
     }
 
-    /// Lists what the mechanism does not cover on this system.
+    /// Returns what the mechanism does not cover on this system.
     #[cfg_attr(not(target_os = "linux"), allow(unused_variables, reason = "used on Linux only"))]
     fn gaps(&self, commands: &Commands, protects: bool) -> Vec<&'static str> {
         let mut gaps = match self {
@@ -174,7 +174,7 @@ impl Confinement {
         gaps
     }
 
-    /// Returns whether protected files that exist are read-only.
+    /// Returns whether existing protected files are read-only.
     pub(crate) fn makes_read_only(&self) -> bool {
         match self {
             #[cfg(target_os = "linux")]
@@ -186,7 +186,7 @@ impl Confinement {
     }
 }
 
-/// Explains why no command is run, and what to do.
+/// Returns why no command is run, and what to do.
 pub(super) fn refusal(why: &str) -> String {
     format!(
         "commands cannot be confined on this system, so none is run: {why}. The operator of the \

@@ -3,21 +3,21 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Variables that commands inherit from this process.
+/// The variables that commands inherit from this process.
 const INHERITED: [&str; 8] =
     ["PATH", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ"];
-/// The `PATH` of commands if this process has none.
+/// The default `PATH` of commands, if this process has none.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 /// Variables with the directories of Rust's toolchain, and their defaults in the home directory.
-/// They are always set, since a confined command has another home directory.
+/// They are always set, because a confined command has another home directory.
 const TOOLCHAINS: [(&str, &str); 2] = [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")];
-/// The entries of `CARGO_HOME` that commands may read; not the file with registry tokens.
+/// The entries of `CARGO_HOME` that commands may read. The file with registry tokens is not among
+/// them.
 #[cfg(target_os = "linux")]
 const READABLE_IN_CARGO_HOME: [&str; 6] =
     ["bin", "registry", "git", "config", "config.toml", "env"];
 
-/// Directories with programs in the home directory that commands may read: those of version and
-/// package managers.
+/// Readable program directories of version and package managers in the home directory.
 #[cfg(target_os = "linux")]
 const READABLE_IN_HOME: [&str; 12] = [
     ".pyenv",
@@ -34,8 +34,8 @@ const READABLE_IN_HOME: [&str; 12] = [
     ".local/share/mise",
 ];
 
-/// Returns the variables of a command, with `home` as its home directory and `temporary` as its
-/// directory for temporary files. `more` names further variables that it inherits.
+/// Returns the variables of a command. `home` is its home directory, `temporary` its directory for
+/// temporary files, and `more` names additional inherited variables.
 pub(super) fn variables(
     more: &[String],
     home: Option<&Path>,
@@ -65,7 +65,7 @@ pub(super) fn variables(
     variables
 }
 
-/// Returns directories with programs and toolchains outside of the system's directories.
+/// Returns directories with programs and toolchains outside the system's directories.
 #[cfg(target_os = "linux")]
 pub(super) fn readable() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,66 +1,66 @@
-//! [`Finished`]: a command that has ended, and how.
+//! [`Finished`]: the result of a command that has ended.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::output::CommandOutput;
 
-/// A command that has ended, with all its processes.
+/// The result of a command that has ended with all its processes.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) exit: Exit,
     pub(crate) output: CommandOutput,
-    /// Processes that the command left in the background, and that were killed.
+    /// The number of processes that the command left in the background, which were killed.
     pub(crate) background_processes: usize,
-    /// Processes that could not be killed.
+    /// The number of processes that could not be killed.
     pub(crate) unkillable_processes: usize,
-    /// What it has changed of the protected files.
+    /// The command's changes of protected files.
     pub(crate) changes: Changes,
     pub(crate) duration: Duration,
 }
 
-/// What a command has changed of the protected files, relative to its workspace.
+/// A command's changes of protected files, as paths relative to its workspace.
 #[derive(Debug, Default)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "changes are found on Linux only"))]
 pub(crate) struct Changes {
-    /// Files that are changed.
+    /// Changed files.
     pub(crate) changed: Vec<PathBuf>,
     /// Files whose changes were undone.
     pub(crate) undone: Vec<PathBuf>,
-    /// The directories to which the changed versions of these were moved.
+    /// The directories to which the changed versions of `undone` files were moved.
     pub(crate) moved_to: Vec<PathBuf>,
-    /// Directories that became a repository, or whose configuration as one changed.
+    /// Directories that became repositories, and repositories whose configuration changed.
     pub(crate) repositories: Vec<PathBuf>,
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It exited with this code.
+    /// The command exited with this code.
     Code(i32),
-    /// It was killed by this signal.
+    /// The command was killed by this signal.
     Signal(i32),
-    /// It was killed because its timeout expired.
+    /// The command was killed because its timeout expired.
     TimedOut,
-    /// It was killed because it had this many processes at the same time.
+    /// The command was killed because it had this many processes at the same time.
     #[cfg_attr(
         not(target_os = "linux"),
         allow(dead_code, reason = "processes are counted on Linux only")
     )]
     TooManyProcesses(usize),
-    /// It was killed because its processes had more than this many bytes of memory.
+    /// The command was killed because its processes had more than this many bytes of memory.
     #[cfg_attr(
         not(target_os = "linux"),
         allow(dead_code, reason = "memory is measured on Linux only")
     )]
     TooMuchMemory(u64),
-    /// It was killed because the free space of a disk shrank by more than this many bytes.
+    /// The command was killed because the free space of a disk shrank by more than this many bytes.
     #[cfg_attr(
         not(target_os = "linux"),
         allow(dead_code, reason = "disks are measured on Linux only")
     )]
     TooMuchDisk(u64),
-    /// It was killed because the call was cancelled.
+    /// The command was killed because the call was cancelled.
     Stopped,
 }
 

@@ -1,4 +1,4 @@
-//! Landlock: a thread confines itself, and with itself every process that it starts.
+//! Landlock: a thread confines itself and every process that it starts.
 //!
 //! Landlock, capabilities, `no_new_privs` and seccomp are properties of a thread, and its child
 //! processes inherit them. A thread drops its rights, starts the command with the standard library,
@@ -25,21 +25,21 @@ use super::system_calls;
 use super::system_paths;
 use super::watchdog::Watchdog;
 
-/// The newest version of the rules that are used. An older kernel applies those that it supports.
+/// The newest version of the rules used here. An older kernel applies the rules it supports.
 const RULES: ABI = ABI::V9;
 /// Devices that commands may read and write.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// How long a thread may take to end.
+/// The maximum time for a thread to end.
 const THREAD_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The confinement that this kernel supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Landlock {
     abi: ABI,
-    /// Whether seccomp can refuse system calls.
+    /// `true` if seccomp can refuse system calls.
     seccomp: bool,
-    /// How files can be made read-only by mounts, if they can.
+    /// The way to make files read-only by mounts; `None` if not possible.
     mounts: Option<Mounts>,
 }
 
@@ -48,17 +48,17 @@ pub(crate) struct Landlock {
 pub(super) struct Sandbox {
     rules: RulesetCreated,
     landlock: Landlock,
-    /// The system calls that are refused.
+    /// The filters of refused system calls.
     filters: Vec<BpfProgram>,
-    /// The niceness of commands, which is that of this process.
+    /// The niceness of commands, which equals this process's.
     priority: i32,
     /// The directory that the watchdog removes.
     temporary: PathBuf,
 }
 
 impl Landlock {
-    /// Detects what this kernel supports by trying it on a thread. An error says why it supports
-    /// nothing.
+    /// Detects this kernel's support by trying it on a thread. An error says why it
+    /// supports nothing.
     pub(crate) fn detect() -> Result<Self, String> {
         let mounts = Mounts::detect(); // not possible in a domain
         let trial = std::thread::Builder::new().name("landlock".into()).spawn(|| {
@@ -89,18 +89,18 @@ impl Landlock {
         Landlock { abi: ABI::V5, seccomp: true, mounts: None }
     }
 
-    /// Returns whether files can be made read-only by mounts.
+    /// Returns whether mounts can make files read-only.
     pub(super) fn has_mounts(self) -> bool {
         self.mounts.is_some()
     }
 
-    /// Returns whether processes of a command can signal each other only. Then the processes of a
-    /// command are recognised by signals as well.
+    /// Returns whether processes of a command can only signal each other. Signals then also
+    /// recognise a command's processes.
     pub(super) fn scopes_signals(self) -> bool {
         self.abi >= ABI::V6
     }
 
-    /// Lists what this kernel's rules do not cover. No kernel has rules for modes and times so far.
+    /// Returns what this kernel's rules do not cover. No kernel has rules for modes and times yet.
     pub(crate) fn gaps(self, network: bool) -> Vec<&'static str> {
         let mut gaps = vec!["modes and times of the user's files outside can be changed"];
         let mut add_if = |missing: bool, gap| gaps.extend(missing.then_some(gap));
@@ -144,23 +144,25 @@ impl Sandbox {
         Ok(Sandbox { rules, landlock, filters, priority, temporary: temporary.to_owned() })
     }
 
-    /// Returns how files can be made read-only by mounts, if they can.
+    /// Returns the way to make files read-only by mounts, if any.
     pub(super) fn mounts(&self) -> Option<Mounts> {
         self.landlock.mounts
     }
 
     /// Restricts the calling thread, permanently, to signalling and tracing the processes that it
-    /// starts from now on. If signals can be scoped, starts a watchdog that kills these processes
-    /// when this process dies, and removes the directories of their control group, `groups`.
+    /// starts from now on. If signals can be scoped, also starts a watchdog. When this process
+    /// dies, the watchdog kills these processes, and removes `groups`, the directories of their
+    /// control group.
     pub(super) fn enter_supervisor_domain(
         &self,
         groups: &[PathBuf],
     ) -> io::Result<Option<Watchdog>> {
         rustix::thread::set_no_new_privs(true)?;
-        // Runs before its command, if permitted: a fork bomb leaves little time to others.
+        // This thread runs before its command, if permitted: a fork bomb leaves others little time.
         let _ = rustix::process::setpriority_process(None, priority::HIGHEST);
-        // Any rule creates a domain; this one allows everywhere what it handles. `Refer` must be
-        // handled, since a domain that does not refuses links and renames between directories.
+        // Any rule creates a domain. This one allows everywhere what it handles. `Refer` must be
+        // handled, because a domain that does not handle it refuses links and renames between
+        // directories.
         let rights = AccessFs::Refer | AccessFs::MakeBlock;
         Ruleset::default()
             .handle_access(rights)
@@ -175,8 +177,8 @@ impl Sandbox {
     /// Starts a confined command from a supervisor thread, in these namespaces. The command must
     /// wait for a signal to start after this returns.
     ///
-    /// The thread that confines itself is in the domain of the command, so the command may trace it
-    /// and read the memory of this process. The thread must therefore have ended before.
+    /// The thread that confines itself is in the command's domain, so the command may trace it and
+    /// read the memory of this process. The thread must therefore end before the command starts.
     pub(super) fn spawn(
         &self,
         command: &mut Command,
@@ -192,10 +194,10 @@ impl Sandbox {
                 None => drop_rights(&self.filters)?,
                 Some(namespace) => {
                     let filters = self.filters.clone();
-                    // SAFETY: between fork and exec in a process with threads only what is
-                    // async-signal-safe may run. `enter` and `drop_rights` make system calls
-                    // with memory that was prepared before; they neither allocate, free memory,
-                    // take a lock nor panic.
+                    // SAFETY: between fork and exec in a process with threads, only
+                    // async-signal-safe code may run. `enter` and `drop_rights` make system calls
+                    // with memory that was prepared before. They do not allocate, free memory, take
+                    // a lock or panic.
                     #[allow(unsafe_code, reason = "there is no safe way to run code before exec")]
                     unsafe {
                         command.pre_exec(move || {
@@ -272,20 +274,20 @@ fn allow(
     rules.add_rule(PathBeneath::new(file, access))
 }
 
-/// Drops all capabilities of this thread, and refuses system calls, permanently; also of the
-/// processes that it starts. Needs no memory.
+/// Drops all capabilities of this thread, and refuses system calls. Both are permanent and also
+/// apply to the processes that it starts. Needs no memory.
 fn drop_rights(filters: &[BpfProgram]) -> rustix::io::Result<()> {
     drop_capabilities()?;
     apply(filters).map_err(|_| Errno::PERM)
 }
 
-/// Drops all capabilities. Without them root is a user that owns many files: it may not trace other
-/// processes or undo the confinement. Emptying the bounding set keeps the next program from getting
-/// them back.
+/// Drops all capabilities. Without them, root is a user that owns many files: it may not trace
+/// other processes or undo the confinement. Emptying the bounding set prevents the next program
+/// from regaining them.
 fn drop_capabilities() -> rustix::io::Result<()> {
     let held = rustix::thread::capabilities(None)?;
     if held.permitted.contains(CapabilitySet::SETPCAP) {
-        // The kernel has fewer than 64 and returns an error for the first that it does not have.
+        // The kernel has fewer than 64, and returns an error for the first missing one.
         let drop = |n: u32| {
             rustix::thread::remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(
                 1 << n,
@@ -296,14 +298,14 @@ fn drop_capabilities() -> rustix::io::Result<()> {
             Some(refused) => return Err(refused),
         }
     }
-    // May fail: without permitted capabilities there are no ambient ones.
+    // May fail: without permitted capabilities, no ambient ones exist.
     let _ = rustix::thread::clear_ambient_capability_set();
     let none = CapabilitySet::empty();
     let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
     rustix::thread::set_capabilities(None, none)
 }
 
-/// Refuses system calls of this thread, permanently, and of the processes that it starts.
+/// Refuses system calls, permanently, for this thread and the processes that it starts.
 fn apply(filters: &[BpfProgram]) -> Result<(), seccompiler::Error> {
     filters.iter().try_for_each(|filter| seccompiler::apply_filter(filter))
 }

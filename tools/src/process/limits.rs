@@ -8,26 +8,26 @@ use super::cgroup::Cgroups;
 use super::exit::size;
 use crate::commands::Commands;
 
-/// The part of this machine's memory that a command may use.
+/// The share of this machine's memory that a command may use.
 const MEMORY_SHARE: (u64, u64) = (3, 4);
-/// How many bytes a command may add to the disk.
+/// The maximum number of bytes that a command may add to a disk.
 const MAX_DISK_BYTES: u64 = 32 << 30;
-/// The part of the free bytes of a disk that a command may use.
+/// The share of a disk's free bytes that a command may use.
 const DISK_SHARE: (u64, u64) = (9, 10);
 
-/// What a command may use.
+/// The limits of one command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Processes at the same time.
+    /// The number of concurrent processes.
     pub(crate) processes: usize,
-    /// Bytes of memory of all its processes.
+    /// The memory of all its processes, in bytes.
     pub(crate) memory: u64,
-    /// Bytes by which the free space of a disk may shrink.
+    /// The number of bytes by which the free space of a disk may shrink.
     pub(crate) disk: u64,
 }
 
 impl Limits {
-    /// Returns the configured limits, and otherwise those that this machine suggests.
+    /// Returns the configured limits, and defaults for this machine where none is configured.
     pub(crate) fn of(commands: &Commands) -> Self {
         let memory = || commands.system.memory() / MEMORY_SHARE.1 * MEMORY_SHARE.0;
         Limits {
@@ -37,7 +37,7 @@ impl Limits {
         }
     }
 
-    /// Describes for the model, in sentences, the limits and how far they are enforced.
+    /// Returns sentences for the model about the limits, and how far they are enforced.
     pub(super) fn description(&self, cgroups: &Result<Cgroups, String>) -> String {
         let Limits { processes, memory, disk } = *self;
         let mut limits = vec![format!("{processes} processes")];
@@ -63,7 +63,7 @@ impl Limits {
         text
     }
 
-    /// Describes the same for a user interface.
+    /// Returns the same as JSON, for a user interface.
     pub(super) fn details(&self, cgroups: &Result<Cgroups, String>) -> Value {
         let limit = |limit: u64| (limit < u64::MAX).then_some(limit);
         json!({
@@ -74,22 +74,22 @@ impl Limits {
         })
     }
 
-    /// Returns how many processes and threads the kernel allows. A program may have many threads.
+    /// Returns the kernel's limit of processes and threads. A program may have many threads.
     pub(super) fn tasks(&self) -> usize {
         self.processes.saturating_mul(4).saturating_add(64)
     }
 }
 
-/// Measures the disks and the memory that a command uses.
+/// A measurement of the disks and the memory that a command uses.
 pub(super) struct Usage {
-    /// The directories that it can write, with the free bytes at its start.
+    /// The directories that the command can write, with the free bytes at its start.
     disks: Vec<(PathBuf, u64)>,
-    /// The free bytes of memory when the limits were last checked.
+    /// The free bytes of memory at the last check of the limits.
     free_memory: u64,
 }
 
 impl Usage {
-    /// Starts to measure. The command can write these directories.
+    /// Starts the measurement. The command can write these directories.
     pub(super) fn start(directories: Vec<PathBuf>) -> Self {
         let disks = directories.into_iter().filter_map(|dir| {
             let free = free_bytes(&dir)?;
@@ -98,7 +98,7 @@ impl Usage {
         Usage { disks: disks.collect(), free_memory: free_memory() }
     }
 
-    /// Returns the number of bytes that a disk may lose until the limit is reached, if it was.
+    /// Returns the limit, in bytes, of the first disk that has lost more than its limit.
     pub(super) fn exceeded_disk(&self, limit: u64) -> Option<u64> {
         if limit == u64::MAX {
             return None;
@@ -111,18 +111,18 @@ impl Usage {
         exceeded.next()
     }
 
-    /// Returns whether so much memory was used since the limits were checked that they should be
-    /// checked again. Cheap, unlike the check.
+    /// Returns whether memory use has grown so much since the last check that the limits should be
+    /// checked again. Unlike the check, this is cheap.
     pub(super) fn should_check(&self, limit: u64) -> bool {
         self.free_memory.saturating_sub(free_memory()) > limit / 8
     }
 
-    /// Reports that the limits are checked now.
+    /// Records that the limits are checked now.
     pub(super) fn checked(&mut self) {
         self.free_memory = free_memory();
     }
 
-    /// Returns the bytes of memory of these processes, without what they share with other programs.
+    /// Returns the bytes of memory of these processes, without memory shared with other programs.
     pub(super) fn measure(&self, processes: impl IntoIterator<Item = i32>) -> u64 {
         processes.into_iter().filter_map(memory_of).fold(0, u64::saturating_add)
     }

@@ -1,11 +1,11 @@
 //! [`LiveOutput`]: the output of a command while it runs.
 
-/// How much output may wait to be sent. Of longer output the oldest part is left out.
+/// The maximum size of output that waits to be sent. The oldest part of longer output is left out.
 const MAX_PENDING_BYTES: usize = 64 * 1024;
-/// How much output is sent live in total.
+/// The maximum size of all output that is sent live.
 const MAX_TOTAL_BYTES: usize = 1024 * 1024;
 
-/// Splits output into chunks of whole characters and bounds its size.
+/// A buffer that splits output into chunks of whole characters and bounds its size.
 #[derive(Debug, Default)]
 pub(super) struct LiveOutput {
     /// The start of an incomplete character.
@@ -37,7 +37,7 @@ impl LiveOutput {
         }
     }
 
-    /// Takes the next chunk, if there is any.
+    /// Takes the next chunk, if any.
     pub(super) fn take(&mut self) -> Option<String> {
         if self.pending.is_empty() {
             return None;

@@ -1,7 +1,7 @@
 //! [`Namespace`]: mounts for one command, in which protected files are read-only.
 //!
-//! Landlock can only allow, so it cannot take a file out of a directory that is writable; a mount
-//! can. A user who may not mount gets the right in a user namespace, as with bubblewrap. Only a
+//! Landlock can only allow access, so it cannot except a file from a writable directory. A mount
+//! can. A user without the right to mount gets it in a user namespace, as with bubblewrap. Only a
 //! process with a single thread can create or enter one, and this process has several. So a child
 //! creates the namespaces between fork and exec, and the command enters them there.
 
@@ -25,12 +25,12 @@ use rustix::path::DecInt;
 use rustix::process::chdir;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-/// How commands get mounts.
+/// The way in which commands get mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mounts {
-    /// With the rights of this process.
+    /// The rights of this process suffice.
     Own,
-    /// In a user namespace.
+    /// A new user namespace is needed.
     NewUser,
 }
 
@@ -41,26 +41,26 @@ pub(super) struct Namespace {
     cwd: Directory,
 }
 
-/// A directory and the path that leads to it.
+/// A directory, and the path that leads to it.
 #[derive(Clone)]
 pub(super) struct Directory {
     path: CString,
     id: (u64, u64),
 }
 
-/// What is mounted in a directory.
+/// The mounts in a directory.
 pub(super) struct View {
     pub(super) root: Directory,
-    /// Directories that cannot be moved, each before those in it.
+    /// Directories that cannot be moved. Each comes before the directories in it.
     pub(super) fixed: Vec<PathBuf>,
     pub(super) read_only: Vec<PathBuf>,
 }
 
-/// Steps that need no memory: the child that takes them is a copy of a process with other threads,
-/// one of which may have held the lock of the allocator.
+/// The prepared steps of a child process, which need no memory. The child is a copy of a process
+/// with other threads, and one of these may have held the allocator's lock.
 struct Plan {
     flags: UnshareFlags,
-    /// Files, and what is written to them, which maps this user to itself.
+    /// The files that map this user to itself, and their new contents.
     maps: Vec<(&'static CStr, String)>,
     steps: Vec<Step>,
 }
@@ -72,7 +72,7 @@ struct Step {
 }
 
 impl Mounts {
-    /// Returns how mounts work here, by trying it; `None` if they do not.
+    /// Returns which mounts work here, by trying. Returns `None` if none do.
     pub(super) fn detect() -> Option<Self> {
         let works = |mounts: &Mounts| {
             let root = Directory::find(Path::new("/"), Path::new("/"))?;
@@ -85,19 +85,19 @@ impl Mounts {
 }
 
 impl Directory {
-    /// Finds the path of the directory that `stable` leads to, which is `path` or the present name.
+    /// Returns the directory that `stable` leads to. `path` is its current path.
     pub(super) fn find(stable: &Path, path: &Path) -> io::Result<Self> {
         let metadata = std::fs::metadata(stable)?;
         Ok(Directory { path: c_string(path)?, id: (metadata.dev(), metadata.ino()) })
     }
 
-    /// Finds the path of a directory that is open.
+    /// Returns an open directory with its path.
     pub(super) fn of(open: &impl AsRawFd) -> io::Result<Self> {
         let stable = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
         Self::find(&stable, &std::fs::read_link(&stable)?)
     }
 
-    /// Opens the directory, unless another one is in its place. Needs no memory.
+    /// Opens the directory, unless another directory has replaced it. Needs no memory.
     fn open(&self) -> rustix::io::Result<OwnedFd> {
         let file = open(CWD, &self.path)?;
         let found = fstat(&file)?;
@@ -115,10 +115,10 @@ impl Namespace {
         let mut holder = Command::new("/bin/sh");
         holder.args(["-c", "read -r _"]).env_clear().current_dir("/").process_group(0);
         holder.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // SAFETY: between fork and exec in a process with threads only what is async-signal-safe
-        // may run. `Plan::carry_out` makes system calls, which rustix makes without libc, with
-        // paths that were made before; it neither allocates, frees memory, takes a lock nor panics.
-        // It accesses memory of its own only, a copy of that of this process.
+        // SAFETY: between fork and exec in a process with threads, only async-signal-safe code may
+        // run. `Plan::carry_out` makes system calls, which rustix makes without libc, with paths
+        // that were made before. It does not allocate, free memory, take a lock or panic. It only
+        // accesses its own memory, a copy of this process's.
         #[allow(unsafe_code, reason = "there is no safe way to run code in a child before exec")]
         unsafe {
             holder.pre_exec(move || Ok(plan.carry_out()?));
@@ -134,7 +134,8 @@ impl Namespace {
     }
 
     /// Moves this process, which must have one thread, into the namespaces, and into its working
-    /// directory there: through an older descriptor other mounts are seen. Needs no memory.
+    /// directory there: an older descriptor of the directory leads to other mounts. Needs no
+    /// memory.
     pub(super) fn enter(&self) -> rustix::io::Result<()> {
         if let Some(user) = &self.user {
             move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))?;
@@ -172,11 +173,11 @@ impl Plan {
         Ok(Plan { flags, maps, steps })
     }
 
-    /// Gives this process, which must have one thread, its own mounts. Those of the system still
+    /// Gives this process, which must have one thread, its own mounts. The system's mounts still
     /// appear among them, but not the other way round. Needs no memory.
     fn carry_out(&self) -> rustix::io::Result<()> {
-        // SAFETY: the function is unsafe because of `UnshareFlags::FILES`, which separates the
-        // table of descriptors of this thread from that of the others. The flags do not contain it.
+        // SAFETY: the function is unsafe because of `UnshareFlags::FILES`, which separates this
+        // thread's table of descriptors from the other threads' table. The flags do not contain it.
         #[allow(unsafe_code, reason = "the safe function is deprecated")]
         unsafe {
             unshare_unsafe(self.flags)?;
@@ -216,7 +217,7 @@ impl Step {
         mount_remount(DecInt::from_fd(&mounted).as_c_str(), flags, c"")
     }
 
-    /// Opens the path without following a link at any place.
+    /// Opens the path without following a link in any of its parts.
     fn open(&self) -> rustix::io::Result<OwnedFd> {
         let mut file = self.root.open()?;
         for name in &self.names {

@@ -6,18 +6,18 @@ use std::io::{self, Seek, Write};
 
 use crate::workspace::Workspace;
 
-/// How much output the model is shown. Longer output is saved to a file.
+/// The maximum size of output for the model. Longer output is saved to a file.
 pub(crate) const MAX_SHOWN_BYTES: usize = 30 * 1024;
 /// The directory of these files, relative to the workspace.
 pub(crate) const OUTPUT_DIR: &str = ".loopwright/output";
 
-/// How much of the end is held in memory.
+/// The maximum size of the end that is held in memory.
 const MAX_TAIL_BYTES: usize = 1024 * 1024;
 
 /// The output of a command, in bounded memory.
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
-    /// The first bytes, as many as may be shown.
+    /// The first bytes, up to the size that may be shown.
     head: Vec<u8>,
     /// The last bytes, which may overlap with `head`.
     tail: VecDeque<u8>,
@@ -25,43 +25,42 @@ pub(crate) struct CommandOutput {
     file: Spool,
 }
 
-/// The file that long output is written to while the command runs. It has no name, so a command
-/// that reads all files of the workspace does not read its own output.
+/// The file for long output, written while the command runs. It has no name, so a command that
+/// reads all files of the workspace does not read its own output.
 #[derive(Debug)]
 struct Spool {
     workspace: Workspace,
-    /// How many bytes from the start of the output are written.
+    /// The maximum number of bytes that are written from the start of the output.
     max_bytes: u64,
-    /// How many bytes of the end are saved as well.
+    /// The number of bytes of the end that are saved as well.
     tail_bytes: usize,
     written: u64,
-    /// Opened when needed; an error says why the output is not saved.
+    /// The file, opened when needed. An error says why the output is not saved.
     open: Option<Result<File, String>>,
 }
 
-/// Output that is too long to be shown and will be saved.
+/// Output that is too long to be shown, and will be saved.
 #[derive(Debug)]
 pub(crate) struct LongOutput {
     start: File,
     end: Vec<u8>,
-    /// The number of bytes between start and end that are lost.
+    /// The number of bytes lost between start and end.
     pub(crate) lost: u64,
 }
 
-/// The part of the output that the model is shown.
+/// The part of the output for the model.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Excerpt {
-    /// All output or, if it is too long, its start.
+    /// The whole output, or its start if it is too long.
     pub(crate) head: String,
-    /// The end of output that is too long.
+    /// The end of output that is too long, else empty.
     pub(crate) tail: String,
     /// The number of bytes between `head` and `tail`.
     pub(crate) left_out: u64,
 }
 
 impl CommandOutput {
-    /// Creates the output of a command in this workspace, of which at most `max_bytes` bytes are
-    /// saved.
+    /// Creates the output of a command in this workspace. At most `max_bytes` bytes are saved.
     pub(crate) fn new(workspace: &Workspace, max_bytes: u64) -> Self {
         let half = usize::try_from(max_bytes / 2).unwrap_or(MAX_TAIL_BYTES);
         let tail_bytes = MAX_TAIL_BYTES.min(half);
@@ -95,8 +94,8 @@ impl CommandOutput {
         self.total
     }
 
-    /// Takes the output to save, or `None` if all of it is shown. An error says why it cannot be
-    /// saved.
+    /// Takes the output to save, or returns `None` if all of it is shown. An error says why the
+    /// output cannot be saved.
     pub(crate) fn take_long(&mut self) -> Option<Result<LongOutput, String>> {
         Some(self.file.open.take()?.map(|start| {
             let rest = self.total - self.file.written;
@@ -106,8 +105,8 @@ impl CommandOutput {
         }))
     }
 
-    /// Returns the output or, if it is longer than `max_bytes`, as much from its start as from its
-    /// end. `max_bytes` must not be more than [`MAX_SHOWN_BYTES`].
+    /// Returns the output. If it is longer than `max_bytes`, returns its start and its end, of
+    /// equal size. `max_bytes` must not be more than [`MAX_SHOWN_BYTES`].
     pub(crate) fn excerpt(&self, max_bytes: usize) -> Excerpt {
         if self.total <= max_bytes as u64 {
             return Excerpt { head: text(&self.head), tail: String::new(), left_out: 0 };
@@ -149,7 +148,7 @@ impl LongOutput {
     }
 }
 
-/// Converts bytes to text. Invalid UTF-8 is replaced, and so is NUL, which some stores refuse.
+/// Converts bytes to text. Replaces invalid UTF-8, and NUL, which some stores refuse.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}")
 }

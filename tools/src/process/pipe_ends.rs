@@ -1,14 +1,14 @@
-//! [`PipeEnds`]: what a command gets of the pipes between it and its caller.
+//! [`PipeEnds`]: a command's ends of the pipes between it and its caller.
 
 use std::io::PipeWriter;
 use std::process::ChildStdin;
 
 use tokio::sync::oneshot;
 
-/// The ends of the pipes between a command and its caller that the command gets.
+/// A command's ends of the pipes between it and its caller.
 pub(super) struct PipeEnds {
-    /// Where its standard output goes.
+    /// The destination of the command's standard output.
     pub(super) stdout: PipeWriter,
-    /// Receives the end that writes its standard input.
+    /// The channel for the caller's end of the command's standard input.
     pub(super) stdin: oneshot::Sender<ChildStdin>,
 }

@@ -1,5 +1,5 @@
-//! Supervises one command on a Unix other than Linux. It is killed with its process group; daemons
-//! that leave the group are not detected.
+//! Supervision of one command on a Unix other than Linux. The command is killed with its process
+//! group. Daemons that leave the group are not detected.
 
 use std::io::{self, PipeReader, Read};
 use std::os::fd::AsFd;
@@ -16,10 +16,10 @@ use super::exit::{Changes, Exit, Finished};
 use super::live_output::LiveOutput;
 use super::output::CommandOutput;
 
-/// How often the exit of the command is polled.
+/// The interval for polling the exit of the command.
 const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-/// How long the output of a command that has exited is still read while a background process holds
-/// it open.
+/// The maximum time for reading output after the command has exited, while a background process
+/// keeps it open.
 const OUTPUT_GRACE: Duration = Duration::from_millis(200);
 
 /// Runs the command on this thread.
@@ -63,7 +63,7 @@ pub(super) fn supervise(
         {
             live_output.put_back(text);
         }
-        // The process is not reaped yet, so that its group id cannot be reused.
+        // The process is not reaped yet, so its group id cannot be reused.
         let status = waitid(
             WaitId::Pid(pid),
             WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT,

@@ -1,7 +1,7 @@
 //! [`PrivateDir`]: a temporary directory for commands, removed even if its owner is killed.
 //!
 //! The owner holds a lock on the directory, through a descriptor that no command inherits. The
-//! kernel releases the lock when the owner dies. Creating a directory removes those without a lock.
+//! kernel releases the lock when the owner dies. Creating a directory removes unlocked ones.
 
 use std::fs::File;
 use std::io;
@@ -13,19 +13,20 @@ use tempfile::TempDir;
 
 use super::remove_tree::remove_contents;
 
-/// The start of the names.
+/// The prefix of the names.
 const PREFIX: &str = "loopwright-commands-";
 /// The number of random letters and digits after the prefix.
 const RANDOM_CHARS: usize = 12;
 
-/// How often creating the directory is tried while another process removes it.
+/// The maximum number of attempts to create the directory while another process removes it.
 const MAX_ATTEMPTS: usize = 16;
 
-/// A directory with `tmp` for temporary files and `home` for the home directory of confined
+/// A directory with `tmp` for temporary files and `home` as the home directory of confined
 /// commands. Removed when dropped.
 pub(super) struct PrivateDir {
     dir: TempDir,
-    /// `None` if the file system has no locks; then abandoned directories are not detected either.
+    /// The lock; `None` if the file system has no locks. Abandoned directories are then not
+    /// detected either.
     _lock: Option<File>,
 }
 
@@ -41,7 +42,7 @@ impl PrivateDir {
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
         builder.prefix(PREFIX).rand_bytes(RANDOM_CHARS);
-        // Until it is locked, another process may take it for abandoned and remove it.
+        // Until the directory is locked, another process may regard it as abandoned and remove it.
         for _ in 0..MAX_ATTEMPTS {
             let dir = builder.tempdir_in(parent)?;
             let Some(lock) = lock(dir.path()) else {
@@ -61,7 +62,7 @@ impl PrivateDir {
 }
 
 impl Drop for PrivateDir {
-    /// Leaves to [`TempDir`] the empty directory.
+    /// Leaves the empty directory to [`TempDir`].
     fn drop(&mut self) {
         let _ = remove_contents_of(self.dir.path());
     }
@@ -88,7 +89,7 @@ fn lock(_: &Path) -> Option<Option<File>> {
     Some(None)
 }
 
-/// Removes the directories of this user whose owner is dead.
+/// Removes this user's directories whose owner is dead.
 #[cfg(unix)]
 fn remove_abandoned(parent: &Path) {
     use std::os::unix::fs::MetadataExt;
@@ -100,7 +101,7 @@ fn remove_abandoned(parent: &Path) {
         })
     };
     for entry in std::fs::read_dir(parent).into_iter().flatten().filter_map(Result::ok) {
-        // This is the metadata of a link itself, not of its target.
+        // The metadata of the link itself, not of its target.
         let is_dir =
             || entry.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == user);
         if entry.file_name().to_str().is_some_and(ours)

@@ -1,4 +1,4 @@
-//! [`ProcessSet`]: recognises the processes of a command, and kills them.
+//! [`ProcessSet`]: recognises and kills the processes of a command.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -12,37 +12,36 @@ use rustix::process::{
 
 use super::cgroup::Cgroup;
 
-/// Pauses between two attempts to kill all processes.
+/// The shortest and longest pause between two attempts to kill all processes.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 const MAX_PAUSE: Duration = Duration::from_millis(50);
-/// How many ancestors of a process are searched for the first process of the command.
+/// The maximum number of ancestors in the search for the first process of the command.
 const MAX_GENERATIONS: usize = 1_000;
 
-/// How the processes of a command are recognised.
+/// The criterion by which the processes of a command are recognised.
 #[derive(Debug, Clone)]
 pub(super) enum Membership {
-    /// They are the only processes that this thread may signal, since Landlock scopes signals. No
-    /// process escapes: a daemon that clears its environment stays in the domain, and so do its
-    /// children.
+    /// The only processes that this thread may signal, because Landlock scopes signals. No process
+    /// escapes: a daemon that clears its environment stays in the domain, and so do its children.
     Signals,
-    /// They are the only processes that this thread may trace, as with every version of Landlock.
-    /// A process that forbids tracing escapes if it also leaves its process group.
+    /// The only processes that this thread may trace, as with every version of Landlock. A process
+    /// that forbids tracing escapes if it also leaves its process group.
     Traces,
-    /// They descend from the first process, or have this variable in their environment. A daemon
-    /// that clears its environment escapes.
+    /// The descendants of the first process, and processes with this variable in their environment.
+    /// A daemon that clears its environment escapes.
     Descent(String),
 }
 
-/// The processes of one command. With a membership by Landlock, it must be used by the supervisor
-/// thread only.
+/// The processes of one command. If Landlock decides the membership, only the supervisor thread may
+/// use the set.
 pub(super) struct ProcessSet {
     first: Pid,
-    /// In the domain of the supervisor, but not a process of the command.
+    /// A process in the supervisor's domain that does not belong to the command.
     watchdog: Option<Pid>,
-    /// When the first process was started.
+    /// The start time of the first process.
     start_time: u64,
     membership: Membership,
-    /// The group of the processes, if one could be created.
+    /// The control group of the processes, if one could be created.
     cgroup: Option<Cgroup>,
 }
 
@@ -50,13 +49,13 @@ pub(super) struct ProcessSet {
 struct Stat {
     dead: bool,
     parent: i32,
-    /// When the process was started, in clock ticks since the start of the system.
+    /// The start time, in clock ticks since the start of the system.
     start_time: u64,
 }
 
 impl ProcessSet {
-    /// Creates the set of the command whose first process is `first`: a child that has not been
-    /// reaped, with its own process group.
+    /// Creates the set of the command whose first process is `first`: a child with its own process
+    /// group that has not been reaped.
     pub(super) fn of(
         first: Pid,
         watchdog: Option<Pid>,
@@ -79,7 +78,8 @@ impl ProcessSet {
         self.running_or_ended().iter().filter(|pid| runs(pid)).count()
     }
 
-    /// Returns the running processes, and perhaps some that have ended. Cheap with a control group.
+    /// Returns the running processes, and possibly some that have ended. Cheap with a control
+    /// group.
     pub(super) fn running_or_ended(&self) -> Vec<i32> {
         match &self.cgroup {
             Some(cgroup) => cgroup.processes(),
@@ -93,14 +93,15 @@ impl ProcessSet {
             return Vec::new();
         };
         let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        // Each is read once: looking for the ancestors of each would take the square of the time.
+        // Each is read once: searching for the ancestors of each would take quadratic time.
         let all: BTreeMap<i32, Stat> =
             names.filter_map(|pid: i32| Some((pid, Stat::read(pid)?))).collect();
         let pids = all.keys().filter_map(|pid| Pid::from_raw(*pid));
         pids.filter(|pid| self.contains(*pid, &all)).collect()
     }
 
-    /// Kills all processes. Returns how many are left when the timeout expires; normally 0.
+    /// Kills all processes. Returns the number that are left when the timeout expires, which is
+    /// normally 0.
     pub(super) fn kill(&self, timeout: Duration) -> usize {
         let deadline = Instant::now() + timeout;
         let mut pause = MIN_PAUSE;
@@ -111,8 +112,8 @@ impl ProcessSet {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
         }
-        // Kills the group in one step, so that its processes cannot fork in between. The first
-        // process has not been reaped, so the group id is still its own.
+        // Kills the group at once, so that its processes cannot fork in between. The first process
+        // has not been reaped, so the group id is still its own.
         let _ = kill_process_group(self.first, Signal::KILL);
         loop {
             self.add_running(&mut known);
@@ -133,8 +134,8 @@ impl ProcessSet {
         }
     }
 
-    /// Adds the running processes, each with its start time, which distinguishes it from a later
-    /// process with the same id.
+    /// Adds the running processes with their start times, which distinguish them from later
+    /// processes with the same id.
     fn add_running(&self, known: &mut BTreeMap<i32, u64>) {
         let in_group = self.cgroup.iter().flat_map(Cgroup::processes);
         let running = self.scan().into_iter().map(Pid::as_raw_pid).chain(in_group);
@@ -145,13 +146,13 @@ impl ProcessSet {
         let Some(pid) = Pid::from_raw(raw) else {
             return;
         };
-        // The kernel checks that it is in the domain. This is faster if there are many.
+        // The kernel checks that the process is in the domain. This is faster for many processes.
         if matches!(self.membership, Membership::Signals) {
             let _ = kill_process(pid, signal);
             return;
         }
-        // The id may belong to another process by now. It is checked after the process was opened,
-        // since it cannot be reused then.
+        // The id may already belong to another process. It is checked after the process was opened,
+        // because it cannot be reused then.
         let process: Result<OwnedFd, _> = pidfd_open(pid, PidfdFlags::empty());
         if let Ok(process) = process
             && Stat::read(raw).is_some_and(|stat| stat.start_time == start_time)
@@ -201,8 +202,8 @@ impl Stat {
         Self::parse(&String::from_utf8_lossy(&line))
     }
 
-    /// Parses a line. The name, in brackets, can contain any character; the words follow its last
-    /// bracket.
+    /// Parses a line. The name, in parentheses, may contain any character. The words follow its
+    /// last parenthesis.
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.rsplit_once(')')?.1.split_whitespace();
         let dead = matches!(words.next()?, "Z" | "X" | "x");

@@ -1,5 +1,5 @@
-//! Protected files of the directories that a command can write: which exist, how they are made
-//! read-only for the command, and which of the others changed, or were put back.
+//! Protected files in the directories that a command can write: finds them, makes them read-only
+//! for the command, and reports or undoes changes of the others.
 
 mod baseline;
 mod find;
@@ -31,34 +31,34 @@ pub(super) struct ProtectedFiles {
 
 /// A directory that a command can write.
 struct Root {
-    /// Absolute and without links.
+    /// The path, absolute and without links.
     path: PathBuf,
     /// A path that leads to the directory whatever replaces it.
     stable: PathBuf,
-    /// Says whose protection is lifted.
+    /// The workspace, which knows the lifted protections.
     workspace: Workspace,
-    /// Directories below it that are not protected.
+    /// Unprotected directories below the root.
     writable: Vec<PathBuf>,
-    /// The protected paths below it that are read-only.
+    /// The read-only protected paths below the root.
     read_only: Vec<PathBuf>,
-    /// From which the others are put back, unless they are only reported.
+    /// The baseline from which the other files are restored; `None` if changes are only reported.
     baseline: Option<(Dir, Arc<Baseline>)>,
     before: States,
 }
 
-/// The states of what a command can change, at one time.
+/// The states, at one time, of everything that a command can change.
 #[derive(Default)]
 struct States {
     files: BTreeMap<PathBuf, u64>,
-    /// Directories that are repositories without being named `.git`.
+    /// Directories that are repositories but not named `.git`.
     repositories: BTreeMap<PathBuf, u64>,
-    /// Commands that git runs when a rebase continues.
+    /// The commands that git runs when a rebase continues.
     commands: BTreeSet<String>,
 }
 
 impl ProtectedFiles {
     /// Adds the protected files of `workspace` below the directory that `stable` leads to.
-    /// `writable` are paths that are not protected although they may be below it.
+    /// `writable` paths are not protected, even if they are below it.
     pub(super) fn add(
         &mut self,
         stable: &Path,
@@ -82,13 +82,13 @@ impl ProtectedFiles {
         Ok(())
     }
 
-    /// Returns whether any of them exists.
+    /// Returns whether any protected file exists.
     pub(super) fn exist(&self) -> bool {
         self.roots.iter().any(|root| !root.existing().is_empty())
     }
 
-    /// Returns the directories that a view of the file system must not let be moved, and then the
-    /// paths that it must show read-only. They are treated as read-only from now on.
+    /// Returns the directories that must not be movable in a view of the file system, and the paths
+    /// that must be read-only in it. The latter are treated as read-only from now on.
     pub(super) fn show_read_only(&mut self) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let (mut fixed, mut read_only) = (Vec::new(), Vec::new());
         for root in &mut self.roots {
@@ -99,8 +99,8 @@ impl ProtectedFiles {
         (fixed, read_only)
     }
 
-    /// Returns the mounts that make those that exist read-only. They are treated as read-only from
-    /// now on.
+    /// Returns the mounts that make existing files read-only. These files are treated as read-only
+    /// from now on.
     pub(super) fn views(&mut self) -> io::Result<Vec<View>> {
         let view = |root: &mut Root| {
             root.read_only = root.existing();
@@ -113,7 +113,7 @@ impl ProtectedFiles {
         self.roots.iter_mut().map(view).collect()
     }
 
-    /// Copies them, so that changes are undone by [`finish`](Self::finish).
+    /// Copies the files, so that [`finish`](Self::finish) undoes changes.
     pub(super) fn copy(&mut self) -> io::Result<()> {
         for root in &mut self.roots {
             let dir = Dir::open_ambient_dir(&root.stable, ambient_authority())?;
@@ -123,14 +123,14 @@ impl ProtectedFiles {
         Ok(())
     }
 
-    /// Records the states of those that are not read-only.
+    /// Records the states of the files that are not read-only.
     pub(super) fn record(&mut self) {
         for root in &mut self.roots {
             root.before = root.states(root.find(false));
         }
     }
 
-    /// Undoes changes, if the files were copied, and returns what has changed since `record`.
+    /// Undoes changes if the files were copied, and returns what has changed since `record`.
     pub(super) fn finish(&self) -> Changes {
         let mut changes = Changes::default();
         for (n, root) in self.roots.iter().enumerate() {
@@ -148,7 +148,7 @@ impl Root {
         !self.workspace.is_open(path) && !self.writable.iter().any(|dir| full.starts_with(dir))
     }
 
-    /// Returns the paths that exist, without what is or leads through a link: a link cannot be made
+    /// Returns the existing paths, except links and paths through links: a link cannot be made
     /// read-only.
     fn existing(&self) -> Vec<PathBuf> {
         let is_real = |path: &PathBuf| {
@@ -159,7 +159,7 @@ impl Root {
         found.into_iter().filter(is_real).collect()
     }
 
-    /// Returns the paths that exist; with `all`, those too whose protection is lifted.
+    /// Returns the existing paths. With `all`, includes paths whose protection is lifted.
     fn find(&self, all: bool) -> Vec<PathBuf> {
         let patterns = self.workspace.all_patterns().into_iter();
         let is_bare = is_repository(&self.path);
@@ -170,12 +170,12 @@ impl Root {
         found.sort();
         found.dedup();
         found.retain(|path| all || self.protects(path));
-        // What is in a directory is found with it, and follows it in this order.
+        // The entries of a directory are found with it, and follow it in this order.
         found.dedup_by(|path, dir| path.starts_with(&*dir) && *dir != Path::new(".git"));
         found
     }
 
-    /// Returns the present states, in which `files` are looked at if they exist.
+    /// Returns the current states, including `files` that exist.
     fn states(&self, files: Vec<PathBuf>) -> States {
         let files = files.into_iter().filter(|path| !self.read_only.contains(path));
         let files = files.filter(|path| self.path.join(path).symlink_metadata().is_ok());
@@ -227,7 +227,7 @@ impl Root {
     }
 }
 
-/// Leaves out `.git` where it is a directory, in which only some files are protected.
+/// Leaves out `.git` if it is a directory, because only some of its files are protected.
 fn without_git_itself(mut paths: Vec<PathBuf>, root: &Path) -> Vec<PathBuf> {
     let git = Path::new(".git");
     let is_dir = root.join(git).symlink_metadata().is_ok_and(|metadata| metadata.is_dir());

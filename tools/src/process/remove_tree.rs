@@ -1,4 +1,4 @@
-//! Removes directories that commands have written, however deep they are nested.
+//! Removal of directories that commands have written, at any depth of nesting.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::random::random;
 
 /// Removes everything in a directory, as far as possible.
 ///
-/// In a loop: a command can nest directories so deep that recursion, as of
+/// Uses a loop: a command can nest directories so deeply that recursion, as in
 /// [`std::fs::remove_dir_all`], overflows the stack or opens too many files.
 pub(super) fn remove_contents(dir: &Dir) -> io::Result<()> {
     loop {
@@ -26,7 +26,7 @@ pub(super) fn remove_contents(dir: &Dir) -> io::Result<()> {
     }
 }
 
-/// Removes a file, or a directory, whose own directories are moved to `dir` before.
+/// Removes a file or a directory. Directories in it are moved to `dir` first.
 fn remove(dir: &Dir, path: &Path) -> io::Result<()> {
     if !dir.symlink_metadata(path)?.is_dir() {
         return dir.remove_file(path);
@@ -45,7 +45,7 @@ fn remove(dir: &Dir, path: &Path) -> io::Result<()> {
     dir.remove_dir(path)
 }
 
-/// Lets this user change a directory. What fails then says why.
+/// Lets this user change a directory. If this fails, the following operation reports why.
 fn permit_changes(dir: &Dir, path: &Path) {
     #[cfg(unix)]
     let _ = dir.set_permissions(path, cap_std::fs::PermissionsExt::from_mode(0o700));
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// C438: A command may nest directories as deep as it likes.
+    /// C438: Directories are removed even if a command has nested them deeply.
     #[test]
     fn directories_that_are_nested_deep_are_removed() {
         let root = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! [`Shell`] starts the commands of one workspace; [`RunningCommand`] is one of them.
+//! [`Shell`], which starts the commands of a workspace, and [`RunningCommand`], a started command.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter};
@@ -36,21 +36,21 @@ use super::supervise;
 use crate::commands::Commands;
 use crate::workspace::{Workspace, stable_path};
 
-/// The script with which the shell starts the command, its first argument.
+/// The script with which the shell starts the command. The command is its first argument.
 #[cfg(target_os = "linux")]
 const START_SCRIPT: &str = supervise::START_SCRIPT;
 #[cfg(target_os = "linux")]
 const PIPED_START_SCRIPT: &str = supervise::PIPED_START_SCRIPT;
 #[cfg(not(target_os = "linux"))]
 const START_SCRIPT: &str = r#"exec /bin/sh -c "$1" sh"#;
-/// Nothing is piped on these systems.
+/// The same script: commands are not piped on these systems.
 #[cfg(not(target_os = "linux"))]
 const PIPED_START_SCRIPT: &str = START_SCRIPT;
 
-/// How many chunks of live output may wait for the receiver.
+/// The maximum number of chunks of live output that wait for the receiver.
 const LIVE_OUTPUT_CAPACITY: usize = 8;
 
-/// Runs the commands of a workspace. Cheap to clone.
+/// A runner for the commands of a workspace. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Shell(Arc<Inner>);
 
@@ -60,26 +60,27 @@ struct Inner {
     confinement: Confinement,
     #[cfg(target_os = "linux")]
     limits: Limits,
-    /// Where control groups can be created, or why they cannot.
+    /// The parents of control groups, or the reason why none can be created.
     #[cfg(target_os = "linux")]
     cgroups: Result<Cgroups, String>,
     setup: Mutex<Option<Arc<Setup>>>,
 }
 
-/// What all commands share, prepared before the first one.
+/// The resources that all commands share, prepared before the first one.
 struct Setup {
-    /// Removed together with the shell.
+    /// The temporary directory, removed together with the shell.
     dir: PrivateDir,
     #[cfg(target_os = "linux")]
     sandbox: Option<Sandbox>,
-    /// For bubblewrap.
+    /// The system call filters for bubblewrap.
     #[cfg(target_os = "linux")]
     filters: Option<Filters>,
 }
 
-/// A command in progress. Dropping it kills the command with all its processes.
+/// A command in progress. Dropping it kills the command and all its processes.
 pub(crate) struct RunningCommand {
-    /// Its output as it is printed, in chunks; parts of very long output are left out.
+    /// The output of the command while it is printed, in chunks. Parts of very long output are left
+    /// out.
     pub(crate) live: mpsc::Receiver<String>,
     finished: oneshot::Receiver<Result<Finished, ToolError>>,
     stop: Option<PipeWriter>,
@@ -111,7 +112,7 @@ impl Shell {
         }))
     }
 
-    /// Creates a shell as on a system where no control groups can be created.
+    /// Creates a shell as on a system that allows no control groups.
     #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn without_cgroups(workspace: &Workspace, commands: Commands) -> Self {
         let protects = !workspace.protected_patterns().is_empty();
@@ -129,7 +130,7 @@ impl Shell {
         &self.0.commands
     }
 
-    /// Describes for the model, in sentences, what commands can do.
+    /// Returns sentences for the model about what commands can do.
     pub(crate) fn description(&self) -> String {
         #[allow(unused_mut, reason = "there are no limits on other systems")]
         let mut text = self.0.confinement.description(&self.0.commands, self.0.protects());
@@ -140,7 +141,7 @@ impl Shell {
         text
     }
 
-    /// Describes the same for a user interface.
+    /// Returns the same as JSON, for a user interface.
     pub(crate) fn details(&self) -> Value {
         #[allow(unused_mut, reason = "there are no limits on other systems")]
         let mut details = self.0.confinement.details(&self.0.commands, self.0.protects());
@@ -161,8 +162,8 @@ impl Shell {
         self.start_with(command, cwd, timeout, None)
     }
 
-    /// Starts a command in the workspace that ends when it is dropped. Returns it with what it
-    /// prints, and what receives the end that writes its input.
+    /// Starts a command in the workspace that ends when it is dropped. Returns it with its standard
+    /// output, and the receiver of the end that writes its input.
     #[cfg(target_os = "linux")]
     pub(crate) fn start_piped(
         &self,
@@ -195,7 +196,7 @@ impl Shell {
         let shell = self.clone();
         let command = command.to_owned();
         let cwd = cwd.map(str::to_owned);
-        // Each command needs its own thread: a thread that confined itself cannot be reused.
+        // Each command needs its own thread: a thread that has confined itself cannot be reused.
         let work = move || {
             let result = shell.0.run(&command, cwd.as_deref(), timeout, stop, to_live, piped);
             drop(shell);
@@ -207,7 +208,7 @@ impl Shell {
 }
 
 impl RunningCommand {
-    /// Requests the end of the command. [`finished`](Self::finished) returns when it has ended.
+    /// Requests the end of the command. [`finished`](Self::finished) then returns.
     pub(crate) fn stop(&mut self) {
         self.stop = None;
     }
@@ -284,7 +285,7 @@ impl Inner {
         ))))
     }
 
-    /// Returns the shell's program and environment; only the command is missing.
+    /// Returns the shell's program and environment, without the command.
     fn shell(
         &self,
         setup: &Setup,
@@ -303,7 +304,7 @@ impl Inner {
             let stable = self.workspace.stable_root();
             let root = std::fs::canonicalize(&stable).unwrap_or(stable);
             let mut writable = self.writable(root);
-            // Not the directory itself: commands must not write the filters in it.
+            // Without the directory itself: commands must not write the filters in it.
             writable.extend(["tmp", "home"].map(|name| setup.dir.path().join(name)));
             let (fixed, read_only) = protected.show_read_only();
             let view = View { readable: self.readable(), writable, fixed, read_only };
@@ -319,7 +320,7 @@ impl Inner {
         command
     }
 
-    /// Returns the protected files of the directories that a command can write. There are none if
+    /// Returns the protected files of the directories that a command can write. Returns none if
     /// commands are not confined.
     #[cfg(target_os = "linux")]
     fn protected(&self) -> io::Result<ProtectedFiles> {
@@ -328,7 +329,7 @@ impl Inner {
             return Ok(protected);
         }
         for dir in self.writable(self.workspace.stable_root()) {
-            // A directory that does not exist is not writable either.
+            // A directory that does not exist is not writable.
             let added = protected.add(&dir, &self.workspace, &self.commands.writable);
             if added.is_err_and(|e| e.kind() != io::ErrorKind::NotFound) {
                 return Err(io::Error::other(format!("{} cannot be looked at", dir.display())));
@@ -337,7 +338,7 @@ impl Inner {
         Ok(protected)
     }
 
-    /// Returns what all commands share, preparing it for the first command.
+    /// Returns the shared resources, and prepares them for the first command.
     fn setup(&self) -> Result<Arc<Setup>, String> {
         let mut setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(setup) = &*setup {
@@ -386,11 +387,11 @@ impl Inner {
     }
 }
 
-/// Sets close-on-exec on all open descriptors of this process but the standard ones.
+/// Sets close-on-exec on all open descriptors of this process except the standard ones.
 ///
-/// The standard library opens files and sockets that way, but descriptors that this process
-/// inherited, or that a C library opened, may lack the flag. An inherited descriptor needs no
-/// permission: a command could read and write through it.
+/// The standard library opens files and sockets with this flag. Descriptors that this process
+/// inherited, or that a C library opened, may lack it. An inherited descriptor needs no permission:
+/// a command could read and write through it.
 fn close_descriptors_on_exec() {
     #[cfg(unix)]
     close_fds::set_fds_cloexec_threadsafe(3, &[]);

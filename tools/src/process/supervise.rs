@@ -1,4 +1,4 @@
-//! Supervises one command from its start to the end of its last process, on its own thread.
+//! Supervision of one command, from its start to the end of its last process, on a separate thread.
 
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,53 +26,53 @@ use super::process_set::{Membership, ProcessSet};
 use super::protect::ProtectedFiles;
 use super::watchdog::Watchdog;
 
-/// How long the output of a command that has exited is still read while a background process holds
-/// it open.
+/// The maximum time for reading output after the command has exited, while a background process
+/// keeps it open.
 const OUTPUT_GRACE: Duration = Duration::from_millis(200);
-/// The longest time limit that is measured. A longer one, such as `Duration::MAX`, is none.
+/// The maximum time limit. A longer one, such as `Duration::MAX`, has no effect.
 const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
-/// How long killing all processes may take after the command's timeout.
+/// The maximum time for killing all processes after the command's timeout.
 const KILL_TIMEOUT: Duration = Duration::from_millis(700);
-/// How much longer killing may take if the command ended before its timeout.
+/// The maximum additional time for killing if the command ended before its timeout.
 const MAX_EXTRA_KILL_TIME: Duration = Duration::from_secs(10);
-/// How long to wait for the exit status of a killed command.
+/// The timeout for the exit status of a killed command.
 const REAP_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// How often live output that was not accepted is offered once more, and the number of processes
-/// in the system is read. Short, since a fork bomb starts many processes in this time.
+/// The interval for offering live output that was not accepted, and for reading the number of
+/// processes in the system. Short, because a fork bomb starts many processes in this time.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How often the processes of the command are counted, however many the system has.
+/// The interval for counting the command's processes, however many the system has.
 const COUNT_INTERVAL: Duration = Duration::from_millis(500);
-/// How much more likely a command is killed than other programs if memory runs out, of 1,000.
+/// The additional likelihood, of 1,000, that the command is killed if memory runs out.
 const OOM_SCORE: &str = "500";
-/// How many blocks of output are read before other events are handled.
+/// The maximum number of blocks of output that are read before other events are handled.
 const MAX_BLOCKS_PER_READ: usize = 16;
 
 /// The script of a supervised shell: waits for a line on its input, then runs its first argument.
 pub(super) const START_SCRIPT: &str = r#"read -r _ || exit; exec /bin/sh -c "$1" sh </dev/null"#;
 
-/// The same for a command that reads what its caller writes after that line.
+/// The same script for a command that reads the caller's input after that line.
 pub(super) const PIPED_START_SCRIPT: &str = r#"read -r _ || exit; exec /bin/sh -c "$1" sh"#;
 
 /// A command to run.
 pub(super) struct Job<'a> {
     /// A shell that runs [`START_SCRIPT`], or [`PIPED_START_SCRIPT`] if it is piped.
     pub(super) command: Command,
-    /// The ends of the pipes of a command whose caller reads and writes. Its standard error alone
-    /// is its output then.
+    /// The ends of the pipes of a command whose caller reads and writes. Only its standard error is
+    /// then its output.
     pub(super) piped: Option<PipeEnds>,
     pub(super) sandbox: Option<&'a Sandbox>,
-    /// Its working directory, and a path to it.
+    /// The open working directory, and its path.
     pub(super) cwd: (Dir, PathBuf),
     pub(super) protected: ProtectedFiles,
     pub(super) membership: Membership,
-    /// Whether the kernel kills all its processes with the first one, so none is left behind.
+    /// `true` if the kernel kills all processes with the first one, so that none is left behind.
     pub(super) ends_together: bool,
     pub(super) timeout: Duration,
     pub(super) limits: Limits,
     pub(super) cgroups: Option<&'a Cgroups>,
-    /// The directories that the command can write, whose disks are measured.
+    /// The directories that the command can write. Their disks are measured.
     pub(super) directories: Vec<PathBuf>,
-    /// The command is stopped when the other end of this pipe is closed.
+    /// The end of a pipe. Closing its other end stops the command.
     pub(super) stop: PipeReader,
     pub(super) live: mpsc::Sender<String>,
     pub(super) output: CommandOutput,
@@ -91,13 +91,13 @@ pub(super) fn supervise(mut job: Job<'_>) -> io::Result<Finished> {
         let cwd = Directory::of(&job.cwd.0).map_err(fail)?;
         namespace = Some(Namespace::create(mounts, views, cwd).map_err(fail)?);
     } else if job.sandbox.is_some_and(|sandbox| sandbox.mounts().is_none()) && job.piped.is_none() {
-        // Not those of a command that may run for days, in which the user changes them.
+        // Not copied for a piped command: it may run for days, and the user may change the files
+        // then.
         let fail = |e| io::Error::other(format!("the protected files cannot be copied: {e}"));
         job.protected.copy().map_err(fail)?;
     }
     job.protected.record();
-    // Without a group, which is not created if another process removes the place, the limits are
-    // measured.
+    // If another process removes the parent, no group is created, and the limits are measured.
     let create = |cgroups: &Cgroups| cgroups.create(job.limits.tasks(), job.limits.memory).ok();
     let cgroup = job.cgroups.and_then(create);
     let groups: Vec<PathBuf> = cgroup.iter().flat_map(Cgroup::dirs).map(Path::to_owned).collect();
@@ -139,9 +139,9 @@ fn run(
     })?;
     let cgroup = cgroup.filter(|cgroup| cgroup.add(pid.as_raw_pid()).is_ok());
     let processes = ProcessSet::of(pid, watchdog, job.membership.clone(), cgroup);
-    // Processes are counted; this limit, which does not apply to root, only slows a fork bomb down.
-    // It must lie well above the number that is counted: it includes processes that have ended and
-    // those of the user's other programs, and a bomb that stays below the number is not killed.
+    // Processes are counted. This limit, which does not apply to root, only slows a fork bomb down.
+    // It must be well above the counted limit, because it includes ended processes and the user's
+    // other programs. A bomb that stays below the counted limit is not killed.
     let most_processes = system_process_count() + job.limits.tasks();
     limit(pid, Resource::Nproc, most_processes as u64);
     limit(pid, Resource::Fsize, job.limits.disk);
@@ -165,8 +165,8 @@ fn run(
         usage,
     };
     let end = supervisor.wait_for_end(deadline, &processes);
-    // The kernel may have enforced a limit since the last look. Later it also counts what it
-    // refuses because the processes are killed.
+    // The kernel may have enforced a limit since the last check. Later it also counts refusals that
+    // are caused by killing the processes.
     let enforced = supervisor.enforced_limit(&processes);
     let exited = matches!(end, Ok(End::Exited));
     let left_behind = exited && !job.ends_together;
@@ -190,14 +190,14 @@ fn run(
     })
 }
 
-/// Why the wait for a command is over.
+/// The reason why the wait for a command is over.
 enum End {
     Exited,
     MustBeKilled(Exit),
 }
 
 struct Supervisor<'a> {
-    /// Both outputs of the command, until they are closed.
+    /// The standard output and error of the command, until they are closed.
     out: Option<PipeReader>,
     output: CommandOutput,
     live_output: LiveOutput,
@@ -205,9 +205,9 @@ struct Supervisor<'a> {
     stop: &'a PipeReader,
     exit: OwnedFd,
     limits: Limits,
-    /// How many processes the system may have before those of the command are counted.
+    /// The number of processes in the system above which the command's processes are counted.
     max_system_processes: usize,
-    /// Whether this thread runs before all ordinary ones.
+    /// `true` while this thread runs before all ordinary ones.
     realtime: bool,
     usage: Usage,
 }
@@ -230,8 +230,9 @@ impl Supervisor<'_> {
             if now >= next_poll {
                 self.offer_live_output();
                 let crowded = system_process_count() > self.max_system_processes;
-                // Not for each check only: an ordinary thread wakes up late in a crowd. It stays so
-                // until all processes are killed, if a limit is exceeded.
+                // Not only for each check: an ordinary thread wakes up late among so many
+                // processes. If a limit is exceeded, the priority is kept until all processes are
+                // killed.
                 if crowded != self.realtime {
                     priority::set_realtime(crowded);
                     self.realtime = crowded;
@@ -277,7 +278,7 @@ impl Supervisor<'_> {
         self.usage.exceeded_disk(self.limits.disk).map(Exit::TooMuchDisk)
     }
 
-    /// Returns the limit that the kernel has enforced. The one on processes counts threads too.
+    /// Returns the limit that the kernel has enforced. Its limit of processes also counts threads.
     fn enforced_limit(&self, processes: &ProcessSet) -> Option<Exit> {
         let cgroup = processes.cgroup()?;
         if cgroup.ran_out_of_memory() {
@@ -306,8 +307,8 @@ impl Supervisor<'_> {
         })
     }
 
-    /// Reads available output, but a bounded amount: a command that prints without end must still
-    /// be supervised.
+    /// Reads a bounded amount of available output: a command that prints without end must still be
+    /// supervised.
     fn read_output(&mut self) -> io::Result<()> {
         let mut buffer = [0; 64 * 1024];
         for _ in 0..MAX_BLOCKS_PER_READ {
@@ -349,8 +350,8 @@ fn system_process_count() -> usize {
     rustix::system::sysinfo().procs.into()
 }
 
-/// Sets a limit of the kernel, which processes that the command starts inherit. Has no effect if a
-/// lower one is set.
+/// Sets a limit of the kernel, which the command's child processes inherit. Has no effect if a
+/// lower limit is set.
 fn limit(pid: Pid, resource: Resource, max: u64) {
     if max < u64::MAX {
         let max = Some(max);
@@ -358,7 +359,7 @@ fn limit(pid: Pid, resource: Resource, max: u64) {
     }
 }
 
-/// Makes the kernel kill the command before this process if the machine's memory runs out.
+/// Makes the kernel kill the command before this process if the machine runs out of memory.
 fn prefer_when_memory_runs_out(pid: Pid) {
     let score = format!("/proc/{}/oom_score_adj", pid.as_raw_pid());
     let _ = std::fs::write(score, OOM_SCORE); // may be forbidden, and is not essential

@@ -1,14 +1,14 @@
-//! [`System`]: what the system offers for the confinement of commands, tried once.
+//! [`System`]: the system's support for the confinement of commands, detected once.
 
 use std::sync::{Arc, OnceLock};
 
 use super::cgroup::{self, Cgroups};
 use super::landlock::Landlock;
 
-/// What was found out so far. Clones share it, so that agents with the same configuration do not
-/// try it again.
+/// The support that was detected so far. Clones share it, so that agents with the same
+/// configuration do not detect it again.
 ///
-/// It is no part of the configuration, so all values are equal.
+/// It is not part of the configuration, so all values are equal.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct System(Arc<Support>);
 
@@ -25,12 +25,12 @@ impl System {
         once(&self.0.landlock, Landlock::detect)
     }
 
-    /// Returns where control groups can be created. An error says why they cannot.
+    /// Returns the parents of control groups. An error says why none can be created.
     pub(super) fn cgroups(&self) -> Result<Cgroups, String> {
         once(&self.0.cgroups, Cgroups::detect)
     }
 
-    /// Returns how many bytes of memory this process may have.
+    /// Returns the bytes of memory that this process may have.
     pub(super) fn memory(&self) -> u64 {
         *self.0.memory.get_or_init(|| {
             let system = rustix::system::sysinfo();
@@ -48,7 +48,7 @@ impl PartialEq for System {
 
 impl Eq for System {}
 
-/// Returns the value of the cell, which is set if `find` succeeds: a failure may be temporary.
+/// Returns the value of the cell. Sets it if `find` succeeds: a failure may be temporary.
 fn once<T: Clone>(cell: &OnceLock<T>, find: impl Fn() -> Result<T, String>) -> Result<T, String> {
     match cell.get() {
         Some(found) => Ok(found.clone()),
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use crate::commands::Commands;
 
-    /// C317: Agents with the same commands find out once what the system can confine.
+    /// C317: Agents with the same commands detect the system's support only once.
     #[test]
     fn clones_share_what_was_found() {
         let commands = Commands::new();

@@ -1,12 +1,13 @@
 //! The system calls that confined commands may not make.
 //!
-//! Landlock has rules for files, sockets and signals only. Seccomp closes the rest of the kernel
-//! that could reach other processes, outlive the command or take over the machine. The reference
-//! is Docker's default profile (`profiles/seccomp/default.json` of moby, without capabilities):
-//! what it refuses is refused here. It lists what is allowed and this module what is refused, so
-//! calls that are newer than the list get "no such call". Commands also have no capabilities and
-//! no way to new ones, so most of these calls would fail anyway. A test compares the two lists on
-//! x86-64; what Docker refuses and this list does not is in `ALLOWED`, with the reason.
+//! Landlock only has rules for files, sockets and signals. Seccomp closes the rest of the kernel
+//! that could reach other processes, outlive the command or take over the machine. The reference is
+//! Docker's default profile (`profiles/seccomp/default.json` of moby, without capabilities):
+//! everything that it refuses is refused here. Docker lists what is allowed, this module what is
+//! refused, so calls that are newer than this list get "no such call". Commands also have no
+//! capabilities and no way to gain any, so most of these calls would fail anyway. A test compares
+//! the two lists on x86-64. `ALLOWED` has the calls that Docker refuses and this list does not,
+//! with the reasons.
 //!
 //! Seccomp sees the numbers in the registers of a call, and no memory: neither paths nor
 //! structures.
@@ -23,36 +24,36 @@ use seccompiler::{
 /// The errors that refused calls return.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Answer {
-    /// The usual one.
+    /// The usual error.
     NotPermitted = libc::EPERM as isize,
-    /// As from Landlock.
+    /// Landlock's error.
     Denied = libc::EACCES as isize,
-    /// Callers fall back to an older call.
+    /// The caller falls back to an older call.
     NoSuchCall = libc::ENOSYS as isize,
-    /// Callers continue without.
+    /// The caller continues without the call.
     NotSupported = libc::EOPNOTSUPP as isize,
 }
 
-/// When a call is refused.
+/// The condition under which a call is refused.
 #[derive(Clone, Copy)]
 enum When {
     Always,
-    /// Unless this argument is 0: the calling process or thread.
+    /// Unless this argument is 0, which means the calling process or thread.
     Other(u8),
-    /// If it sets limits of another process. Reading them is allowed, and so are the caller's own.
+    /// If the call sets limits of another process. Reading them and setting the caller's own are
+    /// allowed.
     SetsOther,
-    /// If the first argument is not the second number, or the argument after it is not 0.
+    /// If the first argument differs from this number, or the next argument is not 0.
     OtherThan(u64),
-    /// If the first argument has one of the [`NAMESPACES`].
+    /// If the first argument contains one of the [`NAMESPACES`].
     NewNamespace,
     /// Unless the first argument is one of the [`PERSONALITIES`].
     OtherPersonality,
     /// If the first argument is one of the [`FAMILIES`].
     Family,
-    /// If the mode, which is this argument, has one of the [`OWNER_BITS`].
+    /// If the mode, in this argument, has one of the [`OWNER_BITS`].
     Mode(u8),
-    /// If the call creates a file, by the flags in the first of these arguments, with such a mode,
-    /// which is the second.
+    /// If the call creates a file with such a mode. The arguments contain the flags and the mode.
     NewFile(u8, u8),
 }
 
@@ -74,21 +75,21 @@ const NAMESPACES: [u64; 8] = [
 ];
 
 /// The personalities that Docker allows: Linux, with and without the short names of `uname26`, and
-/// the one that only asks.
+/// the query of the current one.
 const PERSONALITIES: [u64; 5] = [0, 0x0008, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
-/// The families of sockets that are refused with a network.
+/// The families of sockets that are refused even with a network.
 const FAMILIES: [u64; 2] = [libc::AF_VSOCK as u64, libc::AF_ALG as u64];
 
 /// The bits of a mode with which a program runs with the rights of its owner or group: setuid and
-/// setgid. Whoever starts such a program on this machine gets the rights of the user of this one.
+/// setgid. Whoever starts such a program on this machine gets this user's rights.
 const OWNER_BITS: [u64; 2] = [libc::S_ISUID as u64, libc::S_ISGID as u64];
 
-/// The flags of `open` with which it creates a file, and so takes a mode. The second is that of
-/// `O_TMPFILE` alone, which also contains `O_DIRECTORY`.
+/// The flags with which `open` creates a file, and so takes a mode. The second is `O_TMPFILE`
+/// alone, without the `O_DIRECTORY` that it includes.
 const CREATES: [u64; 2] = [libc::O_CREAT as u64, (libc::O_TMPFILE & !libc::O_DIRECTORY) as u64];
 
-/// Calls that are in no current libc for every architecture. New calls have the same number
+/// System calls that the current libc lacks on some architectures. New calls have the same number
 /// everywhere.
 const FCHMODAT2: c_long = 452;
 const STATMOUNT: c_long = 457;
@@ -98,13 +99,13 @@ const SETXATTRAT: c_long = 463;
 const REMOVEXATTRAT: c_long = 466;
 const OPEN_TREE_ATTR: c_long = 467;
 const FILE_SETATTR: c_long = 469;
-/// The first call that is newer than this list.
+/// The numbers of calls that are newer than this list.
 const UNKNOWN: std::ops::Range<c_long> = 470..512;
 
-/// A call, when it is refused, how, and why.
+/// A call, the condition and the error of its refusal, and the reason.
 type Line = (c_long, When, Answer, &'static str);
 
-/// Refused on every architecture.
+/// The calls that are refused on every architecture.
 const REFUSED: &[Line] = &[
     // Other processes of the same user.
     (libc::SYS_prlimit64, SetsOther, NotPermitted, "limits can end the agent"),
@@ -124,12 +125,11 @@ const REFUSED: &[Line] = &[
     (libc::SYS_kcmp, Always, NotPermitted, "compares the resources of other processes"),
     (libc::SYS_pidfd_getfd, Always, NotPermitted, "takes open files of other processes"),
     (libc::SYS_process_madvise, Always, NotPermitted, "changes the memory of other processes"),
-    // Keys of the user, such as those of encrypted file systems and of Kerberos.
+    // Keys of the user, for example for encrypted file systems and Kerberos.
     (libc::SYS_keyctl, Always, NotPermitted, "reads keys from the user's keyrings"),
     (libc::SYS_add_key, Always, NotPermitted, "adds keys to the user's keyrings"),
     (libc::SYS_request_key, Always, NotPermitted, "reads keys from the user's keyrings"),
-    // Objects that are not files: all processes of the user share them, and they outlive the
-    // command.
+    // Objects other than files: all processes of the user share them, and they outlive the command.
     (libc::SYS_shmget, Always, NotPermitted, "shared memory outlives the command"),
     (libc::SYS_shmat, Always, NotPermitted, "reads shared memory of other processes"),
     (libc::SYS_shmctl, Always, NotPermitted, "removes shared memory of other processes"),
@@ -143,13 +143,13 @@ const REFUSED: &[Line] = &[
     (libc::SYS_semctl, Always, NotPermitted, "removes semaphores of other processes"),
     (libc::SYS_mq_open, Always, NotPermitted, "message queues outlive the command"),
     (libc::SYS_mq_unlink, Always, NotPermitted, "removes queues of other processes"),
-    // Namespaces: in a new user namespace a process has all capabilities, so it reaches more of
+    // Namespaces: in a new user namespace, a process has all capabilities, so it reaches more of
     // the kernel.
     (libc::SYS_unshare, NewNamespace, NotPermitted, "creates namespaces"),
     (libc::SYS_clone, NewNamespace, NotPermitted, "creates namespaces"),
     (libc::SYS_clone3, Always, NoSuchCall, "its flags are in memory; libc uses clone"),
     (libc::SYS_setns, Always, NotPermitted, "enters namespaces"),
-    // Attributes of files: no path is seen, and Landlock has no rule for them.
+    // Attributes of files: the filter sees no path, and Landlock has no rule for them.
     (libc::SYS_setxattr, Always, NotSupported, "changes attributes of files outside"),
     (libc::SYS_lsetxattr, Always, NotSupported, "changes attributes of files outside"),
     (libc::SYS_fsetxattr, Always, NotSupported, "changes attributes of files outside"),
@@ -194,7 +194,7 @@ const REFUSED: &[Line] = &[
     (libc::SYS_quotactl_fd, Always, NotPermitted, "changes quotas"),
     (libc::SYS_swapon, Always, NotPermitted, "changes the swap space"),
     (libc::SYS_swapoff, Always, NotPermitted, "changes the swap space"),
-    // Files by other ways than their path.
+    // Access to files without their path.
     (libc::SYS_open_by_handle_at, Always, NotPermitted, "opens files without their path"),
     (libc::SYS_fanotify_init, Always, NotPermitted, "watches all files"),
     // The whole machine.
@@ -219,7 +219,7 @@ const REFUSED: &[Line] = &[
     (libc::SYS_lookup_dcookie, Always, NotPermitted, "shows paths to a profiler"),
 ];
 
-/// Refused on x86-64, which has old calls that other architectures do not have.
+/// The calls that are also refused on x86-64, which has old calls that other architectures lack.
 #[cfg(target_arch = "x86_64")]
 const ALSO_REFUSED: &[Line] = &[
     (libc::SYS_iopl, Always, NotPermitted, "accesses devices"),
@@ -237,17 +237,17 @@ const ALSO_REFUSED: &[Line] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALSO_REFUSED: &[Line] = &[];
 
-/// Refused without a network.
+/// The rule for sockets without a network.
 const SOCKETS: Line = (libc::SYS_socket, Always, Denied, "reaches the network and local services");
-/// Refused with a network.
+/// The rule for sockets with a network.
 const RARE_SOCKETS: Line = (libc::SYS_socket, Family, Denied, "reaches hosts of virtual machines");
 
-/// The bit of a call of the x32 interface, which few kernels have: it has the calls of x86-64 under
+/// The bit of a call of the x32 interface, which few kernels have. It has the calls of x86-64 under
 /// other numbers.
 #[cfg(target_arch = "x86_64")]
 const X32: c_long = 0x4000_0000;
 
-/// Calls of x86-64 that Docker's profile refuses and that are allowed here, with the reason.
+/// The calls of x86-64 that Docker's profile refuses and this list allows, with the reasons.
 #[cfg(test)]
 #[cfg(target_arch = "x86_64")]
 const ALLOWED: &[(std::ops::RangeInclusive<c_long>, &str)] = &[
@@ -267,8 +267,7 @@ const ALLOWED: &[(std::ops::RangeInclusive<c_long>, &str)] = &[
     (468..=468, "file_getattr: the flags of a file that can be opened"),
 ];
 
-/// Returns the filters, one for each error that they return. Without `network`, no socket can be
-/// created.
+/// Returns the filters, one for each error. Without `network`, no socket can be created.
 pub(super) fn filters(network: bool) -> Result<Vec<BpfProgram>, BackendError> {
     let mut by_answer: BTreeMap<Answer, BTreeMap<c_long, Vec<SeccompRule>>> = BTreeMap::new();
     let sockets = if network { RARE_SOCKETS } else { SOCKETS };
@@ -289,7 +288,7 @@ pub(super) fn filters(network: bool) -> Result<Vec<BpfProgram>, BackendError> {
     by_answer.into_iter().map(filter).collect()
 }
 
-/// Returns the rules of which one must match. No rule matches always.
+/// Returns alternative rules: one of them must match. An empty list always matches.
 fn rules(when: When) -> Result<Vec<SeccompRule>, BackendError> {
     let any = |conditions: Vec<Vec<SeccompCondition>>| {
         conditions.into_iter().map(SeccompRule::new).collect()

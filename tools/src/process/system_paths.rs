@@ -1,9 +1,9 @@
-//! [`SystemPaths`]: the paths of the system that commands may read.
+//! [`SystemPaths`]: the system's paths that commands may read.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Directories that commands may read and run programs from.
+/// The directories from which commands may read and run programs.
 const SYSTEM_DIRS: [&str; 16] = [
     "/usr",
     "/bin",
@@ -24,9 +24,9 @@ const SYSTEM_DIRS: [&str; 16] = [
 ];
 
 /// Directories in which administrators store secrets. For root, the permissions of each entry are
-/// checked. The rest of `/usr` comes from packages, and checking it would take long.
+/// checked. The rest of `/usr` comes from packages, and checking it would take too long.
 const CHECKED_DIRS: [&str; 3] = ["/etc", "/opt", "/usr/local"];
-/// How deep the entries are checked. Deeper directories are treated as not public.
+/// The maximum depth of checked entries. Deeper directories are treated as not public.
 const MAX_DEPTH: usize = 40;
 
 /// Readable paths, each with everything below it.
@@ -81,8 +81,8 @@ impl SystemPaths {
         }
     }
 
-    /// Adds the entries of a directory that everybody may read; the directory itself if that is
-    /// all of them. Returns whether it is.
+    /// Adds the entries of a directory that everybody may read. If these are all entries, adds the
+    /// directory itself and returns `true`.
     fn add_public(&mut self, dir: &Path, depth: usize) -> bool {
         let Ok(entries) = std::fs::read_dir(dir) else {
             return false;
@@ -92,7 +92,7 @@ impl SystemPaths {
         let links = self.links.len();
         for entry in entries.filter_map(Result::ok) {
             let path = entry.path();
-            // The target of a link is checked where it is.
+            // The target of a link is checked in its own directory.
             let public = match path.symlink_metadata() {
                 Ok(metadata) if metadata.is_symlink() => {
                     self.links.push(path);
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// As `/usr` with `/usr/local` in it.
+    /// The directory stands for `/usr`, with `/usr/local` in it.
     #[test]
     fn only_some_directories_are_checked() {
         let dir = tempfile::tempdir().unwrap();

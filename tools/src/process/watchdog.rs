@@ -7,11 +7,11 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::Pid;
 
-/// Waits for a line on its input, which means that the command has ended. If the input is closed
-/// instead, this process is dead: the script kills every process that it may signal and that has
-/// `no_new_privs`, and removes the temporary directory. Landlock restricts its signals to the
-/// processes of its command; the second condition is a safeguard. The arguments after the
-/// temporary directory are those of the control group, which first gets no new processes.
+/// The script of the watchdog. A line on its input means that the command has ended. If the input
+/// is closed instead, this process is dead. The script then kills every process that it may signal
+/// and that has `no_new_privs`, and removes the temporary directory. Landlock restricts its signals
+/// to the processes of its command, so the second condition is a safeguard. The arguments after the
+/// temporary directory are the directories of the control group, which first gets no new processes.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 read -r _ && exit
@@ -55,7 +55,7 @@ impl Watchdog {
         Ok(Watchdog(shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
     }
 
-    /// Returns its process id.
+    /// Returns the id of the watchdog's process.
     pub(super) fn pid(&self) -> Pid {
         Pid::from_child(&self.0)
     }

@@ -1,4 +1,4 @@
-//! Reading the lines of a file of any size in bounded memory.
+//! A reader for the lines of a file of any size, in bounded memory.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
@@ -8,15 +8,15 @@ use memchr::{memchr, memchr_iter, memrchr_iter};
 
 use crate::error::{WorkspaceError, printable};
 
-/// How much of a file is read at once.
+/// The size of the blocks in which a file is read.
 pub(super) const BLOCK_BYTES: usize = 64 * 1024;
 
-/// Converts an I/O error that occurred while the file was read.
+/// Converts an I/O error that occurred while reading the file.
 pub(super) fn read_error(path: &str, error: &io::Error) -> ToolError {
     WorkspaceError::io(printable(path), "read", error).into()
 }
 
-/// Reads lines one by one, holding only a bounded part of each.
+/// A reader that returns lines one by one and holds a bounded part of each.
 pub(super) struct LineReader<'a, R> {
     pub(super) path: &'a str,
     pub(super) input: R,
@@ -24,8 +24,8 @@ pub(super) struct LineReader<'a, R> {
 }
 
 impl<R: BufRead> LineReader<'_, R> {
-    /// Reads the next line, without its line end, and returns its whole length in bytes. Only its
-    /// first `max_bytes` bytes are put into `line`.
+    /// Reads the next line, without its line end, and returns its full length in bytes. Only its
+    /// first `max_bytes` bytes are written to `line`.
     pub(super) fn next(
         &mut self,
         line: &mut Vec<u8>,
@@ -72,12 +72,12 @@ pub(super) fn utf8(line: &[u8], cut: bool) -> Option<&str> {
 pub(super) struct TailStart {
     /// The byte offset of the first of these lines.
     pub(super) position: u64,
-    /// Their number: fewer than requested if the file has no more.
+    /// The number of these lines. It is smaller than requested if the file has no more.
     pub(super) lines: u64,
 }
 
 impl TailStart {
-    /// Finds the last `wanted` lines of the first `size` bytes, reading from the end and no further
+    /// Finds the last `wanted` lines of the first `size` bytes. Reads from the end, and no further
     /// than needed.
     pub(super) fn find(
         path: &str,
@@ -144,7 +144,7 @@ mod tests {
 
     const MAX_BYTES: usize = 50 * 1024;
 
-    /// Of an endless line, only `max_bytes` bytes are held.
+    /// An endless line takes only `max_bytes` bytes of memory.
     #[test]
     fn memory_does_not_grow_with_a_line() {
         let cx = ToolContext::detached();

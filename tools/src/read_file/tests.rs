@@ -1,4 +1,4 @@
-//! Tests of `read_file`, as a model calls it.
+//! Tests of `read_file`, called as by a model.
 
 #![allow(clippy::disallowed_methods, reason = "the test creates its files from outside")]
 

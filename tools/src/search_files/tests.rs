@@ -1,4 +1,4 @@
-//! Tests of `search_files`, as a model calls it.
+//! Tests of `search_files`, called as by a model.
 
 #![allow(clippy::disallowed_methods, reason = "the test creates its files from outside")]
 
@@ -143,7 +143,7 @@ async fn binary_and_ignored_files_are_skipped() {
     );
 }
 
-/// C427: Hostile rules neither end the process nor take more time and memory than a usual file.
+/// C427: Hostile rules neither end the process nor take more time and memory than an ordinary file.
 #[tokio::test]
 async fn hostile_ignore_rules_are_skipped() {
     let braces = |levels: usize| format!("{}a{}", "{".repeat(levels), "}".repeat(levels));
@@ -196,7 +196,7 @@ async fn ignored_paths_are_searched_if_the_search_starts_in_them() {
     }
 }
 
-/// Reported only if no line matches, since it is relevant only then.
+/// Ignored paths are only relevant, and only reported, if no line matches.
 #[tokio::test]
 async fn ignored_paths_are_reported_if_no_line_matches() {
     let dir = tree(&[

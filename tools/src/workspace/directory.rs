@@ -13,10 +13,10 @@ use super::root::{Result, Root, Workspace};
 use crate::error::WorkspaceError;
 
 impl Workspace {
-    /// Opens a directory of this workspace, which must exist, as a workspace.
+    /// Opens an existing directory of this workspace as a workspace.
     ///
-    /// The new workspace stays in the directory that was opened, even if its path is replaced
-    /// later. It is not [guarded](Self::guarded).
+    /// The new workspace stays in the opened directory, even if its path is replaced later. It is
+    /// not [guarded](Self::guarded).
     ///
     /// # Errors
     /// Returns an error if the path leads out of this workspace or is not a directory.
@@ -31,8 +31,7 @@ impl Workspace {
         Ok(Workspace { root, stamps: None, unprotected: self.unprotected.clone() })
     }
 
-    /// Opens a directory. Returns the handle, which stays valid if the path is replaced, and the
-    /// path.
+    /// Opens a directory. Returns the path, and a handle that stays valid if the path is replaced.
     pub(crate) fn open_dir(&self, path: &str) -> Result<(Dir, PathBuf)> {
         let relative = self.relative(path)?;
         let fail = |e: io::Error| self.error(path, "used as the working directory", &e);
@@ -40,7 +39,7 @@ impl Workspace {
         Ok((dir, self.root.real.join(relative)))
     }
 
-    /// Returns a path that leads to the open root even if the root's own path is replaced.
+    /// Returns a path that leads to the open root, even if the root's own path is replaced.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn stable_root(&self) -> PathBuf {
         stable_path(&self.root.dir, &self.root.real)
@@ -53,15 +52,15 @@ impl Workspace {
     }
 }
 
-/// Returns a path that leads to the open directory, in a child process too, even if its own path
-/// is replaced.
+/// Returns a path that leads to the open directory, even if its own path is replaced. The path also
+/// works in a child process.
 #[cfg(target_os = "linux")]
 pub(crate) fn stable_path(dir: &Dir, _: &Path) -> PathBuf {
     use std::os::fd::AsRawFd;
     format!("/proc/self/fd/{}", dir.as_raw_fd()).into()
 }
 
-/// Returns `path`: only Linux has a path for an open directory.
+/// Returns `path`, because only Linux has a path for an open directory.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn stable_path(_: &Dir, path: &Path) -> PathBuf {
     path.to_owned()

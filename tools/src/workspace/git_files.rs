@@ -1,8 +1,8 @@
-//! Which files of a repository git itself must write. All others are protected.
+//! The files of a repository that git itself must write. All others are protected.
 
 use super::protected::{begins_with, matches};
 
-/// What git writes in a repository while it is used. In lower case; `*` is any part of a name.
+/// The paths that git writes in a repository. In lower case; `*` is any part of a name.
 const WRITTEN: &[&str] = &[
     // Objects, branches, and the state of the working tree.
     "objects",
@@ -17,7 +17,7 @@ const WRITTEN: &[&str] = &[
     "*.lock",
     "info/refs*",
     "info/sparse-checkout*",
-    // The state of commands that are in progress.
+    // The state of commands in progress.
     "head",
     "*_head",
     "*_msg",
@@ -37,31 +37,31 @@ const WRITTEN: &[&str] = &[
     "fsmonitor--daemon*",
     "gc.*",
     "lost-found",
-    // Programs that extend git keep their data there, and run nothing of it.
+    // Programs that extend git keep their data there, and run none of it.
     "annex",
     "lfs",
     "svn",
 ];
 
-/// What is protected in a directory that git writes.
+/// The protected paths in directories that git writes.
 const OBEYED: &[&str] = &["objects/info/alternates", "objects/info/http-alternates"];
 
-/// The directories of a repository with others in it: of submodules and working trees.
+/// The directories of a repository that contain others: submodules and working trees.
 pub(crate) const WITH_REPOSITORIES: [&str; 2] = ["modules", "worktrees"];
 
-/// What a path in a repository is.
+/// The protection of a path in a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GitFile {
-    /// Git writes it, with everything below it.
+    /// Git writes the path and everything below it.
     Written,
-    /// A directory of which git writes a part.
+    /// Git writes a part of the directory.
     PartlyWritten,
-    /// Git only reads it.
+    /// Git only reads the path.
     Protected,
 }
 
-/// Says what a path below the directory of a repository is, other than [`WITH_REPOSITORIES`].
-/// `names` are in lower case.
+/// Returns the protection of a path below the directory of a repository, except
+/// [`WITH_REPOSITORIES`]. `names` are in lower case.
 pub(crate) fn git_file(names: &[String]) -> GitFile {
     let is_above = |pattern: &&&str| {
         let parts: Vec<&str> = pattern.split('/').collect();

@@ -1,8 +1,8 @@
-//! The rules of `.gitignore` and similar files of a workspace.
+//! The rules of `.gitignore` and similar files in a workspace.
 //!
-//! These files are opened from the open root, so a symbolic link or a pipe is not read. Of a large
-//! file only the first lines are read, and of very many files only the first ones: compiled rules
-//! take hundreds of times their size.
+//! These files are opened from the open root, so symbolic links and pipes are not read. Only the
+//! first lines of a large file are read, and only the first of very many files: compiled rules take
+//! hundreds of times their size.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -17,19 +17,19 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::root::Root;
 
-/// How much of a file with ignore rules is read.
+/// The maximum size that is read of a file with ignore rules.
 const MAX_FILE_BYTES: usize = 64 * 1024;
-/// How many bytes of rules a walk reads.
+/// The maximum size of the rules that a walk reads.
 const MAX_WALK_BYTES: usize = 1024 * 1024;
-/// The longest rule.
+/// The maximum length of a rule.
 const MAX_RULE_BYTES: usize = 1024;
 
-/// The ignore rules of a walk, by the directory that contains them.
+/// The ignore rules of a walk, by their directory.
 pub(super) struct IgnoreRules {
     root: PathBuf,
     /// The directory in which the walk starts.
     start: PathBuf,
-    /// How many bytes of rules may still be read.
+    /// The number of bytes of rules that may still be read.
     left: AtomicUsize,
     by_directory: RwLock<HashMap<PathBuf, Arc<Gitignore>>>,
 }
@@ -60,7 +60,7 @@ impl IgnoreRules {
         let mut builder = GitignoreBuilder::new(directory);
         let at_root = directory == root.real;
         let exclude = at_root && self.add_lines(root, Path::new(".git/info/exclude"), &mut builder);
-        // The last matching rule decides, so the file with the highest precedence comes last.
+        // The last matching rule wins, so the file with the highest precedence comes last.
         let ignores = [".gitignore", ".ignore"]
             .map(|name| self.add_lines(root, &relative.join(name), &mut builder));
         if exclude || ignores.contains(&true) {
@@ -68,7 +68,7 @@ impl IgnoreRules {
         }
     }
 
-    /// Returns the rules that apply to the entries of `directory`, the nearest first.
+    /// Returns the rules that apply to the entries of `directory`, nearest first.
     pub(super) fn for_directory(&self, directory: &Path) -> Vec<Arc<Gitignore>> {
         let all = self.by_directory.read().unwrap_or_else(PoisonError::into_inner);
         if all.is_empty() {
@@ -78,8 +78,8 @@ impl IgnoreRules {
         inside.filter_map(|above| all.get(above).cloned()).collect()
     }
 
-    /// Returns whether these rules would hide the whole walk: they ignore its start, or everything
-    /// in it.
+    /// Returns whether these rules would hide the whole walk, because they ignore its start or
+    /// everything in it.
     fn hide_start(&self, directory: &Path, rules: &Gitignore) -> bool {
         let any_entry = self.start.join("a name that no file has");
         let itself = || rules.matched_path_or_any_parents(&self.start, true).is_ignore();
@@ -98,7 +98,7 @@ impl IgnoreRules {
             return false;
         }
         if bytes.len() > max {
-            // A part of a rule would be another rule.
+            // A part of a rule would be a different rule.
             bytes.truncate(bytes[..max].iter().rposition(|byte| *byte == b'\n').unwrap_or(0));
         }
         let read = |left: usize| Some(left.saturating_sub(bytes.len()));
@@ -130,7 +130,7 @@ pub(super) fn is_ignored(rules: &[Arc<Gitignore>], path: &Path, is_dir: bool) ->
         .is_some_and(|matched| matches!(matched, Match::Ignore(_)))
 }
 
-/// Opens a regular file that is not a link itself, without waiting for a pipe's other end.
+/// Opens a regular file that is not a link, without waiting for a pipe's other end.
 pub(super) fn open_regular(root: &Root, path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).nonblock(true).follow(FollowSymlinks::No);

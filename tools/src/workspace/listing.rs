@@ -11,7 +11,7 @@ use super::root::{Result, Workspace, special_kind};
 
 /// The entries of a directory.
 pub(crate) struct Listing {
-    /// The first entries by name, at most as many as requested.
+    /// The first entries by name, up to the requested number.
     pub(crate) entries: Vec<Entry>,
     /// The number of all entries.
     pub(crate) total: usize,
@@ -36,8 +36,8 @@ pub(crate) enum EntryKind {
 }
 
 impl Workspace {
-    /// Lists the entries of a directory whose names `filter` accepts, sorted by name, the first
-    /// `limit` of them.
+    /// Returns the first `limit` entries of a directory whose names `filter` accepts, sorted by
+    /// name.
     pub(crate) fn list(
         &self,
         path: &str,
@@ -60,7 +60,7 @@ impl Workspace {
                 first.pop_last();
             }
         }
-        // An entry that was removed in the meantime is left out.
+        // An entry that was removed meanwhile is left out.
         let entries = first.values().filter_map(|entry| Entry::read(&dir, entry).ok()).collect();
         Ok(Listing { entries, total })
     }

@@ -18,7 +18,7 @@ struct NumberedFile {
     bytes: u64,
 }
 
-/// How many numbered files of a directory are retained.
+/// The limits of retained numbered files in a directory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Retention {
     pub(crate) max_files_per_series: usize,
@@ -27,8 +27,8 @@ pub(crate) struct Retention {
 }
 
 impl Workspace {
-    /// Creates a file without a name on the disk of the directory `path`. It is removed when it is
-    /// closed.
+    /// Creates a file without a name on the disk of the directory `path`. Closing the file removes
+    /// it.
     #[cfg_attr(not(unix), allow(dead_code, reason = "commands run on Unix only"))]
     pub(crate) fn spool(&self, path: &str) -> Result<File> {
         let dir = self.git_ignored_dir(path)?;
@@ -38,8 +38,8 @@ impl Workspace {
 
     /// Fills a new file `SERIES-NUMBER.txt` in a directory that git ignores, and returns its path.
     ///
-    /// Numbers only grow and an existing file is never written to, so a name stays valid. The
-    /// oldest files beyond `retention` are removed.
+    /// Numbers only grow and existing files are never written to, so a name stays valid. The oldest
+    /// files beyond `retention` are removed.
     pub(crate) fn add_numbered(
         &self,
         path: &str,
@@ -88,7 +88,8 @@ impl Workspace {
         Ok(format!("{path}/{file}"))
     }
 
-    /// Opens the directory, creating it with a `.gitignore` that excludes all of its files.
+    /// Opens the directory. Creates it if necessary, with a `.gitignore` that excludes all of its
+    /// files.
     fn git_ignored_dir(&self, path: &str) -> Result<Dir> {
         let ignore_file = format!("{path}/.gitignore");
         let ignore_all = b"*\n";
@@ -99,7 +100,7 @@ impl Workspace {
     }
 }
 
-/// Lists the numbered files of a directory.
+/// Returns the numbered files of a directory.
 fn numbered_files(dir: &Dir) -> io::Result<Vec<NumberedFile>> {
     let mut files = Vec::new();
     for entry in dir.entries()? {
@@ -113,7 +114,7 @@ fn numbered_files(dir: &Dir) -> io::Result<Vec<NumberedFile>> {
         else {
             continue;
         };
-        // A file that was removed in the meantime is left out.
+        // A file that was removed meanwhile is left out.
         let Ok(metadata) = entry.metadata() else {
             continue;
         };

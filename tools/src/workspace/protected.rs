@@ -1,7 +1,7 @@
-//! Protected files: those that the user's own tools run or obey, such as `.git/hooks`.
+//! Protected files, which the user's own tools run or obey, such as `.git/hooks`.
 //!
-//! A file that an agent writes is usually looked at before it is run. These are not: git, the
-//! editor or the shell run them the next time that the user does something else.
+//! Users usually look at a file that an agent writes before they run it. Protected files are
+//! different: git, the editor or the shell runs them the next time the user does something else.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -12,22 +12,22 @@ use super::root::{Result, Workspace};
 use super::stamp::file_id;
 use crate::error::{WorkspaceError, printable};
 
-/// What git obeys in a repository, or what makes a directory one.
+/// The paths that git obeys in a repository, or that make a directory a repository.
 const IN_REPOSITORY: &[&str] =
     &["commondir", "config", "config.worktree", "gitdir", "hooks", "info", "objects", "refs"];
 const REPOSITORY: &str =
     "a directory with `HEAD`, `objects` and `refs` is a repository, whose configuration git obeys";
 
 impl Workspace {
-    /// Lets tools and commands change a file, or a directory with everything below it, that is
-    /// protected otherwise. Relative to the workspace; `.` stands for all.
+    /// Lifts the protection of a file, or of a directory with everything below it, so that tools
+    /// and commands can change it. The path is relative to the workspace; `.` stands for all files.
     ///
-    /// Protected are files that the user's own tools run or obey without being asked:
-    /// `.git/config`, `.git/hooks`, `.envrc`, `.vscode`, `.cargo` and others
-    /// ([`protected_paths`](crate::protected_paths) lists them). `write_file` and `edit_file` need
-    /// approval for them whatever the agent's rules say, in every directory of the workspace.
-    /// Commands cannot change those directly in the workspace, as far as the system can enforce
-    /// that; the description of `execute_command` says how far.
+    /// The user's own tools run or obey protected files without being asked: `.git/config`,
+    /// `.git/hooks`, `.envrc`, `.vscode`, `.cargo` and others.
+    /// [`protected_paths`](crate::protected_paths) lists them. `write_file` and `edit_file` need
+    /// approval to change them, whatever the agent's rules are, in every directory of the
+    /// workspace. Commands cannot change protected files directly in the workspace, as far as the
+    /// system can enforce that. The description of `execute_command` says how far.
     ///
     /// ```
     /// use loopwright_tools::Workspace;
@@ -43,18 +43,20 @@ impl Workspace {
     }
 
     /// Returns whether a write to `path` would change a protected file according to its name. The
-    /// name of a link says nothing about its target: [`refuse_hidden`](Self::refuse_hidden).
+    /// name of a link does not reveal its target: see [`refuse_hidden`](Self::refuse_hidden).
     pub(crate) fn is_protected(&self, path: &str) -> bool {
         self.relative(path).is_ok_and(|path| self.reason(&lexical(&path)).is_some())
     }
 
-    /// Lists what commands may not change directly in a workspace, whether or not it is lifted.
+    /// Returns the patterns that commands may not change directly in a workspace, including lifted
+    /// ones.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn all_patterns(&self) -> Vec<&'static str> {
         PROTECTED.iter().map(|line| line.0).collect()
     }
 
-    /// Lists what commands may not change directly in this workspace, besides what is in `.git`.
+    /// Returns the patterns that commands may not change directly in this workspace, except in
+    /// `.git`.
     #[cfg(feature = "commands")]
     pub(crate) fn protected_patterns(&self) -> Vec<&'static str> {
         let is_protected = |path: &&str| !self.is_open(Path::new(path));
@@ -68,12 +70,12 @@ impl Workspace {
     }
 
     /// Returns an error if a write to `path`, which goes to `target`, would change a protected file
-    /// that the path does not name. Whoever approved the call did not see its name.
+    /// that the path does not name. The approver of the call did not see that name.
     pub(super) fn refuse_hidden(&self, path: &str, target: &Path) -> Result<()> {
         self.refuse_unnamed(path, &self.without_links(target))
     }
 
-    /// As [`refuse_hidden`](Self::refuse_hidden), for the directory of `target` that was opened,
+    /// Checks like [`refuse_hidden`](Self::refuse_hidden), for the opened directory of `target`,
     /// which a link may have replaced since.
     pub(super) fn refuse_hidden_in(&self, dir: &Dir, path: &str, target: &Path) -> Result<()> {
         let real = self.without_links(target);
@@ -99,7 +101,7 @@ impl Workspace {
         Err(WorkspaceError::Protected { path: printable(path), file: printable(&target), why })
     }
 
-    /// Resolves the symbolic links of the directories of a path, as far as they exist.
+    /// Resolves the symbolic links in the directories of a path, as far as they exist.
     fn without_links(&self, path: &Path) -> PathBuf {
         for ancestor in path.ancestors().skip(1) {
             let dir = if ancestor.as_os_str().is_empty() { Path::new(".") } else { ancestor };
@@ -112,7 +114,7 @@ impl Workspace {
         path.to_owned()
     }
 
-    /// Returns why a path is protected.
+    /// Returns why a path is protected, or `None` if it is not.
     fn reason(&self, path: &Path) -> Option<&'static str> {
         let names = names(path);
         if self.is_unprotected(&names) {
@@ -124,8 +126,8 @@ impl Workspace {
         by_name.or_else(|| self.in_repository(path, &names).then_some(REPOSITORY))
     }
 
-    /// Returns whether the path is in a directory that has a `HEAD`, and is something that git
-    /// obeys if the directory is a repository, or that makes it one.
+    /// Returns whether the path is in a directory with a `HEAD`, and git would obey it if the
+    /// directory is a repository, or it makes the directory one.
     fn in_repository(&self, path: &Path, names: &[String]) -> bool {
         let dirs: Vec<&Path> = path.ancestors().skip(1).collect();
         dirs.iter().rev().zip(names).any(|(dir, name)| {
@@ -139,8 +141,8 @@ impl Workspace {
     }
 }
 
-/// Lists the paths that are protected in a workspace, each with everything below it; `*` stands for
-/// any name.
+/// Returns the paths that are protected in a workspace, each with everything below it. `*` stands
+/// for any name.
 ///
 /// ```
 /// assert!(loopwright_tools::protected_paths().any(|path| path == ".git/hooks"));
@@ -155,22 +157,22 @@ pub(crate) fn protection(path: &str) -> Option<&'static str> {
     (0..names.len()).find_map(|n| part_protection(&names[n..]))
 }
 
-/// Returns why the file with these names below some directory is protected.
+/// Returns why the file with these names, below some directory, is protected.
 fn part_protection(names: &[String]) -> Option<&'static str> {
     let lines = ASKED_ONLY.iter().chain(PROTECTED);
     let of_line = |line: &&Line| begins_with(names, line.0);
-    // Whoever creates it makes the directory a repository.
+    // Creating a `HEAD` makes the directory a repository.
     let head = || (names.len() == 1 && names[0] == "head").then_some(REPOSITORY);
     lines.clone().find(of_line).map(|line| line.1).or_else(head)
 }
 
-/// Returns whether the first names are those of the pattern.
+/// Returns whether the first names match the pattern.
 pub(super) fn begins_with(names: &[String], pattern: &str) -> bool {
     let mut names = names.iter();
     pattern.split('/').all(|part| names.next().is_some_and(|name| matches(name, part)))
 }
 
-/// Returns whether a name, in lower case, is the one of the pattern, which may have a `*`.
+/// Returns whether a lower-case name matches the pattern, which may contain a `*`.
 pub(crate) fn matches(name: &str, pattern: &str) -> bool {
     match pattern.split_once('*') {
         Some((start, end)) => {
@@ -195,7 +197,7 @@ fn lexical(path: &Path) -> PathBuf {
     clean
 }
 
-/// Returns the names in a path in lower case: some file systems do not distinguish it.
+/// Returns the names in a path in lower case, because some file systems ignore case.
 pub(crate) fn names(path: &Path) -> Vec<String> {
     path.iter().map(|name| name.to_string_lossy().to_lowercase()).collect()
 }
@@ -242,7 +244,8 @@ mod tests {
         }
     }
 
-    /// C433: A bare repository is recognised by what is in a directory, also before it is complete.
+    /// C433: A bare repository is recognised by the contents of a directory, even before it is
+    /// complete.
     #[test]
     fn a_bare_repository_is_protected_whatever_its_name() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! The list of protected files.
 
-/// A path of a workspace, with everything below it, and why it is protected. In lower case; `*` is
-/// any part of a name.
+/// A path of a workspace, with everything below it, and the reason for its protection. In lower
+/// case; `*` is any part of a name.
 pub(super) type Line = (&'static str, &'static str);
 
 const RUNS_NAMED_BY_GIT: &str = "git runs the programs that it names";
@@ -10,9 +10,9 @@ const MISE: &str = "mise runs the programs that it names when a shell enters the
 const AGENT: &str = "another agent runs the programs that it names, or gets its rights from it";
 const ACTIVATE: &str = "editors and shells run it when they enter the environment";
 
-/// What is protected: the configuration that a tool runs or obeys without being asked to run it.
-/// Files that the user runs knowingly, such as a `Makefile` or a script of `package.json`, are not;
-/// neither is what runs elsewhere after a review, such as `.github/workflows`.
+/// The protected files: configuration that a tool runs or obeys without being asked to. Files that
+/// the user runs knowingly, such as a `Makefile` or a script of `package.json`, are not protected.
+/// Neither are files that run elsewhere after a review, such as `.github/workflows`.
 pub(super) const PROTECTED: &[Line] = &[
     // Version control.
     (".git/config", RUNS_NAMED_BY_GIT),
@@ -43,7 +43,7 @@ pub(super) const PROTECTED: &[Line] = &[
     (".jj/workspace-config.toml", "Jujutsu runs the programs that it names"),
     (".sl/config", "Sapling runs the programs that it names"),
     (".bzr/branch/branch.conf", "Breezy runs the programs that it names"),
-    // Shells, and what runs when a shell enters a directory.
+    // Shells, and programs that run when a shell enters a directory.
     (".envrc", "direnv runs it when a shell enters the directory"),
     (".direnv", "direnv runs the files in it when a shell enters the directory"),
     (".shadowenv.d", "shadowenv runs the files in it when a shell enters the directory"),
@@ -280,7 +280,8 @@ pub(super) const PROTECTED: &[Line] = &[
     (".local/share/applications", "the desktop starts the programs that it names"),
 ];
 
-/// Protected from file tools only: commands that the user's own tools consist of write them.
+/// The files that are only protected from file tools, because commands of the user's own tools
+/// write them.
 pub(super) const ASKED_ONLY: &[Line] = &[
     (".git/rebase-merge/git-rebase-todo", "git runs the commands in it when a rebase continues"),
     (".pnp.*", "Node runs it, as yarn asks"),

@@ -1,4 +1,4 @@
-//! Reading files: only regular ones, and never waiting for a pipe's other end.
+//! Reading of files: only regular ones, without waiting for a pipe's other end.
 
 use std::io::{self, Read};
 
@@ -12,9 +12,9 @@ use crate::error::{WorkspaceError, printable};
 /// A regular file, open for reading.
 pub(crate) struct OpenFile {
     pub(crate) file: File,
-    /// Its size in bytes when it was opened.
+    /// The size of the file in bytes when it was opened.
     pub(crate) size: u64,
-    /// Its identity and state when it was opened.
+    /// The identity and state of the file when it was opened.
     pub(crate) stamp: Stamp,
 }
 
@@ -28,9 +28,9 @@ impl Workspace {
             }
             self.error(path, "read", &e)
         };
-        // The kind is checked first, since opening a device can have an effect. The file is opened
-        // without blocking and checked once more, since it may have been replaced by a pipe that
-        // has no writer.
+        // The kind is checked first, because opening a device can have an effect. The file is
+        // opened without blocking and checked again, because a pipe without a writer may have
+        // replaced it.
         require_regular(path, &self.root.dir.metadata(&relative).map_err(fail)?)?;
         let file = self
             .root
@@ -42,7 +42,7 @@ impl Workspace {
         Ok(OpenFile { file, size: metadata.len(), stamp: Stamp::of(&metadata) })
     }
 
-    /// Records, if the workspace is guarded, that this file was read in the state of `stamp`.
+    /// Records, if the workspace is guarded, that this file was read in the state `stamp`.
     pub(crate) fn note_read(&self, path: &str, stamp: Stamp) {
         if let (Some(stamps), Ok(relative)) = (&self.stamps, self.relative(path))
             && let Ok(file) = self.root.dir.canonicalize(relative)
@@ -51,7 +51,8 @@ impl Workspace {
         }
     }
 
-    /// Reads a regular file of at most `max_bytes` bytes, and its stamp at that time.
+    /// Reads a regular file of at most `max_bytes` bytes, and returns it with its stamp at that
+    /// time.
     pub(crate) fn read(&self, path: &str, max_bytes: u64) -> Result<(Vec<u8>, Stamp)> {
         let open = self.open_file(path)?;
         let mut bytes = Vec::new();
@@ -69,7 +70,7 @@ impl Workspace {
         Ok((bytes, open.stamp))
     }
 
-    /// Reads the text at the start of a regular file, at most `max_bytes` bytes of it.
+    /// Reads up to `max_bytes` bytes of text from the start of a regular file.
     ///
     /// Returns the text and the size of the whole file in bytes, or `None` if the file does not
     /// exist. Invalid UTF-8 is replaced with U+FFFD. A character is never cut in two.

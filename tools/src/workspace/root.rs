@@ -1,4 +1,4 @@
-//! [`Workspace`] itself: its root, its options, and how a model's path is resolved.
+//! [`Workspace`] itself: its root, its options, and the resolution of a model's paths.
 
 use std::fmt;
 use std::io;
@@ -15,12 +15,12 @@ use crate::error::{WorkspaceError, printable};
 
 pub(super) type Result<T> = std::result::Result<T, WorkspaceError>;
 
-/// Confines tools to the files of one directory. Cheap to clone.
+/// A directory to which tools are confined. Cheap to clone.
 ///
-/// Tools read and write through a workspace only, and it refuses every path that leads out of its
+/// Tools only read and write through a workspace. It refuses every path that leads out of its
 /// directory: by `..`, as an absolute path, or through a symbolic link.
 ///
-/// A hard link is a file like any other: a link inside the directory can be read although its
+/// A hard link is a file like any other: a link inside the directory can be read even if its
 /// contents also have a name outside. Writing creates a new file and leaves the other name
 /// unchanged.
 ///
@@ -37,9 +37,9 @@ pub(super) type Result<T> = std::result::Result<T, WorkspaceError>;
 #[derive(Clone)]
 pub struct Workspace {
     pub(super) root: Arc<Root>,
-    /// The files as they were last read, if the workspace is guarded.
+    /// The last read states of the files, if the workspace is guarded.
     pub(super) stamps: Option<Arc<ReadStamps>>,
-    /// The paths whose protection is lifted, as names in lower case.
+    /// The paths whose protection is lifted, as lower-case names.
     pub(super) unprotected: Arc<[Vec<String>]>,
 }
 
@@ -47,7 +47,7 @@ pub struct Workspace {
 pub(super) struct Root {
     pub(super) dir: Dir,
     pub(super) path: PathBuf,
-    /// `path` without symbolic links: models use either form.
+    /// The path without symbolic links. Models use either form.
     pub(super) real: PathBuf,
 }
 
@@ -73,12 +73,12 @@ impl Workspace {
         &self.root.path
     }
 
-    /// Protects files from being overwritten after another program changed them.
+    /// Prevents tools from overwriting files that another program has changed.
     ///
-    /// A file that `read_file` has read, or that a tool of this workspace has written, is not
-    /// overwritten or edited if it changed on disk since, until it is read again. A file that was
-    /// never read, or no longer exists, is not protected. The record is shared by the clones of
-    /// this workspace and does not survive a restart.
+    /// A file that `read_file` has read, or that a tool of this workspace has written, must not
+    /// have changed on disk since. Otherwise it must be read again before it can be overwritten or
+    /// edited. A file that was never read, or no longer exists, is not guarded. Clones of this
+    /// workspace share the record, which does not survive a restart.
     pub fn guarded(mut self) -> Self {
         self.stamps = Some(Arc::default());
         self
@@ -127,7 +127,7 @@ impl Workspace {
         Ok(if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative })
     }
 
-    /// Converts an I/O error on `path` that occurred while it was to be, for example, "read".
+    /// Converts an I/O error on `path`. `what` is the failed operation, for example "read".
     pub(super) fn error(
         &self,
         path: &str,
@@ -146,7 +146,7 @@ impl fmt::Debug for Workspace {
 
 pub(super) const NAME_A_FILE: &str = "name a file, with the directory it is to be in";
 
-/// Returns an error unless `metadata` is that of a regular file.
+/// Returns an error unless `metadata` describes a regular file.
 pub(super) fn require_regular(path: &str, metadata: &Metadata) -> Result<()> {
     let (what, hint) = if metadata.is_file() {
         return Ok(());
@@ -158,7 +158,7 @@ pub(super) fn require_regular(path: &str, metadata: &Metadata) -> Result<()> {
     Err(WorkspaceError::Kind { path: printable(path), what, hint })
 }
 
-/// Names the kind of a file that is neither regular, nor a directory, nor a link.
+/// Returns the kind of a file that is neither regular, nor a directory, nor a link.
 #[cfg(unix)]
 pub(super) fn special_kind(kind: FileType) -> &'static str {
     use cap_std::fs::FileTypeExt;

@@ -1,4 +1,4 @@
-//! [`Stamp`] identifies a state of a file; [`ReadStamps`] records the states that were last read.
+//! [`Stamp`], the state of a file, and [`ReadStamps`], the states that were last read.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -8,14 +8,14 @@ use std::time::SystemTime;
 use cap_fs_ext::MetadataExt;
 use cap_std::fs::Metadata;
 
-/// The state of a file at one time: its identity, its size, and when it was changed.
+/// The state of a file at one time: its identity, its size, and the time of its last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     file: (u64, u64),
     size: u64,
     modified: Option<SystemTime>,
-    /// Time of the last change of content or mode, in seconds and nanoseconds. Programs cannot set
-    /// it back.
+    /// The time of the last change of content or mode, in seconds and nanoseconds. Programs cannot
+    /// set it back.
     changed: (i64, i64),
 }
 
@@ -37,17 +37,17 @@ impl Stamp {
     }
 }
 
-/// The device and inode numbers of a file.
+/// Returns the device and inode numbers of a file.
 pub(super) fn file_id(metadata: &Metadata) -> (u64, u64) {
     (MetadataExt::dev(metadata), MetadataExt::ino(metadata))
 }
 
-/// Returns the path without `.` components, the form in which [`ReadStamps`] keys files.
+/// Returns the path without `.` components: the form of the keys of [`ReadStamps`].
 pub(super) fn normalized(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-/// The files of one workspace as its tools last read or wrote them, by their normalized paths.
+/// The states in which a workspace's tools last read or wrote files, by normalized path.
 #[derive(Default)]
 pub(super) struct ReadStamps(Mutex<HashMap<PathBuf, Stamp>>);
 

@@ -1,8 +1,8 @@
-//! [`TempFile`]: a new file that replaces another one when it is complete.
+//! [`TempFile`]: a new file that replaces another one once it is complete.
 //!
-//! A process that is killed while it writes leaves its file behind, `.loopwright-N.tmp`: at most as
-//! many in a directory as there were writers at the same time. A file stays locked while its writer
-//! lives, so the next write in the directory removes a file that is not locked.
+//! A process that is killed while writing leaves its file behind, `.loopwright-N.tmp`. A directory
+//! has at most as many of them as it had concurrent writers. A file stays locked while its writer
+//! lives, so the next write in the directory removes unlocked files.
 
 use std::cell::Cell;
 use std::fs::{File, Permissions, TryLockError};
@@ -15,11 +15,11 @@ use cap_std::fs::{Dir, Metadata, OpenOptions};
 
 use super::stamp::file_id;
 
-/// How many numbered names are tried before random ones. A file left behind under a numbered name
-/// is found and removed.
+/// The number of numbered names that are tried before random ones. An abandoned file with a
+/// numbered name is found and removed.
 const NUMBERED_NAMES: usize = 16;
 
-/// Returns whether a file of this name is a temporary file of this module.
+/// Returns whether a file with this name is a temporary file of this module.
 #[cfg(feature = "search")]
 pub(super) fn is_temporary(name: &[u8]) -> bool {
     name.starts_with(b".loopwright-") && name.ends_with(b".tmp")
@@ -31,12 +31,12 @@ pub(super) struct TempFile<'a> {
     dir: &'a Dir,
     name: String,
     file: File,
-    /// Whether the temporary name no longer belongs to this file.
+    /// `true` if the temporary name no longer belongs to this file.
     released: Cell<bool>,
 }
 
 impl<'a> TempFile<'a> {
-    /// Creates an empty file in `dir`, with no more permissions than the file `old` that it is to
+    /// Creates an empty file in `dir`. It has no more permissions than `old`, which it will
     /// replace.
     pub(super) fn create(dir: &'a Dir, old: Option<&Metadata>) -> io::Result<Self> {
         let mut options = OpenOptions::new();
@@ -50,7 +50,7 @@ impl<'a> TempFile<'a> {
         let _ = old;
         let mut number = 0;
         let mut last = None;
-        // A name becomes free when the abandoned file under it is removed, so each is tried twice.
+        // Removing an abandoned file frees its name, so each name is tried twice.
         for _ in 0..2 * NUMBERED_NAMES {
             let lockable = number < NUMBERED_NAMES;
             let name = match lockable {
@@ -70,10 +70,10 @@ impl<'a> TempFile<'a> {
             match new.file.try_lock() {
                 _ if !lockable => return Ok(new),
                 Ok(()) if is_name_of(dir, &new.name, &new.file) => return Ok(new),
-                // Another writer took the file for abandoned before it was locked, and now uses
+                // Another writer regarded the file as abandoned before it was locked, and now uses
                 // the name.
                 Ok(()) | Err(TryLockError::WouldBlock) => new.released.set(true),
-                // Without file locks abandoned files cannot be detected: use a random name.
+                // Without file locks, abandoned files cannot be detected: use a random name.
                 Err(TryLockError::Error(_)) => number = NUMBERED_NAMES,
             }
         }
@@ -94,7 +94,7 @@ impl<'a> TempFile<'a> {
         use std::os::unix::fs::{PermissionsExt, fchown};
 
         use cap_std::fs::MetadataExt;
-        // Only root may change the owner; for other users the file stays their own.
+        // Only root may change the owner. Other users keep the file as their own.
         let _ = fchown(&self.file, Some(old.uid()), Some(old.gid()));
         // As with any write, set-user-id and similar bits are dropped.
         self.file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
@@ -107,7 +107,7 @@ impl<'a> TempFile<'a> {
         self.file.set_permissions(permissions)
     }
 
-    /// Renames the file to `name`, replacing what is there, and syncs the directory.
+    /// Renames the file to `name`, replaces any existing file, and syncs the directory.
     pub(super) fn rename_to(&self, name: &Path) -> io::Result<()> {
         self.dir.rename(&self.name, self.dir, name)?;
         self.released.set(true);
@@ -129,7 +129,7 @@ impl Drop for TempFile<'_> {
     }
 }
 
-/// Removes the file that a killed writer left under this name. Returns `false` if its writer is
+/// Removes the file with this name that a killed writer has left. Returns `false` if its writer is
 /// still alive, or if it is not such a file.
 fn remove_abandoned(dir: &Dir, name: &str) -> bool {
     let mut options = OpenOptions::new();

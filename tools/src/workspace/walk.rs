@@ -1,9 +1,9 @@
 //! Visiting the files of a directory tree: [`Workspace::walk`].
 //!
 //! The crate `ignore` walks on several threads and does not follow symbolic links. It reads names
-//! by absolute paths, so a directory that is replaced by a link in the meantime could make it see
-//! names outside. These names are only hints: each file that is reported or opened is looked up
-//! from the open root ([`WalkEntry`]).
+//! by absolute paths, so it may see names outside if a link replaces a directory meanwhile. These
+//! names are only hints: each reported or opened file is looked up from the open root
+//! ([`WalkEntry`]).
 
 use std::cell::OnceCell;
 use std::io;
@@ -25,11 +25,11 @@ use crate::error::printable;
 pub(crate) struct WalkEntry<'a> {
     root: &'a Root,
     parent: &'a ParentDir,
-    /// Its path relative to the root of the workspace.
+    /// The path relative to the root of the workspace.
     pub(crate) path: &'a Path,
-    /// Its path relative to the start of the walk; its name if it is itself the start.
+    /// The path relative to the start of the walk, or the file's name if the walk starts at it.
     pub(crate) below: &'a Path,
-    /// Whether it is a regular file, and not a link.
+    /// `true` for a regular file, `false` for a link.
     pub(crate) is_file: bool,
 }
 
@@ -48,17 +48,17 @@ struct IgnoredPaths {
     example: Option<IgnoredPath>,
 }
 
-/// An ignored path. In their order, directories come before files.
+/// An ignored path. Directories sort before files.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct IgnoredPath {
     is_file: bool,
-    /// Relative to the root of the workspace.
+    /// The path relative to the root of the workspace.
     path: PathBuf,
 }
 
 impl SkippedPaths {
-    /// Describes the skipped paths in lines for the model. Ignored paths are mentioned only if
-    /// the search found no match.
+    /// Returns lines about the skipped paths, for the model. They only mention ignored paths if the
+    /// search found no match.
     pub(crate) fn report(self, no_match: bool) -> String {
         let mut report = match self.unreadable_directories.into_inner() {
             0 => String::new(),
@@ -122,10 +122,10 @@ impl WalkEntry<'_> {
 }
 
 impl Workspace {
-    /// Visits the files below `path`, or the file that it is, in no defined order.
+    /// Visits the files below `path`, or the file at `path`, in no defined order.
     ///
-    /// The walk runs on several threads; each calls the function that `visitor` returns for it.
-    /// `.git` and the paths that a `.gitignore` or `.ignore` in the workspace ignores are skipped,
+    /// The walk runs on several threads. Each thread calls the function that `visitor` returns for
+    /// it. Skips `.git` and the paths that a `.gitignore` or `.ignore` in the workspace ignores,
     /// unless the walk starts in them.
     pub(crate) fn walk<'w, V>(
         &'w self,
@@ -148,7 +148,7 @@ impl Workspace {
             return Ok(SkippedPaths::default());
         }
         root.dir.open_dir(&start).map_err(fail)?;
-        // Normalized: joining `.` or an empty path would show in the path of each entry.
+        // Normalized, because joining `.` or an empty path would show in the path of each entry.
         let start = root.real.join(start).components().collect::<PathBuf>();
         let rules = IgnoreRules::above(root, &start);
         let skipped = SkippedPaths::default();
@@ -173,7 +173,7 @@ impl Workspace {
     }
 }
 
-/// What the threads of a walk share.
+/// The state that the threads of a walk share.
 struct Walk<'a> {
     root: &'a Root,
     rules: &'a IgnoreRules,
@@ -220,14 +220,14 @@ impl Walk<'_> {
     }
 }
 
-/// The directory of the current entry, cached from one of its entries to the next.
+/// The directory of the current entry, cached for the next entries.
 #[derive(Default)]
 struct ParentDir {
     path: PathBuf,
-    /// The rules for its entries, from its own up to those of the root.
+    /// The rules for the directory's entries: its own first, the root's last.
     rules: Vec<Arc<Gitignore>>,
-    /// Its handle, opened from the root when first needed; `None` if it does not exist or leads
-    /// out.
+    /// The handle of the directory, opened from the root when first needed. `None` if the directory
+    /// does not exist or leads out.
     opened: OnceCell<Option<Dir>>,
 }
 
@@ -245,7 +245,7 @@ impl ParentDir {
     }
 }
 
-/// Returns a path relative to the root as text; invalid UTF-8 in it is replaced.
+/// Returns a path relative to the root as text. Invalid UTF-8 is replaced.
 pub(crate) fn path_text(path: &Path) -> String {
     printable(&path.to_string_lossy())
 }

@@ -1,7 +1,7 @@
-//! Writing a file, all or nothing: [`Workspace::write`].
+//! All-or-nothing writing of a file: [`Workspace::write`].
 //!
-//! The content goes to a [temporary file](super::temp_file) in the same directory, is synced to
-//! disk, and is renamed.
+//! The content is written to a [temporary file](super::temp_file) in the same directory, synced to
+//! disk, and renamed.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -13,11 +13,11 @@ use super::stamp::{Stamp, file_id, normalized};
 use super::temp_file::TempFile;
 use crate::error::{WorkspaceError, printable};
 
-/// How often a path is resolved again while another program replaces the file.
+/// The maximum number of attempts to resolve a path while another program replaces the file.
 const MAX_RESOLVE_ATTEMPTS: usize = 16;
 
 impl Workspace {
-    /// Writes `content` to the file, creating or replacing it. Returns the size of the old file.
+    /// Writes `content` to the file, and creates or replaces it. Returns the size of the old file.
     ///
     /// Missing parent directories are created. A replaced file keeps its mode; a symbolic link
     /// stays a link. The file is left unchanged if its stamp is no longer `before` or, in a guarded
@@ -39,7 +39,7 @@ impl Workspace {
         };
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         self.refuse_hidden(path, &target)?;
-        // With `..` in the path, a part of it could be created before the rest is refused.
+        // With `..` in the path, a part of the path could be created before the rest is refused.
         if old.is_none() && !has_parent_component(parent) {
             self.root.dir.create_dir_all(parent).map_err(fail)?;
         }
@@ -47,7 +47,7 @@ impl Workspace {
         self.refuse_hidden_in(&dir, path, &target)?;
         let new = TempFile::create(&dir, old.as_ref()).map_err(fail)?;
         new.fill(content, old.as_ref()).map_err(fail)?;
-        // Compared as late as possible, to keep the time for other writers until the rename short.
+        // Compared as late as possible, to leave other writers little time until the rename.
         let last_read = self.stamps.as_ref().and_then(|stamps| stamps.get(&normalized(&target)));
         for (stamp, since) in
             [(before, "it was read for this edit"), (last_read, "it was last read")]
@@ -55,7 +55,7 @@ impl Workspace {
             let Some(stamp) = stamp else { continue };
             let unchanged = match dir.symlink_metadata(name) {
                 Ok(metadata) => stamp == Stamp::of(&metadata),
-                // Nothing can be lost from a removed file, but an edit would bring its text back.
+                // A removed file has nothing to lose, but an edit would bring its text back.
                 Err(e) => e.kind() == io::ErrorKind::NotFound && before.is_none(),
             };
             if !unchanged {
@@ -87,7 +87,7 @@ impl Workspace {
         Ok(old.is_some())
     }
 
-    /// Resolves the path that a write to `path` goes to, with the metadata of an existing file.
+    /// Resolves the target of a write to `path`. Returns it with the metadata of an existing file.
     fn write_target(&self, path: &str) -> Result<(PathBuf, Option<Metadata>)> {
         let requested = self.relative(path)?;
         if matches!(path.rsplit('/').next(), Some("" | "." | "..")) {
@@ -100,12 +100,13 @@ impl Workspace {
         self.follow_links(path, requested)
     }
 
-    /// Resolves the symbolic links of `requested`, with the metadata of an existing file.
+    /// Resolves the symbolic links of `requested`. Returns the path with the metadata of an
+    /// existing file.
     fn follow_links(&self, path: &str, requested: PathBuf) -> Result<(PathBuf, Option<Metadata>)> {
         let fail = |e: io::Error| self.error(path, "written", &e);
         let dir = &self.root.dir;
         let mut last = io::ErrorKind::NotFound.into();
-        // If another program replaces the file in the meantime, the path is resolved once more.
+        // If another program replaces the file meanwhile, the path is resolved again.
         for _ in 0..MAX_RESOLVE_ATTEMPTS {
             match dir.canonicalize(&requested) {
                 Ok(real) => match (dir.metadata(&real), dir.metadata(&requested)) {
@@ -145,7 +146,7 @@ fn has_parent_component(path: &Path) -> bool {
     path.components().any(|part| part == Component::ParentDir)
 }
 
-/// Returns an error unless `metadata` is that of a regular file that is not read-only.
+/// Returns an error unless `metadata` describes a regular file that is not read-only.
 fn require_writable(path: &str, metadata: &Metadata) -> Result<()> {
     require_regular(path, metadata)?;
     if metadata.permissions().readonly() {

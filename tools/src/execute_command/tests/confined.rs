@@ -1,4 +1,4 @@
-//! Tests of the confinement: what commands can access.
+//! Tests of the confinement of commands.
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::symlink;
@@ -55,7 +55,7 @@ async fn check_writes(name: &str, fixture: &Fixture) {
         "echo x > /proc/sys/kernel/hostname",
         "mount -t tmpfs none sub",
         "chroot . true",
-        // With bubblewrap this process is the command's own.
+        // With bubblewrap, this process is the command's own.
         if name == "Landlock" { "cat /proc/1/environ" } else { "cat /proc/2147483647/environ" },
     ] {
         let attempt = attempt
@@ -82,7 +82,7 @@ async fn check_writes(name: &str, fixture: &Fixture) {
     );
 }
 
-/// Each confinement that works here, with its name.
+/// Returns each confinement that works here, with its name.
 fn confinements() -> Vec<(&'static str, Fixture)> {
     let mut all = vec![("Landlock", Fixture::confined_by(Confinement::landlock().unwrap()))];
     match Confinement::bubblewrap() {
@@ -92,7 +92,7 @@ fn confinements() -> Vec<(&'static str, Fixture)> {
     all
 }
 
-/// The programs are those of util-linux.
+/// The programs come from util-linux.
 #[tokio::test]
 async fn other_processes_cannot_be_limited_or_slowed_and_nothing_outlives_the_command() {
     let (pid, limits) = (std::process::id(), fs::read_to_string("/proc/self/limits").unwrap());
@@ -123,8 +123,8 @@ async fn other_processes_cannot_be_limited_or_slowed_and_nothing_outlives_the_co
     assert_eq!(fs::read_to_string("/proc/self/limits").unwrap(), limits);
 }
 
-/// The calls are made by number, with perl, since few systems have programs for them. The exit code
-/// is the error.
+/// Perl makes the calls by number, because few systems have programs for them. The exit code is the
+/// error.
 #[cfg(target_arch = "x86_64")]
 #[tokio::test]
 async fn keyrings_and_attributes_of_files_are_out_of_reach() {
@@ -226,7 +226,7 @@ async fn more_can_be_made_readable_and_writable() {
     );
 }
 
-/// TCP and UDP, which bash supports without other programs.
+/// Tests TCP and UDP, which bash supports without other programs.
 #[tokio::test]
 async fn the_network_is_accessible_only_if_enabled() {
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -280,7 +280,7 @@ async fn without_confinement_it_refuses_or_states_so() {
     assert_eq!(alive(&mark), 0, "a process with its environment or parents intact is killed");
 }
 
-/// Runs only where bubblewrap is installed and may create namespaces.
+/// Only runs where bubblewrap is installed and may create namespaces.
 #[tokio::test]
 async fn bubblewrap_confines_where_landlock_cannot() {
     let confinement = match Confinement::bubblewrap() {
@@ -353,7 +353,7 @@ async fn gaps_of_the_confinement_are_stated() {
     }
 }
 
-/// No kernel has a Landlock rule for this so far. When this test fails, the sentence is obsolete.
+/// No kernel has a Landlock rule for this yet. When this test fails, the sentence is obsolete.
 #[tokio::test]
 async fn the_mode_of_a_file_outside_can_be_changed_which_is_stated() {
     let fixture = Fixture::new();

@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// A tool with these settings for each way of enforcing limits that works here.
+/// Returns a tool with these settings for each way of enforcing limits that works here.
 fn tools(commands: &Commands) -> Vec<(&'static str, Fixture)> {
     let tool = |cgroups: bool| {
         let outer = outer();
-        // A protected file, so that commands have mounts, and those of an ordinary user a user
-        // namespace, in which the kernel counts processes on their own.
+        // With a protected file, commands get mounts. An ordinary user's commands then get a user
+        // namespace, in which the kernel counts their processes separately.
         fs::write(outer.path().join("root/.envrc"), "").unwrap();
         let workspace = Workspace::open(&outer.path().join("root")).unwrap();
         let shell = match cgroups {
@@ -19,8 +19,8 @@ fn tools(commands: &Commands) -> Vec<(&'static str, Fixture)> {
     vec![("control groups, if they can be created", tool(true)), ("measured", tool(false))]
 }
 
-/// A bomb that would start about 2 to the power of `depth + 1` processes. It ends by itself, so
-/// that the machine survives if this test fails.
+/// Returns a fork bomb that would start about 2 to the power of `depth + 1` processes. It ends by
+/// itself, so that the machine survives if this test fails.
 fn bomb(start: &str, depth: u32) -> String {
     format!(
         "printf '%s\\n' 'if [ $1 -gt 0 ]; then' \
@@ -29,8 +29,8 @@ fn bomb(start: &str, depth: u32) -> String {
     )
 }
 
-/// As root as well, to whom the kernel's limit for users does not apply. How long it takes is
-/// checked by `--test commands`, which runs alone on the machine.
+/// Also runs as root, to whom the kernel's limit for users does not apply. `--test commands`, which
+/// runs alone on the machine, checks the time.
 #[tokio::test]
 async fn a_fork_bomb_is_killed() {
     // Other tests run at the same time, and the kernel does not limit the second.
@@ -46,7 +46,7 @@ async fn a_fork_bomb_is_killed() {
     }
 }
 
-/// Doubles a string of the shell until it is killed.
+/// A script that doubles a string until the shell is killed.
 const GROW: &str = "x=0123456789; while :; do x=$x$x; done";
 
 #[tokio::test]
@@ -66,12 +66,12 @@ async fn a_command_that_uses_too_much_memory_is_killed_and_the_limit_reported() 
 #[tokio::test]
 async fn a_command_that_fills_the_disk_is_killed_and_the_limit_reported() {
     let fixture = Fixture::with(Commands::new().max_disk(64 << 20));
-    // Many files, none of which is too large.
+    // Many files that are all below the limit.
     let command = "rmdir sub; i=0; while :; do i=$((i+1)); head -c 8388608 /dev/zero >$i; done";
     let why = fixture.call(json!({ "command": command, "timeout": 60 })).await.unwrap_err();
     assert!(why.contains("the free space of a disk shrank by more than 64 MiB"), "{why}");
     fixture.run("rm *").await;
-    // A single file is limited by the kernel as well.
+    // The kernel limits a single file, too.
     let call = json!({ "command": "cat /dev/zero >large", "timeout": 60 });
     assert!(!fixture.call(call).await.is_ok_and(|(text, _)| text.starts_with("Exit code 0.")));
     let size = fs::metadata(fixture.root().join("large")).unwrap().len();
@@ -103,8 +103,7 @@ async fn limits_are_stated_and_control_groups_are_removed() {
     }
 }
 
-/// What the kernel refuses because the processes of a command are being killed is no limit that the
-/// command has reached.
+/// Refusals of the kernel while the processes are being killed do not count as limits reached.
 #[tokio::test]
 async fn a_process_in_the_background_that_starts_others_reaches_no_limit() {
     for (name, fixture) in tools(&Commands::new()) {

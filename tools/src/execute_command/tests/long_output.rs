@@ -33,7 +33,7 @@ async fn long_output_loses_its_middle_and_the_whole_can_be_read() {
         fs::read_to_string(fixture.root().join(".loopwright/output/.gitignore")).unwrap(),
         "*\n"
     );
-    // Replacing the directory by a link that leads out gives a command no access.
+    // A command gets no access by replacing the directory with a link that leads out.
     let text = fixture.run("rm -r .loopwright && ln -s .. .loopwright && seq 1 20000").await;
     assert!(
         text.contains("it could not be saved: ") && text.contains("leads out of the workspace"),
@@ -61,14 +61,14 @@ async fn saved_output_is_not_guarded() {
     }
 }
 
-/// A file that an earlier result names is never overwritten; the oldest files are removed.
+/// Files named in earlier results are never overwritten. The oldest files are removed.
 #[tokio::test]
 async fn saved_output_is_not_overwritten() {
     let fixture = Fixture::new();
     let output_dir = fixture.root().join(OUTPUT_DIR);
     let (_, details) = fixture.call(json!({ "command": "seq 1 20000" })).await.unwrap();
     let first = details["output_file"].as_str().unwrap().to_owned();
-    // Another process, or the same session after a restart.
+    // Stands for another process, or for the same session after a restart.
     let workspace = Workspace::open(&fixture.root()).unwrap();
     let restarted = Fixture {
         outer: fixture.outer,
@@ -150,8 +150,8 @@ async fn output_over_the_limit_is_cut_and_reported() {
     assert!(saved == [&all[..50_000], note.as_bytes(), &all[all.len() - 50_000..]].concat());
 }
 
-/// While the command runs its output is not in a directory that it can read; otherwise it would
-/// read its own output forever.
+/// While the command runs, it cannot read the directory of its output. Otherwise it would read its
+/// own output forever.
 #[tokio::test]
 async fn a_command_does_not_read_its_own_output() {
     let fixture = Fixture::new();
@@ -162,7 +162,7 @@ async fn a_command_does_not_read_its_own_output() {
         .unwrap();
     assert!(text.ends_with("much:word\n.gitignore\n"), "{text}");
     assert_eq!(details["output_file_left_out"], json!(0));
-    // A command may remove the directory: it is created once more.
+    // A command may remove the directory, which is then created again.
     let (text, details) =
         fixture.call(json!({ "command": "seq 1 20000; rm -r .loopwright" })).await.unwrap();
     assert!(text.contains("all of it is in"), "{text}");

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 
-/// A tool in a repository, with this confinement.
+/// Returns a tool in a repository, with this confinement.
 fn repository(confinement: Confinement, open: &[&str]) -> Fixture {
     let outer = outer();
     let root = outer.path().join("root");
@@ -21,7 +21,7 @@ fn repository(confinement: Confinement, open: &[&str]) -> Fixture {
     Fixture { outer, tool: Box::new(tool(State { workspace, shell })) }
 }
 
-/// The confinements that can make files read-only and work here, with their names.
+/// Returns the confinements that can make files read-only and work here, with their names.
 fn strict() -> Vec<(&'static str, Confinement)> {
     let mut all = Vec::new();
     match Confinement::landlock() {
@@ -35,8 +35,8 @@ fn strict() -> Vec<(&'static str, Confinement)> {
     all
 }
 
-/// C432: Protected files that exist in the workspace cannot be changed, moved or replaced by a
-/// command, also of an ordinary user on a machine without bubblewrap.
+/// C432: A command cannot change, move or replace protected files that exist in the workspace, even
+/// as an ordinary user on a machine without bubblewrap.
 #[tokio::test]
 async fn commands_cannot_change_what_the_users_tools_run() {
     for (name, confinement) in strict() {
@@ -72,7 +72,7 @@ async fn commands_cannot_change_what_the_users_tools_run() {
             assert!(!text.starts_with("Exit code 0."), "{name}: {attempt}: {text}");
             assert!(!text.contains("files changed"), "{name}: {attempt}: {text}");
         }
-        // In a working directory that is protected, and in one above a protected one.
+        // In a protected working directory, and in one above a protected directory.
         for (cwd, attempt) in [(".git", "echo x >config"), (".git/hooks", "echo x >new")] {
             let call = json!({ "command": attempt, "cwd": cwd });
             let (text, _) = fixture.call(call).await.unwrap();
@@ -91,7 +91,7 @@ async fn commands_cannot_change_what_the_users_tools_run() {
     }
 }
 
-/// A mount of the command is none of this process or of the system.
+/// A command's mounts affect neither this process nor the system.
 #[tokio::test]
 async fn the_user_can_change_them_while_a_command_runs() {
     for (name, confinement) in strict() {
@@ -121,7 +121,7 @@ async fn the_user_can_lift_the_protection() {
     }
 }
 
-/// Where a file cannot be made read-only, or does not exist yet.
+/// Covers files that cannot be made read-only or do not exist yet.
 #[tokio::test]
 async fn a_change_that_cannot_be_prevented_is_reported() {
     for (_, confinement) in strict() {

@@ -1,4 +1,4 @@
-//! Tests of protected files that are put back, and of all of them in each confinement.
+//! Tests of protected files that are restored, and of all protected files in each confinement.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::protected_paths;
 
 const OLD: &str = "the user's\n";
 
-/// A tool in a workspace with these files, whose changes are put back.
+/// Returns a tool in a workspace with these files, which restores them.
 fn with_files(files: &[&str]) -> Fixture {
     let fixture = Fixture::confined_by(Confinement::old_landlock());
     for file in files {
@@ -28,7 +28,7 @@ impl Fixture {
         fs::read_to_string(self.root().join(file)).unwrap_or_else(|e| format!("{file}: {e}"))
     }
 
-    /// Runs a command and returns what was undone, and what has changed.
+    /// Runs a command. Returns what was undone, and what has changed.
     async fn changes(&self, command: &str) -> (Value, Value) {
         let (text, details) = self.call(json!({ "command": command })).await.unwrap();
         let (undone, changed) =
@@ -39,7 +39,7 @@ impl Fixture {
     }
 }
 
-/// The confinements of this system: one for each way to protect files.
+/// Returns the confinements of this system: one for each way to protect files.
 fn confinements() -> Vec<(&'static str, Confinement)> {
     let mut all = vec![("copies", Confinement::old_landlock())];
     match Confinement::landlock() {
@@ -54,7 +54,7 @@ fn confinements() -> Vec<(&'static str, Confinement)> {
     all
 }
 
-/// A path for each protected file or pattern, above which no other one is.
+/// Returns a path for each protected file or pattern that is not above another one.
 fn one_of_each() -> Vec<String> {
     let all: Vec<String> = protected_patterns().map(|path| path.replace('*', "x")).collect();
     let is_dir = |path: &String| all.iter().any(|other| other.starts_with(&format!("{path}/")));
@@ -66,13 +66,13 @@ fn one_of_each() -> Vec<String> {
     files
 }
 
-/// What commands may not change.
+/// Returns the paths that commands may not change.
 fn protected_patterns() -> impl Iterator<Item = &'static str> {
     let dir = tempfile::tempdir().unwrap();
     Workspace::open(dir.path()).unwrap().protected_patterns().into_iter()
 }
 
-/// C432, C435: Of all protected files, those that exist cannot be changed, or are put back.
+/// C432, C435: No change of an existing protected file lasts: it is prevented or undone.
 #[tokio::test]
 async fn no_change_of_any_protected_file_lasts() {
     let files = one_of_each();
@@ -102,7 +102,7 @@ async fn no_change_of_any_protected_file_lasts() {
     }
 }
 
-/// C436: A protected file that did not exist is reported, whichever it is.
+/// C436: Each protected file that did not exist is reported.
 #[tokio::test]
 async fn each_new_protected_file_is_reported() {
     let files: Vec<String> = one_of_each()
@@ -132,7 +132,7 @@ async fn each_new_protected_file_is_reported() {
     }
 }
 
-/// C435: What a command changes of protected files is put back when it has ended, and reported.
+/// C435: Changes of protected files are undone after the command, and reported.
 #[tokio::test]
 async fn changes_are_put_back_and_the_changed_versions_kept() {
     let files = [".git/config", ".git/hooks/old", ".vscode/tasks.json", ".envrc"];
@@ -173,7 +173,7 @@ async fn changes_are_put_back_and_the_changed_versions_kept() {
     }
 }
 
-/// C435: What stands in the way of putting files back does not help.
+/// C435: Obstacles do not prevent protected files from being restored.
 #[tokio::test]
 async fn obstacles_do_not_keep_a_file_changed() {
     for obstacle in
@@ -185,8 +185,8 @@ async fn obstacles_do_not_keep_a_file_changed() {
     }
 }
 
-/// C435: Commands that run at once have one baseline: none makes what another one wrote the
-/// user's.
+/// C435: Concurrent commands share one baseline, so the changes of one command never become the
+/// baseline of another.
 #[tokio::test]
 async fn commands_at_once_share_what_is_put_back() {
     let fixture = with_files(&[".envrc"]);
@@ -204,7 +204,7 @@ async fn commands_at_once_share_what_is_put_back() {
     assert_eq!(fixture.content(".envrc"), OLD);
 }
 
-/// C435: What is too large to be copied is reported only.
+/// C435: Files that are too large to be copied are only reported.
 #[tokio::test]
 async fn a_file_that_is_too_large_is_reported_only() {
     let fixture = with_files(&[".vscode/tasks.json"]);
@@ -215,7 +215,7 @@ async fn a_file_that_is_too_large_is_reported_only() {
     assert_eq!(fixture.content(".vscode/large"), "x\n");
 }
 
-/// C435: Directories that are nested deep are not copied, which would take minutes, but reported.
+/// C435: Deeply nested directories are not copied, which would take minutes, but reported.
 #[tokio::test]
 async fn directories_that_are_nested_deep_are_reported_only() {
     let fixture = with_files(&[".vscode/tasks.json"]);
@@ -231,7 +231,7 @@ async fn directories_that_are_nested_deep_are_reported_only() {
     assert_eq!(fixture.content(".vscode/tasks.json"), OLD);
 }
 
-/// C437: A directory that a command makes a repository is reported, and so is a change of its
+/// C437: A directory that a command turns into a repository is reported, and so is a change of its
 /// configuration.
 #[tokio::test]
 async fn a_planted_repository_is_reported() {

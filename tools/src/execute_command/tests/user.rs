@@ -1,4 +1,4 @@
-//! The tests of the confinement and its limits once more, as an ordinary user.
+//! The tests of the confinement and of its limits, run as an ordinary user.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -16,7 +16,7 @@ impl User {
         User(name)
     }
 
-    /// Runs tests of this binary, a copy of which is at `binary`.
+    /// Runs tests of this binary, which was copied to `binary`.
     fn run_tests(&self, binary: &Path, arguments: &[&str]) {
         let binary = binary.display().to_string();
         self.run(&[&[binary.as_str()][..], arguments].concat());
@@ -40,11 +40,12 @@ impl Drop for User {
     }
 }
 
-/// Other tests of a user who has reached a limit on processes fail, so they run before.
+/// The tests that run first, because other tests fail for a user who has reached a limit of
+/// processes.
 const BOMBS: [&str; 2] = ["a_fork_bomb_is_killed", "too_many_processes_are_killed"];
 
-/// Runs the tests of protected files where the kernel refuses namespaces: in one of the user that
-/// allows no others, and in which it has no rights. `$0` is the binary.
+/// A script that runs the tests of protected files where the kernel refuses namespaces: in a user
+/// namespace that allows no others and grants no rights. `$0` is the binary.
 const WITHOUT_NAMESPACES: &str = "exec unshare --user --map-root-user sh -c '
     echo 0 >/proc/sys/user/max_user_namespaces && echo 0 >/proc/sys/user/max_mnt_namespaces &&
     exec setpriv --inh-caps=-all --bounding-set=-all \"$0\" tests::protected' \"$0\"";

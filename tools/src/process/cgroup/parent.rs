@@ -1,19 +1,19 @@
-//! [`ParentGroup`]: a group below which others can be created.
+//! [`ParentGroup`]: a group below which other groups can be created.
 
 use std::path::{Path, PathBuf};
 
-/// A group below which others can be created, and what they can limit.
+/// A group below which other groups can be created, and the limits that these can have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ParentGroup {
     pub(super) dir: PathBuf,
     pub(super) version: Version,
-    /// Whether they limit the number of processes.
+    /// `true` if the groups below can limit the number of processes.
     pub(super) pids: bool,
-    /// Whether they limit memory.
+    /// `true` if the groups below can limit memory.
     pub(super) memory: bool,
 }
 
-/// The version of the control groups.
+/// The version of the control group interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     V1,
@@ -29,7 +29,7 @@ impl Version {
         }
     }
 
-    /// Returns the name of the file that counts how often memory ran out.
+    /// Returns the name of the file with the count of out-of-memory events.
     pub(super) fn memory_events(self) -> &'static str {
         match self {
             Version::V1 => "memory.oom_control",
@@ -38,11 +38,11 @@ impl Version {
     }
 }
 
-/// Files of version 2 that limit a group, each `max` if it does not.
+/// The files of version 2 that limit a group. They contain `max` if there is no limit.
 const LIMITS: [&str; 5] = ["pids.max", "memory.max", "memory.high", "memory.swap.max", "cpu.max"];
 
-/// Finds the parent groups for a process with this `/proc/self/cgroup` and `/proc/self/mountinfo`:
-/// one that limits processes, and perhaps another one that limits memory.
+/// Finds the parent groups of a process with this `/proc/self/cgroup` and `/proc/self/mountinfo`: a
+/// group that limits processes, and possibly a second group that limits memory.
 pub(super) fn find(own: &str, mounts: &str) -> Result<Vec<ParentGroup>, String> {
     if let Some((dir, top)) = Group::find(own, mounts, None)
         && let Some(parent) = parent_v2(&dir, &top)
@@ -62,7 +62,7 @@ pub(super) fn find(own: &str, mounts: &str) -> Result<Vec<ParentGroup>, String> 
     }
 }
 
-/// Returns the lowest limit of memory of the groups of a process, in bytes.
+/// Returns the lowest memory limit of a process's groups, in bytes.
 pub(super) fn memory_limit(own: &str, mounts: &str) -> Option<u64> {
     let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
     let v2 = Group::find(own, mounts, None).and_then(|(dir, top)| {
@@ -77,11 +77,11 @@ pub(super) fn memory_limit(own: &str, mounts: &str) -> Option<u64> {
     [v2, v1].into_iter().flatten().min()
 }
 
-/// Returns the group of `dir` and those above it, up to `top`, whose children have the controllers,
-/// unless a limit would be left.
+/// Returns the nearest group from `dir` up to `top` whose children have the controllers, unless its
+/// children would leave a limit.
 fn parent_v2(dir: &Path, top: &Path) -> Option<ParentGroup> {
     let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
-    // Only the top group may have both processes and children with controllers.
+    // Only the top group may have processes as well as children with controllers.
     if dir == top {
         let _ = std::fs::write(dir.join("cgroup.subtree_control"), "+pids +memory");
     }
@@ -103,9 +103,9 @@ fn parent_v2(dir: &Path, top: &Path) -> Option<ParentGroup> {
     None
 }
 
-/// A line of `/proc/self/mountinfo` about control groups.
+/// A control group line of `/proc/self/mountinfo`.
 struct Group<'a> {
-    /// The group that is mounted.
+    /// The mounted group.
     root: &'a str,
     mount_point: PathBuf,
     options: &'a str,
@@ -113,8 +113,8 @@ struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Finds the directory of a process's group, and the topmost one that can be seen: of version 2
-    /// or, with a controller, of version 1.
+    /// Finds the directory of a process's group, and the topmost visible one. `controller` selects
+    /// version 1, `None` version 2.
     fn find(own: &str, mounts: &str, controller: Option<&str>) -> Option<(PathBuf, PathBuf)> {
         let of = |line: &str| {
             let mut parts = line.splitn(3, ':');

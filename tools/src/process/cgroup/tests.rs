@@ -1,10 +1,10 @@
-//! Tests of the parents of groups, with trees of files instead of the kernel's.
+//! Tests of the parent groups, with trees of files instead of the kernel's.
 
 use std::fs;
 
 use super::*;
 
-/// A tree of groups, each with the files and contents given.
+/// Creates a tree of groups with the given files and contents.
 fn tree(groups: &[(&str, &[(&str, &str)])]) -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     for (group, files) in groups {

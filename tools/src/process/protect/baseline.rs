@@ -1,5 +1,5 @@
-//! [`Baseline`]: what protected files are before commands run, to put them back afterwards where
-//! the kernel cannot make them read-only.
+//! [`Baseline`]: the protected files before commands run, for restoring them afterwards where the
+//! kernel cannot make them read-only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -14,29 +14,28 @@ use super::find::parents;
 use super::undone::Undone;
 use crate::workspace::stable_path;
 
-/// How many files and directories are copied, and how many bytes of one and of all.
+/// The limits of copying: files and directories, bytes of one file, and bytes in total.
 const MAX_ENTRIES: usize = 4_096;
 const MAX_FILE_BYTES: u64 = 4 << 20;
 const MAX_BYTES: u64 = 32 << 20;
-/// The maximum number of names in the path of what is copied. The time that a directory takes
-/// grows with the square of its depth.
+/// The maximum number of names in a copied path. The time for a directory grows with the square of
+/// its depth.
 const MAX_DEPTH: usize = 64;
-/// The bits of a mode that are copied.
+/// The copied bits of a mode.
 const MODE: u32 = 0o777;
-/// What this process needs to change a directory.
+/// The permissions that this process needs to change a directory.
 const OWNER: u32 = 0o700;
 
-/// The baselines of directories in which commands run, by what identifies the directory. Commands
-/// that run at the same time share one: what one of them has changed must not be the baseline of
-/// another.
+/// The baselines of directories in which commands run, by the identity of the directory. Concurrent
+/// commands share a baseline: changes of one command must not become the baseline of another.
 static SHARED: Mutex<BTreeMap<(u64, u64), Weak<Baseline>>> = Mutex::new(BTreeMap::new());
 
 /// Copies of protected files, with the directories above them.
 pub(super) struct Baseline {
-    /// The paths that were found.
+    /// The protected paths.
     paths: Vec<PathBuf>,
     copies: BTreeMap<PathBuf, Copied>,
-    /// What exceeded the limits, could not be read, or is no file.
+    /// Paths that exceeded the limits, could not be read, or are not files.
     not_copied: BTreeSet<PathBuf>,
     bytes: u64,
 }
@@ -47,7 +46,7 @@ enum Copied {
     Link(PathBuf),
 }
 
-/// What was put back.
+/// The result of restoring files.
 #[derive(Default)]
 pub(super) struct PutBack {
     pub(super) undone: Vec<PathBuf>,
@@ -57,7 +56,7 @@ pub(super) struct PutBack {
 
 impl Baseline {
     /// Returns the baseline of the commands that run in this directory, or a new one with these
-    /// paths if none runs there.
+    /// paths if no command runs there.
     pub(super) fn share(root: &Dir, paths: impl FnOnce() -> Vec<PathBuf>) -> io::Result<Arc<Self>> {
         let root_id = id(&root.dir_metadata()?);
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +116,8 @@ impl Baseline {
         }
     }
 
-    /// Returns whether all changes of a protected path were undone, unless one of these has failed.
+    /// Returns whether all changes of a protected path were undone. `failed` are the paths for
+    /// which this failed.
     pub(super) fn covers(&self, path: &Path, failed: &[PathBuf]) -> bool {
         let is_copied =
             matches!(self.copies.get(path), Some(Copied::Directory { .. } | Copied::File { .. }));
@@ -125,12 +125,12 @@ impl Baseline {
         is_copied && !rest.any(|rest| rest.starts_with(path) || path.starts_with(rest))
     }
 
-    /// Puts back what has changed of those paths that `protects` accepts. A changed file is moved
-    /// to a directory of its own.
+    /// Restores changed paths that `protects` accepts. A changed file is moved to a separate
+    /// directory.
     pub(super) fn put_back(&self, root: &Dir, protects: &dyn Fn(&Path) -> bool) -> PutBack {
         let mut done = PutBack::default();
         let mut undone = Undone::new(root);
-        // Through this path, since a directory that may not be searched cannot be changed through
+        // Uses this path, because a directory without search permission cannot be changed through
         // its descriptor.
         let stable = stable_path(root, Path::new(""));
         if let Ok(metadata) = root.dir_metadata()
@@ -155,7 +155,7 @@ impl Baseline {
         done
     }
 
-    /// Puts back a directory above protected files, without what is in it.
+    /// Restores a directory above protected files, without its contents.
     fn restore_directory(&self, root: &Dir, dir: &Path, undone: &mut Undone, done: &mut PutBack) {
         let Some(Copied::Directory { id: wanted, mode }) = self.copies.get(dir) else {
             return;
@@ -191,7 +191,7 @@ impl Baseline {
         }
     }
 
-    /// Puts back a file, or a directory with everything that was copied of it.
+    /// Restores a file, or a directory with everything that was copied of it.
     fn restore(&self, root: &Dir, path: &Path, undone: &mut Undone, done: &mut PutBack) {
         let Some(before) = self.copies.get(path) else { return };
         match before.restore(root, path, undone) {
@@ -220,7 +220,8 @@ impl Baseline {
 }
 
 impl Copied {
-    /// Puts it back if it has changed, without what is in a directory. Returns whether it had.
+    /// Restores the path if it has changed, without the contents of a directory. Returns whether it
+    /// had changed.
     fn restore(&self, root: &Dir, path: &Path, undone: &mut Undone) -> io::Result<bool> {
         let found = root.symlink_metadata(path).ok();
         match (self, &found) {
@@ -247,7 +248,7 @@ impl Copied {
                 root.set_permissions(path, Permissions::from_mode(*mode))?;
             }
             Copied::File { mode, content } => {
-                // A new file: other names of the changed one do not lead to it.
+                // A new file, because the changed one may have other names.
                 let mut file =
                     root.open_with(path, OpenOptions::new().write(true).create_new(true))?;
                 file.write_all(content)?;
@@ -275,7 +276,7 @@ fn copied(root: &Dir, path: &Path, max_bytes: u64) -> Option<Copied> {
     (content.len() as u64 <= max_bytes).then_some(Copied::File { mode, content })
 }
 
-/// Reads a file, at most a byte more than `max_bytes`.
+/// Reads a file, up to one byte more than `max_bytes`.
 fn read(root: &Dir, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let file = root.open_with(path, OpenOptions::new().read(true).nonblock(true))?;
     let mut content = Vec::new();
@@ -288,7 +289,7 @@ fn has_content(root: &Dir, path: &Path, found: &Metadata, content: &[u8]) -> boo
     found.len() == len && read(root, path, len).is_ok_and(|now| now == content)
 }
 
-/// Sets the mode, if it is another one. Returns whether it was.
+/// Sets the mode if it differs. Returns whether it did.
 fn set_mode(root: &Dir, path: &Path, found: &Metadata, mode: u32) -> io::Result<bool> {
     if found.mode() & MODE == mode {
         return Ok(false);
@@ -297,7 +298,8 @@ fn set_mode(root: &Dir, path: &Path, found: &Metadata, mode: u32) -> io::Result<
     Ok(true)
 }
 
-/// Returns the path of a directory that was at `dir`, if it is in the root or beside `dir` now.
+/// Returns the new path of the directory that was at `dir`, if it is now in the root or beside
+/// `dir`.
 fn moved_directory(root: &Dir, dir: &Path, wanted: (u64, u64)) -> Option<PathBuf> {
     let beside = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
     [Some(Path::new("")), beside].into_iter().flatten().find_map(|parent| {

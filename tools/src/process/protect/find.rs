@@ -1,4 +1,4 @@
-//! Finds protected files, and directories that are repositories.
+//! The search for protected files, and for directories that are repositories.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::OsString;
@@ -7,21 +7,21 @@ use std::rc::Rc;
 
 use crate::workspace::{GitFile, WITH_REPOSITORIES, git_file, matches, names};
 
-/// What is protected in a workspace that is a bare repository itself.
+/// The protected paths in a workspace that is itself a bare repository.
 pub(super) const IN_BARE: [&str; 5] =
     ["config", "config.worktree", "commondir", "hooks", "info/attributes"];
 
-/// How many entries of a directory are looked at.
+/// The maximum number of entries that are read of a directory.
 pub(super) const MAX_ENTRIES: usize = 4_096;
-/// How many names in a directory are compared with patterns.
+/// The maximum number of names in a directory that are compared with patterns.
 const MAX_NAMES: usize = 65_536;
-/// How many protected files are looked for in a repository: each may be a mount.
+/// The maximum number of protected files in a repository. Each of them may be a mount.
 const MAX_FOUND: usize = 4_096;
-/// How many directories are looked at for repositories.
+/// The maximum number of directories that are searched for repositories.
 const MAX_DIRECTORIES: usize = 4_096;
-/// How deep a submodule may be in others, or in directories.
+/// The maximum depth of a submodule, in others or in directories.
 const MAX_DEPTH: usize = 8;
-/// How many bytes of a list of the steps of a rebase are read.
+/// The maximum size of a rebase's list of steps that is read.
 const MAX_TODO_BYTES: u64 = 1 << 20;
 
 /// Adds the paths below `root` that match one of the patterns.
@@ -36,7 +36,7 @@ pub(super) fn find<'p>(
     }
 }
 
-/// The names in a directory, by what they are in lower case.
+/// The names in a directory, by their lower-case form.
 type ByLowerCase = HashMap<String, Vec<OsString>>;
 
 /// The names in directories below a root. Each directory is read once for all patterns.
@@ -56,7 +56,7 @@ impl Names<'_> {
         let mut paths: Vec<PathBuf> =
             matching.into_iter().flatten().map(|name| above.join(name)).collect();
         let itself = above.join(first);
-        // It may be beyond the entries that are looked at.
+        // The name may be beyond the entries that were read.
         if !paths.contains(&itself) && self.root.join(&itself).symlink_metadata().is_ok() {
             paths.push(itself);
         }
@@ -82,7 +82,7 @@ impl Names<'_> {
     }
 }
 
-/// Adds what is protected in the repository `repository` below `root`: all but what git writes.
+/// Adds the protected paths of `repository` below `root`: all paths that git does not write.
 pub(super) fn find_in_git(root: &Path, repository: &Path, found: &mut Vec<PathBuf>) {
     in_repository(root, repository, 0, found);
 }
@@ -99,7 +99,7 @@ fn in_repository(root: &Path, repository: &Path, depth: usize, found: &mut Vec<P
     }
 }
 
-/// Looks at the repositories in a directory: the name of a submodule may be a path.
+/// Searches a directory for repositories: the name of a submodule may be a path.
 fn in_repositories(root: &Path, dir: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     if depth > MAX_DEPTH {
         return;
@@ -123,14 +123,14 @@ fn in_part(root: &Path, repository: &Path, part: &Path, found: &mut Vec<PathBuf>
                 in_part(root, repository, &part.join(name), found);
             }
         }
-        // Those that git runs or obeys were found by the list before.
+        // The files that git runs or obeys were found by the list before.
         GitFile::PartlyWritten | GitFile::Protected if found.len() >= MAX_FOUND => {}
         GitFile::PartlyWritten | GitFile::Protected => found.push(path),
     }
 }
 
-/// Returns the directories below `root` that are repositories and have another name than `.git`,
-/// those near it first. What is too deep among too many is not found.
+/// Returns the directories below `root` that are repositories not named `.git`, nearest first. A
+/// limit bounds the search, so it may miss deep repositories.
 pub(super) fn find_repositories(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut pending = VecDeque::from([PathBuf::new()]);
@@ -154,7 +154,7 @@ pub(super) fn find_repositories(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns whether git takes the directory for a repository.
+/// Returns whether git would regard the directory as a repository.
 pub(super) fn is_repository(dir: &Path) -> bool {
     ["HEAD", "objects", "refs"].iter().all(|name| dir.join(name).symlink_metadata().is_ok())
 }
@@ -179,7 +179,7 @@ pub(super) fn find_commands(git: &Path) -> BTreeSet<String> {
     commands
 }
 
-/// Returns the directories above these paths, each before those in it.
+/// Returns the directories above these paths. Each comes before the directories in it.
 pub(super) fn parents(paths: &[PathBuf]) -> Vec<PathBuf> {
     let above = paths.iter().flat_map(|path| path.ancestors().skip(1));
     let above = above.filter(|path| !path.as_os_str().is_empty()).map(Path::to_owned);
@@ -209,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    /// Commands may put many files beside a protected one.
+    /// Commands may put many files next to a protected one.
     #[test]
     fn a_protected_file_is_found_among_more_names_than_are_compared() {
         let root = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The states of files, by which a change is recognised.
+//! The states of files, for recognising changes.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs::Metadata;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 
 use super::find::{IN_BARE, MAX_ENTRIES};
 
-/// Returns a number that differs if the file, or one in the directory, changed. With `only_itself`,
-/// the contents of a directory do not count.
+/// Returns a number that changes with the file, or with any file in the directory. With
+/// `only_itself`, the contents of a directory do not count.
 pub(super) fn state(path: &Path, only_itself: bool) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut pending = vec![path.to_owned()];
     let mut left = MAX_ENTRIES;
     while let Some(path) = pending.pop() {
-        // A link counts with its target.
+        // A link counts together with its target.
         let metadata = [path.symlink_metadata(), path.metadata()];
         for metadata in metadata.iter().flatten() {
             (id(metadata), metadata.mode()).hash(&mut hasher);
@@ -39,8 +39,8 @@ pub(super) fn state(path: &Path, only_itself: bool) -> u64 {
     hasher.finish()
 }
 
-/// Returns a number that differs if the repository is another one, or git would obey something else
-/// in it.
+/// Returns a number that changes if the directory becomes another repository, or if git would obey
+/// something else in it.
 pub(super) fn repository_state(repository: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     repository.metadata().ok().as_ref().map(id).hash(&mut hasher);
@@ -50,7 +50,7 @@ pub(super) fn repository_state(repository: &Path) -> u64 {
     hasher.finish()
 }
 
-/// Returns what identifies a file.
+/// Returns the identity of a file.
 fn id(metadata: &std::fs::Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }

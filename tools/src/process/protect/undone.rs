@@ -1,4 +1,4 @@
-//! [`Undone`]: the directory that changed versions of protected files are moved to.
+//! [`Undone`]: the directory for changed versions of protected files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use cap_std::fs::{Dir, MetadataExt, Permissions, PermissionsExt};
 use crate::process::random::random;
 use crate::process::remove_tree::remove_contents;
 
-/// The directory, in that in which the command has run.
+/// The path of the directory, in the directory in which the command has run.
 const UNDONE_DIR: &str = ".loopwright/undone";
-/// How many changed files are retained.
+/// The number of changed files that are retained.
 const MAX_FILES: usize = 64;
 
-/// The directory, created when it is needed.
+/// The directory, which is created when needed.
 pub(super) struct Undone<'a> {
     root: &'a Dir,
     open: Option<(PathBuf, Dir, u64)>,
@@ -29,12 +29,12 @@ impl<'a> Undone<'a> {
         self.open.as_ref().map(|(path, ..)| path.clone())
     }
 
-    /// Moves a file or directory to it, under a name by which no tool finds it.
+    /// Moves a file or directory into it, under a name that no tool looks for.
     pub(super) fn take(&mut self, path: &Path) -> io::Result<()> {
         if let Ok(metadata) = self.root.symlink_metadata(path)
             && metadata.is_dir()
         {
-            // A directory that may not be written cannot be moved.
+            // A directory without write permission cannot be moved.
             let mode = Permissions::from_mode(metadata.mode() & 0o777 | 0o700);
             self.root.set_permissions(path, mode)?;
         }
@@ -49,8 +49,8 @@ impl<'a> Undone<'a> {
     }
 }
 
-/// Opens the directory. If a command has put something else in its way, creates another one.
-/// Returns the path and the last number of a name in it.
+/// Opens the directory. If a command has put something else in its place, creates another one.
+/// Returns its path and the last number of a name in it.
 fn create(root: &Dir) -> io::Result<(PathBuf, Dir, u64)> {
     match open(root, UNDONE_DIR) {
         Ok(dir) => {

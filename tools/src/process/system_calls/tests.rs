@@ -1,8 +1,8 @@
-//! Tests of the filters: which calls they refuse, and how.
+//! Tests of the filters: the refused calls, and their errors.
 
 use super::*;
 
-/// Makes a system call on a thread that has the filters, and returns its error, or 0.
+/// Makes a system call on a thread with the filters. Returns its error, or 0.
 fn error(network: bool, call: c_long, [a, b, c]: [c_long; 3]) -> i32 {
     error_of(network, call, [a, b, c, 0])
 }
@@ -14,8 +14,8 @@ fn error_of(network: bool, call: c_long, arguments: [c_long; 4]) -> i32 {
             seccompiler::apply_filter(&filter).unwrap();
         }
         let [a, b, c, d] = arguments;
-        // SAFETY: the arguments are numbers, null, or an address at which no process has
-        // memory, so the kernel can access none; no test makes a call that ends or maps memory.
+        // SAFETY: the arguments are numbers, null, or an address at which no process has memory, so
+        // the kernel can access no memory. No test makes a call that ends or maps memory.
         #[allow(unsafe_code, reason = "there is no safe way to make a call by its number")]
         let result = unsafe { libc::syscall(call, a, b, c, d, 0, 0) };
         if result == -1 { std::io::Error::last_os_error().raw_os_error().unwrap() } else { 0 }
@@ -35,7 +35,8 @@ fn every_line_that_always_refuses_returns_its_error() {
 
 #[test]
 fn calls_are_refused_for_other_processes_only() {
-    // The filter does not know the number of its process: each but 0 is another one to it.
+    // The filter does not know the id of its own process. Each id except 0 is another process to
+    // it.
     let other = c_long::from(std::process::id());
     let limits = -1; // the call is refused before they are read
     for (call, of_other, of_itself) in [
@@ -80,8 +81,8 @@ fn with_a_network_the_usual_sockets_are_allowed() {
     }
 }
 
-/// C431: No call gives a program the rights of its owner or group, whoever starts it: none sets or
-/// creates a file with the setuid or setgid bit.
+/// C431: No call gives a program the rights of its owner or group, whoever starts it: none sets the
+/// setuid or setgid bit, or creates a file with it.
 #[test]
 fn no_call_makes_a_program_setuid_or_setgid() {
     let create = c_long::from(libc::O_CREAT);
@@ -109,14 +110,15 @@ fn no_call_makes_a_program_setuid_or_setgid() {
             let usual = error_of(true, call, [a, b, c, d].map(usual));
             assert!([libc::EFAULT, libc::EBADF].contains(&usual), "{call} {bits:o}: {usual}");
         }
-        // What creates no file has no mode.
+        // A call that creates no file has no mode.
         assert_ne!(error_of(true, libc::SYS_openat, [-1, 0, 0, bits]), libc::EPERM);
     }
     assert_eq!(error(true, libc::SYS_openat2, [-1, 0, 0]), libc::ENOSYS);
 }
 
-/// The numbers of the calls that Docker's default profile allows on x86-64 without any capability,
-/// some of them for some arguments only (`profiles/seccomp/default.json` of moby, commit 00f3d18).
+/// The numbers of the calls that Docker's default profile allows on x86-64 without any capability.
+/// Some are only allowed for some arguments (`profiles/seccomp/default.json` of moby, commit
+/// 00f3d18).
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_BY_DOCKER: &[std::ops::RangeInclusive<c_long>] = &[
     0..=102,
