@@ -126,8 +126,8 @@ impl Workspace {
         by_name.or_else(|| self.in_repository(path, &names).then_some(REPOSITORY))
     }
 
-    /// Returns whether the path is in a directory with a `HEAD`, and git would obey it if the
-    /// directory is a repository, or it makes the directory one.
+    /// Returns whether the path is in a directory with a `HEAD`, and either makes the directory a
+    /// repository, or would be obeyed by git if the directory is one.
     fn in_repository(&self, path: &Path, names: &[String]) -> bool {
         let dirs: Vec<&Path> = path.ancestors().skip(1).collect();
         dirs.iter().rev().zip(names).any(|(dir, name)| {
