@@ -5,10 +5,9 @@ use loopwright_core::log::MemoryError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Limits the levels of nested JSON in an append.
+/// Maximum nesting of JSON in an append, in levels.
 ///
-/// This is far more than any value that a model wrote (a parser accepts 128), and few enough for
-/// the stack of a thread.
+/// Far more than models write (parsers accept 128), and few enough for the stack of a thread.
 const MAX_DEPTH: usize = 256;
 
 /// Encodes log entries, or information about a session, as JSON.
@@ -37,7 +36,7 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     Ok(value)
 }
 
-/// Returns how deep arrays and objects are nested in text that may not be JSON.
+/// Returns the nesting depth of arrays and objects in text that may not be JSON.
 fn depth(json: &[u8]) -> usize {
     let mut depth = 0_usize;
     let mut max_depth = 0;

@@ -10,9 +10,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! An error names the rule that the store breaks and describes what was observed. Both functions
-//! require a store without sessions, and delete all sessions unless a check fails. They work with
-//! any runtime that the store works with.
+//! An error names the broken rule and what was observed. Both functions require a store without
+//! sessions, and delete all sessions unless a check fails. They work with any runtime that the
+//! store works with.
 
 mod actions;
 mod branches;

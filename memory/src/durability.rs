@@ -1,8 +1,8 @@
-//! Which appends wait for the disk.
+//! [`Durability`]: the appends that wait for the disk.
 
 use loopwright_core::log::LogEntry;
 
-/// Selects which appends a store on disk flushes before they return.
+/// The appends that a store on disk flushes before they return.
 ///
 /// With either value the appended entries are in the file, or in the server, when the append
 /// returns, so they survive any end of the process. The value matters only for power failures and
@@ -11,15 +11,15 @@ use loopwright_core::log::LogEntry;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Flushes appends with an entry that [must be durable](LogEntry::must_be_durable), such as a
-    /// receipt or an effect, together with all entries before it.
+    /// Appends with an entry that [must be durable](LogEntry::must_be_durable), such as a receipt
+    /// or an effect, together with all earlier entries.
     ///
     /// After a power failure, entries that follow the last flushed one can be missing although
     /// their events were emitted; the session then reuses their sequence numbers. A client that
     /// resumes by `seq` after a power failure needs [`Durability::Every`].
     #[default]
     Effects,
-    /// Flushes every append.
+    /// All appends.
     Every,
 }
 

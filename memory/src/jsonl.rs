@@ -34,8 +34,8 @@ use line::{Header, Parent};
 use mailbox::MailFile;
 use open_log::{JsonlMemory, OpenLog};
 
-/// Stores sessions in a directory, each in an append-only file `SESSION.jsonl`. Clones share the
-/// store.
+/// A store of sessions in a directory, each in an append-only file `SESSION.jsonl`. Clones share
+/// the store.
 ///
 /// The first line names the session; each line after it is one append, with the number of entries
 /// before it and a checksum. The checksum is the CRC-32 of the bytes between `"entries":` and the
@@ -62,11 +62,11 @@ use open_log::{JsonlMemory, OpenLog};
 /// - **Failing disks.** After a failed flush no more is appended to a session until it is opened
 ///   again. What was acknowledged before survives a power failure.
 /// - **Waiting.** Opening, forking and deleting wait at most ten seconds for another process that
-///   does so, and five for one that is stopped; the error names that process.
+///   does so, and five for a stopped one; the error names that process.
 /// - **Branches** share entries with their parent, which their first line names.
-/// - **Mailboxes.** `SESSION.jsonl.mailbox` has the inputs that other processes have posted, and
-///   their receipts. While sessions are open, the store looks fifty times a second at the length
-///   of the file `.posted`, to which each poster adds the session's name.
+/// - **Mailboxes.** `SESSION.jsonl.mailbox` has the inputs posted by other processes, and their
+///   receipts. Posters also append the session's name to the file `.posted`; while sessions are
+///   open, the store checks its length fifty times a second.
 /// - **Decisions** of deleted sessions are kept in the file `.decisions`, for audits.
 /// - **Lists and searches** read all files. With many sessions, `Sqlite` is faster.
 ///
@@ -149,7 +149,7 @@ impl Jsonl {
         Ok(info)
     }
 
-    /// Returns the receipt of an input, or `None` if it is to be posted.
+    /// Returns the receipt of an input, or `None` if the input must be posted.
     fn find_mail(
         &self,
         session: &str,
@@ -299,7 +299,7 @@ impl Jsonl {
         }
     }
 
-    /// Adds the sessions of the sub-agents of a session with this log, and of theirs.
+    /// Adds the sessions of this session's sub-agents, and of theirs. `entries` is its log.
     fn sub_agents(&self, session: &str, entries: &[LogEntry], found: &mut Vec<Arc<str>>) {
         for name in entries.iter().filter_map(LogEntry::sub_agent) {
             let Ok((_, entries)) = self.read_log(name) else { continue };
@@ -374,14 +374,14 @@ impl SessionStore for Jsonl {
         let (name, copy) = (session.clone(), input.clone());
         match self.work(move |store| store.find_mail(&name, &copy)).await? {
             Some(Some(receipt)) => return Ok(Some(receipt)),
-            // Its sender may have been killed before it could announce it.
+            // Its sender may have been killed before announcing it.
             Some(None) if self.folder.hints().is_announced(&session) => return Ok(None),
             _ => {}
         }
         let post = move |store: &Jsonl, _lock| {
             store.read_log(&session)?; // it may have been deleted meanwhile
-            // Before the input, for the case that this process is killed between the two, and
-            // after it, since the owner may look in between.
+            // Once before the input, in case this process is killed between the two, and once after
+            // it, since the owner may look in between.
             store.folder.hints().announce(&session);
             MailFile::read(&store.folder.path(&session))?.post(&session, &input)?;
             store.folder.hints().announce(&session);
@@ -412,7 +412,7 @@ impl SessionStore for Jsonl {
     }
 }
 
-/// Describes a session with this log, without its mailbox.
+/// Returns the description of a session with this log, without its mailbox.
 fn describe(session: &str, header: Header, entries: &[LogEntry]) -> SessionInfo {
     let mut info = SessionInfo::of(session, entries);
     info.parent = header.parent.map(|parent| (parent.session.into(), parent.entries));

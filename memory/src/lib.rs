@@ -1,5 +1,4 @@
-//! Session stores on disk and in PostgreSQL, and what keeps a conversation inside the model's
-//! context window.
+//! Session stores on disk and in PostgreSQL, compaction of conversations, and long-term memory.
 //!
 //! | item | feature | contents |
 //! |---|---|---|
@@ -11,8 +10,8 @@
 //! | [`conformance`] | `conformance` | a test suite for session stores |
 //! | [`to_jsonl`], [`to_markdown`], [`from_jsonl`], [`import`] | | sessions as files |
 //!
-//! All features but `postgres` are on by default. `long-term` needs `sqlite`, which alone compiles
-//! SQLite; no other feature needs another.
+//! All features except `postgres` are on by default. `long-term` needs `sqlite`, the only feature
+//! that compiles SQLite. The others are independent.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

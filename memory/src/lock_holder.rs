@@ -1,15 +1,15 @@
-//! Which process holds a lock that another one waits for.
+//! Search for the process that holds a lock.
 
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a store waits for a process that is stopped.
+/// Timeout of a store that waits for a stopped process.
 pub(crate) const STOPPED_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a store waits for a process that is not stopped.
+/// Timeout of a store that waits for a running process.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often a waiting store tries to get the lock.
+/// Interval between two attempts to get the lock.
 pub(crate) const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The process that holds a lock.
@@ -21,8 +21,8 @@ struct Holder {
     is_stopped: bool,
 }
 
-/// Returns the advice to a user who has waited for the lock of a file, or `None` if waiting longer
-/// may help. With `byte`, only locks that cover that byte count.
+/// Returns advice for a user who has waited for the lock of a file, or `None` if waiting longer may
+/// help. With `byte`, only locks that cover that byte count.
 pub(crate) fn advice(path: &Path, byte: Option<u64>, waited: Duration) -> Option<String> {
     if waited < STOPPED_TIMEOUT {
         return None;
@@ -50,7 +50,7 @@ pub(crate) fn advice(path: &Path, byte: Option<u64>, waited: Duration) -> Option
     })
 }
 
-/// Returns the process that holds a lock of this file, if the kernel says so.
+/// Returns the process that holds a lock of this file, if the kernel reports it.
 #[cfg(target_os = "linux")]
 fn holder(path: &Path, byte: Option<u64>) -> Option<Holder> {
     use std::fs;
@@ -63,7 +63,7 @@ fn holder(path: &Path, byte: Option<u64>) -> Option<Holder> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let id = find(&locks, &format!("{major:02x}:{minor:02x}:{inode}"), byte)?;
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name is in parentheses, and may contain some; the state follows.
+    // The name is in parentheses, and may contain parentheses itself; the state follows.
     let (name, rest) = stat.split_once('(')?.1.rsplit_once(") ")?;
     Some(Holder { id, name: name.to_owned(), is_stopped: rest.starts_with(['T', 't']) })
 }
@@ -79,7 +79,7 @@ fn find(locks: &str, file: &str, byte: Option<u64>) -> Option<u32> {
     locks.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let [_, "FLOCK" | "POSIX" | "OFDLCK", _, "WRITE", id, of, first, last] = fields[..] else {
-            return None; // also a process that waits, which has an arrow before its kind
+            return None; // also a waiting process: its line has an arrow before the kind
         };
         let covers = byte.is_none_or(|byte| {
             first.parse().is_ok_and(|first: u64| first <= byte)

@@ -45,13 +45,13 @@ use mailbox::Posted;
 use session::OpenSession;
 use store::{Signals, Store};
 
-/// The lease of a store, unless another one is set.
+/// The default lease of a store.
 const DEFAULT_LEASE: Duration = Duration::from_secs(10);
-/// The connections of a store besides the two that it always has.
+/// The default maximum of connections, besides the two that every store has.
 const DEFAULT_CONNECTIONS: usize = 8;
 
-/// Stores sessions in a PostgreSQL database, version 13 or newer, for any number of processes on
-/// any number of machines. Clones share the store.
+/// A store of sessions in a PostgreSQL database, version 13 or newer, for any number of processes
+/// on any number of machines. Clones share the store.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -66,45 +66,45 @@ const DEFAULT_CONNECTIONS: usize = 8;
 /// # Ok(()) }
 /// ```
 ///
-/// - **Address.** It has the form `postgres://USER:PASSWORD@HOST:5432/DATABASE`. Without a password
-///   in it, that in the environment variable `PGPASSWORD` is used.
-/// - **Tables.** The store creates its tables, in the schema `loopwright` or the one that the
-///   builder names, and adds what a newer version needs. The role of the address needs the
-///   privilege `CREATE` of the database for that.
+/// - **Address.** It has the form `postgres://USER:PASSWORD@HOST:5432/DATABASE`. If it has no
+///   password, the environment variable `PGPASSWORD` is used.
+/// - **Tables.** The store creates its tables in the schema `loopwright`, or in the builder's, and
+///   adds what a newer version needs. The role of the address needs the privilege `CREATE` of the
+///   database for that.
 /// - **Ownership.** A store has a lease, 10 s by default, which it renews, and an advisory lock.
-///   When its process ends, or its connection, the server frees the lock at once, and other stores
+///   When its process or its connection ends, the server frees the lock at once, and other stores
 ///   can open its sessions; a store whose connection has ended connects again at once. When its
-///   machine or its network fails, they can when the lease has ended. Each opening gives the
-///   session a new epoch, and a write of an older one changes nothing: so the lease decides how
-///   long others wait, and never whether a write is correct.
+///   machine or its network fails, others can open its sessions after the lease. Each opening gives
+///   the session a new epoch, and a write of an older epoch changes nothing. So the lease only
+///   decides how long others wait, never whether a write is correct.
 /// - **Writing.** Appends of all sessions that arrive at the same time are one transaction, which
 ///   waits for one flush of the server's log: a crash of the server loses nothing.
 /// - **Failures.** While the server cannot be reached, operations are repeated for 10 s, except
 ///   forks and deletions. An append whose connection breaks is repeated too, and is written once.
 ///   If its result remains unknown, the session ends as
-///   [moved](loopwright_core::EventStream::moved), since only its log can say what was written.
+///   [moved](loopwright_core::EventStream::moved), since only its log shows what was written.
 /// - **Replicas.** After a fail-over to a standby that is not synchronous, acknowledged writes can
 ///   be missing. The store warns of such a configuration when it connects.
 /// - **Mailboxes.** Posted inputs are announced to the owners of their sessions every 10 ms.
-/// - **Searching.** With the extension `pg_trgm`, searches use an index. The store creates both
+/// - **Searching.** Searches use an index, with the extension `pg_trgm`. The store creates both
 ///   with its tables, if its role may; without them, searches read all messages.
 /// - **Encryption.** `sslmode=prefer`, the default, encrypts if the server can, and checks no
-///   certificate. `require`, `verify-ca` and `verify-full` check the certificate and its name, by
-///   the certificates in `sslrootcert=FILE` or those that the system trusts.
-/// - **Poolers.** Between the store and the server there may be no pooler that hands out
-///   connections for single transactions, such as PgBouncer in its mode `transaction`.
+///   certificate. `require`, `verify-ca` and `verify-full` check the certificate and its name
+///   against the certificates in `sslrootcert=FILE`, or else the system's.
+/// - **Poolers.** A pooler that hands out connections for single transactions, such as PgBouncer in
+///   its mode `transaction`, cannot be used.
 ///
-/// The connections live on a thread of the store, so any runtime can use it. When a
-/// session's memory is dropped, the session is free for this store at once, and shortly afterwards
-/// for others. When the last clone and the last session are dropped, the drop blocks until others
-/// know that the sessions are free, at most for a second.
+/// The connections live on a thread of the store, so any runtime can use it. When a session's
+/// memory is dropped, the session is free for this store at once, and shortly afterwards for
+/// others. When the last clone and the last session are dropped, the drop blocks until others know
+/// that the sessions are free, for at most a second.
 #[derive(Clone)]
 pub struct Postgres {
     handle: StoreHandle,
     durability: Durability,
 }
 
-/// Configures a [`Postgres`] store.
+/// The settings of a [`Postgres`] store.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
@@ -125,15 +125,15 @@ pub struct Postgres {
 pub struct PostgresBuilder(Options);
 
 impl PostgresBuilder {
-    /// Sets the schema of the tables, `loopwright` by default. It has at most 63 characters:
+    /// Sets the schema of the tables, `loopwright` by default. The name has at most 63 characters:
     /// lower-case letters, digits and underscores.
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.0.schema = name.into();
         self
     }
 
-    /// Sets how long the sessions of a store remain its own when it does not renew the lease,
-    /// 10 s by default. It renews it four times in that period. At least 500 ms.
+    /// Sets the lease: the time for which a store that does not renew it keeps its sessions. 10 s
+    /// by default, at least 500 ms. The store renews it four times in that period.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.0.lease = lease;
         self
@@ -146,9 +146,9 @@ impl PostgresBuilder {
         self
     }
 
-    /// Sets a PEM file with the certificates by which the server's one is checked, instead of those
-    /// that the system trusts. Encryption is required then. It has precedence over `sslrootcert` in
-    /// the address.
+    /// Sets a PEM file with the root certificates for checking the server's certificate, instead of
+    /// the system's. Encryption is then required. It takes precedence over `sslrootcert` in the
+    /// address.
     pub fn root_certificates(mut self, file: impl Into<PathBuf>) -> Self {
         self.0.root_certificates = Some(file.into());
         self
@@ -194,17 +194,17 @@ impl PostgresBuilder {
 
 impl Postgres {
     /// Connects to the server of an address such as `postgres://USER:PASSWORD@HOST:5432/DATABASE`,
-    /// and creates or migrates the tables. Of several hosts in the address the first one is used
-    /// that can be; `target_session_attrs=read-write` finds the primary among them.
+    /// and creates or migrates the tables. If the address has several hosts, the first usable one
+    /// is taken; `target_session_attrs=read-write` finds the primary among them.
     ///
     /// # Errors
     ///
-    /// As [`PostgresBuilder::connect`].
+    /// Same as [`PostgresBuilder::connect`].
     pub async fn connect(url: impl Into<String>) -> Result<Self, MemoryError> {
         Self::builder(url).connect().await
     }
 
-    /// Configures a store at this address.
+    /// Returns a builder for a store at this address.
     pub fn builder(url: impl Into<String>) -> PostgresBuilder {
         PostgresBuilder(Options {
             url: url.into(),
@@ -216,8 +216,8 @@ impl Postgres {
     }
 
     /// Sets which appends wait for the server's disk, for sessions that this clone opens: all by
-    /// default. With [`Durability::Effects`], fewer do, and a crash of the server can lose the
-    /// others, whose events readers may have seen.
+    /// default. With [`Durability::Effects`], a crash of the server can lose the other appends,
+    /// whose events readers may have seen.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self

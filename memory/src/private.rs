@@ -1,4 +1,4 @@
-//! Files and folders that only the user may access.
+//! Files and folders that only the user can access.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;

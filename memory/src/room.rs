@@ -1,4 +1,4 @@
-//! Whether a store's folder can be written to.
+//! Check that a store's folder is writable.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,10 +11,10 @@ use tokio::task::spawn_blocking;
 
 use crate::private;
 
-/// How much room there must be: more than one append needs, with the pages around it.
+/// Required room: more than one append needs, with the pages around it.
 const ROOM_BYTES: usize = 256 * 1024;
 
-/// Removes the file of a check, also if the check failed.
+/// The file of a check. It is removed on drop, even if the check failed.
 struct Removed(PathBuf);
 
 impl Drop for Removed {

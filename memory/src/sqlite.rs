@@ -39,7 +39,7 @@ use crate::{Durability, codec, room};
 use error::StoreError;
 use job::{Job, Write};
 
-/// Stores sessions in one SQLite file, for any number of processes. Clones share the store.
+/// A store of sessions in one SQLite file, for any number of processes. Clones share the store.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -65,16 +65,16 @@ use job::{Job, Write};
 ///   shorter or a missing session. The exception is SQLite's write-ahead log, the `-wal` file that
 ///   exists while the store is open and after a crash: a flipped bit in it ends the log there, so
 ///   the newest appends are missing without an error.
-/// - **Failing disks.** After a failed flush nothing more is written, since it is unknown what is
-///   on disk: each write returns an error until the file is opened again. What was acknowledged
+/// - **Failing disks.** After a failed flush nothing more is written, since the content of the disk
+///   is unknown: each write returns an error until the file is opened again. What was acknowledged
 ///   before survives a power failure. A full disk does not stop the store.
-/// - **Waiting.** A write waits at most ten seconds for another process that writes, and five for
-///   one that is stopped; the error names that process.
+/// - **Waiting.** A write waits at most ten seconds for another process that writes, and five for a
+///   stopped one; the error names that process.
 /// - **Mailboxes.** An input of another process reaches the owner of a session within 100 ms: while
 ///   sessions are open, the store asks SQLite fifty times a second whether the file has changed.
 /// - **Deletion.** A deleted session is overwritten in the file.
-/// - **Files.** Beside the given file are `-wal` and `-shm`, which belong to it while it is open,
-///   and the folder `-owners`, with a lock file for each open store.
+/// - **Files.** While the file is open, `-wal` and `-shm` are beside it and belong to it. The
+///   folder `-owners` has a lock file for each open store.
 /// - **Placement.** The file must be on a local disk: SQLite's write-ahead log and its locks do not
 ///   work on network file systems.
 ///
@@ -88,7 +88,7 @@ pub struct Sqlite {
     durability: Durability,
 }
 
-/// The state that clones and sessions of a store share. The fields are dropped in this order: the
+/// The state shared by clones and sessions of a store. The fields are dropped in this order: the
 /// writer's connection must be the last.
 struct Shared {
     file: PathBuf,
@@ -100,10 +100,10 @@ struct Shared {
     _writer: WriterThread,
 }
 
-/// Limits the idle connections for readers.
+/// Maximum number of idle connections for readers.
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
-/// Joins the writer's thread on drop, since it still writes accepted jobs.
+/// The writer's thread. Joined on drop, since it still writes accepted jobs.
 struct WriterThread {
     thread: Option<JoinHandle<()>>,
     is_closing: Arc<AtomicBool>,
@@ -166,7 +166,7 @@ impl Sqlite {
 }
 
 impl Shared {
-    /// Passes a write to the writer and waits for its result. The write takes place even if this
+    /// Sends a write to the writer and waits for its result. The write takes place even if this
     /// future is dropped.
     async fn write(&self, session: &str, write: Write, durable: bool) -> Result<(), MemoryError> {
         let (done, result) = oneshot::channel();
@@ -267,7 +267,7 @@ impl Mailbox for OpenSession {
 
     async fn now(&self) -> Result<u64, MemoryError> {
         let now = SystemEnvironment.now();
-        // Until those have committed that took an earlier time.
+        // Wait for commits that took an earlier time.
         self.store.shared.write(&self.session, Write::Nothing, false).await?;
         Ok(now)
     }
@@ -290,7 +290,7 @@ impl Mailbox for OpenSession {
         let is_accepted = *receipt == InputReceipt::Accepted;
         let (owner, receipt) = (self.owner.clone(), codec::encode(receipt)?);
         let write = Write::Acknowledge { owner, input: input.clone(), receipt, is_accepted };
-        // The log has an accepted input.
+        // An accepted input is in the log, so this need not be durable.
         self.store.shared.write(&self.session, write, !is_accepted).await
     }
 
@@ -299,7 +299,7 @@ impl Mailbox for OpenSession {
     }
 }
 
-/// Returns a session for a reader, for whom a session without entries does not exist.
+/// Returns a session for a reader. Without entries, the session does not exist for readers.
 fn get_nonempty(
     connection: &Connection,
     name: &str,
@@ -312,8 +312,7 @@ fn get_nonempty(
     Ok(session)
 }
 
-/// Returns the sessions that have entries and are not those of sub-agents, the most recently
-/// changed first.
+/// Returns the sessions with entries, except sessions of sub-agents, most recently changed first.
 fn list(connection: &Connection, file: &Path) -> Result<Vec<rows::Session>, StoreError> {
     let (mut all, _) = rows::all(connection, file)?;
     all.retain(|session| is_listed(&session.info));
@@ -444,7 +443,7 @@ impl SessionStore for Sqlite {
 
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<SearchHit>, MemoryError> {
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
-        // The search ends early when nobody waits for it any more.
+        // The search ends early once the caller is gone.
         let waiting = Arc::new(());
         let is_awaited = Arc::downgrade(&waiting);
         let search = move |connection: &Connection, file: &Path| {

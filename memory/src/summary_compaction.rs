@@ -1,5 +1,5 @@
-//! [`SummaryCompaction`]: replaces older turns with a summary, so that a conversation stays inside
-//! the model's context window.
+//! [`SummaryCompaction`]: summaries of older turns, so that a conversation fits into the model's
+//! context window.
 
 mod stand_in;
 mod touched_files;
@@ -19,7 +19,7 @@ use self::stand_in::StandIn;
 use self::touched_files::FileRules;
 use self::turns::turns;
 
-/// Keeps a conversation inside the model's context window by summarising older turns.
+/// A policy that keeps a conversation inside the model's context window by summarising older turns.
 ///
 /// A compaction starts when a request would exceed a share of the window, when the model refused a
 /// request as too large, or when the user asks for it. From then on requests contain the user's
@@ -54,7 +54,7 @@ pub struct SummaryCompaction {
     file_rules: FileRules,
 }
 
-/// The window in tokens that is assumed for a named summary model whose window is unknown.
+/// The assumed window in tokens of a named summary model whose window is unknown.
 const ASSUMED_WINDOW_TOKENS: u64 = 32_000;
 
 const SYSTEM: &str = "You summarise a part of a conversation between a user and an assistant \
@@ -67,20 +67,20 @@ const PROMPT: &str = "Summarise the conversation above. Say what the user wants 
     of earlier turns, take over what still matters. Leave out greetings and whatever later turns \
     have made obsolete. Answer with the summary alone.";
 
-/// Divides the tokens of a request between its parts.
+/// A budget in tokens for the parts of a request.
 struct Budget {
     /// The window without the reserve for the reply.
     usable: u64,
     /// The size above which a request is compacted.
     threshold: u64,
-    /// The target size of the summary. The summary may be twice as long where the estimate is too
-    /// high, and the model may spend about as much again on thinking.
+    /// The target size of the summary. Where the estimate is too high, the summary may be twice as
+    /// long. The model may spend about as much again on thinking.
     summary: u64,
     /// The limit for the names of files.
     files: u64,
-    /// The limit for the last turns, including those that must stay.
+    /// The limit for the last turns, including turns that must stay.
     max_last_turns: u64,
-    /// The size up to which more turns stay than must.
+    /// The size up to which optional turns stay.
     optional_last_turns: u64,
 }
 
@@ -121,15 +121,15 @@ impl SummaryCompaction {
         self
     }
 
-    /// Sets how many of the last turns stay unchanged, as far as they leave a quarter of the share
-    /// free. Defaults to 3; the minimum is 1.
+    /// Sets the number of last turns that stay unchanged, as far as they leave a quarter of the
+    /// share free. Defaults to 3; the minimum is 1.
     pub fn keep_turns(mut self, turns: usize) -> Self {
         self.keep_turns = turns.max(1);
         self
     }
 
-    /// Sets the number of tokens up to which more of the last turns stay unchanged than
-    /// [`keep_turns`](Self::keep_turns) says.
+    /// Sets the number of tokens up to which more than [`keep_turns`](Self::keep_turns) of the last
+    /// turns stay unchanged.
     ///
     /// Defaults to a quarter of the window, and to 0 if the user asked for the compaction.
     pub fn keep_tokens(mut self, tokens: u64) -> Self {
@@ -137,7 +137,7 @@ impl SummaryCompaction {
         self
     }
 
-    /// Sets the model that is asked for summaries, by the name that it has in the agent.
+    /// Sets the model that writes summaries, by its name in the agent.
     ///
     /// If its window is unknown, 32,000 tokens are assumed. Turns that exceed one request are
     /// summarised in several.
@@ -152,15 +152,15 @@ impl SummaryCompaction {
         self
     }
 
-    /// Declares that `tool` reads the file that `argument` names. `read_file` with `path` is
-    /// declared by default.
+    /// Declares that `tool` reads the file named by `argument`. `read_file` with `path` is declared
+    /// by default.
     pub fn reads(mut self, tool: impl Into<String>, argument: impl Into<String>) -> Self {
         self.file_rules.reads(tool.into(), argument.into());
         self
     }
 
-    /// Declares that `tool` changes the file that `argument` names. `write_file` and `edit_file`
-    /// with `path` are declared by default.
+    /// Declares that `tool` changes the file named by `argument`. `write_file` and `edit_file` with
+    /// `path` are declared by default.
     pub fn edits(mut self, tool: impl Into<String>, argument: impl Into<String>) -> Self {
         self.file_rules.edits(tool.into(), argument.into());
         self
@@ -219,8 +219,8 @@ impl SummaryCompaction {
         first
     }
 
-    /// Returns how many tokens of conversation fit into one request for a summary, beside these
-    /// instructions.
+    /// Returns the number of tokens of a conversation that fit into one request for a summary,
+    /// beside these instructions.
     fn max_transcript_tokens(
         &self,
         context: &CompactionContext<'_>,

@@ -98,9 +98,9 @@ fn damaged(line: usize, why: impl Display) -> MemoryError {
 /// Imports an exported log into `store` as the session `session`, and returns its number of
 /// entries.
 ///
-/// The log is imported as a branch: up to the end of a turn, without queued messages, without calls
-/// that are pending or approved, and without the settings of the session it was exported from. So a
-/// log from an untrusted source starts no work. The log of a sub-agent becomes a user's session.
+/// The log is imported as a branch: up to the end of a turn, without queued messages, without
+/// pending or approved calls, and without the settings of the original session. So a log from an
+/// untrusted source starts no work. The log of a sub-agent becomes a user's session.
 ///
 /// # Errors
 ///

@@ -38,8 +38,8 @@ pub(super) async fn check(store: &dyn SessionStore) -> Checked {
     Ok(())
 }
 
-/// The time before all decisions of this check, far from those in other logs, which a store can
-/// have kept.
+/// A time before all decisions of this check, far from the decisions of other logs that the store
+/// may have kept.
 const START: u64 = 4_000_000_000_000_000;
 
 /// Selects the decisions of this check.

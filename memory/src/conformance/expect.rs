@@ -8,10 +8,10 @@ use loopwright_core::{Memory, SessionStore};
 
 use super::samples;
 
-/// The result of a check; the error names the rule that is broken.
+/// The result of a check. The error names the broken rule.
 pub(super) type Checked = Result<(), String>;
 
-/// Limits the characters of a value in an error.
+/// Maximum number of characters of a value in an error.
 const MAX_SHOWN_CHARS: usize = 1000;
 
 /// The rule for [`SessionStore::sessions`].
@@ -66,7 +66,7 @@ pub(super) fn expect_in_use<T>(result: Result<T, MemoryError>, rule: &str) -> Ch
     }
 }
 
-/// Opens a session that nobody has open.
+/// Opens a session that is not open anywhere.
 pub(super) async fn open_session(
     store: &dyn SessionStore,
     session: &str,

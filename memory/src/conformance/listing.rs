@@ -39,8 +39,8 @@ pub(super) async fn check(store: &dyn SessionStore) -> Checked {
     recalled(store).await
 }
 
-/// Returns three logs: one that is done, one that waits for two decisions, and one in which one of
-/// two calls is approved.
+/// Returns three logs: a finished one, one with two pending decisions, and one with two calls, one
+/// of them approved.
 fn logs() -> Vec<(&'static str, Vec<LogEntry>)> {
     let done = [
         vec![

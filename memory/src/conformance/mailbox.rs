@@ -17,7 +17,7 @@ use serde_json::json;
 use super::expect::{Checked, append, broken, expect_absent, expect_eq, ids, open_session};
 use super::samples;
 
-/// How long a session may wait until it learns of a posted input.
+/// Timeout for a session to notice a posted input.
 const POSTED_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn check(store: &dyn SessionStore) -> Checked {
@@ -71,7 +71,7 @@ async fn expect_unread(memory: &dyn Memory, expected: &[&PostedInput], rule: &st
     expect_eq(&observed, &expected, rule)
 }
 
-/// Waits until the session learns of a posted input.
+/// Waits until the session notices a posted input.
 async fn expect_posted(memory: &dyn Memory, rule: &str) -> Checked {
     let (done, timeout) = oneshot::channel::<()>();
     thread::spawn(move || {
@@ -90,7 +90,7 @@ async fn info(store: &dyn SessionStore, session: &str) -> Result<SessionInfo, St
     store.session(session).await.map_err(|e| broken("`session` describes a session", e))
 }
 
-/// A session with an entry.
+/// Opens a session and appends an entry.
 async fn opened(store: &dyn SessionStore, session: &str) -> Result<Arc<dyn Memory>, String> {
     let memory = open_session(store, session).await?;
     append(&*memory, 0, &[samples::remembered("first")]).await?;
@@ -229,7 +229,7 @@ async fn removed(store: &dyn SessionStore) -> Checked {
     post(store, "mailed", &one).await
 }
 
-/// Checks that an input that one opening of a store posts reaches the owner in another, and that it
+/// Checks that an input posted through one opening of a store reaches the owner in another one, and
 /// is kept. `reopened` opens the store once more.
 pub(super) async fn check_reopened<S: SessionStore>(
     reopened: impl AsyncFn() -> Result<S, String>,

@@ -112,7 +112,7 @@ pub(super) fn awaiting(call: &str, tool: &str, time: u64) -> LogEntry {
     }
 }
 
-/// Returns terms of an action that are hard to store.
+/// Returns action terms that are hard to store.
 pub(super) fn odd_terms() -> Arc<ActionTerms> {
     let mut terms = ActionTerms::default();
     (terms.description, terms.roles) = (Some(ODD.into()), vec![ODD.into()]);
@@ -167,7 +167,7 @@ pub(super) fn odd_json() -> Arc<Value> {
     }))
 }
 
-/// Returns every kind of entry with all its fields. The order is not that of a session.
+/// Returns every kind of entry with all its fields. No session has them in this order.
 pub(super) fn every_entry() -> Vec<LogEntry> {
     let big = "0123456789abcdé\n".repeat(65_536);
     let reply = AssistantMessage::new(vec![

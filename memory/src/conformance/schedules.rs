@@ -7,7 +7,7 @@ use loopwright_core::log::{MemoryError, PostedInput, Schedule, Schedules, Worker
 use super::expect::{Checked, append, broken, expect_eq, open_session};
 use super::samples;
 
-/// A time that has passed, and one that has not, in any year of this century.
+/// A time in the past, and one in the future, in any year of this century.
 const PAST: u64 = 1_000_000_000_000;
 const FUTURE: u64 = 4_000_000_000_000;
 

@@ -1,8 +1,8 @@
 //! The decisions of deleted sessions: a file beside the logs, with one line for each decision.
 //!
-//! Lines are added, and flushed, with the lock for changes, before the log of the session is
-//! removed. A process that is killed between the two leaves decisions that the log has as well. An
-//! incomplete last line was never acknowledged.
+//! Lines are appended and flushed under the lock for changes, before the session's log is removed.
+//! A process killed between the two leaves decisions that the log has too. An incomplete last line
+//! was never acknowledged.
 
 use std::fs;
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
@@ -36,7 +36,7 @@ impl DecisionFile {
         let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate().peekable();
         while let Some((n, line)) = lines.next() {
             let is_last = lines.peek().is_none();
-            // A write that was cut off has no newline, or sectors that were not written.
+            // An interrupted write leaves no newline, or unwritten sectors.
             let is_cut_off = !line.ends_with(b"\n") || line.contains(&0);
             if is_last && is_cut_off {
                 break;
@@ -52,7 +52,7 @@ impl DecisionFile {
         Ok(file)
     }
 
-    /// Adds decisions. If that fails, the file is as it was.
+    /// Appends decisions. On failure the file is unchanged.
     pub(super) fn add(self, records: &[DecisionRecord]) -> Result<(), MemoryError> {
         if records.is_empty() {
             return Ok(());

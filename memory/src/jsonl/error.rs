@@ -1,4 +1,4 @@
-//! The errors of the file system, and threads for work that blocks.
+//! Errors of the file system, and blocking work.
 
 use std::io;
 use std::path::Path;
@@ -13,8 +13,7 @@ pub(super) fn failed(what: &str, path: &Path, error: io::Error) -> MemoryError {
     MemoryError::Failed(Failure::new(why).with_source(error))
 }
 
-/// Runs work that may block on a thread for such work. The work continues even if this future is
-/// dropped.
+/// Runs blocking work on a thread for it. The work continues even if this future is dropped.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, MemoryError> + Send + 'static,
 ) -> Result<T, MemoryError> {

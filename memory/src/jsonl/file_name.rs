@@ -5,8 +5,8 @@ use sha2::{Digest, Sha256};
 /// The suffix of a session's file.
 pub(super) const SUFFIX: &str = ".jsonl";
 
-/// Limits a file's name without its suffix. File systems accept 255 bytes, which must also hold the
-/// suffix and that of the file for torn lines.
+/// Maximum length of a file's name without its suffix. File systems accept 255 bytes, which must
+/// also hold this suffix and the suffix for torn lines.
 const MAX_NAME_BYTES: usize = 200;
 
 /// The bytes of the mark and the digest at the end of a shortened name.

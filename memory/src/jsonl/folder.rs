@@ -26,7 +26,7 @@ pub(super) type FirstLine = Result<Option<Header>, MemoryError>;
 #[derive(Clone)]
 pub(super) struct Folder {
     directory: Arc<Path>,
-    /// Held with the lock of the file `.lock`, so that one task at a time tries to get it.
+    /// Held together with the lock of the file `.lock`: only one task at a time tries to get that.
     changing: Arc<Mutex<()>>,
     hints: Arc<Hints>,
 }
@@ -76,8 +76,8 @@ impl Folder {
 
     /// Waits for the lock for opening, forking and deleting sessions.
     ///
-    /// The lock is held briefly, and the kernel releases it when the process ends. While it waits,
-    /// no thread is blocked.
+    /// The lock is held briefly, and the kernel releases it when the process ends. Waiting blocks
+    /// no thread.
     pub(super) async fn lock_changes(&self) -> Result<ChangeLock, MemoryError> {
         let path = self.directory.join(".lock");
         let start = Instant::now();
@@ -123,9 +123,8 @@ impl Folder {
         }
     }
 
-    /// Returns whether a session's file is locked. Must be used only with
-    /// [`Folder::lock_changes`], since an opening must not fail because of the lock that is tried
-    /// here.
+    /// Returns whether a session's file is locked. Must be used only with [`Folder::lock_changes`]:
+    /// this check briefly takes the lock, which must not make an opening fail.
     pub(super) fn is_locked(&self, session: &str) -> Result<bool, MemoryError> {
         match self.lock(session, false) {
             Ok(_) | Err(MemoryError::NoSession(_)) => Ok(false),
@@ -211,8 +210,7 @@ impl Folder {
         Ok(Some((header, entries)))
     }
 
-    /// Returns the entries that a branch shares with its parent, including those that the parent
-    /// shares with its own parent.
+    /// Returns the entries that a branch shares with its ancestors.
     pub(super) fn shared_entries(
         &self,
         branch: &str,

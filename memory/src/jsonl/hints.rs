@@ -1,5 +1,5 @@
-//! Hints that an input was posted: a file of the directory, to which each poster adds the name of
-//! the session. One thread for each store watches its length while sessions are open.
+//! Hints of posted inputs: a file in the directory, to which each poster appends the name of the
+//! session. One thread per store watches its length while sessions are open.
 //!
 //! The mailboxes do not depend on it: a session reads its own when it is opened, before each input,
 //! before it is closed, and from time to time.
@@ -16,17 +16,17 @@ use tokio::sync::Notify;
 
 use crate::private;
 
-/// How often the thread looks for posted inputs.
+/// Interval between two looks for posted inputs.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long a session counts as announced. After that, an input that is posted again and has no
-/// receipt is announced again.
+/// The time for which a session counts as announced. After that, an input that is posted again and
+/// has no receipt is announced again.
 const ANNOUNCED_TIME: Duration = Duration::from_secs(1);
 
-/// The length from which on the file is emptied.
+/// The length at which the file is emptied.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Notifies the sessions that are open in this process.
+/// The hints of a store. Notifies the sessions that are open in this process.
 pub(super) struct Hints {
     file: PathBuf,
     watched: Mutex<Watched>,
@@ -35,7 +35,7 @@ pub(super) struct Hints {
 #[derive(Default)]
 struct Watched {
     sessions: HashMap<String, Weak<Notify>>,
-    /// The sessions for which this process has announced an input a short time ago.
+    /// The sessions for which this process has recently announced an input.
     announced: HashMap<String, Instant>,
     is_watching: bool,
 }
@@ -46,8 +46,7 @@ impl Hints {
         Hints { file: directory.join(".posted"), watched: Mutex::default() }
     }
 
-    /// Returns what is notified when an input may have been posted to this session, for as long as
-    /// it is kept.
+    /// Returns a notifier for inputs posted to this session. Notifications stop when it is dropped.
     pub(super) fn watch(self: &Arc<Self>, session: &str) -> io::Result<Arc<Notify>> {
         let posted = Arc::<Notify>::default();
         let mut watched = self.watched();
@@ -61,13 +60,13 @@ impl Hints {
         Ok(posted)
     }
 
-    /// Returns whether this process has announced an input for this session a short time ago.
+    /// Returns whether this process has recently announced an input for this session.
     pub(super) fn is_announced(&self, session: &str) -> bool {
         let is_recent = |at: &Instant| at.elapsed() < ANNOUNCED_TIME;
         self.watched().announced.get(session).is_some_and(is_recent)
     }
 
-    /// Announces an input that is posted to this session. Requires the lock for changes.
+    /// Announces an input posted to this session. Requires the lock for changes.
     pub(super) fn announce(&self, session: &str) {
         let mut watched = self.watched();
         watched.announced.retain(|_, at| at.elapsed() < ANNOUNCED_TIME);

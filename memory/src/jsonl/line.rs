@@ -12,17 +12,17 @@ pub(super) const VERSION: u64 = 1;
 /// The beginning of every header.
 pub(super) const HEADER: &[u8] = br#"{"loopwright":"session","version":1,"crc":""#;
 
-/// Names the session of a log, and its parent if it is a branch.
+/// The header of a log: its session, and the parent of a branch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
     pub(super) session: String,
-    /// The session whose first entries precede those of this log.
+    /// The session whose entries come first, if this log is a branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<Parent>,
 }
 
-/// Names the parent of a branch, and how many of its entries the branch begins with.
+/// The parent of a branch, and the number of entries shared with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parent {
@@ -30,14 +30,14 @@ pub(super) struct Parent {
     pub(super) entries: u64,
 }
 
-/// Says why a line cannot be read.
+/// The reason why a line cannot be read.
 #[derive(Debug, PartialEq)]
 pub(super) enum LineError {
     /// The line does not match its checksum, or is not a line of a log.
     Damaged(String),
     /// The line matches its checksum and cannot be parsed.
     NotUnderstood(String),
-    /// The line has this newer version.
+    /// The line has this newer version of the format.
     Newer(u64),
 }
 
@@ -106,8 +106,8 @@ pub(super) fn parse_append(line: &[u8], at: u64) -> Result<Vec<LogEntry>, LineEr
     codec::decode(entries).map_err(LineError::NotUnderstood)
 }
 
-/// Returns true if this is an intact line of an append with an entry that must be durable, or that
-/// is not understood.
+/// Returns `true` if this is an intact line of an append with an entry that must be durable, or
+/// that cannot be parsed.
 pub(super) fn is_durable(line: &[u8]) -> bool {
     let Some((_, _, entries)) =
         fields(line).filter(|(_, crc, entries)| check(crc, entries).is_ok())

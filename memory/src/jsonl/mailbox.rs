@@ -1,8 +1,8 @@
-//! The mailbox of a session: a file beside its log, with one line for each input that was posted
-//! and one for each receipt.
+//! The mailbox of a session: a file beside its log, with one line for each posted input and one for
+//! each receipt.
 //!
-//! Lines are added with the lock for changes, so two processes never write at the same time, and
-//! each is flushed before the lock is released, unless it repeats what the log says. An incomplete
+//! Lines are appended under the lock for changes, so two processes never write at the same time.
+//! Each is flushed before the lock is released, unless it repeats what is in the log. An incomplete
 //! last line was never acknowledged.
 
 use std::fs::{self, File};
@@ -25,13 +25,13 @@ const VERSION: u64 = 1;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum MailLine {
-    /// An input was posted.
+    /// A posted input.
     Posted(PostedInput),
-    /// An input has a receipt.
+    /// The receipt of an input.
     Receipt { input: InputId, receipt: InputReceipt },
 }
 
-/// An input of a mailbox. One that was refused and never posted has no content.
+/// An input of a mailbox. It has no content if it was refused without having been posted.
 struct Mail {
     id: InputId,
     input: Option<PostedInput>,
@@ -58,7 +58,7 @@ impl MailFile {
         let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate().peekable();
         while let Some((n, line)) = lines.next() {
             let is_last = lines.peek().is_none();
-            // A write that was cut off has no newline, or sectors that were not written.
+            // An interrupted write leaves no newline, or unwritten sectors.
             let Some(text) = line.strip_suffix(b"\n").filter(|_| !(is_last && line.contains(&0)))
             else {
                 let is_cut_off = line.contains(&0) || parse(&line[..line.len() - 1]).is_err();
@@ -103,7 +103,7 @@ impl MailFile {
         self.mail.iter().find(|mail| mail.id == *input)
     }
 
-    /// Returns whether the input has a row, and its receipt.
+    /// Returns whether the input is known, and its receipt.
     pub(super) fn row(&self, input: &InputId) -> Option<Option<InputReceipt>> {
         self.find(input).map(|mail| mail.receipt.clone())
     }
@@ -146,7 +146,7 @@ impl MailFile {
         }
     }
 
-    /// Adds a line. If that fails, the file is as it was.
+    /// Appends a line. On failure the file is unchanged.
     fn add(&mut self, line: &MailLine, must_flush: bool) -> Result<(), MemoryError> {
         let json = codec::encode(line)?;
         let crc = crc32fast::hash(json.as_bytes());

@@ -28,13 +28,13 @@ pub(super) struct OpenLog {
     file: File,
     /// The length of the file in bytes.
     end: u64,
-    /// The number of entries, including those that a branch shares with its parent.
+    /// The number of entries, including those shared with its parent.
     length: u64,
-    /// The entries that were read on opening, until they are loaded or an append follows.
+    /// The entries read on opening, until they are loaded or an append follows.
     unloaded: Option<Vec<LogEntry>>,
-    /// What was repaired on opening.
+    /// A description of the repair on opening, if any.
     repaired: Option<String>,
-    /// Why no more appends are accepted.
+    /// The reason why no more appends are accepted.
     broken: Option<String>,
     durability: Durability,
 }
@@ -165,7 +165,7 @@ impl OpenLog {
         })
     }
 
-    /// Returns true if the log has no entries.
+    /// Returns `true` if the log has no entries.
     pub(super) fn is_empty(&self) -> bool {
         self.length == 0
     }

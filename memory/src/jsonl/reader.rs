@@ -13,7 +13,7 @@ use super::unwritten::{has_unwritten_sector, is_torn_end};
 /// The size of the buffer for reading.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Reads the lines of a log in order.
+/// A reader of the lines of a log, in order.
 pub(super) struct Reader {
     path: PathBuf,
     file: io::Take<BufReader<File>>,
@@ -30,8 +30,8 @@ pub(super) enum NextLine<T> {
     Complete(T),
     /// The end of the log.
     End,
-    /// The end of the log, whose write was interrupted: the beginning of a line, or lines of which
-    /// parts were never written.
+    /// The end of the log, whose write was interrupted: the beginning of a line, or lines with
+    /// unwritten parts.
     Torn(Vec<u8>),
     /// A line of this length that lacks only its newline.
     Unterminated(T, u64),

@@ -1,16 +1,16 @@
-//! Telling the end of a log that a power failure has torn from a log that was damaged.
+//! Distinction between a log's end torn by a power failure and damage.
 //!
-//! A disk writes the pages of an append in any order. What it had not written when the power failed
-//! reads as zeros, in units of sectors; intact lines may follow. A flush includes everything before
-//! it, so nothing after the first unwritten sector was ever flushed, and nothing that had to be
-//! durable was acknowledged there.
+//! A disk writes the pages of an append in any order. Parts that were unwritten when the power
+//! failed read as zeros, in units of sectors; intact lines may follow. A flush includes everything
+//! before it. So nothing after the first unwritten sector was ever flushed, and nothing there that
+//! had to be durable was acknowledged.
 
 use super::line;
 
 /// The smallest unit that a disk writes.
 const SECTOR_BYTES: u64 = 512;
 
-/// Returns true if a power failure can have left these bytes, with which a log ends from `position`
+/// Returns `true` if a power failure can have left these bytes at the end of a log, from `position`
 /// on: the first line has an unwritten sector, and no intact line has an entry that must be
 /// durable.
 pub(super) fn is_torn_end(bytes: &[u8], position: u64) -> bool {
@@ -19,8 +19,8 @@ pub(super) fn is_torn_end(bytes: &[u8], position: u64) -> bool {
         && !bytes.split(|byte| matches!(byte, b'\n' | 0)).any(line::is_durable)
 }
 
-/// Returns true if a line at this position of its file has zeros that fill a sector, up to the
-/// beginning and the end of the line.
+/// Returns `true` if a line at this position of its file has zeros that fill a sector, or the part
+/// of a sector up to the line's beginning or end.
 pub(super) fn has_unwritten_sector(line: &[u8], position: u64) -> bool {
     let is_edge = |at: usize| (position + at as u64).is_multiple_of(SECTOR_BYTES);
     let mut at = 0;

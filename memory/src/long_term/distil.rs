@@ -20,26 +20,26 @@ use super::store::LongTerm;
 /// The key of the detached request, and of the value that a session keeps.
 const KEY: &str = "loopwright.distil";
 
-/// The key of the value that says that the command of this request was answered.
+/// The key of the value that marks this request's command as answered.
 const ANSWERED: &str = "loopwright.distil.answered";
 
-/// Distils facts about the user from the conversation, after another pattern has answered a
-/// request, and stores them.
+/// A pattern that distils facts about the user from the conversation, and stores them, after
+/// another pattern has answered a request.
 ///
-/// It sends one detached request with what the user and the assistant have written since it did so
-/// last, without the results of tools and what the pattern has removed. A message that the pattern
-/// itself writes as that of the user counts as one. The request counts against the limits of the
-/// run. An error of the model ends the run, after the answer, and `Continue` resumes it; an error
-/// of the file is logged, and the next request includes the same messages.
+/// It sends one detached request with everything the user and the assistant have written since the
+/// last one, without the results of tools and without messages that the pattern has removed. A user
+/// message that the pattern itself writes counts as the user's. The request counts against the
+/// limits of the run. An error of the model ends the run, after the answer, and `Continue` resumes
+/// it. An error of the file is logged, and the next request includes the same messages.
 ///
-/// The facts are those about the [principal](loopwright_core::agent::Principal) of the request.
-/// Without one, no request is sent, unless the host has set a [scope](Distil::scope). If several
-/// principals use a session, facts about one are distilled from messages since the last request of
-/// another one only; steers and follow-ups count as those of the principal of the run. Facts are
-/// stored once, also if a crash cuts the run off at any point.
+/// The facts are about the [principal](loopwright_core::agent::Principal) of the request. Without
+/// one, no request is sent, unless the host has set a [scope](Distil::scope). If several principals
+/// use a session, facts about one of them are distilled only from messages since the last request
+/// of another one; steers and follow-ups count as messages of the run's principal. Facts are stored
+/// once, even if a crash cuts the run off at any point.
 ///
-/// With [`on_command`](Distil::on_command) it does so only when it is asked to: by the user, or by
-/// the host when a session ends ([`distil_session`](super::distil_session)).
+/// With [`on_command`](Distil::on_command) it distils only on demand: when the user asks for it, or
+/// when the host ends the session ([`distil_session`](super::distil_session)).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -70,23 +70,23 @@ pub struct Distil<P> {
     on_command: bool,
 }
 
-/// How an attempt to distil has ended.
+/// The outcome of an attempt to distil.
 enum Distilled {
     /// The user has written nothing since the last time.
     NothingNew,
-    /// So many facts were stored.
+    /// This many facts were stored.
     Stored(usize),
     NotStored(LongTermError),
     /// A steer interrupted it before the facts were stored.
     Interrupted,
 }
 
-/// What the session keeps.
+/// The value that the session keeps.
 #[derive(Default, Serialize, Deserialize)]
 struct State {
-    /// A digest of the scope that the facts of the next messages belong to, if there is one.
+    /// A digest of the scope for facts of the next messages, if they have one.
     owner: Option<String>,
-    /// The last message that no facts are distilled from any more.
+    /// The last message that has been processed.
     last: MessageId,
 }
 
@@ -96,40 +96,40 @@ impl<P: BehaviorPattern> Distil<P> {
         Distil { pattern, memory, scope: None, every: 1, model: None, on_command: false }
     }
 
-    /// Sets how many messages of the user there must be since the last time. Defaults to 1: facts
-    /// are distilled after each request.
+    /// Sets the number of user messages since the last time that starts a request. Defaults to 1:
+    /// facts are distilled after each request.
     pub fn every(mut self, messages: u32) -> Self {
         self.every = messages.max(1);
         self
     }
 
-    /// Stores the facts in this scope instead of that of the principal.
+    /// Stores the facts in this scope instead of the principal's.
     pub fn scope(mut self, scope: Scope) -> Self {
         self.scope = Some(scope);
         self
     }
 
-    /// Sends the request to the model that the agent was given under this name.
+    /// Sends the request to the agent's model of this name.
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.model = Some(name.into());
         self
     }
 
     /// Distils only when a request is [`DISTIL_COMMAND`](super::DISTIL_COMMAND): it stores facts
-    /// from all messages since the last time and answers how many there were, without the other
+    /// from all messages since the last time and answers with their number, without the other
     /// pattern. Requests to the model contain neither the command nor this answer.
     pub fn on_command(mut self) -> Self {
         self.on_command = true;
         self
     }
 
-    /// Returns the scope of the facts, if there is one.
+    /// Returns the scope of the facts, or `None` if neither the host nor a principal gives one.
     fn scope_of(&self, step: &StepContext<'_>) -> Option<Scope> {
         self.scope.clone().or_else(|| Scope::of(step.get::<Principal>()))
     }
 
-    /// Leaves out the messages so far if they belong to another scope than those of this run. It
-    /// is called before anything can end the run.
+    /// Skips the messages so far if they belong to another scope than this run. Called before
+    /// anything can end the run.
     fn follow_owner(&self, step: &mut StepContext<'_>) -> Result<(), StepError> {
         let owner = self.scope_of(step).map(|scope| digest(&scope.to_string()));
         let State { owner: before, .. } = step.session_state(KEY).unwrap_or_default();
@@ -140,7 +140,7 @@ impl<P: BehaviorPattern> Distil<P> {
         step.set_session_state(KEY, State { owner, last })
     }
 
-    /// Distils the messages since the last time, if at least `min` of them are of the user.
+    /// Distils the messages since the last time, if at least `min` of them are the user's.
     async fn distil(
         &self,
         step: &mut StepContext<'_>,
@@ -153,7 +153,7 @@ impl<P: BehaviorPattern> Distil<P> {
         let Some(last) = new.first().map(|message| message.id) else {
             return Ok(Distilled::NothingNew);
         };
-        // What precedes the first message of the user is the answer to the last command.
+        // Messages before the user's first one are the answer to the last command.
         while new.pop_if(|message| !matches!(message.body, MessageKind::User(_))).is_some() {}
         if self.on_command {
             new.reverse();
@@ -258,19 +258,19 @@ impl<P: BehaviorPattern> BehaviorPattern for Distil<P> {
 }
 
 impl LongTerm {
-    /// Distils facts from messages with a model, and stores them: of conversations that are in no
+    /// Distils facts from messages with a model, and stores them: for conversations outside any
     /// session, such as imported ones. Returns the stored facts.
     ///
-    /// All messages must be of the user, or of what else the scope is. It sends one request with
-    /// what the user and the assistant have written, without the results of tools; of a
-    /// conversation of more than 60,000 bytes the end. The request is in no log, and no budget
-    /// counts it. [`Distil`] does the same within the runs of a session, and
-    /// [`distil_session`](super::distil_session) when a session ends.
+    /// All messages must belong to `scope`. It sends one request with everything the user and the
+    /// assistant have written, without the results of tools; of a conversation of more than 60,000
+    /// bytes, it sends the end. The request is in no log, and no budget counts it. [`Distil`] does
+    /// the same within the runs of a session, and [`distil_session`](super::distil_session) when a
+    /// session ends.
     ///
     /// # Errors
     ///
     /// Returns [`LongTermError::Model`] if the model fails, [`LongTermError::Reply`] if its reply
-    /// cannot be read, and fails as [`LongTerm::remember`] does.
+    /// cannot be read, and the errors of [`LongTerm::remember`].
     pub async fn distil(
         &self,
         model: &dyn ChatModel,
@@ -291,7 +291,7 @@ impl LongTerm {
     }
 }
 
-/// Returns the key under which the facts of these messages are stored once.
+/// Returns the key under which the facts of these messages are stored only once.
 fn store_key(scope: &Scope, session: &str, last: MessageId, text: &str) -> String {
     digest(&format!("{KEY}\0{scope}\0{session}\0{}\0{text}", last.0))
 }

@@ -9,15 +9,15 @@ use loopwright_core::hooks::{Conversation, HookContext, Hooks};
 use loopwright_core::message::MessageKind;
 use loopwright_core::{AgentHandle, Message};
 
-/// Is the request that a pattern built with [`Distil::on_command`](super::Distil::on_command)
-/// carries out itself: it distils facts from the conversation.
+/// The request that makes a pattern built with [`Distil::on_command`](super::Distil::on_command)
+/// distil facts from the conversation. The pattern carries it out itself.
 pub const DISTIL_COMMAND: &str = "/memory distil";
 
 /// Returns whether [`distil_session`] would send the command: the session is idle, nothing waits
-/// for the user, and the user has written something since the command was carried out last.
+/// for the user, and the user has written something since the last command was carried out.
 ///
-/// The agent must have a pattern built with [`Distil::on_command`](super::Distil::on_command); for
-/// others the command is a message like any other.
+/// The agent's pattern must be built with [`Distil::on_command`](super::Distil::on_command). For
+/// other patterns the command is an ordinary message.
 pub fn is_distil_due(state: &AgentState) -> bool {
     let is_idle = !state.is_running && state.interrupted_run.is_none();
     let is_waiting = !state.pending_actions.is_empty()
@@ -26,17 +26,16 @@ pub fn is_distil_due(state: &AgentState) -> bool {
     is_idle && !is_waiting && has_new_messages(&state.messages)
 }
 
-/// Distils facts from a session, for a host to call when the session ends: sends
-/// [`DISTIL_COMMAND`] if it [is due](is_distil_due) and waits for the end of the run. Returns
-/// `None` if it is not.
+/// Distils facts from a session; for a host to call when the session ends. Sends [`DISTIL_COMMAND`]
+/// if it [is due](is_distil_due) and waits for the end of the run. Returns `None` if it is not.
 ///
-/// The request is one of the session: it is logged, and counts against the limits of the agent. The
-/// log says up to where facts were distilled, so a session that ends twice sends one request.
+/// The request belongs to the session: it is logged, and counts against the limits of the agent.
+/// The log records the last processed message, so a session that ends twice sends one request.
 ///
 /// # Errors
 ///
-/// Fails if the session has ended, or if its log cannot be written. A run that failed is no error:
-/// its outcome says so, and the next call repeats it.
+/// Fails if the session has ended, or if its log cannot be written. A run that failed is not an
+/// error: the outcome reports it, and the next call repeats the run.
 pub async fn distil_session(handle: &AgentHandle) -> Result<Option<RunOutcome>, InputError> {
     match is_distil_due(&handle.state().await?) {
         true => handle.prompt(DISTIL_COMMAND).await.map(Some),
@@ -44,7 +43,7 @@ pub async fn distil_session(handle: &AgentHandle) -> Result<Option<RunOutcome>, 
     }
 }
 
-/// Returns whether the user has written something since the last command that was answered.
+/// Returns whether the user has written something since the last answered command.
 fn has_new_messages(messages: &[Arc<Message>]) -> bool {
     let (mut is_new, mut follows_command) = (false, false);
     for message in messages {
@@ -76,8 +75,8 @@ pub(super) fn without_commands(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     messages.iter().filter(is_kept).cloned().collect()
 }
 
-/// Removes commands and their answers from requests: they are about the session, and no part of the
-/// conversation.
+/// A hook that removes commands and their answers from requests. They are about the session, and
+/// not part of the conversation.
 pub(super) struct HideCommands;
 
 #[async_trait]

@@ -13,10 +13,10 @@ use serde_json::Value;
 use super::error::LongTermError;
 use super::fact::NewFact;
 
-/// The most bytes of a conversation that are sent; of a longer one the end.
+/// Maximum size of a conversation in a request. Only the end of a longer one is sent.
 const MAX_TRANSCRIPT_BYTES: usize = 60_000;
 
-/// The most facts that are stored of one reply.
+/// Maximum number of facts stored from one reply.
 const MAX_FACTS: usize = 20;
 
 pub(super) const SYSTEM: &str = "\
@@ -52,7 +52,7 @@ impl Facts {
 /// Returns the texts of the user and of the assistant as one message, or `None` if the user wrote
 /// nothing.
 ///
-/// Results of tools are left out: what they contain was not written by the user, and may ask to be
+/// Results of tools are left out: the user did not write them, and their text may ask to be
 /// remembered. `messages` are in reverse order.
 pub(super) fn transcript<'a>(messages: impl Iterator<Item = &'a Message>) -> Option<UserMessage> {
     let mut parts = Vec::new();
@@ -70,7 +70,7 @@ pub(super) fn transcript<'a>(messages: impl Iterator<Item = &'a Message>) -> Opt
         }
         let left = MAX_TRANSCRIPT_BYTES - bytes;
         let end = &text[text.ceil_char_boundary(text.len().saturating_sub(left))..];
-        // As JSON and without `<`, no text contains the turn of another.
+        // As JSON without `<`, a text cannot fake another turn.
         let quoted = Value::from(end.trim()).to_string().replace('<', "\\u003c");
         is_of_user |= role == "user";
         parts.push(format!("<{role}>{quoted}</{role}>\n"));

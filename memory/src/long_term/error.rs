@@ -1,4 +1,4 @@
-//! [`LongTermError`]: why facts cannot be stored or found.
+//! [`LongTermError`]: the reasons why facts cannot be stored or found.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use loopwright_core::retrieval::RetrievalError;
 
 use crate::sqlite::error::from_sqlite;
 
-/// Is the longest text of a fact, in bytes of UTF-8.
+/// Maximum length of a fact's text, in bytes of UTF-8.
 pub const MAX_FACT_BYTES: usize = 4096;
 
-/// Describes why an operation of [`LongTerm`](super::LongTerm) failed. Nothing was changed.
+/// The error of an operation of [`LongTerm`](super::LongTerm). Nothing was changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LongTermError {
@@ -47,14 +47,14 @@ pub enum LongTermError {
     Import {
         /// The number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         why: String,
     },
 }
 
-/// Says why work on the file failed.
+/// The error of work on the file.
 pub(super) enum FileError {
-    /// The operation is refused.
+    /// The operation was refused.
     Refused(LongTermError),
     /// SQLite failed.
     Sqlite(rusqlite::Error),

@@ -1,4 +1,4 @@
-//! [`Fact`] and [`Scope`]: what is remembered, and about whom.
+//! [`Fact`] and [`Scope`]: remembered sentences, and their subjects.
 
 use std::fmt;
 
@@ -9,41 +9,42 @@ use sha2::{Digest, Sha256};
 
 use super::error::{LongTermError, MAX_FACT_BYTES};
 
-/// Says about whom or what a fact is. Each fact has one scope, and is found in that scope only.
+/// The subject of a fact: a user, an agent or a project. Each fact has one scope, and is found only
+/// in that scope.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "name", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Scope {
     /// A person, or another [`Principal`].
     User(String),
-    /// An agent: what it has learnt in its work for all users.
+    /// An agent. Its facts come from its work for all users.
     Agent(String),
-    /// A project: what holds for everyone who works on it.
+    /// A project. Its facts hold for everyone who works on it.
     Project(String),
 }
 
 impl Scope {
-    /// Builds the scope of a user.
+    /// Returns the scope of a user.
     pub fn user(name: impl Into<String>) -> Self {
         Scope::User(name.into())
     }
 
-    /// Builds the scope of an agent.
+    /// Returns the scope of an agent.
     pub fn agent(name: impl Into<String>) -> Self {
         Scope::Agent(name.into())
     }
 
-    /// Builds the scope of a project.
+    /// Returns the scope of a project.
     pub fn project(name: impl Into<String>) -> Self {
         Scope::Project(name.into())
     }
 
-    /// Returns the scope of a principal, or `None` without one, or for one without a name.
+    /// Returns the scope of a principal, or `None` if the principal is missing or has no name.
     pub(super) fn of(principal: Option<&Principal>) -> Option<Self> {
         principal.map(Principal::as_str).filter(|name| !name.is_empty()).map(Scope::user)
     }
 
-    /// Returns the kind as it is stored, and the name.
+    /// Returns the kind as stored in the file, and the name.
     pub(super) fn parts(&self) -> (&'static str, &str) {
         match self {
             Scope::User(name) => ("user", name),
@@ -52,7 +53,7 @@ impl Scope {
         }
     }
 
-    /// Checks that the scope has a name, so that nobody shares the facts of all who have none.
+    /// Checks that the scope has a name. Otherwise, everyone without a name would share facts.
     pub(super) fn check(&self) -> Result<(), LongTermError> {
         if self.parts().1.is_empty() { Err(LongTermError::Unnamed) } else { Ok(()) }
     }
@@ -75,37 +76,37 @@ impl fmt::Display for Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ScopeId(pub(super) i64);
 
-/// Holds a fact that is stored.
+/// A stored fact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Fact {
-    /// The number of the fact in its file. It is never given to another fact.
+    /// Its number in the file, which is never reused.
     pub id: u64,
-    /// About whom or what it is.
+    /// The subject of the fact.
     pub scope: Scope,
-    /// The text, as it was stored first.
+    /// The text as first stored.
     pub text: String,
-    /// When it was stored first, in milliseconds since 1970.
+    /// The time when it was first stored, in milliseconds since 1970.
     pub created: u64,
-    /// When it was stored last, in milliseconds since 1970.
+    /// The time when it was last stored, in milliseconds since 1970.
     pub refreshed: u64,
-    /// The session that it was stored in first, if known.
+    /// The session that first stored it, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The message of that session that it comes from, if known.
+    /// The message of that session that the fact comes from, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<MessageId>,
 }
 
-/// Describes a fact to store. A string converts into one.
+/// A fact to store. A string converts into one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct NewFact {
     /// The text: one sentence that can be understood alone.
     pub text: String,
-    /// The session that it comes from.
+    /// The session that the fact comes from, if known.
     pub session: Option<String>,
-    /// The message of that session that it comes from.
+    /// The message of that session that the fact comes from, if known.
     pub message: Option<MessageId>,
 }
 
@@ -116,19 +117,19 @@ impl<T: Into<String>> From<T> for NewFact {
 }
 
 impl NewFact {
-    /// Sets the session that it comes from.
+    /// Sets the session that the fact comes from.
     pub fn session(mut self, session: impl Into<String>) -> Self {
         self.session = Some(session.into());
         self
     }
 
-    /// Sets the message of the session that it comes from.
+    /// Sets the message of the session that the fact comes from.
     pub fn message(mut self, message: MessageId) -> Self {
         self.message = Some(message);
         self
     }
 
-    /// Checks the length of the text, and that it has some.
+    /// Checks that the text is neither empty nor too long.
     pub(super) fn check(&self) -> Result<(), LongTermError> {
         if self.text.len() > MAX_FACT_BYTES {
             return Err(LongTermError::TooLong { bytes: self.text.len() });
@@ -139,7 +140,7 @@ impl NewFact {
         Ok(())
     }
 
-    /// Returns a digest that is the same for texts that differ in case and white space only.
+    /// Returns a digest that ignores differences in case and white space.
     pub(super) fn digest(&self) -> Vec<u8> {
         let words: Vec<String> = self.text.split_whitespace().map(str::to_lowercase).collect();
         Sha256::digest(words.join(" ")).to_vec()

@@ -1,4 +1,4 @@
-//! The statements that store, read and delete facts. The scope is a condition of each.
+//! Statements that store, read and delete facts. The scope is a condition of each.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use super::error::FileError;
 use super::fact::{Fact, NewFact, Scope, ScopeId};
 use super::words;
 
-/// How long it is known what was applied and recalled: 30 days, in milliseconds.
+/// The time for which applied changes and recalled facts are known: 30 days, in milliseconds.
 const RECORD_TIME_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 
 type Result<T> = std::result::Result<T, FileError>;
 
-/// Returns the id of a scope, or `None` if it has had no fact.
+/// Returns the id of a scope, or `None` if the scope has never had a fact.
 pub(super) fn scope_id(connection: &Connection, scope: &Scope) -> Result<Option<ScopeId>> {
     let (kind, name) = scope.parts();
     let mut statement = connection.prepare("SELECT id FROM scope WHERE kind = ? AND name = ?")?;
@@ -55,7 +55,7 @@ pub(super) fn remember(
 }
 
 /// Stores facts once for a key. Returns the ids of the facts that the first call with the key has
-/// stored, and those of the facts that still exist.
+/// stored, and the ids of the facts that still exist.
 pub(super) fn remember_once(
     connection: &Connection,
     key: &str,
@@ -91,7 +91,7 @@ pub(super) fn forget_once(
     Ok(is_found)
 }
 
-/// Returns the facts that a change with this key has stored or deleted, or `None` if it has not
+/// Returns the facts that the change with this key has stored or deleted, or `None` if it has not
 /// been made.
 fn applied(connection: &Connection, key: &str) -> Result<Option<Vec<u64>>> {
     let mut statement = connection.prepare("SELECT facts FROM applied WHERE key = ?")?;
@@ -123,8 +123,8 @@ pub(super) fn forget(connection: &Connection, scope: &Scope, id: u64) -> Result<
     Ok(true)
 }
 
-/// Deletes all facts of a scope, its name, and where they were recalled. Returns how many facts
-/// there were.
+/// Deletes all facts of a scope, its name, and records of where they were recalled. Returns the
+/// number of facts.
 pub(super) fn forget_all(connection: &Connection, scope: &Scope) -> Result<u64> {
     let Some(in_scope) = scope_id(connection, scope)? else { return Ok(0) };
     let mut deleted = HashSet::new();
@@ -217,7 +217,7 @@ pub(super) fn distinct(scopes: &[Scope]) -> impl Iterator<Item = &Scope> {
     scopes.iter().enumerate().filter(|(at, scope)| !scopes[..*at].contains(scope)).map(|(_, s)| s)
 }
 
-/// Identifies a request of the user for which facts are recalled.
+/// The key of a user request for which facts are recalled.
 #[derive(Clone)]
 pub(super) struct RecallKey {
     pub(super) session: Arc<str>,
@@ -227,8 +227,8 @@ pub(super) struct RecallKey {
     pub(super) request: Vec<u8>,
 }
 
-/// Returns the facts that were recalled for a request, or `None` if it is another one than the last
-/// one of the session.
+/// Returns the facts recalled for a request, or `None` if it is not the last request of the
+/// session.
 pub(super) fn recalled(connection: &Connection, key: &RecallKey) -> Result<Option<Vec<u64>>> {
     let sql = "SELECT facts FROM recalled WHERE session = ? AND scopes = ? AND request = ?";
     let mut statement = connection.prepare(sql)?;
@@ -237,8 +237,8 @@ pub(super) fn recalled(connection: &Connection, key: &RecallKey) -> Result<Optio
     Ok(ids.map(|ids| read_ids(&ids)))
 }
 
-/// Records the facts that were recalled for a request, in place of those of the request before.
-/// Facts that were deleted meanwhile are left out.
+/// Records the facts recalled for a request. They replace the facts of the previous request. Facts
+/// deleted meanwhile are left out.
 pub(super) fn set_recalled(
     connection: &Connection,
     key: &RecallKey,
@@ -260,7 +260,7 @@ pub(super) fn set_recalled(
     Ok(())
 }
 
-/// Deletes what was applied and recalled 30 days before now, or earlier.
+/// Deletes records of applied changes and recalled facts that are at least 30 days old.
 pub(super) fn prune(connection: &Connection, now: u64) -> rusqlite::Result<()> {
     let time = now.saturating_sub(RECORD_TIME_MS);
     connection.execute("DELETE FROM applied WHERE time < ?", (time as i64,))?;

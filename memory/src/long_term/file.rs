@@ -17,16 +17,16 @@ use crate::sqlite::wal::{Checkpoint, checkpoint};
 
 /// The application id in the file's header: `lpwf`.
 const APPLICATION_ID: i64 = 0x6c70_7766;
-/// The format that is written, and the newest that is read.
+/// The format that is written, and the newest that can be read.
 const FORMAT: i64 = 1;
 
 /// The tables.
 ///
 /// - `scope` has the names, how many facts a scope has, and how many of its vectors were removed.
-/// - `fact` has the texts; `digest` is that of the normalised text.
+/// - `fact` has the texts; `digest` is the digest of the normalised text.
 /// - `vector` has at most one vector for each fact, of length 1, with the id of its embedder.
 /// - `word` is the index of words, each with the number of its scope in front.
-/// - `applied` has the keys of changes that must be made once, and what they did.
+/// - `applied` has the keys of changes that must be made once, and their results.
 /// - `recalled` has the facts that were recalled for the last request of a session, for each set of
 ///   scopes that a hook uses.
 const SCHEMA: &str = r#"
@@ -61,7 +61,7 @@ const COLUMNS: &str = "applied(key,time,facts),\
     recalled(session,scopes,request,time,facts),scope(id,kind,name,facts,removals),\
     vector(number,scope,fact,embedder,data),word(text)";
 
-/// Limits the idle connections for readers.
+/// Maximum number of idle connections for readers.
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
 /// An open file. Clones share it.
@@ -92,14 +92,14 @@ impl File {
         prepare(&writer, &path)?;
         clean(&writer).map_err(|error| from_sqlite(error, &path))?;
         let mut writer = Writer { connection: writer, keeps_deleted: false };
-        // Whoever deleted something last may not have been able to.
+        // The process that last deleted something may have failed to empty the log.
         writer.empty_log_now().map_err(|error| from_sqlite(error, &path))?;
         let shared = Shared { path, writer: Mutex::new(writer), idle: Mutex::default() };
         Ok(File(Arc::new(shared)))
     }
 
     /// Runs `write` in a transaction, on a blocking thread. It takes place even if this future is
-    /// dropped. If the log could not be emptied after a deletion, it is tried again.
+    /// dropped. Also retries to empty the log if that failed after a deletion.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         write: impl FnOnce(&Connection) -> Result<T, FileError> + Send + 'static,
@@ -115,7 +115,7 @@ impl File {
         .await
     }
 
-    /// Runs `delete` as [`File::write`] does, and then removes what it deleted from the write-ahead
+    /// Runs `delete` like [`File::write`], and then removes the deleted data from the write-ahead
     /// log too. Both take place even if this future is dropped.
     pub(super) async fn delete<T: Send + 'static>(
         &self,
@@ -200,7 +200,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Creates an empty file that only the user may access, unless there is a file.
+/// Creates an empty file that only the user may access, unless the file exists.
 fn create_empty(path: &Path) -> Result<(), MemoryError> {
     let mut options = private::file();
     let created = options.create(true).append(true).open(path);
@@ -226,8 +226,8 @@ fn connect(path: &Path) -> Result<Connection, MemoryError> {
     Ok(connection)
 }
 
-/// Creates the tables in an empty file, or checks that the file is one of facts. Another file is
-/// left untouched.
+/// Creates the tables in an empty file, or checks that the file has facts. Other files are left
+/// untouched.
 fn prepare(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
     let failed = |error| from_sqlite(error, path);
     let has_tables = "SELECT 1 FROM sqlite_schema LIMIT 1";
@@ -255,7 +255,7 @@ fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, pragma, |row| row.get(0))
 }
 
-/// Checks that the file is one of facts, in a known format.
+/// Checks that the file has facts, in a known format.
 fn check(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
     let failed = |error| from_sqlite(error, path);
     if number(connection, "application_id").map_err(failed)? != APPLICATION_ID {

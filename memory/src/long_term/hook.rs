@@ -21,25 +21,25 @@ const DEFAULT_TOKENS: u64 = 500;
 /// The default of [`Recall::limit`].
 const DEFAULT_LIMIT: usize = 10;
 
-/// Adds the facts that fit the user's request to each request of the run, as a message directly
-/// before that of the user. Built by [`LongTerm::hook`].
+/// A hook that adds the facts relevant to the user's request to each request of the run, as a
+/// message directly before the user's. Built by [`LongTerm::hook`].
 ///
-/// The facts are those about the [principal](loopwright_core::agent::Principal) of the request, and
-/// of the scopes that the host has added. Without a principal there are no facts about a user.
+/// The facts are about the [principal](loopwright_core::agent::Principal) of the request, and from
+/// the scopes that the host has added. Without a principal, no facts about a user are added.
 ///
 /// They are chosen once for each request of the user, at the first request to the model, and the
-/// choice is stored: later requests of the run have the same message, also after a restart,
-/// whatever is stored in the meantime. Only facts that are forgotten are left out. Past requests of
-/// the user get no such message, nor does a request that a compaction has replaced by a summary.
+/// choice is stored. Later requests of the run have the same message, even after a restart and
+/// regardless of facts stored meanwhile; only forgotten facts are left out. Past requests of the
+/// user get no such message, nor does a request that a compaction has replaced by a summary.
 ///
 /// The message says that its contents are data. It lists each fact with its id, as a JSON string,
-/// so that no text of a fact ends the list.
+/// so that the text of a fact cannot end the list.
 ///
 /// If several principals use a session, requests of one of them have no results of `recall_facts`
-/// with facts about another one: a note stands in for them. What the model has answered from them
-/// stays, so each principal should have their own session.
+/// with facts about another one: a note replaces them. Answers of the model that used them stay, so
+/// each principal should have their own session.
 ///
-/// A failure is logged, and no facts are added to that request: it never ends the run.
+/// A failure is logged, and never ends the run: no facts are added to that request.
 #[derive(Clone)]
 pub struct Recall {
     memory: LongTerm,
@@ -61,7 +61,7 @@ impl LongTerm {
 }
 
 impl Recall {
-    /// Adds facts of this scope too, for every principal, and without one.
+    /// Adds facts of this scope too, for every principal, and for requests without one.
     pub fn scope(mut self, scope: Scope) -> Self {
         self.scopes.push(scope);
         self
@@ -73,14 +73,14 @@ impl Recall {
         self
     }
 
-    /// Sets the maximum size of the message that is added, in tokens, estimated as by
-    /// [`Message::tokens`]. A fact that does not fit is left out. Defaults to 500.
+    /// Sets the maximum size of the added message, in tokens, estimated as by [`Message::tokens`].
+    /// Facts that do not fit are left out. Defaults to 500.
     pub fn tokens(mut self, tokens: u64) -> Self {
         self.tokens = tokens;
         self
     }
 
-    /// Returns the conversation with the facts for this request, or `None` if there are none.
+    /// Returns the conversation with the facts for this request, or `None` if no facts fit it.
     async fn with_facts(
         &self,
         cx: &HookContext,
@@ -153,7 +153,7 @@ impl Hooks for Recall {
     }
 }
 
-/// Returns what identifies the scopes, so that hooks with others choose facts of their own.
+/// Returns the digest of the scopes. Hooks with other scopes choose their own facts.
 fn digest_of_scopes(scopes: &[Scope]) -> Vec<u8> {
     let mut hash = Sha256::new();
     for scope in scopes {
@@ -163,7 +163,7 @@ fn digest_of_scopes(scopes: &[Scope]) -> Vec<u8> {
     hash.finalize().to_vec()
 }
 
-/// Returns what identifies the request, so that what was recalled for another one is not used.
+/// Returns the digest of the request. Facts recalled for another request are not used.
 fn digest_of_request(session_created: u64, request: MessageId, text: &str) -> Vec<u8> {
     Sha256::digest(format!("{session_created}\0{}\0{text}", request.0)).to_vec()
 }
@@ -176,7 +176,7 @@ fn block(facts: &[Fact]) -> Message {
          for.\n",
     );
     for fact in facts {
-        // Without `<`, no text ends the block.
+        // Without `<`, a text cannot end the block.
         let quoted = Value::from(fact.text.as_str()).to_string().replace('<', "\\u003c");
         text.push_str(&format!("{}: {quoted}\n", fact.id));
     }

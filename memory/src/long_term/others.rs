@@ -1,4 +1,4 @@
-//! What a request must not contain of facts about other principals: results of `recall_facts`.
+//! Removal of facts about other principals from requests: results of `recall_facts`.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use loopwright_core::message::{Content, MessageKind};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// The name of the tool whose results have facts.
+/// The name of the tool that returns facts.
 pub(super) const RECALL: &str = "recall_facts";
 
-/// The field of a result's details that says about whom its facts are.
+/// The field of a result's details with the digest of the principal that its facts are about.
 const ABOUT: &str = "about";
 
-/// Stands in for a result.
+/// The text that replaces a result.
 const HIDDEN: &str = "Left out: these are facts about another user.";
 
-/// Returns the details of a result that has facts about a principal.
+/// Returns the details for a result with facts about a principal.
 pub(super) fn mark(principal: &Principal) -> Value {
     json!({ ABOUT: digest(principal) })
 }
 
-/// Returns the messages without the facts about other principals than this one, or `None` if they
-/// have none.
+/// Returns the messages without facts about other principals than this one, or `None` if they have
+/// no such facts.
 pub(super) fn without_facts_of_others(
     messages: &[Arc<Message>],
     principal: Option<&Principal>,

@@ -1,4 +1,4 @@
-//! Finds facts by words and by meaning, and merges both rankings.
+//! Search for facts by words and by meaning. Both rankings are merged.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ use super::{facts, words};
 type Result<T> = std::result::Result<T, FileError>;
 
 /// The constant of reciprocal rank fusion. The larger it is, the less the first ranks stand out.
-/// The value is that of the paper: G. V. Cormack, C. L. A. Clarke and S. Büttcher, "Reciprocal
-/// Rank Fusion outperforms Condorcet and individual Rank Learning Methods", SIGIR 2009.
+/// The value is from G. V. Cormack, C. L. A. Clarke and S. Büttcher, "Reciprocal Rank Fusion
+/// outperforms Condorcet and individual Rank Learning Methods", SIGIR 2009.
 const FUSION_CONSTANT: f32 = 60.0;
 
-/// The facts of each ranking that are merged, as a multiple of the facts that are wanted.
+/// The number of merged facts of each ranking, as a multiple of the requested facts.
 const POOL: usize = 4;
 
-/// Returns at most `limit` facts of the scopes with their scores, the best first.
+/// Returns at most `limit` facts of the scopes with their scores, best first.
 pub(super) fn search(
     connection: &Connection,
     scopes: &[Scope],

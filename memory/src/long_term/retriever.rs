@@ -1,4 +1,4 @@
-//! [`ScopedFacts`]: the facts of some scopes, for what takes a [`Retriever`].
+//! [`ScopedFacts`]: the facts of some scopes as a [`Retriever`].
 
 use async_trait::async_trait;
 use loopwright_core::retrieval::{Passage, RetrievalError, Retriever};
@@ -7,7 +7,7 @@ use super::error::LongTermError;
 use super::fact::{Fact, Scope};
 use super::store::LongTerm;
 
-/// Finds facts of fixed scopes. Built by [`LongTerm::scoped`].
+/// A [`Retriever`] that finds facts of fixed scopes. Built by [`LongTerm::scoped`].
 #[derive(Clone)]
 pub struct ScopedFacts {
     memory: LongTerm,

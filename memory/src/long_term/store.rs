@@ -1,4 +1,4 @@
-//! [`LongTerm`]: stores facts, and finds them by words and by meaning.
+//! [`LongTerm`]: a store of facts that finds them by words and by meaning.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use super::file::File;
 use super::vectors::{QueryVector, VectorCache};
 use super::{facts, recall, vectors};
 
-/// Limits the vectors in RAM, unless [`LongTerm::vector_memory`] says otherwise.
+/// Maximum size of the vectors in RAM, unless [`LongTerm::vector_memory`] sets it.
 const DEFAULT_VECTOR_BYTES: usize = 512 * 1024 * 1024;
 
-/// How long the embedding of a query may take: a run waits for it.
+/// Timeout for the embedding of a query, since a run waits for it.
 const EMBED_QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most bytes of a query that are embedded: models take short texts only.
+/// Maximum number of a query's bytes that are embedded: models take only short texts.
 const MAX_EMBEDDED_QUERY_BYTES: usize = 4_000;
 
-/// The number of texts that are given to the embedder at once.
+/// The number of texts passed to the embedder at once.
 const EMBED_BATCH: usize = 64;
 
-/// Stores facts in one SQLite file, for any number of sessions and processes. Clones share it.
+/// A store of facts in one SQLite file, for any number of sessions and processes. Clones share it.
 ///
 /// A fact is a sentence about a [`Scope`]: a user, an agent or a project. Facts are found in the
 /// scopes that the caller names, by the words of a query and, with an
@@ -75,27 +75,28 @@ const EMBED_BATCH: usize = 64;
 ///
 /// - **Scopes.** The scope is a condition of every statement that reads or deletes facts. No text
 ///   of a query, and no id, finds a fact of another scope.
-/// - **Same facts.** A text that differs from a stored one in case and white space only is the same
+/// - **Same facts.** A text that differs from a stored one only in case and white space is the same
 ///   fact: its time is refreshed.
-/// - **Words.** They are compared without case and accents, and by their English stems. Chinese and
-///   Japanese text is compared character by character. At most 32 words of a query are looked up; a
-///   word that more than 1,000 facts of a scope contain finds no fact that no rarer word finds,
+/// - **Words** are compared by their English stems, without case and accents. Chinese and Japanese
+///   text is compared character by character. At most 32 words of a query are looked up. A word in
+///   more than 1,000 facts of a scope only adds to the score of facts found by rarer words. If all
+///   words are that common, they find the newest facts.
 ///   unless there are only such words, which find the newest facts.
-/// - **Meaning.** All vectors of a scope are compared with that of the query. They are kept in RAM,
-///   up to [`vector_memory`](LongTerm::vector_memory), 512 MiB by default: 100,000 vectors of 384
-///   dimensions need 154 MB. Scopes that were not used for the longest time are removed from RAM; a
-///   scope that does not fit is read from the file for each query.
+/// - **Meaning.** The vector of the query is compared with all vectors of a scope. They are kept in
+///   RAM, up to [`vector_memory`](LongTerm::vector_memory), 512 MiB by default: 100,000 vectors of
+///   384 dimensions need 154 MB. The least recently used scopes are removed from RAM. A scope that
+///   does not fit is read from the file for each query.
 /// - **Ranking.** The two rankings are merged by reciprocal rank fusion (Cormack, Clarke and
 ///   Büttcher, 2009).
 /// - **Deletion.** Forgotten facts are overwritten in the file, its index and its write-ahead log.
 ///   While another process reads, the log is emptied later, and a warning is logged.
-/// - **Files.** Beside the given file are `-wal` and `-shm` while it is open. It must be on a local
-///   disk, and cannot be that of [`Sqlite`](crate::Sqlite). It is accessible to the user only, and
-///   is not encrypted.
+/// - **Files.** While the file is open, `-wal` and `-shm` are beside it. It must be on a local
+///   disk, and cannot be the file of [`Sqlite`](crate::Sqlite). It is accessible to the user only,
+///   and is not encrypted.
 /// - **Limits.** A fact has at most [`MAX_FACT_BYTES`](super::MAX_FACT_BYTES) bytes.
 ///
 /// Must be used within a tokio runtime. The work is done on its blocking threads. A change takes
-/// place even if the future that waits for it is dropped.
+/// place even if its future is dropped.
 #[derive(Clone)]
 pub struct LongTerm {
     pub(super) file: File,
@@ -126,8 +127,8 @@ impl LongTerm {
         })
     }
 
-    /// Finds facts by meaning too, with the vectors of this embedder. Facts that have none of it,
-    /// since they were stored without it, get theirs by [`LongTerm::embed_missing`].
+    /// Finds facts by meaning too, with the vectors of this embedder. [`LongTerm::embed_missing`]
+    /// adds the vectors of facts that were stored without it.
     ///
     /// A failure of the embedder is logged: the fact is then stored without a vector, and recalled
     /// by words only.
@@ -136,16 +137,16 @@ impl LongTerm {
         self
     }
 
-    /// Sets how similar a fact must be to a query to be found by its meaning: the cosine of the
-    /// angle between their vectors, from -1 to 1, must be greater. Defaults to 0. What separates
-    /// related from unrelated texts depends on the embedder.
+    /// Sets the similarity above which a query finds a fact by its meaning: the cosine of the angle
+    /// between their vectors, from -1 to 1. Defaults to 0. The value that separates related from
+    /// unrelated texts depends on the embedder.
     pub fn min_similarity(mut self, cosine: f32) -> Self {
         self.min_similarity = cosine;
         self
     }
 
-    /// Sets how many bytes of vectors are kept in RAM. Defaults to 512 MiB. Clones that were made
-    /// before have their own.
+    /// Sets the maximum size of the vectors in RAM, in bytes. Defaults to 512 MiB. Clones made
+    /// before are unaffected, and have their own.
     pub fn vector_memory(mut self, bytes: usize) -> Self {
         self.vectors = Arc::new(VectorCache::new(bytes));
         self
@@ -157,12 +158,12 @@ impl LongTerm {
         self
     }
 
-    /// Stores a fact, or refreshes the time of the one with the same text, and returns it.
+    /// Stores a fact, or refreshes the time of the fact with the same text, and returns it.
     ///
     /// # Errors
     ///
-    /// Returns [`LongTermError::TooLong`] or [`LongTermError::Empty`] for a text that is not
-    /// stored, and [`LongTermError::Store`] if the file cannot be written.
+    /// Returns [`LongTermError::TooLong`] or [`LongTermError::Empty`] for an invalid text, and
+    /// [`LongTermError::Store`] if the file cannot be written.
     pub async fn remember(
         &self,
         scope: &Scope,
@@ -176,8 +177,8 @@ impl LongTerm {
         Ok(fact)
     }
 
-    /// Stores facts as [`LongTerm::remember`] does, once for a key, and returns their ids. With a
-    /// known key, the ids are those of the first call, and nothing is stored.
+    /// Stores facts like [`LongTerm::remember`], once for a key, and returns their ids. For a known
+    /// key, it stores nothing and returns the ids of the first call.
     pub(super) async fn remember_once(
         &self,
         key: String,
@@ -193,7 +194,7 @@ impl LongTerm {
         Ok(ids)
     }
 
-    /// Deletes a fact of this scope, and returns whether there was one.
+    /// Deletes a fact of this scope. Returns whether it existed.
     ///
     /// # Errors
     ///
@@ -203,9 +204,9 @@ impl LongTerm {
         self.file.delete(move |tx| facts::forget(tx, &scope, id)).await
     }
 
-    /// Deletes all facts of the scope, and its name, and returns how many facts there were.
+    /// Deletes all facts of the scope, and its name. Returns the number of facts.
     ///
-    /// What sessions contain is not deleted; see
+    /// The contents of sessions are not deleted; see
     /// [`SessionStore::delete`](loopwright_core::SessionStore::delete).
     ///
     /// # Errors
@@ -222,9 +223,9 @@ impl LongTerm {
         Ok(count)
     }
 
-    /// Returns at most `limit` facts of the scopes with ids above `after`, in the order of their
-    /// ids, which is that in which they were stored. The first page is after 0, and each further
-    /// one after the last id of the page before.
+    /// Returns at most `limit` facts of the scopes with ids above `after`, by id, which is the
+    /// order of storing. For the first page `after` is 0, for each further page the last id of the
+    /// page before.
     ///
     /// # Errors
     ///
@@ -239,12 +240,12 @@ impl LongTerm {
         self.file.read(move |connection| facts::page(connection, &scopes, after, limit)).await
     }
 
-    /// Returns at most `limit` facts of the scopes that fit the query, the best first.
+    /// Returns at most `limit` facts of the scopes that fit the query, best first.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read. If the embedder fails, that is logged, and facts are found
-    /// by words only.
+    /// Fails if the file cannot be read. A failure of the embedder is logged, and facts are found
+    /// only by words.
     pub async fn recall(
         &self,
         scopes: &[Scope],
@@ -255,7 +256,7 @@ impl LongTerm {
         Ok(ranked.into_iter().map(|(fact, _)| fact).collect())
     }
 
-    /// Returns at most `limit` facts with their scores, the best first.
+    /// Returns at most `limit` facts with their scores, best first.
     pub(super) async fn ranked(
         &self,
         scopes: &[Scope],
@@ -290,13 +291,14 @@ impl LongTerm {
         Some(QueryVector { embedder: embedder.id().into(), values })
     }
 
-    /// Stores the vectors of facts that were stored without the present embedder, and returns how
-    /// many. A host calls it after it has set an embedder for the first time, or another one, and
-    /// after failures of the embedder.
+    /// Stores the vectors of facts that were stored without the current embedder, and returns their
+    /// number. A host calls it after setting its first embedder or another one, and after failures
+    /// of the embedder.
     ///
     /// # Errors
     ///
-    /// Returns [`LongTermError::Embedder`] if the embedder fails. What is done up to then is kept.
+    /// Returns [`LongTermError::Embedder`] if the embedder fails. Vectors stored before that are
+    /// kept.
     pub async fn embed_missing(&self) -> Result<u64, LongTermError> {
         let Some(embedder) = &self.embedder else { return Ok(0) };
         let (mut after, mut count) = (0, 0);
@@ -342,7 +344,7 @@ impl LongTerm {
         self.file.write(store).await
     }
 
-    /// Returns the vectors of texts, with `None` for those that have no direction.
+    /// Returns the vectors of texts, with `None` for vectors without a direction.
     async fn embed_texts(
         &self,
         embedder: &dyn Embedder,

@@ -14,25 +14,25 @@ use super::facts;
 use super::others;
 use super::store::LongTerm;
 
-/// The most facts that a call of `recall_facts` returns.
+/// Maximum number of facts that a call of `recall_facts` returns.
 const MAX_RECALLED: usize = 20;
 
-/// Builds the tools `remember_fact`, `recall_facts` and `forget_fact`. Built by
-/// [`LongTerm::tools`]; it iterates over the tools.
+/// The tools `remember_fact`, `recall_facts` and `forget_fact`, as an iterator. Built by
+/// [`LongTerm::tools`].
 ///
-/// The scope of a call is not an argument of it: it is the user who is the
-/// [principal](loopwright_core::agent::Principal) of the call, and those scopes that the host has
-/// added. Without a principal, and without added scopes, each call fails.
+/// The scope of a call is not an argument. It is the user who is the call's
+/// [principal](loopwright_core::agent::Principal), and the scopes that the host has added. Without
+/// a principal and without added scopes, each call fails.
 ///
-/// A call that runs again after a crash stores or deletes nothing once more, and returns the same
-/// result.
+/// A call that runs again after a crash does not store or delete anything twice, and returns the
+/// same result.
 ///
 /// # Approvals
 ///
-/// By default only `forget_fact` needs an approval. A model that has read a web page, a file or
-/// another tool's result may be made by its text to remember a false fact, which then influences
-/// every later session of the user (prompt injection). An agent that reads what strangers can write
-/// should let the user approve what is remembered:
+/// By default only `forget_fact` needs an approval. The text of a web page, a file or a tool's
+/// result may make a model remember a false fact, which then influences every later session of the
+/// user (prompt injection). If strangers can write what an agent reads, let the user approve what
+/// is remembered:
 ///
 /// ```
 /// # fn main() -> Result<(), loopwright_core::log::MemoryError> {
@@ -68,8 +68,8 @@ impl LongTerm {
 }
 
 impl FactTools {
-    /// Lets the model use another scope too, that of an agent or a project, by the argument
-    /// `shared`. Every user of the agent then reads and changes its facts.
+    /// Lets the model also use the scope of an agent or a project, with the argument `shared`.
+    /// Every user of the agent then reads and changes its facts.
     pub fn shared(mut self, scope: Scope) -> Self {
         self.shared = Some(scope);
         self
@@ -93,7 +93,7 @@ impl FactTools {
         self
     }
 
-    /// Returns the scope of a call: the shared one, or that of the principal.
+    /// Returns the scope of a call: the shared one, or the principal's.
     fn scope(&self, shared: bool, cx: &ToolContext) -> Result<Scope, ToolError> {
         if shared {
             let missing = "There are no shared facts: leave `shared` out.";
@@ -103,7 +103,7 @@ impl FactTools {
         Scope::of(cx.principal()).ok_or_else(|| ToolError::failed(unknown))
     }
 
-    /// Removes the argument `shared` from the description of a tool if there is no shared scope.
+    /// Removes the argument `shared` from the definition of a tool if no scope is shared.
     fn described(&self, mut spec: ToolSpec) -> ToolSpec {
         if self.shared.is_none()
             && let Some(properties) = spec.schema["properties"].as_object_mut()

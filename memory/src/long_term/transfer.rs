@@ -9,7 +9,7 @@ use super::fact::{NewFact, Scope};
 use super::facts;
 use super::store::LongTerm;
 
-/// The format that is written, and the newest that is read.
+/// The format that is written, and the newest that can be read.
 const VERSION: u64 = 1;
 
 /// The first line of an export.
@@ -34,9 +34,8 @@ struct Line {
 }
 
 impl LongTerm {
-    /// Exports everything that is stored about a scope, as JSON Lines: a header, then one line for
-    /// each fact, in the order in which they were stored. Vectors are left out, since they are
-    /// computed from the texts.
+    /// Exports all facts of a scope as JSON Lines: a header, then one line for each fact, in the
+    /// order of storing. Vectors are left out, since they are computed from the texts.
     ///
     /// # Errors
     ///
@@ -72,14 +71,14 @@ impl LongTerm {
         Ok(text)
     }
 
-    /// Stores the facts of an export in `scope`, whichever scope they were exported from, all or
-    /// none, and returns how many there were. They get new ids and keep their times. A fact that is
-    /// stored already keeps its id.
+    /// Stores the facts of an export in `scope`, regardless of their original scope, all or none.
+    /// Returns their number. They get new ids and keep their times. A fact that is already stored
+    /// keeps its id.
     ///
     /// # Errors
     ///
-    /// Returns [`LongTermError::Import`] for a text that is no export, and for a fact that is not
-    /// stored, and fails as [`LongTerm::remember`] does.
+    /// Returns [`LongTermError::Import`] for a text that is not an export, and for a fact that
+    /// cannot be stored, and the errors of [`LongTerm::remember`].
     pub async fn import(&self, scope: &Scope, export: &str) -> Result<u64, LongTermError> {
         let bad = |line, why: String| LongTermError::Import { line, why };
         let mut lines = export.lines().enumerate().map(|(at, line)| (at + 1, line));

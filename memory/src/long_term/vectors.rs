@@ -1,8 +1,8 @@
-//! Vectors of facts: exact search by the cosine of the angle to that of a query.
+//! Vectors of facts: exact search by cosine similarity.
 //!
-//! The vectors of a scope are read once into one contiguous block of RAM. Before each search it is
-//! brought up to date from the file, which other processes may have written to: new vectors have
-//! higher numbers, and the scope counts those that were removed.
+//! The vectors of a scope are read once into one contiguous block of RAM. Before each search the
+//! block is updated from the file, which other processes may have written to: new vectors have
+//! higher numbers, and the scope counts removed vectors.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -21,7 +21,7 @@ pub(super) struct QueryVector {
     pub(super) values: Vec<f32>,
 }
 
-/// Stores the vector of a fact, in place of another one, if the fact still exists.
+/// Stores the vector of a fact, replacing an older one, if the fact still exists.
 pub(super) fn store(
     connection: &Connection,
     fact: u64,
@@ -60,7 +60,7 @@ pub(super) fn missing(
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Returns the vector with the length 1, or `None` if it has another number of dimensions, no
+/// Returns the vector scaled to length 1, or `None` if it has another number of dimensions, no
 /// direction, or a number that is not finite.
 pub(super) fn normalised(mut vector: Vec<f32>, dimensions: usize) -> Option<Vec<f32>> {
     let length = vector.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
@@ -82,14 +82,14 @@ pub(super) struct VectorCache {
 struct Scopes {
     /// By scope and embedder.
     blocks: HashMap<(ScopeId, Arc<str>), Cached>,
-    /// Counts searches, to know which scope was used last.
+    /// The number of searches so far, the clock of the least recently used order.
     searches: u64,
 }
 
 #[derive(Default)]
 struct Cached {
     block: Arc<RwLock<Block>>,
-    /// The number of the last search.
+    /// The number of the search that last used it.
     used: u64,
 }
 
@@ -98,8 +98,8 @@ impl VectorCache {
         VectorCache { max_bytes, scopes: Mutex::default() }
     }
 
-    /// Returns at most `limit` facts of the scope whose vectors have a cosine above `min` with that
-    /// of the query, the closest first.
+    /// Returns at most `limit` facts of the scope whose vectors have a cosine similarity above
+    /// `min` with the query, closest first.
     pub(super) fn search(
         &self,
         connection: &Connection,
@@ -131,8 +131,8 @@ impl VectorCache {
         Ok(found)
     }
 
-    /// Removes the vectors of a scope that was deleted. A search that has begun before may read
-    /// them once more, and other processes keep them until they need the room.
+    /// Removes the vectors of a deleted scope. A search that has already begun may read them once
+    /// more, and other processes keep them until they need the room.
     pub(super) fn remove(&self, scope: ScopeId) {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         scopes.blocks.retain(|(of, _), _| *of != scope);
@@ -147,7 +147,7 @@ impl VectorCache {
         cached.block.clone()
     }
 
-    /// Removes the least recently used scopes until the others fit, but not this one.
+    /// Removes the least recently used scopes until the others fit, but never this one.
     fn evict(&self, scope: ScopeId, embedder: &Arc<str>) {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = |cached: &Cached| cached.block.try_read().map_or(0, |block| block.bytes());
@@ -163,7 +163,7 @@ impl VectorCache {
         }
     }
 
-    /// Returns the bytes of all vectors in RAM.
+    /// Returns the size of all vectors in RAM, in bytes.
     #[cfg(test)]
     fn bytes(&self) -> usize {
         let scopes = self.scopes.lock().unwrap();
@@ -171,12 +171,12 @@ impl VectorCache {
     }
 }
 
-/// What the file says about the vectors of a scope.
+/// The state of a scope's vectors in the file.
 struct FileState {
     removals: i64,
     /// The number of the newest vector.
     last: i64,
-    /// At most this many vectors are there.
+    /// An upper bound of the number of vectors.
     count: usize,
 }
 
@@ -197,9 +197,9 @@ impl FileState {
 #[derive(Default)]
 struct Block {
     facts: Vec<u64>,
-    /// The numbers of all vectors, one vector after the other.
+    /// The components of all vectors, one vector after the other.
     values: Vec<f32>,
-    /// How many vectors had been removed when the block was brought up to date.
+    /// The scope's count of removed vectors at the last update of the block.
     removals: i64,
     /// The number of the newest vector.
     last: i64,
@@ -273,7 +273,7 @@ fn search_file(
     Ok(best(scored, limit))
 }
 
-/// Returns the best `limit` of these facts, the best first and the newer one first among equals.
+/// Returns the best `limit` of these facts, best first, and newer first among equals.
 fn best(mut scored: Vec<(u64, f32)>, limit: usize) -> Vec<(u64, f32)> {
     let by_score = |a: &(u64, f32), b: &(u64, f32)| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0));
     if limit < scored.len() {
@@ -289,8 +289,8 @@ fn floats(data: &[u8]) -> impl Iterator<Item = f32> + '_ {
     chunks.iter().map(|bytes| f32::from_le_bytes(*bytes))
 }
 
-/// Returns the scalar product. The sums are kept apart so that the compiler can use vector
-/// instructions, and the loop calls no closure, since not every build inlines those.
+/// Returns the scalar product. Separate sums let the compiler use vector instructions. The loop
+/// calls no closure, since not every build inlines closures.
 #[allow(clippy::needless_range_loop, reason = "an iterator has closures")]
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let (chunks_a, rest_a) = a.as_chunks::<16>();

@@ -1,12 +1,12 @@
-//! The index of words: which facts of a scope contain the words of a query.
+//! The index of words: the facts of a scope that contain the words of a query.
 //!
 //! Each word is stored with the number of its scope in front, so that the facts of other scopes
 //! cost nothing. The number is between two [`MARK`]s, which no word of a text contains. So a text
-//! cannot contain what looks like a word of another scope, although SQLite may split it at more
-//! characters than this module does. SQLite's own ranking, `bm25()`, is not used: for each query it
-//! counts the facts that contain a word, which may be all. Instead, the score of a fact is the sum
-//! of the weights of its words, each weighed by how few facts of the scope contain it, which is
-//! BM25 for words that occur once in texts of the same length.
+//! cannot fake a word of another scope, although SQLite may split it at more characters than this
+//! module does. SQLite's own ranking, `bm25()`, is not used: for each query it counts the facts
+//! that contain a word, which may be all. Instead, the score of a fact is the sum of the weights of
+//! its words. A word weighs more the fewer facts of the scope contain it, which is BM25 for words
+//! that occur once in texts of the same length.
 
 use std::collections::HashMap;
 
@@ -17,14 +17,14 @@ use super::fact::{Fact, ScopeId};
 
 type Result<T> = std::result::Result<T, FileError>;
 
-/// A character for private use, which SQLite takes for a letter and Rust does not.
+/// A private-use character that SQLite takes for a letter and Rust does not.
 const MARK: char = '\u{e000}';
 
-/// Limits the words of a query that are looked up; later ones are ignored.
+/// Maximum number of words of a query that are looked up. Later ones are ignored.
 const MAX_QUERY_WORDS: usize = 32;
 
-/// A word that more facts of the scope contain finds none: it only adds to the score of facts that
-/// rarer words have found.
+/// Maximum number of facts that a word may find. A more frequent word only adds to the score of
+/// facts found by rarer words.
 const MAX_FACTS_OF_WORD: usize = 1000;
 
 /// Adds a fact to the index.
@@ -44,7 +44,7 @@ pub(super) fn remove(connection: &Connection, scope: ScopeId, fact: &Fact) -> Re
 }
 
 /// Returns at most `limit` facts of the scope that contain words of the query, with their scores,
-/// the best first and the newer one first among equals.
+/// best first and newer first among equals.
 pub(super) fn search(
     connection: &Connection,
     scope: ScopeId,
@@ -68,7 +68,7 @@ pub(super) fn search(
         rare.push(word);
     }
     if scores.is_empty() && !common.is_empty() {
-        // The newest facts with all of the common words, or else with any of them.
+        // The newest facts with all common words, or else with any of them.
         let newest = "SELECT rowid FROM word WHERE word MATCH ? ORDER BY rowid DESC LIMIT ?";
         let mut newest = connection.prepare(newest)?;
         for operator in [" AND ", " OR "] {
@@ -93,7 +93,7 @@ pub(super) fn search(
     Ok(ranked)
 }
 
-/// Returns how much a word counts that `found` of `facts` contain.
+/// Returns the weight of a word that `found` of `facts` contain.
 fn weight(facts: f64, found: usize) -> f64 {
     let found = found as f64;
     (1.0 + (facts - found + 0.5).max(0.0) / (found + 0.5)).ln()
@@ -105,8 +105,8 @@ fn matching(statement: &mut Statement<'_>, words: &str, limit: usize) -> Result<
     Ok(rows.map(|id| id.map(|id| id as u64)).collect::<rusqlite::Result<_>>()?)
 }
 
-/// Returns the words of a query, each once and in quotes, so that SQLite takes none of them for an
-/// operator.
+/// Returns the words of a query, each once and in quotes, so that SQLite does not take them for
+/// operators.
 fn query_words(scope: ScopeId, query: &str) -> Vec<String> {
     let mut quoted: Vec<String> = Vec::new();
     for word in words(scope, query) {
@@ -121,7 +121,7 @@ fn query_words(scope: ScopeId, query: &str) -> Vec<String> {
     quoted
 }
 
-/// Returns the words of a text as they are stored. They consist of letters, digits and accents.
+/// Returns the words of a text as stored. They consist of letters, digits and accents.
 fn words(scope: ScopeId, text: &str) -> Vec<String> {
     let text = separated(text).to_lowercase();
     let words = text.split(|c: char| !c.is_alphanumeric() && !is_accent(c));
@@ -129,13 +129,13 @@ fn words(scope: ScopeId, text: &str) -> Vec<String> {
     words.map(|word| format!("{MARK}{}{MARK}{word}", scope.0)).collect()
 }
 
-/// Returns whether the character is an accent of the one before it.
+/// Returns whether the character is an accent of the character before it.
 fn is_accent(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}')
 }
 
-/// Puts spaces around Chinese and Japanese characters, so that each is a word: these scripts put
-/// none between words.
+/// Puts spaces around Chinese and Japanese characters, so that each is a word: these scripts have
+/// no spaces between words.
 fn separated(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

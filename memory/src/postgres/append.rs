@@ -16,19 +16,19 @@ pub(super) struct Append {
     pub(super) json: Vec<String>,
     /// The description of the session, which follows the log.
     pub(super) info: Arc<Mutex<SessionInfo>>,
-    /// True if the append must be on disk before its result is sent.
+    /// `true` if the append must be on disk before its result is sent.
     pub(super) durable: bool,
-    /// Receives the result.
+    /// The channel for the result.
     pub(super) done: oneshot::Sender<Result<(), MemoryError>>,
 }
 
 impl Append {
-    /// Returns the bytes of its entries.
+    /// Returns the size of its entries in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.json.iter().map(String::len).sum()
     }
 
-    /// Returns the length of the log after it.
+    /// Returns the length of the log after the append.
     pub(super) fn end(&self) -> i64 {
         integer(self.at + self.entries.len() as u64)
     }

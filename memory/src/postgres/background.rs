@@ -1,7 +1,7 @@
-//! The thread of a store, in which its connections live.
+//! The thread of a store, on which its connections live.
 //!
-//! Leases are renewed there, so that no work of the caller's runtime delays them. Operations run
-//! there to their end when the caller's future is dropped.
+//! Leases are renewed there, so that no work of the caller's runtime delays them. Operations run to
+//! their end there, even if the caller's future is dropped.
 
 use std::io;
 use std::sync::mpsc;
@@ -15,13 +15,13 @@ use tokio::task;
 
 use super::error::StoreError;
 
-/// How long a drop waits for the last writes.
+/// Time that a drop waits for the last writes.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs tasks on a thread of its own.
+/// A separate thread for the tasks of a store.
 pub(super) struct Background {
     runtime: Handle,
-    /// The tasks that are waited for before the thread ends. They must end by themselves.
+    /// Tasks that must finish before the thread ends. They must end by themselves.
     tasks: Vec<task::JoinHandle<()>>,
     stop: Option<oneshot::Sender<Vec<task::JoinHandle<()>>>>,
     thread: Option<JoinHandle<()>>,
@@ -54,12 +54,12 @@ impl Background {
         Ok(Background { runtime, tasks, stop, thread })
     }
 
-    /// Starts a task that is waited for before the thread ends.
+    /// Starts a task that must finish before the thread ends.
     pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.push(self.runtime.spawn(task));
     }
 
-    /// Runs an operation to its end, also if the future is dropped, and returns its result.
+    /// Runs an operation to its end, even if the future is dropped, and returns its result.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         operation: impl Future<Output = Result<T, StoreError>> + Send + 'static,

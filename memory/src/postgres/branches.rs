@@ -1,4 +1,4 @@
-//! Forks, which share the entries of their parents, and deletion.
+//! Forks, which share entries with their parents, and deletion.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use super::text::{from_text, to_text};
 use crate::codec;
 use crate::sql::integer;
 
-/// A fork: its description, how many entries it shares with its parent, and its own.
+/// A fork: its description, the number of entries that it shares with its parent, and its own
+/// entries.
 pub(super) struct Fork {
     pub(super) parent: Arc<str>,
     pub(super) info: SessionInfo,
@@ -24,7 +25,7 @@ pub(super) struct Fork {
 const ADD: &str = "INSERT INTO session \
     (name, entries, info, listed, changed, principal, root, parent, due) \
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING number";
-/// The entries that a fork shares, and its own.
+/// The shared entries of a fork, and its own entries.
 const ADD_SPANS: &str = "INSERT INTO span (session, source, first, until) \
     SELECT $1::bigint, source, first, least(until, $3::bigint) FROM span \
     WHERE session = $2::bigint AND first < $3::bigint \
@@ -73,7 +74,7 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes a session and those of its sub-agents.
+    /// Deletes a session and the sessions of its sub-agents.
     pub(super) async fn delete(&self, name: Arc<str>) -> Result<(), StoreError> {
         let mut client = self.client().await?;
         let tx = client.transaction().await?;
@@ -113,7 +114,7 @@ impl Store {
     }
 }
 
-/// Returns the names of the sessions that were forked from one.
+/// Returns the names of the branches of a session.
 async fn branches(client: &Client, number: i64) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT name FROM session WHERE parent = $1 ORDER BY name";
     let rows = client.query(sql, &[&number]).await?;

@@ -1,4 +1,4 @@
-//! How a store connects: its address, and what can be set.
+//! Settings of a store, and connections to its address.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -13,12 +13,12 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::tls;
 
-/// How long an attempt to connect to one address may take.
+/// Timeout of an attempt to connect to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The shortest lease: renewals need time.
+/// The minimum lease: renewals need time.
 const MIN_LEASE: Duration = Duration::from_millis(500);
 
-/// What can be set of a store.
+/// The options of a store.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     pub(super) url: String,
@@ -28,7 +28,7 @@ pub(super) struct Options {
     pub(super) root_certificates: Option<PathBuf>,
 }
 
-/// The ways to a database.
+/// The connections to a database.
 #[derive(Clone)]
 pub(super) struct Connections {
     pub(super) config: Config,
@@ -36,9 +36,9 @@ pub(super) struct Connections {
     /// The server and the database, for messages.
     pub(super) server: String,
     pub(super) pool: Pool,
-    /// One connection, for appends.
+    /// A pool of a single connection, for appends.
     pub(super) writer: Pool,
-    /// How long it may take to connect.
+    /// Timeout for connecting.
     pub(super) limit: Duration,
 }
 
@@ -96,13 +96,13 @@ impl Options {
         Ok(())
     }
 
-    /// Limits how long the store and the server wait for each other when one of them hangs or is
-    /// cut off, and sets the schema.
+    /// Limits the time that the store and the server wait for each other when one of them hangs or
+    /// is cut off, and sets the schema.
     fn limit_waits(&self, config: &mut Config) {
         let schema = &self.schema;
         let options = config.get_options().map_or(String::new(), |given| format!("{given} "));
         let (lease, probes) = (self.lease, (self.lease / 4).max(Duration::from_secs(1)));
-        // A transaction of this store can hold locks that others wait for.
+        // Others may wait for the locks of a transaction of this store.
         let (ms, seconds) = (lease.as_millis(), probes.as_secs());
         config.options(format!(
             "{options}-c search_path=\"{schema}\" -c idle_in_transaction_session_timeout={ms} \
@@ -113,7 +113,7 @@ impl Options {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
         if config.get_tcp_user_timeout().is_none() {
-            // Without data to send, only probes show that the other side is gone.
+            // Without data to send, only probes detect that the other side is gone.
             config.tcp_user_timeout(lease);
             config.keepalives_idle(probes);
             config.keepalives_interval(probes);
@@ -154,14 +154,14 @@ fn invalid(why: String) -> MemoryError {
     MemoryError::Failed(Failure::new(why))
 }
 
-/// The parameters of an address that the client library does not know.
+/// Parameters of an address that the client library does not know.
 #[derive(Default)]
 struct OwnParameters {
     verifies: bool,
     roots: Option<PathBuf>,
 }
 
-/// Takes `sslrootcert`, and `sslmode=verify-ca` and `verify-full`, out of an address.
+/// Removes `sslrootcert`, and `sslmode=verify-ca` and `verify-full`, from an address.
 fn own_parameters(url: &str) -> (String, OwnParameters) {
     let mut own = OwnParameters::default();
     let Some((start, query)) = url.split_once('?').filter(|_| url.contains("://")) else {
@@ -183,7 +183,7 @@ fn own_parameters(url: &str) -> (String, OwnParameters) {
     (format!("{start}{query}"), own)
 }
 
-/// Names the server and the database, without the password.
+/// Returns the server and the database, without the password, for messages.
 fn describe(config: &Config) -> String {
     let hosts = config.get_hosts().iter().enumerate().map(|(n, host)| {
         let host = match host {

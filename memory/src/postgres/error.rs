@@ -1,4 +1,4 @@
-//! Errors of a store: refusals, and what PostgreSQL or the network reports.
+//! Errors of a store: refusals, and errors of PostgreSQL or the network.
 
 use std::error::Error as _;
 
@@ -10,7 +10,7 @@ use tokio_postgres::error::SqlState;
 /// The error of a change or a query.
 #[derive(Debug)]
 pub(super) enum StoreError {
-    /// The store refuses it. Nothing was changed.
+    /// The operation is refused. Nothing was changed.
     Refused(MemoryError),
     /// PostgreSQL reports an error, or cannot be reached.
     Postgres(tokio_postgres::Error),
@@ -30,7 +30,7 @@ impl StoreError {
                 Some(code) => {
                     let code = code.code();
                     // Connections; a shutdown, a crash or a start of the server; conflicts with
-                    // other transactions; a server that has become a standby; no connection left.
+                    // other transactions; a server that has become a standby; too many connections.
                     code.starts_with("08")
                         || code.starts_with("57P")
                         || code.starts_with("40")
@@ -44,7 +44,7 @@ impl StoreError {
         }
     }
 
-    /// Returns whether the server has refused a statement, and nothing of it was written.
+    /// Returns whether the server has refused a statement, without writing any of it.
     pub(super) fn is_refusal(&self) -> bool {
         match self {
             StoreError::Postgres(error) => error.code().is_some_and(|code| {
@@ -54,7 +54,7 @@ impl StoreError {
         }
     }
 
-    /// Returns the error for the caller. `server` says where the sessions are.
+    /// Returns the error for the caller. `server` is the address for the message.
     pub(super) fn into_memory_error(self, server: &str) -> MemoryError {
         let is_transient = self.is_transient();
         match self {
@@ -99,7 +99,7 @@ impl From<PoolError> for StoreError {
     }
 }
 
-/// Returns what PostgreSQL reports, or the reasons of the client one after the other.
+/// Returns the message of PostgreSQL, or the client's error with all its sources.
 fn describe(error: &tokio_postgres::Error) -> String {
     if let Some(reported) = error.as_db_error() {
         let mut text = format!("{} ({})", reported.message(), reported.code().code());
@@ -126,7 +126,7 @@ fn has_io_error(error: &tokio_postgres::Error) -> bool {
     let mut source = error.source();
     while let Some(error) = source {
         if let Some(error) = error.downcast_ref::<std::io::Error>() {
-            // A certificate that is not trusted does not become so, nor a value that is too long.
+            // Another attempt cannot make an untrusted certificate or a too long value valid.
             let kinds = [std::io::ErrorKind::InvalidData, std::io::ErrorKind::InvalidInput];
             return !kinds.contains(&error.kind());
         }

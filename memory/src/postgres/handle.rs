@@ -1,4 +1,4 @@
-//! What clones and open sessions of a store share.
+//! The state shared by the clones and open sessions of a store.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use super::error::StoreError;
 use super::link::Order;
 use super::store::Store;
 
-/// Gives access to a store, whose thread ends with the last clone.
+/// A handle to a store. Its thread ends with the last clone.
 #[derive(Clone)]
 pub(super) struct StoreHandle(Arc<Shared>);
 
-/// The senders are dropped first: that ends the tasks for which the drop of the thread waits.
+/// The senders are dropped first, which ends the tasks that dropping `background` waits for.
 struct Shared {
     appends: UnboundedSender<Append>,
     orders: UnboundedSender<Order>,
@@ -51,12 +51,12 @@ impl StoreHandle {
         done.map_err(|error| self.store().error(error))
     }
 
-    /// Asks the connection of the lease for something.
+    /// Sends an order to the connection of the lease.
     pub(super) fn order(&self, order: Order) {
         let _ = self.0.orders.send(order); // without the thread, the lease ends
     }
 
-    /// Returns the way to the connection of the lease.
+    /// Returns the sender of orders to the connection of the lease.
     pub(super) fn orders(&self) -> UnboundedSender<Order> {
         self.0.orders.clone()
     }

@@ -1,5 +1,5 @@
-//! The connection that says that a store is alive: it renews the lease, holds the advisory lock,
-//! frees sessions, and carries the hints about posted inputs.
+//! The connection that keeps a store alive: it renews the lease, holds the advisory lock, frees
+//! sessions, and carries the hints about posted inputs.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -17,18 +17,18 @@ use super::config::Connections;
 use super::error::StoreError;
 use super::store::{LOCK_CLASS, Params, Store};
 
-/// The parts of a lease between renewals.
+/// The number of renewals per lease.
 const RENEWALS: u32 = 4;
-/// How long hints are collected. Each is a commit that all others wait for.
+/// Time for which hints are collected. Sending them is a commit that other senders wait for.
 const HINT_INTERVAL: Duration = Duration::from_millis(10);
-/// The most sessions in a hint, which has at most 8,000 bytes.
+/// Maximum number of sessions in a hint, whose size PostgreSQL limits to 8,000 bytes.
 const HINT_SESSIONS: usize = 350;
-/// The pause before the store connects again.
+/// The pause before the store reconnects.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Frees sessions, and removes those without entries. Rows that are locked are left alone: the
-/// connection must not wait, and the next renewal frees them. The others are locked in the order of
-/// their numbers, as appends lock them.
+/// Frees sessions, and removes sessions without entries. Locked rows are skipped: the connection
+/// must not wait, and the next renewal frees them. The others are locked in the order of their
+/// numbers, as in appends.
 const RELEASE: &str = "\
 WITH own AS (
     SELECT s.number, s.entries FROM session s
@@ -40,11 +40,11 @@ WITH own AS (
 )
 UPDATE session s SET worker = NULL FROM own WHERE s.number = own.number AND own.entries > 0";
 
-/// What the connection is asked for.
+/// A task for the connection.
 pub(super) enum Order {
-    /// Frees a session.
+    /// Free a session.
     Release { number: i64, epoch: i64, done: Option<oneshot::Sender<()>> },
-    /// Hints that an input was posted to a session that is not open here.
+    /// Hint that an input was posted to a session that is not open here.
     Posted(i64),
 }
 
@@ -54,15 +54,15 @@ pub(super) struct Link {
     schema: String,
     lease: Duration,
     orders: UnboundedReceiver<Order>,
-    /// The sessions to free, each with who waits for it.
+    /// The sessions to free, each with a channel for the caller that waits.
     releases: Vec<(i64, i64, Option<oneshot::Sender<()>>)>,
     hints: BTreeSet<i64>,
     has_lock: bool,
-    /// The start of the last renewal that succeeded.
+    /// The start of the last successful renewal.
     renewed: Instant,
 }
 
-/// What is done next.
+/// The next task of the connection.
 #[derive(Clone, Copy)]
 enum Work {
     Renew,
@@ -71,7 +71,7 @@ enum Work {
     Leave,
 }
 
-/// Whether the store is still open.
+/// The reason why a connection is no longer served.
 enum End {
     Closed,
     Disconnected,
@@ -79,7 +79,7 @@ enum End {
 
 /// Returns a number for a new store among the owners of sessions.
 pub(super) async fn register(client: &Client) -> Result<i32, StoreError> {
-    // The rows of stores that ended long ago. A session of one is free without its row.
+    // Rows of stores that ended long ago. A session without its owner's row is free.
     let old = "DELETE FROM worker WHERE expires < clock_timestamp() - interval '1 day'";
     client.execute(old, &[]).await?;
     let id = "SELECT nextval(pg_get_serial_sequence('worker', 'id'))::integer";
@@ -106,8 +106,8 @@ impl Link {
         }
     }
 
-    /// Connects and renews the lease until the store is dropped. The first connection was made
-    /// by [`connect`](Link::connect).
+    /// Serves the link and renews the lease until the store is dropped. [`connect`](Link::connect)
+    /// made the first connection.
     pub(super) async fn run(mut self, first: (Client, JoinHandle<()>)) {
         let mut connected = Some(first);
         loop {
@@ -139,8 +139,8 @@ impl Link {
         }
     }
 
-    /// Tells the sessions that they may have been taken over, if the lease has nearly ended, and
-    /// those that are being closed that nothing more is to be waited for.
+    /// Notifies the sessions that they may have been taken over, if the lease has nearly ended.
+    /// Callers that wait for a release stop waiting.
     fn check_lease(&mut self) {
         if self.renewed.elapsed() > self.lease * 4 / 5 {
             self.store.lose_all();
@@ -148,9 +148,9 @@ impl Link {
         }
     }
 
-    /// Connects, takes the lock and the lease.
+    /// Connects, and takes the lock and the lease.
     pub(super) async fn connect(&mut self) -> Result<(Client, JoinHandle<()>), StoreError> {
-        self.has_lock = false; // that of an earlier connection
+        self.has_lock = false; // an earlier connection had it
         let Connections { config, tls, .. } = &self.store.connections;
         let (client, mut connection) = config.connect(tls.clone()).await?;
         let store = self.store.clone();
@@ -164,7 +164,8 @@ impl Link {
                 }
             }
         });
-        // After a crash of the server the locks are gone, and a renewal repeats the rest.
+        // A crash of the server frees the locks, and a renewal repeats the rest, so nothing need be
+        // durable.
         client.batch_execute("SET synchronous_commit = off").await?;
         client.batch_execute(&format!("LISTEN \"{}\"", self.schema)).await?;
         self.renew(&client).await?;
@@ -198,7 +199,7 @@ impl Link {
                 // The lock is free now: a new connection takes it again.
                 _ = &mut driver => return Ok(End::Disconnected),
             };
-            // A network that is cut does not answer.
+            // A connection through a cut network never answers.
             match timeout(self.lease / 2, self.perform(client, work)).await {
                 Ok(done) => done?,
                 Err(_) => return Ok(End::Disconnected),
@@ -241,12 +242,12 @@ impl Link {
         let start = Instant::now();
         let worker = self.store.worker;
         if !self.has_lock {
-            // An earlier connection may have it, until the server learns that it is closed.
+            // An earlier connection may hold it until the server notices that it is closed.
             let lock = format!("SELECT pg_try_advisory_lock({LOCK_CLASS}, $1)");
             self.has_lock = client.query_one(&lock, &[&worker]).await?.get(0);
         }
         let lease = self.lease.as_secs_f64();
-        // Without the lock, only the lease says that this store is alive.
+        // Without the lock, only the lease proves that this store is alive.
         let renew = "INSERT INTO worker (id, server, expires, address, takeovers) \
             OVERRIDING SYSTEM VALUE VALUES \
             ($1, CASE WHEN $3 THEN pg_postmaster_start_time() ELSE '-infinity' END, \
@@ -276,7 +277,7 @@ impl Link {
         Ok(())
     }
 
-    /// Frees sessions. One without entries is removed.
+    /// Frees sessions. Sessions without entries are removed.
     async fn release(&mut self, client: &Client) -> Result<(), StoreError> {
         if self.releases.is_empty() {
             return Ok(());
@@ -292,7 +293,7 @@ impl Link {
         Ok(())
     }
 
-    /// Tells the other stores which sessions have new inputs.
+    /// Notifies the other stores of sessions with new inputs.
     async fn hint(&mut self, client: &Client) -> Result<(), StoreError> {
         while !self.hints.is_empty() {
             let some: Vec<i64> = self.hints.iter().take(HINT_SESSIONS).copied().collect();

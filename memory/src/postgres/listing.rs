@@ -14,7 +14,7 @@ use super::text::to_text;
 use crate::codec;
 use crate::sql::{integer, last_before};
 
-/// How many pending actions are read at once, at least.
+/// Minimum number of pending actions that are read at once.
 const MIN_CHUNK: usize = 100;
 
 const PENDING: &str = "\
@@ -28,7 +28,7 @@ SELECT json FROM decision WHERE (time, session, position) < ($1, $2, $3)
 ORDER BY time DESC, session DESC, position DESC LIMIT $8";
 
 impl Store {
-    /// Describes all sessions that are listed.
+    /// Returns the descriptions of all listed sessions.
     pub(super) async fn sessions(&self) -> Result<Vec<SessionInfo>, StoreError> {
         let sql =
             format!("SELECT {INFO} FROM session s WHERE s.listed ORDER BY changed DESC, name");
@@ -36,7 +36,7 @@ impl Store {
         rows.iter().map(decode_info).collect()
     }
 
-    /// Describes a page of the sessions that are listed.
+    /// Returns a page of the descriptions of listed sessions.
     pub(super) async fn sessions_page(
         &self,
         query: &SessionQuery,
@@ -52,7 +52,7 @@ impl Store {
             None => (i64::MAX, "".into()),
         };
         let owner = query.owner.as_ref().map(|owner| to_text(Principal::as_str(owner)));
-        // One more than the limit says whether there is another page.
+        // One more than the limit shows whether another page follows.
         let limit = more(query.limit);
         let rows = self.query(&sql, &[&changed, &name, &owner, &limit]).await?;
         Ok(query.page(rows.iter().map(decode_info).collect::<Result<_, _>>()?))
@@ -80,7 +80,7 @@ impl Store {
                 let json = codec::decode(row.get::<_, &str>(3).as_bytes());
                 let pending: PendingAction =
                     json.map_err(|why| not_understood("a pending action", &why))?;
-                // Which roles may decide is not a column.
+                // The roles that may decide are not in a column.
                 if query.selects(&pending) && actions.len() <= query.limit {
                     actions.push(pending);
                 }
@@ -120,8 +120,8 @@ impl Store {
     }
 }
 
-/// Returns a condition whose last parameter is a text, or one that it is missing. A condition that
-/// is true without it could use no index.
+/// Returns the condition, which ends with a text parameter, or else a condition that the parameter
+/// is null. A condition that also accepts null could not use an index.
 fn selected(condition: &str, is_given: bool) -> String {
     let parameter = condition.rsplit(' ').next().unwrap_or_default();
     if is_given { condition.to_owned() } else { format!("{parameter}::text IS NULL") }

@@ -12,18 +12,18 @@ use super::store::{Params, Store};
 use super::text::{from_text, to_text};
 use crate::codec;
 
-/// Takes the lock under which inputs are posted to a session. It is held until they are visible.
-/// Its key belongs to the table of this schema, and to the name of the session.
+/// Lock under which inputs are posted to a session. It is held until they are visible. Its key
+/// belongs to the table of this schema, and to the name of the session.
 const LOCK: &str = "SELECT pg_advisory_xact_lock_shared(\
     ('mailbox'::regclass::oid::bigint - 2147483648)::integer, hashtext($1))";
-/// Reads the clock, and then waits for those who hold the lock: they may have taken earlier times.
-/// The second one refers to the time, so that it comes second.
+/// Query of the clock that then waits for the holders of the lock, which may have taken earlier
+/// times. The lock refers to the time, so that it is taken second.
 const NOW: &str = "WITH clock AS MATERIALIZED \
     (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS time) \
     SELECT time FROM clock, LATERAL pg_advisory_xact_lock(\
     ('mailbox'::regclass::oid::bigint - 2147483648)::integer, \
     hashtext($1) + 0 * (time % 2)::integer)";
-/// Adds an input that is new.
+/// Insertion of an input, unless its id is known.
 const POST: &str = "\
 WITH target AS (
     SELECT number, entries, root, (SELECT count(*) FROM mailbox m
@@ -52,8 +52,8 @@ const UNREAD: &str = "SELECT input, json, time FROM mailbox \
     WHERE session = $1 AND receipt IS NULL ORDER BY number";
 const RECEIPT: &str = "SELECT input, receipt FROM mailbox \
     WHERE session = $1 AND md5(input) = md5($2) AND input = $2";
-/// Writes a receipt while the session belongs to the writer. The lock lasts until the receipt is
-/// written, so that no other store can take over the session in between.
+/// Update that writes a receipt if the session belongs to the writer. The row lock lasts until the
+/// receipt is written, so that no other store can take over the session in between.
 const ACKNOWLEDGE: &str = "\
 WITH own AS (
     SELECT number FROM session WHERE number = $1 AND worker = $2 AND epoch = $3 FOR SHARE
@@ -69,11 +69,11 @@ WITH own AS (
 )
 SELECT count(*) FROM own";
 
-/// What became of a post.
+/// The outcome of a post.
 pub(super) enum Posted {
     /// The input waits in the mailbox of the session with this number.
     Waits(i64),
-    /// It has a receipt.
+    /// The input has a receipt already.
     Has(InputReceipt),
 }
 
@@ -90,7 +90,7 @@ impl Store {
         let post: [(&str, Params<'_>); 2] =
             [(LOCK, &[&session]), (POST, &[&session, &input, &json, &limit])];
         let row = match self.transact("BEGIN", &post).await {
-            // It was deleted at the same time.
+            // The session was deleted at the same time.
             Err(StoreError::Postgres(error))
                 if error.code() == Some(&SqlState::FOREIGN_KEY_VIOLATION) =>
             {
@@ -127,7 +127,7 @@ impl Store {
         self.query(UNREAD, &[&number]).await?.iter().map(decode_input).collect()
     }
 
-    /// Returns the time of the server, after all inputs with an earlier time have become visible.
+    /// Returns the server's time, once all inputs with an earlier time are visible.
     pub(super) async fn now(&self, name: &str) -> Result<u64, StoreError> {
         let rows = self.query(NOW, &[&to_text(name)]).await?;
         let time = rows.first().map(|row| row.get::<_, i64>(0) as u64);
@@ -145,7 +145,7 @@ impl Store {
         receipt.map(|json| decode_receipt(id, &json)).transpose()
     }
 
-    /// Writes the receipt of an input of a session that belongs to this store.
+    /// Writes the receipt of an input of a session that this store owns.
     pub(super) async fn acknowledge(
         &self,
         (number, epoch): (i64, i64),
@@ -157,7 +157,7 @@ impl Store {
             return Err(MemoryError::Lost.into());
         }
         let input = to_text(&id).into_owned();
-        // The log has an accepted input, so this need not wait for the disk.
+        // An accepted input is in the log, so this need not wait for the disk.
         let begin = if is_accepted { "BEGIN; SET LOCAL synchronous_commit = off" } else { "BEGIN" };
         let write: Params<'_> = &[&number, &self.worker, &epoch, &input, &receipt, &is_accepted];
         let rows = self.transact(begin, &[(ACKNOWLEDGE, write)]).await?;

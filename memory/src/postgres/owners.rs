@@ -1,4 +1,4 @@
-//! Who owns a session: it has an owner from its opening until the owner frees it or is dead.
+//! Owners of sessions. A session is owned from its opening until its owner frees it or dies.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::store::{LOCK_CLASS, Open, Params, Signals, Store};
 use super::text::to_text;
 use crate::codec;
 
-/// Adds a session whose log has its own entries only.
+/// Insertion of a session whose log has only its own entries.
 const INSERT: &str = "WITH new AS (INSERT INTO session (name, info) VALUES ($1, $2) \
     ON CONFLICT (name) DO NOTHING RETURNING number) \
     INSERT INTO span (session, source, first, until) \
@@ -23,10 +23,10 @@ const INSERT: &str = "WITH new AS (INSERT INTO session (name, info) VALUES ($1, 
 const FIND: &str = "SELECT number, worker, epoch FROM session WHERE name = $1";
 const CLAIM: &str = "UPDATE session SET worker = $2, epoch = epoch + 1 \
     WHERE number = $1 AND epoch = $3 AND worker IS NOT DISTINCT FROM $4 RETURNING info";
-/// How often the row of a session may change while it is being opened.
+/// Maximum number of changes of a session's row while it is being opened.
 const MAX_ATTEMPTS: usize = 20;
 
-/// Who owns a session, as its row says.
+/// The owner of a session, from its row.
 #[derive(Clone, Copy)]
 pub(super) struct Owner {
     pub(super) number: i64,
@@ -43,8 +43,8 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Releases the session, unless that was done before. `done` is sent to when other stores can
-    /// open it; it is dropped if the session was released before.
+    /// Releases the session, unless it was released before. `done` receives a message when other
+    /// stores can open the session; it is dropped if the session was released before.
     pub(super) fn release(&self, done: Option<oneshot::Sender<()>>) {
         let (number, epoch) = (self.number, self.epoch);
         if self.store.forget(number, epoch) {
@@ -59,9 +59,9 @@ impl Drop for Claim {
     }
 }
 
-/// Reserves a session among those that are open, until it is claimed. A claim that fails must
-/// not be released: the next one has the same epoch. If the server has made it although it
-/// failed, the next renewal of the lease releases it.
+/// A session reserved among the open ones until it is claimed. A failed claim must not be released:
+/// the next claim has the same epoch. If the server has made the claim despite the failure, the
+/// next renewal of the lease releases it.
 struct Reserved<'s> {
     number: i64,
     epoch: i64,
@@ -77,7 +77,7 @@ impl Drop for Reserved<'_> {
     }
 }
 
-/// Returns the condition that a row of `worker` is that of a worker that is alive.
+/// Returns the SQL condition that the `worker` row belongs to a live worker.
 pub(super) fn is_alive() -> String {
     format!(
         "(expires > clock_timestamp() AND NOT (server = pg_postmaster_start_time() \
@@ -85,18 +85,18 @@ pub(super) fn is_alive() -> String {
     )
 }
 
-/// Returns the row of a session, or `None` if there is none.
+/// Returns the row of a session, or `None` if the session does not exist.
 pub(super) async fn find(client: &Client, name: &str) -> Result<Option<Owner>, StoreError> {
     let row = client.query_opt(FIND, &[&to_text(name)]).await?;
     Ok(row.map(|row| Owner { number: row.get(0), worker: row.get(1), epoch: row.get(2) }))
 }
 
 impl Store {
-    /// Returns whether a session has an owner that is alive.
+    /// Returns whether a session has a live owner.
     ///
-    /// An owner is alive while its lease runs. It is dead before that if its advisory lock is free
-    /// at the server that has started when it took the lock: its process has ended. At another
-    /// server, after a restart or a fail-over, it may not have connected yet.
+    /// An owner is alive while its lease runs. It is dead before that if its advisory lock is free:
+    /// its process has ended. A free lock counts only at the server start at which the owner took
+    /// it: after a restart or a fail-over, the owner may not have reconnected yet.
     pub(super) async fn is_owned(&self, client: &Client, owner: Owner) -> Result<bool, StoreError> {
         let Some(worker) = owner.worker else {
             return Ok(false);
@@ -108,7 +108,7 @@ impl Store {
         Ok(client.query_one(&alive, &[&worker]).await?.get::<_, i64>(0) > 0)
     }
 
-    /// Returns whether the session of this name has an owner that is alive.
+    /// Returns whether the session of this name has a live owner.
     pub(super) async fn in_use(&self, name: &str) -> Result<bool, StoreError> {
         let attempt = || async {
             let client = self.client().await?;
@@ -120,7 +120,7 @@ impl Store {
         self.repeat(attempt).await
     }
 
-    /// Fails with [`MemoryError::InUse`] if a session has an owner that is alive.
+    /// Fails with [`MemoryError::InUse`] if a session has a live owner.
     pub(super) async fn ensure_free(
         &self,
         client: &Client,

@@ -13,24 +13,24 @@ use super::text::{from_text, like, to_text};
 use crate::codec;
 use crate::sql::integer;
 
-/// Reads the entries of a session, its own and those that it shares, and how many it has.
+/// Query of a session's entries, own and shared, and of their number.
 const ENTRIES: &str = "\
 SELECT s.entries, s.name, e.position, e.json FROM session s
 LEFT JOIN (span p JOIN entry e ON e.session = p.source AND e.position >= p.first
     AND e.position < p.until AND e.position >= $2) ON p.session = s.number
 WHERE s.{which} = $1 ORDER BY e.position";
-/// The columns of a description, with the number of inputs that wait.
+/// The columns of a description, with the number of unread inputs.
 pub(super) const INFO: &str = "s.info, s.name, (SELECT count(*) FROM mailbox m \
     WHERE m.session = s.number AND m.receipt IS NULL)";
 
-/// The rows of a log, which are decoded where the caller runs.
+/// The rows of a log. They are decoded on the caller's runtime.
 pub(super) struct LogRows {
     rows: Vec<Row>,
     from: u64,
 }
 
 impl LogRows {
-    /// Decodes the entries. One that is missing is an error.
+    /// Decodes the entries. A missing entry is an error.
     pub(super) fn decode(&self) -> Result<Vec<LogEntry>, StoreError> {
         let Some(first) = self.rows.first() else {
             return Ok(Vec::new());
@@ -63,7 +63,7 @@ impl Store {
         self.entries("number", &session, from).await
     }
 
-    /// Reads the log of a session that has an entry.
+    /// Reads the log of a session with at least one entry.
     pub(super) async fn read(&self, name: &str, from: u64) -> Result<LogRows, StoreError> {
         let read = self.entries("name", &to_text(name), from).await?;
         match read.rows.first() {
@@ -83,14 +83,14 @@ impl Store {
         Ok(LogRows { rows, from })
     }
 
-    /// Describes a session that has an entry.
+    /// Returns the description of a session with at least one entry.
     pub(super) async fn info(&self, name: &str) -> Result<SessionInfo, StoreError> {
         let sql = format!("SELECT {INFO} FROM session s WHERE s.name = $1 AND s.entries > 0");
         let rows = self.query(&sql, &[&to_text(name)]).await?;
         decode_info(rows.first().ok_or_else(|| MemoryError::NoSession(name.into()))?)
     }
 
-    /// Returns the messages with all words, of one session or of all that are listed.
+    /// Returns the messages that contain all words, from one session or from all listed ones.
     pub(super) async fn search(
         &self,
         query: &str,
@@ -118,7 +118,7 @@ impl Store {
         );
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![&session, &limit];
         params.extend(patterns.iter().map(|pattern| pattern as &(dyn ToSql + Sync)));
-        // Whether the index helps depends on the words.
+        // It depends on the words whether the index helps.
         let rows = self.query_with(&sql, &params, false).await?;
         let hit = |row: &Row| {
             let name: Arc<str> = from_text(row.get(0)).into();

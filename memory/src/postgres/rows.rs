@@ -11,7 +11,7 @@ use super::text::to_text;
 use crate::codec;
 use crate::sql::{integer, is_listed, listed_actions};
 
-/// What an append writes.
+/// An append with the columns that it writes.
 pub(super) struct Prepared<'a> {
     pub(super) append: &'a Append,
     before: SessionInfo,
@@ -39,9 +39,9 @@ pub(super) struct Described {
     pub(super) changed: i64,
     pub(super) principal: String,
     pub(super) listed: bool,
-    /// The name of the session at the root of a sub-agent's.
+    /// The name of the root session, for a sub-agent's session.
     pub(super) root: Option<String>,
-    /// The time at which it has work, in milliseconds since 1970.
+    /// The time at which the session has work, in milliseconds since 1970.
     pub(super) due: Option<i64>,
 }
 
@@ -60,7 +60,7 @@ impl Described {
     }
 }
 
-/// Returns the time at which the log of a session gives it work: 0 if it has some.
+/// Returns the time at which the log of a session gives it work: 0 if it has work now.
 fn due(info: &SessionInfo) -> Option<i64> {
     if info.sub_agent_of.is_some() {
         return None; // its root has it
@@ -71,13 +71,13 @@ fn due(info: &SessionInfo) -> Option<i64> {
     }
 }
 
-/// Returns the text of a message as it is searched.
+/// Returns the searchable text of a message.
 pub(super) fn words(entry: &LogEntry) -> Option<String> {
     let message = entry.message()?;
     Some(to_text(&message.text().to_lowercase()).into_owned())
 }
 
-/// Returns the id of an input as it is stored.
+/// Returns the id of an input as stored.
 pub(super) fn input(entry: &LogEntry) -> Option<String> {
     entry.input().map(|input: &InputId| to_text(input).into_owned())
 }
@@ -116,7 +116,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Collects what these appends write.
+    /// Collects the columns of these appends.
     pub(super) fn of(worker: i32, prepared: &[Prepared<'_>]) -> Result<Self, MemoryError> {
         let mut rows = Rows { worker, ..Rows::default() };
         prepared.iter().try_for_each(|ready| rows.add(ready))?;

@@ -98,7 +98,7 @@ impl Schedules for StoreHandle {
     async fn due(&self, limit: usize) -> Result<Vec<Schedule>, MemoryError> {
         let limit = integer(limit as u64);
         let rows = self.run(async move |store: Arc<Store>| store.query(DUE, &[&limit]).await);
-        // A newer version may have written one that this one does not know.
+        // A newer version may have written a schedule that this version cannot read.
         let read = rows.await?.into_iter().filter_map(|row| match decode(vec![row]) {
             Ok(mut schedules) => schedules.pop(),
             Err(error) => {

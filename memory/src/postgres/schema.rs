@@ -5,28 +5,27 @@ use loopwright_core::log::MemoryError;
 
 use super::error::StoreError;
 
-/// The format that is written, and the newest that is read.
+/// The format that is written, and the newest that can be read.
 const FORMAT: i32 = 1;
 /// PostgreSQL 13.
 const MIN_SERVER: i32 = 130_000;
 
-/// The tables of each format, which has those of the formats before.
+/// The statements of each format, which follow the statements of the formats before.
 ///
-/// In format 1, `json` and `info` hold what the Rust types of the same names serialise to. Text
-/// that can have a NUL is escaped; columns with the collation `C` are in the order of Rust's
-/// strings. Identifiers without a maximum length are found by their hash.
+/// In format 1, `json` and `info` are the serialised Rust types of the same names. Text that can
+/// contain NUL is escaped. Columns with the collation `C` sort like Rust's strings. Identifiers
+/// without a maximum length are found by their hash.
 ///
-/// - `worker` has the open stores. `server` is the start of the server at which the store has its
-///   advisory lock: without the lock, it is alive if the server is another one.
-/// - `session`: `worker` and `epoch` say who owns it, `root` is the session at the root of a
-///   sub-agent's, and `parent` is the session that it was forked from. `due` is the time at which
-///   the log gives it work, 0 if it has some, and null for sub-agents.
-/// - `span` says whose entries a session's log consists of: its own, and those that it shares.
-/// - `mailbox`: `receipt` is null for inputs that have none. Accepted ones have no `json`, since
-///   the log has it.
+/// - `worker` has the open stores. `server` is the start time of the server that holds the store's
+///   advisory lock. If the lock is free, the store is dead, unless another server has started since.
+/// - `session`: `worker` and `epoch` identify its owner, `root` is the root session of a
+///   sub-agent's session, and `parent` is the session that it was forked from. `due` is the time at
+///   which the log gives it work, 0 if it has work now, and null for sub-agents.
+/// - `span` has the ranges of entries of which a session's log consists: its own, and shared ones.
+/// - `mailbox`: `receipt` is null for inputs without one. Accepted inputs have no `json`, since it
+///   is in the log.
 /// - `snapshot` is the state of a session after so many entries, in the format of the core.
-/// - `pending` and `decision` are copies of what the logs say. Decisions of deleted sessions
-///   remain.
+/// - `pending` and `decision` are copies from the logs. Decisions of deleted sessions remain.
 const SCHEMAS: [&str; FORMAT as usize] = ["\
 CREATE TABLE worker (
     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -115,8 +114,8 @@ CREATE TABLE decision (
 CREATE INDEX decision_session ON decision (session, time, position);
 CREATE INDEX decision_principal ON decision (md5(principal), time, session, position);"];
 
-/// Finds messages by parts of words. It belongs to an extension that every installation of
-/// PostgreSQL can have; without it a search reads all messages.
+/// Index for finding messages by parts of words. Its extension is available for every installation
+/// of PostgreSQL. Without it, a search reads all messages.
 const WORDS_INDEX: &str = "\
 DO $$
 DECLARE place text;
@@ -135,7 +134,7 @@ END $$";
 pub(super) async fn migrate(client: &mut Client, schema: &str) -> Result<(), StoreError> {
     check_server(client).await?;
     let tx = client.transaction().await?;
-    // Two stores that are opened at once create the tables one after the other.
+    // Stores opened at the same time create the tables one after the other.
     tx.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[&schema]).await?;
     let known = "SELECT count(*) FROM information_schema.tables \
         WHERE table_schema = $1 AND table_name = 'format'";
@@ -173,7 +172,7 @@ pub(super) async fn migrate(client: &mut Client, schema: &str) -> Result<(), Sto
     Ok(())
 }
 
-/// Refuses a server that cannot keep the store's promises, and warns of one that may lose data.
+/// Refuses a server that cannot keep the store's promises, and warns if it may lose data.
 async fn check_server(client: &Client) -> Result<(), StoreError> {
     let settings = "SELECT current_setting('server_version_num')::integer, \
         current_setting('server_version'), current_setting('server_encoding'), \
@@ -209,7 +208,7 @@ async fn check_server(client: &Client) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns the settings with which acknowledged writes can be lost.
+/// Returns the settings that can lose acknowledged writes.
 fn risks(
     fsync: &str,
     full_pages: &str,

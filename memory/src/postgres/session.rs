@@ -17,12 +17,12 @@ use super::owners::Claim;
 use super::store::{Signals, Store};
 use crate::{Durability, codec};
 
-/// An open session. Dropped first is what releases it, and last what waits for that.
+/// An open session. `claim`, which releases it, is dropped first; `handle`, which waits, last.
 pub(super) struct OpenSession {
     claim: Claim,
     signals: Signals,
     name: Arc<str>,
-    /// The description, which follows the log. It does not know the mailbox.
+    /// The description, which follows the log. It does not include the mailbox.
     info: Arc<Mutex<SessionInfo>>,
     durability: Durability,
     handle: StoreHandle,
@@ -67,7 +67,7 @@ impl Memory for OpenSession {
     }
 
     async fn lost(&self) {
-        // The sender lives as long as this does, so it is never closed before it is true.
+        // The sender lives as long as `self`, so it is not closed before the value is true.
         let _ = self.signals.lost.subscribe().wait_for(|is_lost| *is_lost).await;
     }
 

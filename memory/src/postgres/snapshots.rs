@@ -7,7 +7,7 @@ use super::store::Store;
 use crate::sql::integer;
 
 const LATEST: &str = "SELECT entries, data FROM snapshot WHERE session = $1";
-/// The session may be deleted at the same time.
+/// Insertion of a snapshot, unless the session was deleted or has a newer one.
 const STORE: &str = "\
 INSERT INTO snapshot (session, entries, data)
 SELECT number, $2, $3 FROM session WHERE number = $1 AND entries >= $2 FOR KEY SHARE
@@ -21,7 +21,7 @@ impl Store {
         Ok(rows.first().map(|row| Snapshot::new(row.get::<_, i64>(0) as u64, row.get(1))))
     }
 
-    /// Stores a snapshot, unless there is one of as many entries or more.
+    /// Stores a snapshot, unless the stored one has at least as many entries.
     pub(super) async fn store_snapshot(
         &self,
         number: i64,

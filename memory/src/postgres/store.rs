@@ -1,4 +1,4 @@
-//! What the operations of a store share.
+//! The state of a store, and the repetition of operations.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicI64;
@@ -15,14 +15,14 @@ use tokio_postgres::types::ToSql;
 use super::config::Connections;
 use super::error::StoreError;
 
-/// How long an operation is repeated while the server cannot be reached.
+/// Time for which an operation is repeated while the server cannot be reached.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after the first failure; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
-/// The first half of the keys of advisory locks, which belongs to this schema alone; the second is
-/// the number of a worker.
+/// The first half of the keys of advisory locks, unique to this schema. The second half is the
+/// number of a worker.
 pub(super) const LOCK_CLASS: &str = "('worker'::regclass::oid::bigint - 2147483648)::integer";
 
 /// The parameters of a statement.
@@ -35,26 +35,26 @@ pub(super) struct Store {
     pub(super) worker: i32,
     /// The sessions that are open here, by their numbers.
     open: Mutex<HashMap<i64, Open>>,
-    /// Where other workers reach this one; empty if it has not said so.
+    /// The address for other workers; empty if this one has not set it.
     address: Mutex<String>,
-    /// The sessions that were taken over from workers that had died.
+    /// The number of sessions taken over from dead workers.
     pub(super) takeovers: AtomicI64,
 }
 
 /// A session that this store has open.
 pub(super) struct Open {
     pub(super) epoch: i64,
-    /// False while the store has not read yet that the session is its own.
+    /// `false` while the store has not yet read that it owns the session.
     pub(super) is_opened: bool,
     pub(super) signals: Signals,
 }
 
-/// What an open session listens to.
+/// The signals for an open session.
 #[derive(Clone, Default)]
 pub(super) struct Signals {
     /// Notified when an input may have been posted.
     pub(super) posted: Arc<Notify>,
-    /// True when the session belongs to another owner.
+    /// `true` when the session belongs to another owner.
     pub(super) lost: Arc<watch::Sender<bool>>,
 }
 
@@ -84,14 +84,14 @@ impl Store {
         self.open().get(&number).is_some_and(|open| open.epoch == epoch)
     }
 
-    /// Removes a session that is no longer open here. Returns false if it was not.
+    /// Removes a session that is no longer open here. Returns `false` if it was not open.
     pub(super) fn forget(&self, number: i64, epoch: i64) -> bool {
         let mut open = self.open();
         let is_it = open.get(&number).is_some_and(|open| open.epoch == epoch);
         is_it && open.remove(&number).is_some()
     }
 
-    /// Tells a session that it belongs to another owner.
+    /// Notifies a session that it belongs to another owner.
     pub(super) fn lose(&self, number: i64, epoch: i64) {
         let mut open = self.open();
         if open.get(&number).is_some_and(|open| open.epoch == epoch)
@@ -101,14 +101,14 @@ impl Store {
         }
     }
 
-    /// Tells all sessions that they may belong to other owners.
+    /// Notifies all sessions that they may belong to other owners.
     pub(super) fn lose_all(&self) {
         for (_, open) in self.open().drain() {
             open.signals.lost.send_replace(true);
         }
     }
 
-    /// Tells a session, if it is open here, that an input was posted.
+    /// Notifies a session of a posted input. Returns `false` if it is not open here.
     pub(super) fn notify(&self, number: i64) -> bool {
         let posted = self.open().get(&number).map(|open| open.signals.posted.clone());
         posted.is_some_and(|posted| {
@@ -117,7 +117,7 @@ impl Store {
         })
     }
 
-    /// Tells all sessions that inputs may have been posted.
+    /// Notifies all sessions that inputs may have been posted.
     pub(super) fn notify_all(&self) {
         self.open().values().for_each(|open| open.signals.posted.notify_one());
     }
@@ -127,7 +127,7 @@ impl Store {
         Ok(self.connections.pool.get().await?)
     }
 
-    /// Runs a statement, again while the server cannot be reached.
+    /// Runs a statement, and repeats it while the server cannot be reached.
     pub(super) async fn query(
         &self,
         sql: &str,
@@ -136,8 +136,8 @@ impl Store {
         self.query_with(sql, params, true).await
     }
 
-    /// Runs a statement, again while the server cannot be reached. Without `is_cached` it is
-    /// planned for these parameters.
+    /// Runs a statement, and repeats it while the server cannot be reached. Without `is_cached` it
+    /// is planned for these parameters.
     pub(super) async fn query_with(
         &self,
         sql: &str,
@@ -155,8 +155,8 @@ impl Store {
         self.repeat(attempt).await
     }
 
-    /// Runs statements in one transaction, again while the server cannot be reached, and returns
-    /// what the last one returns. They are sent without waiting for each other.
+    /// Runs statements in one transaction, and repeats it while the server cannot be reached.
+    /// Returns the rows of the last statement. They are sent without waiting for each other.
     pub(super) async fn transact(
         &self,
         begin: &str,
@@ -175,7 +175,7 @@ impl Store {
                 client.batch_execute("COMMIT"),
             );
             started?;
-            // The first error is the reason of the others.
+            // The first error causes the others.
             let mut results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
             committed?;
             Ok(results.pop().unwrap_or_default())
@@ -183,7 +183,7 @@ impl Store {
         self.repeat(attempt).await
     }
 
-    /// Runs an operation, again while the server cannot be reached.
+    /// Runs an operation, and repeats it while the server cannot be reached.
     pub(super) async fn repeat<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -192,7 +192,7 @@ impl Store {
         loop {
             match attempt().await {
                 Err(error) if error.is_transient() => {
-                    // What has broken one connection has probably broken the others.
+                    // The cause of one broken connection has probably broken the others too.
                     self.connections.pool.retain(|_, _| false);
                     if !retries.pause().await {
                         return Err(error);
@@ -222,7 +222,7 @@ impl Default for Retries {
 }
 
 impl Retries {
-    /// Pauses before the next attempt. Returns false if there is no time for one.
+    /// Pauses before the next attempt. Returns `false` if no time remains for it.
     pub(super) async fn pause(&mut self) -> bool {
         if Instant::now() + self.next > self.end {
             return false;

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-/// Escapes what marks an escape, too.
+/// The escape character. It is itself escaped, too.
 const ESCAPE: char = '\u{1}';
 
-/// Returns text without NUL. The order of two texts is that of the originals.
+/// Returns text without NUL. Preserves order.
 pub(super) fn to_text(text: &str) -> Cow<'_, str> {
     if !text.contains(['\0', ESCAPE]) {
         return text.into();
@@ -21,7 +21,7 @@ pub(super) fn to_text(text: &str) -> Cow<'_, str> {
     escaped.into()
 }
 
-/// Returns the text from which [`to_text`] has made this.
+/// Returns the original text of [`to_text`].
 pub(super) fn from_text(text: &str) -> Cow<'_, str> {
     if !text.contains(ESCAPE) {
         return text.into();
@@ -37,7 +37,7 @@ pub(super) fn from_text(text: &str) -> Cow<'_, str> {
     original.into()
 }
 
-/// Returns the pattern of `LIKE` for texts, as [`to_text`] returns them, that contain this word.
+/// Returns the pattern of `LIKE` for texts from [`to_text`] that contain this word.
 pub(super) fn like(word: &str) -> String {
     let mut pattern = String::with_capacity(word.len() + 2);
     pattern.push('%');

@@ -14,8 +14,8 @@ use rustls_platform_verifier::BuilderVerifierExt;
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// Returns what encrypts connections. With [`SslMode::Require`] the server's certificate is
-/// checked, by the certificates in the file `roots` or those that the system trusts.
+/// Returns the TLS connector. With [`SslMode::Require`] the server's certificate is checked against
+/// the certificates in the file `roots`, or else the system's.
 pub(super) fn connector(
     mode: SslMode,
     roots: Option<&Path>,
@@ -55,7 +55,8 @@ fn read(file: &Path) -> Result<RootCertStore, MemoryError> {
     if store.is_empty() { Err(failed("there are none".into())) } else { Ok(store) }
 }
 
-/// Accepts every certificate: for `sslmode=prefer`, which a server without encryption satisfies.
+/// A verifier that accepts every certificate, for `sslmode=prefer`, which would also accept a
+/// server without encryption.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! The stores that are open, and the sessions that wait for one of them.
+//! Open stores, and sessions that wait for one of them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::store::Store;
 use super::text::{from_text, to_text};
 use crate::sql::integer;
 
-/// Sessions that have work and no owner that is alive. `alive` is computed once.
+/// Query of sessions that have work and no live owner. `alive` is computed once.
 const DUE: &str = "\
 WITH alive AS MATERIALIZED (SELECT id FROM worker WHERE {alive}), due AS (
     SELECT number FROM session

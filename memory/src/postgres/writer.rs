@@ -1,4 +1,4 @@
-//! The appends of all sessions: those that arrive at the same time are one statement, and wait for
+//! The writer of all sessions. Appends that arrive at the same time are one statement, and wait for
 //! one flush of the server's log.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -12,15 +12,15 @@ use super::error::StoreError;
 use super::rows::{Prepared, Rows};
 use super::store::{Retries, Store};
 
-/// Limits the appends of a statement.
+/// Maximum number of appends in a statement.
 const MAX_BATCH: usize = 256;
-/// Limits the bytes of JSON in a statement, unless a single append has more.
+/// Maximum size of the JSON in a statement, in bytes, unless a single append is larger.
 const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Writes what a batch has for each session that is still owned and has the expected length; they
-/// are found by their numbers, and not by the index of workers, which has all of the store's. The
-/// rows are locked in the order of their numbers, so that two statements cannot wait for each
-/// other. Returns the sessions that were found so.
+/// Statement that writes the appends of a batch whose session is still owned and has the expected
+/// length. Sessions are found by number, not by the index of workers, which has all sessions of the
+/// store. Rows are locked in the order of their numbers, so that two statements cannot wait for
+/// each other. Returns the sessions that were found.
 const APPEND: &str = "\
 WITH job AS (
     SELECT * FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[],
@@ -83,8 +83,8 @@ pub(super) async fn run(store: Arc<Store>, mut appends: UnboundedReceiver<Append
     }
 }
 
-/// Takes the next appends, one of each session. The others of a session are those whose callers
-/// were dropped, and the one after them.
+/// Takes the next appends, one per session. A session has several if callers were dropped: their
+/// appends, and the next one.
 fn take_batch(waiting: &mut VecDeque<Append>) -> Vec<Append> {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     let (mut sessions, mut later) = (BTreeSet::new(), VecDeque::new());
@@ -118,7 +118,7 @@ async fn write(store: &Store, batch: &[Append]) -> Vec<Result<(), MemoryError>> 
     }
 }
 
-/// Writes a batch in one statement. An error means that nothing was written.
+/// Writes a batch in one statement. After an error nothing is written.
 async fn write_all(
     store: &Store,
     batch: &[Append],
@@ -143,9 +143,9 @@ async fn write_all(
     Ok(results.into_iter().map(|result| result.unwrap_or(Err(MemoryError::Lost))).collect())
 }
 
-/// Sends a statement until its result is known. If the connection breaks, it is not known whether
-/// it was written: the same statement is sent again, which writes nothing if it was. Sessions for
-/// which that remains unknown are lost.
+/// Sends a statement until its result is known. If the connection breaks, it may or may not have
+/// been written: the same statement is sent again, which writes nothing if it was. Sessions whose
+/// result remains unknown are lost.
 async fn repeat(
     store: &Store,
     prepared: &[Prepared<'_>],
@@ -189,7 +189,7 @@ async fn send(
     let written = if prepared.iter().any(|ready| ready.append.durable) {
         client.query(&statement, &params).await
     } else {
-        // Sent one after the other without waiting, so that this takes no longer.
+        // Pipelined, so that this takes no longer.
         let begin = client.batch_execute("BEGIN; SET LOCAL synchronous_commit = off");
         let query = client.query(&statement, &params);
         let (started, written, committed) =
@@ -197,7 +197,8 @@ async fn send(
         started.and(written).and_then(|written| committed.map(|()| written))
     };
     let written = written.map_err(StoreError::from).inspect_err(|error| {
-        // What the server reports has undone the statement, unless the connection ends with it.
+        // An error reported by the server has undone the statement, unless the connection ends with
+        // it.
         if error.is_refusal() {
             *may_be_written = is_repeated;
         }

@@ -1,4 +1,4 @@
-//! The changes of sessions, within a transaction of the writer.
+//! Changes of sessions, within a transaction of the writer.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use super::{decisions, mailbox, pending};
 use crate::codec;
 use crate::sql::listed_actions;
 
-/// Performs jobs.
+/// The performer of jobs, with its prepared statements.
 pub(super) struct Changes<'c> {
     connection: &'c Connection,
     find_session: Statement<'c>,
@@ -27,10 +27,10 @@ pub(super) struct Changes<'c> {
     add_entry: Statement<'c>,
     pub(super) owners: Owners,
     file: &'c Path,
-    /// The sessions' owners in this store that are alive, each with the number of its session and
-    /// what is notified of posted inputs.
+    /// The live owners of sessions in this store, each with the session's number and the notifier
+    /// of posted inputs.
     pub(super) live_owners: HashMap<Arc<str>, (i64, Arc<Notify>)>,
-    /// The numbers of the sessions with inputs that were posted in this transaction.
+    /// The numbers of the sessions with inputs posted in this transaction.
     pub(super) posted: Vec<i64>,
 }
 
@@ -54,7 +54,7 @@ impl<'c> Changes<'c> {
         })
     }
 
-    /// Performs a job. A job that is refused has changed nothing.
+    /// Performs a job. A refused job changes nothing.
     pub(super) fn perform(&mut self, job: &Job) -> Result<(), StoreError> {
         let session = rows::find(&mut self.find_session, &job.session, self.file)?;
         match &job.write {
@@ -109,7 +109,7 @@ impl<'c> Changes<'c> {
                 let (count, next_number) = rows::totals(self.connection, self.file)?;
                 self.remove(&session, count, next_number)
             }
-            // What is listed does not change.
+            // The row of the list stays the same.
             Some(session) => Session { owner: String::new(), ..session }.put(&mut self.put_session),
             None => Ok(()),
         }
@@ -123,7 +123,7 @@ impl<'c> Changes<'c> {
         (entries, json): (&[LogEntry], &[String]),
     ) -> Result<(), StoreError> {
         if session.is_none() {
-            // Fails if one of the rows is damaged, since it could be this session.
+            // Fails if a row is damaged, since it could be this session.
             rows::totals(self.connection, self.file)?;
         }
         let end = session.as_ref().map_or(0, |session| session.info.entries);
@@ -163,7 +163,7 @@ impl<'c> Changes<'c> {
         session.info.set_unread(unread + 1);
         self.put(&session)?;
         let mut input = input.clone();
-        input.time = Some(SystemEnvironment.now()); // within the transaction that makes it visible
+        input.time = Some(SystemEnvironment.now()); // in the transaction that makes it visible
         let json = codec::encode(&input)?;
         mailbox::add(self.connection, session.number, &input.id, &json, "")?;
         self.posted.push(session.number);
@@ -287,7 +287,7 @@ impl<'c> Changes<'c> {
         })
     }
 
-    /// Returns [`MemoryError::InUse`] if the session has an owner that is alive.
+    /// Returns [`MemoryError::InUse`] if the session has a live owner.
     fn ensure_free(&self, session: &Session) -> Result<(), StoreError> {
         if session.owner.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Connections to the store's file: creating the file, opening it, checking its format.
+//! Connections to the store's file: creation, opening, and check of its format.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -18,7 +18,7 @@ use crate::private;
 
 /// The application id in the file's header: `lpwr`.
 const APPLICATION_ID: i64 = 0x6c70_7772;
-/// Reads the definitions of all tables, in the form of [`migration::schema`].
+/// Query of the definitions of all tables, in the form of [`migration::schema`].
 const READ_SCHEMA: &str = "SELECT group_concat(sql, ';\n' ORDER BY type = 'index', rowid) \
     FROM sqlite_schema \
     WHERE name NOT LIKE 'sqlite_%'";
@@ -71,8 +71,8 @@ pub(super) fn open(path: &Path) -> Result<(Owners, Connection), MemoryError> {
     Ok((owners, connection))
 }
 
-/// Flushes what a process may have left in the page cache only: its last writes, or what it could
-/// not flush itself. So everything that is read from here on is on disk.
+/// Flushes data that another process may have left only in the page cache: its last writes, or data
+/// it failed to flush. Afterwards, everything that is read is on disk.
 fn flush(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
     let folder = path.parent().map_or(Ok(()), private::sync_folder);
     folder.map_err(|error| not_flushed(path, &error.to_string()))?;
@@ -82,9 +82,10 @@ fn flush(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
     })
 }
 
-/// Creates the file under another name and links it to its own when it is complete and on disk.
+/// Creates the file under another name, and links it to its own name once it is complete and on
+/// disk.
 ///
-/// So no process opens an incomplete file, and an empty file was never created here.
+/// So no process opens an incomplete file, and an existing empty file was not created here.
 fn create(path: &Path, owners: &Owners) -> Result<(), MemoryError> {
     let draft = owners.draft();
     let built = build(path, &draft).map_err(|error| error.into_memory_error(path));
@@ -105,7 +106,7 @@ fn build(path: &Path, draft: &Path) -> Result<(), StoreError> {
     tx.pragma_update(None, "application_id", APPLICATION_ID)?;
     migration::create(&tx)?;
     tx.commit()?;
-    // Closing would move the pages from the write-ahead log too, but not report a failure.
+    // Closing would also move the pages from the write-ahead log, but not report a failure.
     if !wal::checkpoint(&connection, wal::Checkpoint::Truncate)? {
         return Err(io(io::Error::other("its write-ahead log cannot be emptied")));
     }

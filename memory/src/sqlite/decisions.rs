@@ -1,4 +1,4 @@
-//! The rows of decisions by time: a copy of those in the logs, and those of deleted sessions.
+//! Rows of decisions by time: copies from the logs, and the decisions of deleted sessions.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::rows::crc;
 use crate::codec;
 use crate::sql::{integer, last_before};
 
-/// A session that is deleted and stored again can have the same decisions.
+/// Insertion of a decision. A session that is deleted and stored again can have the same decisions.
 const ADD: &str = "INSERT OR REPLACE INTO decision (time, session, position, principal, json, crc) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 /// The columns and the source of a page.
@@ -19,8 +19,8 @@ const FROM: &str = "SELECT time, session, position, principal, json, crc FROM de
 const PAGE: &str = "(time, session, position) < (?1, ?2, ?3) AND time >= ?4 AND time <= ?5 \
     ORDER BY time DESC, session DESC, position DESC";
 
-/// Adds the decisions among the entries that were appended to a session's log at this position. A
-/// sub-agent has none of its own: its root has decided.
+/// Adds the decisions among the entries appended to a session's log at this position. A sub-agent
+/// has none of its own: its root has decided.
 pub(super) fn add(
     connection: &Connection,
     info: &SessionInfo,
@@ -55,7 +55,7 @@ pub(super) fn page(
     };
     let until = last_before(query.until);
     let since = query.since.map_or(0, integer);
-    // Each selection has the index that it needs; what remains is selected below.
+    // Each selection has the index that it needs; the other conditions are checked below.
     let condition = match (&query.session, &query.by) {
         (Some(_), _) => "INDEXED BY decision_of_session WHERE session = ?6 AND",
         (None, Some(_)) => "INDEXED BY decision_of_principal WHERE principal = ?6 AND",
@@ -70,7 +70,7 @@ pub(super) fn page(
         if query.selects(&record) {
             decisions.push(record);
         }
-        // One more than the limit says whether there is another page.
+        // One more than the limit shows whether another page follows.
         if decisions.len() > query.limit {
             break;
         }

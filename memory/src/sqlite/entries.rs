@@ -1,4 +1,4 @@
-//! Reading the entries of a session, including those that it shares with its parents.
+//! Reading of a session's entries, including entries shared with its parents.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::codec;
 const ENTRIES: &str = "SELECT position, json, crc FROM entry \
     WHERE session = ?1 AND position >= ?2 AND position < ?3 ORDER BY position";
 
-/// The entries of a log that one session's rows hold.
+/// A range of a log's entries that are rows of one session.
 struct Segment {
     number: i64,
     name: Arc<str>,
     first: u64,
     end: u64,
-    /// True for the session itself. No row may follow its last entry.
+    /// `true` for the session itself. No row may follow its last entry.
     is_last: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn read(
     Ok(entries)
 }
 
-/// Returns the segments of a session's log: its own entries first, then those of its parents.
+/// Returns the segments of a session's log: its own entries first, then its parents' entries.
 fn segments(
     connection: &Connection,
     mut session: Session,

@@ -8,7 +8,7 @@ use rusqlite::ErrorCode;
 
 use crate::lock_holder::{self, LOCK_TIMEOUT};
 
-/// Says why a read or a write failed.
+/// The reason why a read or a write failed.
 pub(super) enum StoreError {
     /// The operation is not allowed, or the stored data is damaged. Nothing was written.
     Refused(MemoryError),
@@ -56,7 +56,7 @@ pub(super) fn not_understood(file: &Path, what: &str, why: &str) -> MemoryError 
     ).into())
 }
 
-/// Returns the error after a failed flush. It is unknown what is on disk.
+/// Returns the error after a failed flush. The content of the disk is unknown.
 pub(super) fn not_flushed(file: &Path, why: &str) -> MemoryError {
     let file = file.display();
     MemoryError::Failed(format!(
@@ -65,15 +65,15 @@ pub(super) fn not_flushed(file: &Path, why: &str) -> MemoryError {
     ).into())
 }
 
-/// Returns the path of the file in which processes that use a store lock its write-ahead log, and
-/// the byte that stands for the right to write.
+/// Returns the path of the file in which processes lock the store's write-ahead log, and the byte
+/// of the lock for writing.
 pub(super) fn write_lock(file: &Path) -> (PathBuf, u64) {
     let mut path = file.as_os_str().to_owned();
     path.push("-shm");
     (path.into(), 120)
 }
 
-/// Converts an error of SQLite: says what it means and what to do.
+/// Converts an error of SQLite, with its meaning and advice.
 pub(crate) fn from_sqlite(error: rusqlite::Error, path: &Path) -> MemoryError {
     let file = path.display();
     let why = match error.sqlite_error_code() {

@@ -1,4 +1,4 @@
-//! The writes that a store passes to its writer.
+//! Writes that a store sends to its writer.
 
 use std::sync::Arc;
 
@@ -10,33 +10,33 @@ use tokio::sync::{Notify, oneshot};
 pub(super) struct Job {
     pub(super) session: Arc<str>,
     pub(super) write: Write,
-    /// True if the write must be on disk before its result is sent.
+    /// `true` if the write must be on disk before its result is sent.
     pub(super) durable: bool,
-    /// Receives the result.
+    /// The channel for the result.
     pub(super) done: oneshot::Sender<Result<(), MemoryError>>,
 }
 
 /// A change of a session.
 pub(super) enum Write {
-    /// Makes `owner` the owner of the session, creating the session if it is missing. `posted` is
+    /// Make `owner` the owner of the session, and create the session if it is missing. `posted` is
     /// notified of inputs in its mailbox.
     Open { owner: Arc<str>, posted: Arc<Notify> },
-    /// Frees the session. Nobody waits for the result, so a failed release is retried.
+    /// Free the session. No caller waits for the result, so a failed release is retried.
     Release { owner: Arc<str> },
-    /// Appends entries after the first `at`. `json` has the encoded entries.
+    /// Append entries after the first `at`. `json` has the encoded entries.
     Append { owner: Arc<str>, at: u64, entries: Arc<[LogEntry]>, json: Vec<String> },
-    /// Adds an input to the mailbox, unless it has one with this id.
+    /// Add an input to the mailbox, unless it has one with this id.
     Post { input: PostedInput },
-    /// Writes the receipt of an input, unless it has one. Fails unless `owner` is the owner.
+    /// Write the receipt of an input, unless it has one. Fails unless `owner` is the owner.
     Acknowledge { owner: Arc<str>, input: InputId, receipt: String, is_accepted: bool },
-    /// Creates a branch with this information and these own entries. Fails unless the
-    /// parent still has the number `parent`.
+    /// Create a branch with this information and these own entries. Fails if the parent does not
+    /// have the number `parent` any more.
     Fork { parent: i64, info: Box<SessionInfo>, json: Vec<String> },
-    /// Deletes the session.
+    /// Delete the session.
     Delete,
-    /// Changes nothing. Fails if the session has an owner that is alive. It is a job, so that
-    /// releases that were sent before it come first.
+    /// Change nothing, but fail if the session has a live owner. As a job, it comes after releases
+    /// that were sent before.
     CheckFree,
-    /// Changes nothing.
+    /// Change nothing.
     Nothing,
 }

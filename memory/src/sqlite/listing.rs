@@ -1,10 +1,10 @@
-//! The list of sessions: a copy of what the rows of sessions say in brief, in the order in which
-//! sessions are listed. So a page costs what it has, however long the descriptions are.
+//! The list of sessions: brief copies of their rows, in the order of the list. So the cost of a
+//! page does not depend on the length of the descriptions.
 //!
 //! Damage must not make a session disappear from a list. A page therefore reads the whole index,
-//! which is small: its entries must be as many as there are rows, and in order. An entry that is
-//! damaged, but still between its neighbours, can be on the wrong side of the position where a page
-//! starts or ends, so the rows on both sides are checked, too.
+//! which is small: it must have as many entries as there are rows, in order. A damaged entry that
+//! is still between its neighbours can be on the wrong side of the position where a page starts or
+//! ends, so the rows on both sides are checked, too.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use super::rows::{self, crc};
 use crate::codec;
 use crate::sql::{integer, is_listed};
 
-/// Updates a session that keeps its position in the list.
+/// Update of a session that keeps its position in the list.
 const UPDATE: &str = "UPDATE listing SET json = ?1, crc = ?2 \
     WHERE session = ?3 AND owner = ?4 AND position = ?5";
 const PUT: &str = "INSERT INTO listing (session, owner, position, json, crc) \
@@ -25,13 +25,13 @@ const PUT: &str = "INSERT INTO listing (session, owner, position, json, crc) \
 const REMOVE: &str = "DELETE FROM listing WHERE session = ?1";
 const FIND: &str = "SELECT session, owner, position, json, crc FROM listing WHERE session = ?1";
 const TOTAL: &str = "SELECT sessions, crc FROM listing_total";
-/// The sessions of all owners in their order, and those of each owner.
+/// The sessions of all owners in their order, and the sessions of each owner.
 const LIST: &str = "SELECT session, position, '' FROM listing INDEXED BY listing_by_position \
     ORDER BY position, session";
 const LIST_OF: &str = "SELECT session, position, owner FROM listing INDEXED BY listing_of_owner \
     ORDER BY owner, position, session";
 
-/// Writes the rows of sessions.
+/// A writer of the list's rows.
 pub(super) struct Listing<'c> {
     connection: &'c Connection,
     update: Statement<'c>,
@@ -92,7 +92,7 @@ pub(super) fn page(
         Some((changed, session)) => (owner.unwrap_or_default(), position(changed), &**session),
         None => (owner.unwrap_or_default(), i64::MIN, ""),
     };
-    // One more than the limit says whether there is another page.
+    // One more than the limit shows whether another page follows.
     let entries =
         index_entries(connection, file, owner.is_some(), start, query.limit.saturating_add(1))?;
     let mut find = connection.prepare(FIND)?;
@@ -155,7 +155,7 @@ fn index_entries(
     if visited == total { Ok(entries) } else { Err(unlisted(file)) }
 }
 
-/// Where a session is in the list.
+/// A position of a session in the list.
 #[derive(Clone, Default)]
 struct IndexEntry {
     /// Empty in the list of all sessions.
@@ -217,12 +217,12 @@ fn unlisted(file: &Path) -> StoreError {
     error.into()
 }
 
-/// Returns an owner as rows have it: the operator's sessions have the owner ``.
+/// Returns an owner as stored in rows. The operator's sessions have the empty owner.
 fn owner_key(owner: Option<&Principal>) -> &str {
     owner.map_or("", Principal::as_str)
 }
 
-/// Returns where a session that changed at this time is in the list, in which the last is first.
+/// Returns the list position of a session that changed at this time. Later changes come first.
 fn position(changed: u64) -> i64 {
     -integer(changed)
 }

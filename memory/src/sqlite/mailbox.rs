@@ -1,4 +1,4 @@
-//! The rows of posted inputs, and the look for those of other processes.
+//! Rows of posted inputs, and the watch for inputs posted by other processes.
 
 use std::path::Path;
 
@@ -19,12 +19,12 @@ const WITH_CONTENT: &str = "SELECT number, session, input, json, receipt, crc FR
 const ADD: &str = "INSERT INTO mailbox (number, session, input, json, receipt, crc) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const SET: &str = "UPDATE mailbox SET json = ?2, receipt = ?3, crc = ?4 WHERE number = ?1";
-/// The number of the last row that was ever added.
+/// Query of the number of the last row that was ever added.
 const LAST_NUMBER: &str =
     "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'mailbox'";
 const POSTED_SINCE: &str = "SELECT number, session FROM mailbox WHERE number > ?1";
 
-/// The row of a posted input, whose checksum matches. The rows are in the order of their numbers.
+/// The row of a posted input, whose checksum matches. Rows are in the order of their numbers.
 pub(super) struct PostedRow {
     number: i64,
     session: i64,
@@ -54,7 +54,7 @@ impl PostedRow {
         crc([&number, &session, input.as_bytes(), json.as_bytes(), receipt.as_bytes()])
     }
 
-    /// Returns true if the input has no receipt.
+    /// Returns `true` if the input has no receipt.
     pub(super) fn is_unread(&self) -> bool {
         self.receipt.is_empty()
     }
@@ -78,7 +78,7 @@ impl PostedRow {
         format!("the posted input `{}`", self.input)
     }
 
-    /// Writes the receipt. The log has the content of an accepted input.
+    /// Writes the receipt. The content of an accepted input is removed, since it is in the log.
     pub(super) fn acknowledge(
         mut self,
         connection: &Connection,
@@ -126,8 +126,8 @@ pub(super) fn find(
     find.query_row((session, input), |row| Ok(PostedRow::of(row, file))).optional()?.transpose()
 }
 
-/// Returns the inputs of a session that have no receipt, in the order of posting. They are counted,
-/// so that one that can no longer be reached is detected.
+/// Returns the inputs of a session without a receipt, in the order of posting. They are counted, to
+/// detect inputs that can no longer be reached.
 pub(super) fn unread(
     connection: &Connection,
     session: &Session,
@@ -146,7 +146,8 @@ pub(super) fn unread(
     Ok(unread)
 }
 
-/// Replaces the content of each input that has one by what `change` returns for its id and content.
+/// Replaces the content of each input that has one by the result of `change` for its id and
+/// content.
 pub(super) fn rewrite(
     connection: &Connection,
     file: &Path,
@@ -167,17 +168,18 @@ pub(super) fn rewrite(
     Ok(())
 }
 
-/// Looks for inputs that other processes have posted.
+/// A watch for inputs posted by other processes.
 pub(super) struct MailWatch<'c> {
     posted_since: Statement<'c>,
-    /// SQLite's number of the file's content, which changes with each commit of another connection.
+    /// SQLite's version of the file's content, which changes with each commit of another
+    /// connection.
     version: i64,
-    /// The last input that was seen.
+    /// The number of the last input that was seen.
     last: i64,
 }
 
 impl<'c> MailWatch<'c> {
-    /// Starts with the inputs that are posted from here on.
+    /// Starts with inputs posted from now on.
     pub(super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         Ok(MailWatch {
             posted_since: connection.prepare(POSTED_SINCE)?,

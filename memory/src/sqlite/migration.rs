@@ -1,4 +1,4 @@
-//! The formats of the file, and how one of an older version becomes one of the newest.
+//! Formats of the file, and the migration of older ones to the newest.
 
 use std::path::Path;
 
@@ -12,22 +12,22 @@ use super::{decisions, entries, mailbox, pending, rows};
 use crate::codec;
 use crate::sql::listed_actions;
 
-/// The format that is written, and the newest that is read.
+/// The format that is written, and the newest that can be read.
 pub(super) const FORMAT: i64 = 4;
 
-/// The tables of each format, which has those of the formats before.
+/// The tables of each format, in addition to the tables of earlier formats.
 ///
 /// In format 1, `json` and `info` hold a [`LogEntry`] and a
 /// [`SessionInfo`](loopwright_core::log::SessionInfo). `crc` covers all other columns of its row. A
-/// branch stores only the entries after those that it shares with its parent.
+/// branch stores only the entries after the shared ones.
 ///
-/// Format 2 adds the inputs that were posted. `json` holds a [`PostedInput`], in format 2 its
-/// [`InputEvent`] only, and is empty once the input was accepted; `receipt` holds an
+/// Format 2 adds posted inputs. `json` holds a [`PostedInput`] (in format 2, only its
+/// [`InputEvent`]), and is empty once the input was accepted. `receipt` holds an
 /// [`InputReceipt`](loopwright_core::log::InputReceipt), and is empty before that.
 ///
-/// Format 3 adds the pending actions and the decisions of all sessions that are listed, which are
-/// copies of what the other tables have. Since format 4 the decisions of deleted sessions remain,
-/// and the pending actions of a session have an index.
+/// Format 3 adds the pending actions and the decisions of all listed sessions, which are copies
+/// from the other tables. Since format 4 the decisions of deleted sessions remain, and the pending
+/// actions of a session have an index.
 ///
 /// Format 4 also adds the list of sessions, which is a copy, too.
 const SCHEMAS: [&str; FORMAT as usize] = [
@@ -61,8 +61,8 @@ CREATE INDEX listing_by_position ON listing (position, session);
 CREATE INDEX listing_of_owner ON listing (owner, position, session)",
 ];
 
-/// Returns the definitions of the tables of a format, as the file has them, and then those of the
-/// indices: `VACUUM` puts them in that order.
+/// Returns the definitions of a format's tables, as in the file, and then of its indices: `VACUUM`
+/// reorders them like this.
 pub(super) fn schema(format: i64) -> Option<String> {
     let formats = usize::try_from(format).ok().filter(|format| *format >= 1)?;
     let all = SCHEMAS.get(..formats)?.iter().flat_map(|schema| schema.split(";\n"));
@@ -108,7 +108,7 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Memory
     migrate().map_err(|error| error.into_memory_error(path))
 }
 
-/// Makes [`PostedInput`]s of the events in the mailboxes. When they were posted is not known.
+/// Converts the events in the mailboxes to [`PostedInput`]s. Their time of posting is unknown.
 fn add_times(tx: &Connection, path: &Path) -> Result<(), StoreError> {
     mailbox::rewrite(tx, path, |id, json| {
         let event: InputEvent = codec::decode(json.as_bytes())
@@ -140,7 +140,7 @@ fn list(tx: &Connection, path: &Path) -> Result<(), StoreError> {
     sessions.iter().try_for_each(|session| listing.put(&session.info, path))
 }
 
-/// Returns a number in the header of the file.
+/// Returns a number from the header of the file.
 pub(super) fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, pragma, |row| row.get(0))
 }

@@ -1,7 +1,7 @@
-//! Detects which owners are alive: each open store holds the lock of a separate file.
+//! Detection of live owners: each open store holds the lock of a separate file.
 //!
-//! The kernel releases the lock when the process ends, however it ends. So an owner whose lock can
-//! be acquired is dead, and its sessions are free.
+//! The kernel releases the lock when the process ends, for any reason. So an owner is dead if its
+//! lock can be acquired, and its sessions are free.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -11,14 +11,14 @@ use loopwright_core::agent::{Environment, SystemEnvironment};
 
 use crate::private;
 
-/// The suffix of files under construction. Such a file belongs to the owner that it names.
+/// The suffix of files under construction. Their names contain the owner.
 const DRAFT_SUFFIX: &str = ".new";
 
-/// Holds this store's lock, and the folder with the locks of all open stores.
+/// This store's lock, and the folder with the locks of all open stores.
 pub(super) struct Owners {
     folder: PathBuf,
     token: String,
-    /// Holds the lock until it is dropped.
+    /// The locked file. Dropping it releases the lock.
     _lock: File,
 }
 
@@ -52,7 +52,7 @@ impl Owners {
         self.folder.join(format!("{}{DRAFT_SUFFIX}", self.token))
     }
 
-    /// Returns true if the store with this token is open, in any process.
+    /// Returns `true` if the store with this token is open, in any process.
     pub(super) fn is_alive(&self, token: &str) -> bool {
         if token == self.token {
             return true;
@@ -65,7 +65,7 @@ impl Owners {
         }
     }
 
-    /// Returns true if no other process, and no other store of this one, has the file open.
+    /// Returns `true` if no other store, of this process or another, has the file open.
     pub(super) fn is_only_one(&self) -> bool {
         self.remove_dead();
         let mut others = fs::read_dir(&self.folder).into_iter().flatten().flatten();

@@ -1,5 +1,5 @@
-//! The rows of pending actions, which are a copy of those in the rows of sessions, in the order in
-//! which they are listed. They are counted, so that one that can no longer be reached is detected.
+//! Rows of pending actions: copies from the rows of sessions, in the order of the list. They are
+//! counted, to detect rows that can no longer be reached.
 
 use std::path::Path;
 
@@ -63,7 +63,7 @@ pub(super) fn page(
     query: &PendingQuery,
 ) -> Result<PendingPage, StoreError> {
     if query.after.is_none() && query.session.is_none() {
-        // Once for a list, and not for each of its pages.
+        // Only on the first page of a list.
         let count: i64 = connection.query_row(COUNT, (), |row| row.get(0))?;
         if count != total(connection, file)? {
             return Err(damaged(file, "the list of pending actions").into());
@@ -87,7 +87,7 @@ pub(super) fn page(
         if query.selects(&pending) {
             actions.push(pending);
         }
-        // One more than the limit says whether there is another page.
+        // One more than the limit shows whether another page follows.
         if actions.len() > query.limit {
             break;
         }

@@ -1,7 +1,7 @@
-//! The rows of the tables. Each has a checksum, so that damage is detected.
+//! Rows of the tables. Each has a checksum, so that damage is detected.
 //!
-//! A row that can no longer be reached has no checksum. So entries are counted and numbered, and
-//! sessions are counted: missing rows are detected too.
+//! The checksum of a row does not help if the row can no longer be reached. So entries are counted
+//! and numbered, and sessions are counted: missing rows are detected too.
 
 use std::path::Path;
 
@@ -12,20 +12,20 @@ use rusqlite::{Connection, OptionalExtension, Statement};
 use super::error::{StoreError, damaged, not_understood};
 use crate::codec;
 
-/// Finds a session by its name.
+/// Query of a session by its name.
 pub(super) const FIND_SESSION: &str =
     "SELECT name, number, info, owner, crc FROM session WHERE name = ?1";
 const ALL_SESSIONS: &str = "SELECT name, number, info, owner, crc FROM session ORDER BY name";
-/// Inserts or replaces a session.
+/// Insertion or replacement of a session.
 pub(super) const PUT_SESSION: &str =
     "REPLACE INTO session (name, number, info, owner, crc) VALUES (?1, ?2, ?3, ?4, ?5)";
-/// Inserts a log entry.
+/// Insertion of a log entry.
 pub(super) const ADD_ENTRY: &str =
     "INSERT INTO entry (session, position, json, crc) VALUES (?1, ?2, ?3, ?4)";
 
-/// Represents a session's row.
+/// The row of a session.
 pub(super) struct Session {
-    /// The key of its entries. It grows: a session created later has a higher number.
+    /// The key of its entries. Numbers grow: later sessions have higher ones.
     pub(super) number: i64,
     /// The owner, or an empty string if the session is free.
     pub(super) owner: String,
@@ -47,7 +47,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the position of the first entry that it does not share with its parent.
+    /// Returns the position of the first entry that is not shared with its parent.
     pub(super) fn first_own(&self) -> u64 {
         self.info.parent.as_ref().map_or(0, |(_, shared)| *shared)
     }
@@ -138,7 +138,7 @@ pub(super) fn set_totals(
 
 /// Returns the session with this name, with a [`FIND_SESSION`] statement.
 ///
-/// `None` means that there is no such session only if [`totals`] succeeds too.
+/// `None` proves that the session does not exist only if [`totals`] succeeds too.
 pub(super) fn find(
     find: &mut Statement<'_>,
     name: &str,
@@ -155,7 +155,7 @@ pub(super) fn find(
     }
 }
 
-/// Returns the session with this name, or an error if there is none.
+/// Returns the session with this name, or an error if it does not exist.
 ///
 /// If the name is not found, all rows are checked, since one of them could be this session with a
 /// damaged name.

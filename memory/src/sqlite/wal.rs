@@ -1,5 +1,4 @@
-//! SQLite's write-ahead log, the `-wal` file: what was committed and is not in the store's file
-//! yet.
+//! SQLite's write-ahead log, the `-wal` file: committed data that is not yet in the store's file.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -15,32 +14,32 @@ use crate::{private, rewrite};
 const MAX_PAGES: i64 = 1000;
 
 /// The number of pages from which on a commit waits for readers, so that the log starts again.
-/// Without that, readers that overlap all the time would let it grow without a bound.
+/// Otherwise, readers that always overlap would let it grow without bound.
 const TOO_MANY_PAGES: i64 = 4 * MAX_PAGES;
 
-/// How long it waits. Readers of a store take a few milliseconds.
+/// Timeout of that wait. Readers of a store take a few milliseconds.
 pub(super) const RESTART_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The timeout of one attempt. SQLite keeps waiting for a reader's slot even after another reader
 /// that does not block it has taken the slot; a new attempt notices that.
 const RESTART_ATTEMPT: Duration = Duration::from_millis(10);
 
-/// Counts the pages in the log; the number is the second column.
+/// Query of the number of pages in the log, which is in the second column.
 pub(super) const COUNT_PAGES: &str = "PRAGMA wal_checkpoint(NOOP)";
 
-/// Which pages are moved from the log to the store's file.
+/// The pages to move from the log to the store's file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Checkpoint {
-    /// Those that no reader needs.
+    /// Pages that no reader needs.
     Passive,
-    /// All of them; then the log starts again. Waits so long for readers, while nothing can be
-    /// written. Only for the writer's connection, which waits for nothing else.
+    /// All pages; then the log starts again. Waits for readers up to this timeout, and nothing can
+    /// be written meanwhile. Only for the writer's connection, which waits for nothing else.
     Restart(Duration),
-    /// All of them; then the log is emptied.
+    /// All pages; then the log is emptied.
     Truncate,
 }
 
-/// Moves pages from the log to the store's file. Returns false if some have to stay, since another
+/// Moves pages from the log to the store's file. Returns `false` if some must stay, since another
 /// connection uses them.
 pub(crate) fn checkpoint(connection: &Connection, mode: Checkpoint) -> rusqlite::Result<bool> {
     let sql = match mode {
@@ -70,8 +69,8 @@ fn run_checkpoint(connection: &Connection, sql: &str) -> rusqlite::Result<bool> 
     }
 }
 
-/// Returns how pages should be moved, if there are many in the log, with a [`COUNT_PAGES`]
-/// statement. A restart waits for readers until the timeout.
+/// Returns the checkpoint to run, if the log has many pages, with a [`COUNT_PAGES`] statement. A
+/// restart waits for readers until the timeout.
 pub(super) fn due(
     count_pages: &mut Statement<'_>,
     restart_timeout: Duration,
@@ -83,7 +82,7 @@ pub(super) fn due(
     })
 }
 
-/// Returns true if this error says that data may not have reached the disk.
+/// Returns `true` if this error means that data may not have reached the disk.
 pub(super) fn is_flush_failure(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error().map(|error| error.extended_code);
     matches!(code, Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC))
@@ -97,7 +96,7 @@ pub(super) fn flush(store: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes the log once more after a failed flush, so that the next flush includes all of it.
+/// Rewrites the log after a failed flush, so that the next flush includes all of it.
 ///
 /// The store's file needs no such care: its pages stay in the log until a flush of the file has
 /// succeeded.

@@ -20,20 +20,21 @@ use super::owners::Owners;
 use super::wal::{self, Checkpoint};
 use crate::lock_holder::{self, RETRY_INTERVAL};
 
-/// How often the writer looks for inputs that other processes have posted, while sessions are open.
+/// Interval at which the writer looks for inputs posted by other processes, while sessions are
+/// open.
 const MAIL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Limits the number of jobs in one transaction.
+/// Maximum number of jobs in one transaction.
 const MAX_GROUP_JOBS: usize = 256;
 
-/// After how many commits the pages in the write-ahead log are counted.
+/// The number of commits after which the pages in the write-ahead log are counted.
 const COMMITS_PER_COUNT: u32 = 32;
 
-/// How long after a failed release it is retried, unless another job is written before.
+/// Delay before a failed release is retried, unless another job is written earlier.
 const RELEASE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How long a store that is being closed waits for another process that writes. Nobody waits for
-/// the results any more.
+/// Timeout for another process that writes, once a store is being closed. No caller waits for the
+/// results any more.
 const CLOSING_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Writes jobs until the channel is closed. `is_closing` is set before that.
@@ -66,7 +67,7 @@ pub(super) fn run(
     connection.close().map_err(|(_, error)| error)
 }
 
-/// Says why a transaction was not written.
+/// The reason why a transaction was not written.
 enum CommitError {
     /// Another process has locked the file for too long.
     Locked(MemoryError),
@@ -84,20 +85,19 @@ struct Writer<'c> {
     connection: &'c Connection,
     changes: Changes<'c>,
     count_pages: Statement<'c>,
-    /// The commits since the pages were counted.
+    /// The number of commits since the pages were counted.
     commits: u32,
-    /// How long a commit waits for readers, so that the write-ahead log starts again.
+    /// Timeout for readers, so that the write-ahead log starts again.
     restart_timeout: Duration,
     file: &'c Path,
-    /// The releases that failed. They are retried with the next job, or after
-    /// [`RELEASE_RETRY_DELAY`].
+    /// The failed releases. They are retried with the next job, or after [`RELEASE_RETRY_DELAY`].
     retries: Vec<Job>,
     retry_at: Instant,
     mail: MailWatch<'c>,
     looked_for_mail_at: Instant,
-    /// True if the connection flushes each commit to disk.
+    /// `true` if the connection flushes each commit to disk.
     flushes: bool,
-    /// Why nothing is written any more.
+    /// The error of all further writes, once they are refused.
     stopped: Option<MemoryError>,
     is_closing: Arc<AtomicBool>,
 }
@@ -130,7 +130,7 @@ impl<'c> Writer<'c> {
         })
     }
 
-    /// Returns how long to wait for the next job, or `None` if nothing else is to be done.
+    /// Returns the time to wait for the next job, or `None` to wait until it comes.
     fn timeout(&self) -> Option<Duration> {
         let retry = (!self.retries.is_empty())
             .then(|| self.retry_at.saturating_duration_since(Instant::now()));
@@ -138,7 +138,7 @@ impl<'c> Writer<'c> {
         retry.into_iter().chain(poll).min()
     }
 
-    /// Returns the failed releases if they are to be retried now.
+    /// Returns the failed releases if it is time to retry them.
     fn due_retries(&mut self, with_job: bool) -> Vec<Job> {
         if with_job || Instant::now() >= self.retry_at {
             return std::mem::take(&mut self.retries);
@@ -155,7 +155,7 @@ impl<'c> Writer<'c> {
         self.looked_for_mail_at = Instant::now();
         match self.mail.poll(self.connection) {
             Ok(sessions) => self.notify(&sessions),
-            // The next one finds what this one has missed.
+            // The next look finds the inputs that this one missed.
             Err(error) => tracing::debug!(%error, "the mailboxes of sessions cannot be read"),
         }
     }
@@ -207,7 +207,7 @@ impl<'c> Writer<'c> {
         }
     }
 
-    /// Refuses all further writes, since it is unknown what is on disk.
+    /// Refuses all further writes, since the content of the disk is unknown.
     fn stop(&mut self, error: &rusqlite::Error) -> MemoryError {
         let why = not_flushed(self.file, &error.to_string());
         tracing::error!("{why}");
@@ -247,7 +247,7 @@ impl<'c> Writer<'c> {
         self.check(checkpoint);
     }
 
-    /// Stops if a checkpoint has failed. Returns true if it has moved all pages.
+    /// Stops if a checkpoint has failed. Returns `true` if it has moved all pages.
     fn check(&mut self, checkpoint: rusqlite::Result<bool>) -> bool {
         match checkpoint {
             Ok(moved_all) => moved_all,
@@ -260,7 +260,7 @@ impl<'c> Writer<'c> {
         }
     }
 
-    /// Writes all jobs in one transaction, except those that are refused.
+    /// Writes all jobs in one transaction, except refused ones.
     fn commit(&mut self, jobs: &[Job]) -> Result<Vec<Result<(), MemoryError>>, CommitError> {
         self.set_flushes(jobs.iter().any(|job| job.durable))?;
         let transaction = self.begin()?;
@@ -318,7 +318,7 @@ impl<'c> Writer<'c> {
 
     /// Removes deleted data from SQLite's write-ahead log; in the file it is overwritten already.
     ///
-    /// Does not wait for readers and writers. In their presence the log is emptied later, when it
+    /// Does not wait for readers and writers. If any are active, the log is emptied later, when it
     /// restarts or the last process closes the file.
     fn truncate_wal(&mut self) {
         let checkpoint = wal::checkpoint(self.connection, Checkpoint::Truncate);

@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use super::touched_files::TouchedFiles;
 
-/// Holds what replaces older turns. It is logged with the replacement, for the next compaction.
+/// The replacement of older turns. It is logged with the replacement, for the next compaction.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct StandIn {
     pub(super) summary: String,
     #[serde(flatten)]
     pub(super) files: TouchedFiles,
-    /// The number of turns that were left out without a summary.
+    /// The number of turns left out without a summary.
     pub(super) left_out: usize,
 }
 

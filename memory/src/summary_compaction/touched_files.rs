@@ -1,4 +1,4 @@
-//! The files that tool calls have read and edited. They survive every summary word for word.
+//! Files that tool calls have read and edited. They survive every summary verbatim.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use loopwright_core::Message;
 use loopwright_core::message::{MessageKind, ResultStatus, ToolCall};
 use serde::{Deserialize, Serialize};
 
-/// Says which argument of a tool names a file, and whether the tool changes that file.
+/// The argument of a tool that names a file, and whether the tool changes that file.
 #[derive(Debug, Clone)]
 struct FileRule {
     argument: String,
     edits: bool,
 }
 
-/// Maps the names of tools to their rules.
+/// The rules of tools, by the tools' names.
 #[derive(Debug, Clone)]
 pub(super) struct FileRules(BTreeMap<String, FileRule>);
 
@@ -47,7 +47,7 @@ impl FileRules {
     }
 }
 
-/// Lists the files, the most recently touched last.
+/// The files, most recently touched last.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct TouchedFiles {
@@ -58,8 +58,8 @@ pub(super) struct TouchedFiles {
 }
 
 impl TouchedFiles {
-    /// Adds the files of these messages: those of successful calls, and those of edits that were
-    /// cut off, since such an edit may have changed the file.
+    /// Adds the files of these messages: of successful calls, and of interrupted edits, which may
+    /// have changed the file.
     pub(super) fn add(&mut self, rules: &FileRules, messages: &[Arc<Message>]) {
         let mut called = BTreeMap::new();
         for message in messages {
@@ -114,7 +114,7 @@ impl TouchedFiles {
     }
 }
 
-/// Returns the bytes that a name takes in the list: `- `, the name and the end of the line.
+/// Returns the length of a name in the list, in bytes: `- `, the name and the end of the line.
 fn line_bytes(name: &str) -> usize {
     name.len() + 3
 }

@@ -2,8 +2,7 @@
 
 use super::*;
 
-/// What could not be removed from the write-ahead log, since a reader needed it, is removed at the
-/// next write.
+/// Deleted data that a reader keeps in the write-ahead log is removed at the next write.
 #[tokio::test]
 async fn a_log_that_a_reader_uses_is_emptied_later() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the vectors in RAM: they equal those in the file, and are bounded.
+//! Tests of the vectors in RAM: they equal the vectors in the file, and are bounded.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What the writer flushes, and what it reports when another process blocks it.
+//! Tests of the writer's flushes, and of its errors when another process blocks it.
 
 use std::time::Duration;
 
