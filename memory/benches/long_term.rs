@@ -1,8 +1,8 @@
-//! How long it takes to recall facts: `cargo bench -p loopwright-memory --bench long_term`, or with
+//! Time to recall facts: `cargo bench -p loopwright-memory --bench long_term`, or with
 //! `-- --quick`.
 //!
-//! A user has 100,000 facts of twelve words, of which few are frequent, as in natural language, and
-//! of vectors of 384 dimensions. Queries have six words of a random fact. The bounds of the medians
+//! A user has 100,000 facts of twelve words, few of them frequent, as in natural language, and with
+//! vectors of 384 dimensions. Queries have six words of a random fact. The bounds of the medians
 //! are 5 ms for words and 30 ms for vectors. A second user has 100 facts in the same file: the
 //! median for words is at most 1 ms, since the facts of others cost nothing.
 //!
@@ -27,7 +27,7 @@ const WORDS_PER_FACT: usize = 12;
 const VOCABULARY: u64 = 50_000;
 const QUERIES: usize = 200;
 
-/// A sequence of numbers that is the same each time.
+/// A reproducible sequence of numbers.
 struct Random(u64);
 
 impl Random {
@@ -60,7 +60,7 @@ impl Random {
     }
 }
 
-/// Gives each word a direction, and a text the sum of those of its words.
+/// An embedder with a direction for each word. The vector of a text is the sum of its words'.
 struct Directions;
 
 #[async_trait]
@@ -87,7 +87,7 @@ impl Embedder for Directions {
     }
 }
 
-/// Returns facts as an export has them.
+/// Returns facts in the format of an export.
 fn export(facts: &[String]) -> String {
     let mut lines = json!({
         "loopwright": "facts", "version": 1, "scope": {"kind": "user", "name": "bench"},
@@ -138,7 +138,7 @@ async fn main() -> ExitCode {
     };
     let queries: Vec<String> = (0..QUERIES).map(|_| query(&facts, &mut random)).collect();
     let of_few: Vec<String> = (0..QUERIES).map(|_| query(&few, &mut random)).collect();
-    // Without a word of a fact, only vectors find something.
+    // Words that are in no fact, so that only vectors match.
     let unknown: Vec<String> = (0..QUERIES).map(|n| format!("{n}x {n}y")).collect();
     let rows = [
         ("by words", measure(&by_words, &user, &queries).await, 5.0),

@@ -1,6 +1,5 @@
-//! Appends to PostgreSQL, beside one flush of the same disk: alone, and of many sessions at once;
-//! and the waking of a long session.
-//! Prints the figures, and fails if they are out of bounds.
+//! Appends to PostgreSQL, compared with one flush of the same disk: alone, and of many sessions at
+//! once; and the waking of a long session. Prints the figures, and fails if they are out of bounds.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a bench may")]
 
@@ -26,17 +25,17 @@ use tokio::task::JoinSet;
 
 use server::Server;
 
-/// An append alone takes at most this many flushes of the disk. The way to the server and the
-/// statement take 0.3 ms besides, so a disk that flushes in less than a millisecond fails this.
+/// Bound for an append alone, in flushes of the disk. The round trip and the statement take 0.3 ms
+/// more, so a disk that flushes in less than a millisecond fails this.
 const MAX_FLUSHES: f64 = 1.3;
-/// So many sessions at once make at least `MIN_GAIN` times the appends of one, and so many per
-/// second.
+/// The number of concurrent sessions. Together they make at least `MIN_GAIN` times the appends of
+/// one session, and at least `MIN_RATE` appends per second.
 const SESSIONS: usize = 64;
 const MIN_GAIN: f64 = 5.0;
 const MIN_RATE: f64 = 2_000.0;
 const ALONE: u64 = 400;
 const AT_ONCE: u64 = 150;
-/// A session of so many entries is awake after at most this time.
+/// The number of entries of a long session, which must be awake within `MAX_WAKING`.
 const LONG: usize = 3_000;
 const WAKINGS: usize = 20;
 const MAX_WAKING: Duration = Duration::from_millis(20);
@@ -68,7 +67,7 @@ fn flushes(file: &mut File, count: u64) -> Vec<Duration> {
     (0..count).map(flush).collect()
 }
 
-/// Appends entries to a session, and returns how long each took.
+/// Appends entries to a session, and returns the time of each append.
 async fn append(store: &Postgres, session: &str, count: u64) -> Vec<Duration> {
     let memory: Arc<dyn Memory> = store.open(session).await.unwrap();
     let mut times = Vec::new();
@@ -115,7 +114,7 @@ async fn store_long(store: &Postgres) {
     }
 }
 
-/// Returns how long it takes to open a long session and to know its state.
+/// Returns the time to open a long session and to know its state.
 async fn wake(store: &Postgres, session: &str) -> Duration {
     let start = Instant::now();
     let cx = RunContext::new().stored(store, session).await.unwrap();
@@ -134,7 +133,7 @@ async fn main() {
     let mut file = tempfile::tempfile().unwrap();
     drop(append(&store, "warm", 50).await);
 
-    // In turns, since the disk is not always as fast.
+    // Alternating, since the speed of the disk varies.
     let (mut alone, mut flushed) = (Vec::new(), Vec::new());
     for n in 0..8 {
         flushed.extend(flushes(&mut file, ALONE / 8));
@@ -164,7 +163,7 @@ async fn main() {
     let times = append(&effects, "effects", ALONE).await;
     println!("an append that need not be on disk: {:?}", median(times));
     store_long(&store).await;
-    // The first time stores a snapshot, which the second one reads.
+    // The first wake stores a snapshot, which the second one reads.
     let (mut from_log, mut from_snapshot) = (Vec::new(), Vec::new());
     for n in 0..WAKINGS {
         let session = format!("long {n}");

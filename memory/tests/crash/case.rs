@@ -24,7 +24,7 @@ use crate::stores::Kind;
 /// The time after which a process counts as hanging.
 pub(crate) const PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The conversation of a scenario without kills, and how long its process takes.
+/// The conversation of a scenario without kills, and the duration of its process.
 type WithoutKills = (Vec<String>, Duration);
 
 /// The stores of a test, and the results of its scenarios without kills.
@@ -34,7 +34,7 @@ pub(crate) struct Workspace {
     _servers: Vec<Server>,
     /// The outcomes of runs, replies and calls in all logs.
     pub(crate) seen: std::sync::Mutex<BTreeSet<String>>,
-    /// How to repeat the test.
+    /// The command that repeats the test.
     hint: String,
     without_kills: Mutex<HashMap<(Kind, usize), WithoutKills>>,
 }
@@ -59,7 +59,7 @@ impl Workspace {
         }
     }
 
-    /// Returns the result of a scenario without kills, which is run once.
+    /// Returns the result of a scenario without kills, which runs once.
     pub(crate) async fn without_kills(
         self: &Arc<Self>,
         store: Kind,
@@ -79,7 +79,7 @@ impl Workspace {
     }
 }
 
-/// Says how a process ended.
+/// The way in which a process ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Done,
@@ -138,7 +138,8 @@ impl Case {
         next_random(&mut self.seed)
     }
 
-    /// Runs one process, which is killed after that time or at that write, and checks the result.
+    /// Runs one process and checks the result. The process is killed after `kill_after` or at
+    /// `kill`.
     pub(crate) async fn run_process(
         &mut self,
         kill_after: Option<Duration>,
@@ -176,7 +177,7 @@ impl Case {
         assert_eq!(self.wait(child, Some(Duration::ZERO)).await, End::Killed);
     }
 
-    /// Reads what the processes recorded.
+    /// Reads the record of the processes.
     pub(crate) fn record(&self) -> Record {
         Record::read(&self.orders.record).unwrap_or_else(|why| self.fail(&why))
     }
@@ -197,7 +198,7 @@ impl Case {
         child
     }
 
-    /// Waits for the end of a process, which is killed after that time, and checks the result.
+    /// Waits for a process, which is killed after `kill_after`, and checks the result.
     pub(crate) async fn wait(&mut self, mut child: Child, kill_after: Option<Duration>) -> End {
         let status =
             match tokio::time::timeout(kill_after.unwrap_or(PROCESS_TIMEOUT), child.wait()).await {
@@ -275,7 +276,7 @@ pub(crate) fn next_random(seed: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Describes how a run, a reply or a call ended.
+/// Returns the outcome of a run, a reply or a call.
 fn outcome(entry: &LogEntry) -> Option<String> {
     match entry {
         LogEntry::RunEnded { end, .. } => Some(format!("run {end:?}")),

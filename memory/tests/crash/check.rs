@@ -1,4 +1,5 @@
-//! What must hold after every kill for a session's log, the emitted events and the tool runs.
+//! Rules for a session's log, the emitted events and the tool runs. They must hold after every
+//! kill.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use crate::scenario::{self, Scenario};
 
-/// Holds what the processes of a session recorded besides its log.
+/// The records of a session's processes besides its log.
 pub(crate) struct Record {
     pub(crate) events: Vec<Value>,
     receipts: Vec<String>,
@@ -74,7 +75,7 @@ impl Record {
     }
 }
 
-/// Returns the lines of a file, except those that a kill has cut.
+/// Returns the lines of a file, except lines that a kill has cut.
 fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>, String> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut all = Vec::new();
@@ -82,8 +83,7 @@ fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>, String> {
     while let Some(line) = rest.next() {
         match serde_json::from_str(line) {
             Ok(line) => all.push(line),
-            // The next process terminates the line that its predecessor was writing, and adds an
-            // empty one.
+            // The next process terminates its predecessor's unfinished line and adds an empty one.
             Err(_) if rest.peek().is_none_or(|next| next.is_empty()) => {}
             Err(error) if !line.is_empty() => {
                 return Err(format!("{error} in {}: {line}", path.display()));
@@ -94,7 +94,7 @@ fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>, String> {
     Ok(all)
 }
 
-/// Returns true for deltas, progress and the start of a streaming message. No entry has them.
+/// Returns `true` for deltas, progress and the start of a streaming message. No entry has them.
 fn is_transient(event: &Value) -> bool {
     match event["type"].as_str() {
         Some("message_update" | "tool_execution_update") => true,
@@ -103,7 +103,7 @@ fn is_transient(event: &Value) -> bool {
     }
 }
 
-/// Checks on every prefix of the log that its description says what the session does next.
+/// Checks for every prefix of the log that its description has the session's next step.
 fn check_due(session: &str, entries: &[LogEntry]) -> Result<(), String> {
     let mut info = SessionInfo::new(session);
     for (at, entry) in entries.iter().enumerate() {
@@ -116,7 +116,7 @@ fn check_due(session: &str, entries: &[LogEntry]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks what must hold at any time.
+/// Checks the rules that hold at any time.
 pub(crate) fn check(session: &str, entries: &[LogEntry], record: &Record) -> Checked {
     check_log(entries)?;
     check_due(session, entries)?;
@@ -146,8 +146,7 @@ pub(crate) fn check(session: &str, entries: &[LogEntry], record: &Record) -> Che
     check_calls(entries, record)
 }
 
-/// Checks that the emitted events are those of the log, with the same numbers, and that they
-/// contain all messages.
+/// Checks that the emitted events match the log, with the same numbers, and contain all messages.
 fn check_events(session: &str, entries: &[LogEntry], record: &Record) -> Checked {
     let events = SessionLog::events(session, entries);
     let plain = |mut event: Value| {
@@ -276,7 +275,7 @@ fn check_calls(entries: &[LogEntry], record: &Record) -> Checked {
     Ok(())
 }
 
-/// Checks what must hold when all work is done.
+/// Checks the rules that hold when all work is done.
 pub(crate) fn check_done(scenario: &Scenario, entries: &[LogEntry]) -> Checked {
     let log = SessionLog::of(entries);
     check_transcript(&log.messages())?;

@@ -1,5 +1,5 @@
-//! The process that is killed: it opens a session, continues where its predecessor was killed, and
-//! exits when all work is done.
+//! The process that is killed: it opens a session, continues its predecessor's work, and exits when
+//! all work is done.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -23,31 +23,31 @@ use crate::stores::{Kind, open_session};
 /// The environment variable with a child's [`Orders`].
 pub(crate) const ORDERS: &str = "LOOPWRIGHT_CRASH_ORDERS";
 
-/// Says what a child does.
+/// The orders of a child.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Orders {
     pub(crate) store: Kind,
     /// The directory of the store.
     pub(crate) directory: PathBuf,
     pub(crate) session: String,
-    /// The folder in which the child records events and receipts (`events`) and the runs of its
+    /// The folder for records of the child: events and receipts (`events`), and the runs of its
     /// tools (`tool-runs`).
     pub(crate) record: PathBuf,
     pub(crate) scenario: usize,
-    /// True if the child resolves pending actions. Otherwise it prints `awaiting` when only such
-    /// actions are left, and waits.
+    /// `true` if the child resolves pending actions. Otherwise, once only such actions are left, it
+    /// prints `awaiting` and waits.
     pub(crate) decides: bool,
-    /// True if pending actions are resolved before an interrupted run continues.
+    /// `true` if pending actions are resolved before an interrupted run continues.
     pub(crate) decides_first: bool,
     pub(crate) kill: Option<KillPoint>,
 }
 
-/// Says when a child kills itself.
+/// The time at which a child kills itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum KillPoint {
     /// Before the append with this number.
     Before(u64),
-    /// After the append with this number, where each change of the session is an append.
+    /// After the append with this number. Every change of the session counts as an append.
     After(u64),
     /// Before an append with an entry of this type.
     BeforeEntry(String),
@@ -72,7 +72,7 @@ impl Memory for KillingMemory {
             })
         };
         for _ in 0..3 {
-            // Like a disk that takes time, so that an event that is emitted too early is recorded.
+            // Like a slow disk, so that an event that is emitted too early is recorded.
             tokio::task::yield_now().await;
         }
         if matches!(&self.kill, Some(KillPoint::Before(n)) if *n == now)
@@ -104,7 +104,7 @@ pub(crate) fn open_for_append(path: &Path) -> File {
     OpenOptions::new().append(true).create(true).open(path).expect("the record can be opened")
 }
 
-/// The user of the agent: sends requests and decisions, and interrupts.
+/// The user of the agent, who sends requests and decisions, and interrupts.
 struct User {
     orders: Orders,
     scenario: &'static Scenario,
@@ -113,7 +113,7 @@ struct User {
     record: Arc<File>,
     /// The inputs that this process has sent, or need not send.
     sent: HashSet<String>,
-    /// The extra inputs that are being sent.
+    /// The extra inputs in progress.
     sending: JoinSet<()>,
 }
 
@@ -125,7 +125,7 @@ pub(crate) async fn run() {
     let record = Arc::new(open_for_append(&orders.record.join("events")));
     let tool_runs = Arc::new(open_for_append(&orders.record.join("tool-runs")));
     for file in [&record, &tool_runs] {
-        // Terminates the line that a killed process was writing, and marks it with an empty one.
+        // Terminates the unfinished line of a killed process, and marks it with an empty line.
         (&**file).write_all(b"\n\n").expect("the record can be written");
     }
     write_line(&record, "started", json!(std::process::id()));
@@ -162,7 +162,7 @@ pub(crate) async fn run() {
         true => user.play(new).await,
         false => {
             user.continue_run().await;
-            // Inputs that are known already must change nothing.
+            // Inputs that are already known must change nothing.
             user.play(scenario.requests.iter().collect()).await;
         }
     }
@@ -222,7 +222,7 @@ impl User {
         self.until(handle.wait_for_idle()).await;
     }
 
-    /// Continues what a kill has interrupted, or what is held after several.
+    /// Continues an interrupted run, or a run that is held after several interruptions.
     async fn continue_run(&mut self) {
         if self.orders.decides_first {
             self.decide().await;
@@ -237,7 +237,7 @@ impl User {
         }
     }
 
-    /// Resolves all pending actions; returns false if there were none.
+    /// Resolves all pending actions. Returns `false` if there were none.
     async fn decide(&mut self) -> bool {
         let handle = self.handle.clone();
         let pending = self.until(handle.pending()).await.expect("the session is open");

@@ -1,4 +1,4 @@
-//! Kills of processes with sub-agents, and what must hold in all sessions after each.
+//! Kills of processes with sub-agents, and checks of all sessions after each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
@@ -27,8 +27,8 @@ fn ensure(holds: bool, why: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(why()) }
 }
 
-/// C165: after kills at random times, nothing that was acknowledged is lost, no sub-agent pays
-/// twice or without approval, and what they use counts for the root once. At the end no sub-agent
+/// C165: after kills at random times, nothing acknowledged is lost, no sub-agent pays twice or
+/// without approval, and the usage of sub-agents counts for the root once. At the end no sub-agent
 /// is open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_of_processes_with_sub_agents_lose_and_repeat_nothing() {
@@ -71,7 +71,7 @@ async fn kills_of_processes_with_sub_agents_lose_and_repeat_nothing() {
     println!("{killed} kills in {next} families; {unknown} payments have an unknown outcome");
 }
 
-/// Starts the server that a store in a folder needs, if it needs one.
+/// Starts the server for the store in a folder, if it needs one.
 fn serve(folder: &TempDir, store: Kind) -> Option<Server> {
     let directory = folder.path().join(format!("{store:?}"));
     std::fs::create_dir_all(&directory).expect("a directory");
@@ -102,8 +102,8 @@ impl Family {
         Family { folder, orders, store: opened, logs, processes: 0 }
     }
 
-    /// Runs one process, which is killed after that time, and checks the result. Returns whether it
-    /// has done all work.
+    /// Runs one process and checks the result. The process is killed after `kill_after`. Returns
+    /// whether it has done all work.
     async fn run_process(&mut self, kill_after: Option<Duration>) -> bool {
         self.processes += 1;
         let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
@@ -170,7 +170,7 @@ impl Family {
         if is_done { self.check_done() } else { Ok(()) }
     }
 
-    /// Reads all logs, none of which may have lost an entry.
+    /// Reads all logs, and checks that they have lost no entry.
     async fn read(&mut self) -> Checked {
         let before = std::mem::take(&mut self.logs);
         let mut sessions = vec![Arc::from(&*self.orders.session)];
@@ -211,7 +211,7 @@ impl Family {
         })
     }
 
-    /// Checks that nobody has paid twice, or without an approval in the log of the root.
+    /// Checks that no session has paid twice, or without an approval in the log of the root.
     fn check_payments(&self) -> Checked {
         let mut paid = BTreeSet::new();
         for session in self.lines("ledger") {
@@ -225,7 +225,7 @@ impl Family {
         Ok(())
     }
 
-    /// Returns the session with an action that the root shows under this name.
+    /// Returns the session of an action that the root shows under this name.
     fn session_of(&self, action: &str) -> Option<&str> {
         let mut session = &*self.orders.session;
         let path: Vec<&str> = action.split('~').collect();
@@ -272,7 +272,7 @@ impl Family {
         self.check_usage()
     }
 
-    /// Checks that the results of payments say what is in the ledger.
+    /// Checks that the results of payments match the ledger.
     fn check_results(&self) -> Checked {
         let ledger = self.lines("ledger");
         let results = self.results();
@@ -284,7 +284,7 @@ impl Family {
                 ResultStatus::Ok => is_paid,
                 ResultStatus::OutcomeUnknown => true,
                 ResultStatus::Denied => !is_paid && self.orders.user == User::Denies,
-                // A call that an abort cuts off may have paid.
+                // A call that an abort interrupts may have paid.
                 ResultStatus::Aborted => self.orders.user == User::Aborts,
                 _ => false,
             };
@@ -312,7 +312,7 @@ impl Family {
         results.filter(|(_, status)| *status == ResultStatus::OutcomeUnknown).count()
     }
 
-    /// Checks that the root has used what all logs together say.
+    /// Checks that the usage of the root is the sum of all logs.
     fn check_usage(&self) -> Checked {
         let (mut usage, mut requests) = (Usage::default(), 0);
         for entry in self.logs.values().flatten() {

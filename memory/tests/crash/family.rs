@@ -1,4 +1,4 @@
-//! The process with sub-agents that is killed: three sub-agents pay with approval, one of them
+//! The process with sub-agents that is killed. Three sub-agents pay with approval, one of them
 //! through a sub-agent of its own. Each payment is a line of a ledger, which is flushed to disk.
 
 use std::fs::File;
@@ -24,7 +24,7 @@ pub(crate) const ORDERS: &str = "LOOPWRIGHT_FAMILY_ORDERS";
 /// The sub-agents of the root.
 const CHILDREN: [&str; 3] = ["alice", "bob", "carol"];
 
-/// Says what a process does.
+/// The orders of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Orders {
     pub(crate) store: Kind,
@@ -34,17 +34,17 @@ pub(crate) struct Orders {
     /// The folder of the files `ledger` and `receipts`.
     pub(crate) record: PathBuf,
     pub(crate) user: User,
-    /// Determines the order of decisions, and whether they come while others work.
+    /// The seed for the order of decisions, and for whether they come while other sub-agents work.
     pub(crate) seed: u64,
 }
 
-/// Says what the user does about pending actions.
+/// The behavior of the user for pending actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum User {
     Approves,
-    /// Denies what bob asks for.
+    /// Denies the action of bob.
     Denies,
-    /// Aborts the run when carol's sub-agent asks.
+    /// Aborts the run at the action of carol's sub-agent.
     Aborts,
 }
 
@@ -180,8 +180,8 @@ struct UserOf {
 }
 
 impl UserOf {
-    /// Continues what a kill has interrupted, or what is held after several; returns false if
-    /// there is nothing.
+    /// Continues an interrupted run, or a run that is held after several interruptions. Returns
+    /// `false` if no run can continue.
     async fn continue_run(&self) -> bool {
         let state = self.handle.state().await.expect("the session is open");
         if state.interrupted_run.is_none() && state.held.is_none() {
@@ -193,7 +193,7 @@ impl UserOf {
         }
     }
 
-    /// Reacts to one of the pending actions; returns false if there is none.
+    /// Reacts to one of the pending actions. Returns `false` if no action is pending.
     async fn react_to_one(&self, seed: &mut u64) -> bool {
         let pending = self.handle.pending().await.expect("the session is open");
         if pending.is_empty() {

@@ -1,8 +1,11 @@
 //! The crash matrix: processes that work on sessions are killed, at random and between any two
-//! writes, and restarted until all work is done. `LOOPWRIGHT_KILLS` sets the number of random kills
-//! (200 by default) of processes without sub-agents and of processes with them, and the number of
-//! messages, at most 1,000, to processes that share a session; `LOOPWRIGHT_SEED` repeats a seed.
-//! `LOOPWRIGHT_STORE=postgres` tests the store in PostgreSQL instead of those in files.
+//! writes, and restarted until all work is done.
+//!
+//! - `LOOPWRIGHT_KILLS`: the number of random kills of processes without sub-agents and of
+//!   processes with them, 200 by default. Also the number of messages, at most 1,000, to processes
+//!   that share a session.
+//! - `LOOPWRIGHT_SEED`: repeats a seed.
+//! - `LOOPWRIGHT_STORE=postgres`: tests the store in PostgreSQL instead of the stores in files.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,24 +42,24 @@ use tokio::task::JoinSet;
 /// The number of concurrent sessions. Their processes wait more than they work.
 const CONCURRENT_SESSIONS: usize = 4;
 
-/// Limits the processes of a session that are killed before one may finish.
+/// Maximum number of killed processes of a session before one may finish.
 const MAX_PROCESSES: usize = 50;
 
-/// Runs in the process that is killed, which the other tests start.
+/// Runs in the process that is killed. The other tests start it.
 #[tokio::test]
 #[ignore = "the other tests start it"]
 async fn child() {
     child::run().await;
 }
 
-/// Runs in the process with sub-agents that is killed, which another test starts.
+/// Runs in the process with sub-agents that is killed. Another test starts it.
 #[tokio::test]
 #[ignore = "another test starts it"]
 async fn family() {
     family::run().await;
 }
 
-/// Runs in one of the processes that share a session, which another test starts.
+/// Runs in one of the processes that share a session. Another test starts them.
 #[tokio::test]
 #[ignore = "another test starts it"]
 async fn poster() {
@@ -194,9 +197,9 @@ fn paid(case: &Case) -> (Vec<u32>, Option<ResultStatus>) {
     (started, results.next().map(|result| result.status))
 }
 
-/// C94: after a process has requested an approval and is killed, another one approves: the tool
-/// runs once, in the approving process. If that process is killed too, a third continues: a call
-/// that had not started runs there, a call that may have run is not repeated.
+/// C94: a process requests an approval and is killed, and another one approves: the tool runs once,
+/// in the approving process. If that process is killed too, a third continues. A call that had not
+/// started runs there; a call that may have run is not repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_process_approves_the_request_of_a_killed_one() {
     let workspace = Arc::new(Workspace::new("approvals").await);
@@ -246,8 +249,8 @@ async fn another_process_approves_the_request_of_a_killed_one() {
     }
 }
 
-/// C398: A request that is held, since kills at random times happened to end each process before
-/// it had done anything, is done once a person continues it.
+/// C398: a request is held if kills at random times end every process before it makes progress. It
+/// is done once a person continues it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_held_request_is_done_when_a_person_continues_it() {
     let workspace = Arc::new(Workspace::new("held").await);

@@ -1,5 +1,5 @@
-//! The process that shares a session with others: it owns the session from time to time, and sends
-//! every input of a list, to the owner or through the mailbox, some of them again and again.
+//! A process that shares a session with others. It owns the session from time to time, and sends
+//! every input of a list, to the owner or through the mailbox, some of them repeatedly.
 
 use std::fs::File;
 use std::io::Write;
@@ -21,10 +21,10 @@ use crate::stores::Kind;
 /// The environment variable with the [`Orders`] of a process.
 pub(crate) const ORDERS: &str = "LOOPWRIGHT_POSTER_ORDERS";
 
-/// How long a process waits for the receipt of an input before it sends the next one.
+/// Timeout for the receipt of an input before the next one is sent.
 const RECEIPT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Says what a process does.
+/// The orders of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Orders {
     pub(crate) store: Kind,
@@ -35,18 +35,18 @@ pub(crate) struct Orders {
     pub(crate) record: PathBuf,
     /// The number of messages.
     pub(crate) messages: u64,
-    /// Determines the order of the inputs and how they are sent.
+    /// The seed for the order of the inputs and the ways in which they are sent.
     pub(crate) seed: u64,
 }
 
-/// A line of the file `answers`: what a sender was told.
+/// A line of the file `answers`: the answer to a sender.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub(crate) input: InputId,
     pub(crate) receipt: InputReceipt,
 }
 
-/// Returns a message of the list. Each tenth asks for a payment.
+/// Returns a message of the list. Every tenth asks for a payment.
 fn message(n: u64) -> PostedInput {
     let text = format!("message {n}{}", if n.is_multiple_of(10) { ": pay" } else { "" });
     let event = match n % 5 {
@@ -135,7 +135,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends every message until it has an answer, and decisions and aborts in between.
+    /// Sends every message until it has an answer. Sends decisions and aborts in between.
     async fn send_all(mut self) {
         while let Err(MemoryError::NoSession(_)) = self.store.session(&self.orders.session).await {
             tokio::time::sleep(ms(1)).await; // a process opens it
@@ -188,7 +188,7 @@ impl Sender {
         Some(PostedInput::new(format!("abort-{run}"), event).expect("it can be posted"))
     }
 
-    /// Sends an input and records the answer. Returns whether there is one.
+    /// Sends an input and records the answer. Returns whether the answer has come.
     async fn send(&mut self, input: PostedInput) -> bool {
         let handle = self.owned.lock().expect("no task has panicked").clone();
         let receipt = match handle.filter(|_| !self.random().is_multiple_of(3)) {

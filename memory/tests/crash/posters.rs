@@ -1,4 +1,4 @@
-//! Kills of processes that share a session, and what must hold at the end.
+//! Kills of processes that share a session, and checks at the end.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -24,7 +24,7 @@ use crate::stores::{self, Kind};
 /// The processes that share a session.
 const PROCESSES: usize = 3;
 
-/// The messages of a session for each kill.
+/// The number of messages of a session per kill.
 const MESSAGES_PER_KILL: usize = 4;
 
 /// The maximum number of messages of all sessions.
@@ -33,8 +33,8 @@ const MAX_MESSAGES: usize = 1_000;
 /// The maximum number of kills of a session.
 const MAX_KILLS: usize = 50;
 
-/// C218: three processes of one store, which are killed at random times, send every input to the
-/// owner and through the mailbox: each is delivered once, and each sender is told the same truth.
+/// C218: three processes of one store, killed at random times, send every input to the owner and
+/// through the mailbox. Each input is delivered once, and all senders get the same answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_of_processes_that_post_lose_and_repeat_nothing() {
     let (messages, seed) = kills_and_seed();
@@ -94,7 +94,7 @@ impl Group {
         command.spawn().expect("a process is started")
     }
 
-    /// Kills processes and starts others until there were enough kills, and lets the last ones
+    /// Kills processes and starts others until enough kills have happened, and lets the last ones
     /// finish. Returns the number of kills.
     async fn run(&mut self) -> usize {
         let mut processes: Vec<Child> = (0..PROCESSES).map(|_| self.start()).collect();
@@ -132,7 +132,7 @@ impl Group {
         panic!("{why}\nin {:?}; kept in {}\nstderr: {stderr}", self.orders.store, folder.display())
     }
 
-    /// Checks the log, the receipts and what the senders were told, and returns the receipts.
+    /// Checks the log, the receipts and the answers of the senders. Returns the receipts.
     async fn check(&self) -> Result<BTreeMap<InputId, InputReceipt>, String> {
         let session = &self.orders.session;
         let log = self.store.read(session, 0).await.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! The scenarios, a model whose reply is a function of the conversation, and tools of every effect.
+//! Scenarios, a model whose reply is a function of the conversation, and tools of every effect.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,15 +17,15 @@ pub(crate) struct Scenario {
     /// The requests in order: an id, and a text whose words after `do:` are the tools to call.
     pub(crate) requests: &'static [(&'static str, &'static str)],
     pub(crate) extra_inputs: &'static [ExtraInput],
-    /// True if a kill changes nothing in the conversation except "outcome unknown".
+    /// `true` if a kill changes nothing in the conversation except "outcome unknown".
     pub(crate) exact: bool,
-    /// What a user request does while an action is pending.
+    /// The effect of a user request while an action is pending.
     pub(crate) while_awaiting: WhileAwaiting,
-    /// True if the next request is sent instead of `Continue` after a kill.
+    /// `true` if the next request is sent instead of `Continue` after a kill.
     pub(crate) requests_before_continue: bool,
 }
 
-/// An input that is sent during a run, or at the end if its trigger did not occur.
+/// An input sent during a run, or at the end if its trigger did not occur.
 pub(crate) struct ExtraInput {
     pub(crate) trigger: Trigger,
     pub(crate) kind: InputKind,
@@ -33,18 +33,18 @@ pub(crate) struct ExtraInput {
     pub(crate) text: &'static str,
 }
 
-/// Says when an extra input is sent.
+/// The event that triggers an extra input.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Trigger {
-    /// This tool starts.
+    /// The start of this tool.
     ToolStarts(&'static str),
-    /// The message with this number streams its first delta.
+    /// The first delta of the message with this number.
     Streams(u64),
-    /// An action is pending.
+    /// A pending action.
     Awaiting,
 }
 
-/// Says what an extra input does.
+/// The kind of an extra input.
 pub(crate) enum InputKind {
     Steer(Urgency),
     FollowUp,
@@ -54,7 +54,7 @@ pub(crate) enum InputKind {
 }
 
 impl InputKind {
-    /// Returns true if the input has an id, so that it may be sent twice.
+    /// Returns `true` if the input has an id, so that it may be sent twice.
     pub(crate) fn has_id(&self) -> bool {
         !matches!(self, InputKind::Abort | InputKind::Compact)
     }
@@ -224,7 +224,7 @@ pub(crate) fn decision(action: &ExternalAction) -> Decision {
     }
 }
 
-/// A model that calls the tools that the user's messages name, one group after another, and then
+/// A model that calls the tools named in the user's messages, one group after another, and then
 /// replies that it is done. It refuses requests that no provider would accept.
 pub(crate) struct Model(ScriptedModel);
 
@@ -269,7 +269,8 @@ fn reply(messages: &[Arc<Message>]) -> Script {
     })
 }
 
-/// Replaces all messages before the last one of the user, on demand and when there are many.
+/// A policy that replaces all messages before the user's last one, on demand and when there are
+/// many.
 pub(crate) struct Compactor;
 
 impl CompactionPolicy for Compactor {
@@ -360,7 +361,7 @@ pub(crate) fn effect(tool: &str) -> Effect {
         .expect("a tool of that name")
 }
 
-/// Returns true if a tool needs a decision before it runs.
+/// Returns `true` if a tool needs a decision before it runs.
 pub(crate) fn asks(tool: &str) -> bool {
     tool == "login" || TOOLS.iter().any(|(name, _, asks, _)| *name == tool && *asks)
 }

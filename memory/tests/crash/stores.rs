@@ -1,5 +1,5 @@
-//! The stores under test: those in files, or with `LOOPWRIGHT_STORE=postgres` the one in
-//! PostgreSQL, for which a server is started.
+//! Stores under test: in files, or with `LOOPWRIGHT_STORE=postgres` in PostgreSQL, with a server
+//! started for it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use tokio_postgres::NoTls;
 
 use crate::server::Server;
 
-/// The file in the directory of a store that has the address of its server.
+/// The file in the directory of a store with the address of its server.
 const ADDRESS: &str = "address";
 
-/// Selects a store.
+/// A kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Kind {
     Jsonl,
@@ -34,7 +34,7 @@ pub(crate) fn all() -> &'static [Kind] {
 }
 
 impl Kind {
-    /// Starts the server that the store in this directory needs, if it needs one.
+    /// Starts the server for the store in this directory, if it needs one.
     pub(crate) fn serve(self, directory: &Path) -> Option<Server> {
         (self == Kind::Postgres).then(|| {
             let server = Server::start();
@@ -59,9 +59,9 @@ impl Kind {
         }
     }
 
-    /// Waits until nothing that a killed process has sent to a server is written any more. First
-    /// its session is opened, so that what it has sent for it comes after the next owner, and
-    /// closed; what it has sent for sub-agents is written while its connections last.
+    /// Waits until the server has written everything that a killed process sent to it. First its
+    /// session is opened and closed: the opening waits for everything sent for it. Everything sent
+    /// for sub-agents is written while its connections last.
     pub(crate) async fn settle(
         self,
         directory: &Path,
@@ -92,7 +92,7 @@ fn address(directory: &Path) -> String {
     std::fs::read_to_string(directory.join(ADDRESS)).expect("the server has an address")
 }
 
-/// How long a server may take to see that a process was killed.
+/// Timeout for a server to notice that a process was killed.
 const KILLED_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Opens a session whose owner has been killed.

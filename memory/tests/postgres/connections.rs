@@ -1,4 +1,4 @@
-//! Connections that break: servers that are killed, started again and cut off.
+//! Connections that break: servers that are killed, restarted and cut off.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 use crate::kit::{TIMEOUT, begin, connect, numbered, open_when_free, raw, until_one_waits};
 use crate::server::Server;
 
-/// C334: while the server is killed and started again, every append that waited for its disk is
-/// written once, in order, and the sessions stay open. Of the others the last ones can be missing;
-/// their sessions are lost then.
+/// C334: while the server is killed and restarted, every append that waited for its disk is written
+/// once, in order, and the sessions stay open. Other sessions can lose their last appends; then the
+/// sessions are lost too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn appends_survive_kills_of_the_server() {
     for durability in [Durability::Every, Durability::Effects] {
@@ -50,8 +50,8 @@ async fn appends_survive_kills_of_the_server() {
     }
 }
 
-/// Appends entries until it is over, and opens the session again if it is lost. Returns how many
-/// entries it has, and how often it was lost.
+/// Appends entries until `is_over`, and reopens the session if it is lost. Returns the session's
+/// name, its number of entries, and how often it was lost.
 async fn write(store: Postgres, session: String, is_over: Arc<AtomicBool>) -> (String, u64, usize) {
     let mut losses = 0;
     loop {
@@ -71,8 +71,8 @@ async fn write(store: Postgres, session: String, is_over: Arc<AtomicBool>) -> (S
     }
 }
 
-/// C334: connections that the server ends are replaced: the session stays open for others, and
-/// hints about inputs arrive again.
+/// C334: connections that the server ends are replaced. The session stays open, and hints about
+/// inputs arrive again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_end_are_replaced() {
     let server = Server::start();
@@ -103,7 +103,7 @@ async fn connections_that_end_are_replaced() {
     }
 }
 
-/// C334: an append whose result is not known after ten seconds ends the session.
+/// C334: an append whose result is unknown after ten seconds ends the session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_append_with_an_unknown_result_ends_the_session() {
     let server = Server::start();
@@ -130,8 +130,8 @@ async fn an_append_with_an_unknown_result_ends_the_session() {
     );
 }
 
-/// C334: if the server cannot be reached, an operation fails after ten seconds with what to do, and
-/// the end of the lease ends the session. Closing it does not wait for the server.
+/// C334: if the server cannot be reached, an operation fails after ten seconds with advice, and the
+/// end of the lease ends the session. Closing it does not wait for the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_server_operations_fail() {
     let server = Server::start();

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::server::Server;
 
-/// How long something may take that must happen.
+/// Timeout for anything that must happen.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Opens the store in a schema.
@@ -56,7 +56,7 @@ pub(crate) async fn begin(
     memory
 }
 
-/// Opens a session as soon as it is free, and returns how long that took.
+/// Opens a session as soon as it is free, and returns the time that took.
 pub(crate) async fn open_when_free(store: &Postgres, session: &str) -> (Arc<dyn Memory>, Duration) {
     let start = Instant::now();
     loop {

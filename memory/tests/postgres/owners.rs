@@ -1,4 +1,4 @@
-//! Ownership: takeovers from processes that are killed and stopped, and owners that were replaced.
+//! Ownership: takeovers from killed and stopped processes, and owners that were replaced.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ use crate::server::Server;
 const URL: &str = "LOOPWRIGHT_POSTGRES_URL";
 const LEASE: Duration = Duration::from_millis(1_500);
 
-/// Runs in the process that is killed and stopped, which the other tests start: it opens the
-/// session, appends an entry for each line that it reads, and prints what came of it.
+/// Runs in the process that is killed and stopped, which the other tests start. It opens the
+/// session, appends an entry for each line that it reads, and prints the result.
 #[tokio::test]
 #[ignore = "the other tests start it"]
 async fn owner() {
@@ -61,7 +61,7 @@ impl Owner {
         owner
     }
 
-    /// Waits for a line, which may follow those of the test runner.
+    /// Waits for a line, which may follow lines of the test runner.
     async fn expect(&mut self, wanted: &str) {
         let found = async {
             while let Some(line) = self.output.next_line().await.unwrap() {
@@ -84,8 +84,8 @@ impl Owner {
     }
 }
 
-/// C332: a session of a killed process can be opened as soon as the server has noticed, long before
-/// the lease has ended.
+/// C332: the session of a killed process can be opened as soon as the server has noticed, long
+/// before the end of the lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_of_a_killed_process_is_free_at_once() {
     let server = Server::start();
@@ -105,8 +105,8 @@ async fn a_session_of_a_killed_process_is_free_at_once() {
     }
 }
 
-/// C333: a session of a process that hangs can be opened when its lease has ended. The process can
-/// no longer write, and learns that the session is lost.
+/// C333: the session of a hanging process can be opened at the end of its lease. The process can no
+/// longer write, and notices that the session is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_hangs_loses_its_session() {
     let server = Server::start();
@@ -124,7 +124,7 @@ async fn a_process_that_hangs_loses_its_session() {
     memory.append(2, [numbered(2)].into()).await.unwrap();
 }
 
-/// C333: an owner that was replaced appends nothing and writes no receipt, whatever its lease says.
+/// C333: a replaced owner appends nothing and writes no receipt, regardless of its lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_owner_that_was_replaced_writes_nothing() {
     let server = Server::start();
@@ -148,7 +148,7 @@ async fn an_owner_that_was_replaced_writes_nothing() {
     assert_eq!(new.load(0).await.unwrap(), [numbered(0), numbered(1)]);
 }
 
-/// C333: an owner that is not written to learns by the next renewal that it was replaced.
+/// C333: an idle owner notices at the next renewal that it was replaced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_owner_learns_that_it_was_replaced() {
     let server = Server::start();
@@ -159,8 +159,8 @@ async fn an_idle_owner_learns_that_it_was_replaced() {
     tokio::time::timeout(TIMEOUT, memory.lost()).await.unwrap();
 }
 
-/// C333: a refusal that the owner records while a copy of the input is being posted holds for the
-/// copy.
+/// C333: a refusal that the owner records while a copy of the input is being posted also holds for
+/// the copy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_holds_for_a_copy_that_is_being_posted() {
     let server = Server::start();
@@ -183,7 +183,7 @@ async fn a_refusal_holds_for_a_copy_that_is_being_posted() {
     assert!(mailbox.unread().await.unwrap().is_empty());
 }
 
-/// An opening that is dropped leaves nothing open.
+/// A dropped opening leaves nothing open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_opening_leaves_the_session_free() {
     let server = Server::start();
@@ -201,7 +201,7 @@ async fn a_dropped_opening_leaves_the_session_free() {
         memory.close().await;
     }
     assert!(store.sessions().await.unwrap().is_empty());
-    // A dropped opening may still be under way. It frees the session as soon as it has it.
+    // A dropped opening may still be in progress. It frees the session as soon as it has it.
     let (client, start) = (raw(&server).await, Instant::now());
     while client.query_opt("SELECT FROM loopwright.session", &[]).await.unwrap().is_some() {
         assert!(start.elapsed() < TIMEOUT, "a session without entries is still stored");

@@ -7,7 +7,7 @@ use loopwright_memory::Postgres;
 use crate::kit::{begin, connect, numbered, raw};
 use crate::server::Server;
 
-/// C330: stores that are opened at the same time create the tables once, and find them afterwards.
+/// C330: stores opened at the same time create the tables once, and find them afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_tables_are_created_once() {
     let server = Server::start();
@@ -22,7 +22,7 @@ async fn the_tables_are_created_once() {
     assert!(connect(&server, "other").await.sessions().await.unwrap().is_empty());
 }
 
-/// C330: a newer format, a standby and another encoding are refused, with what to do.
+/// C330: a newer format, a standby and another encoding are refused, with advice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_used_is_refused() {
     let server = Server::start();

@@ -5,7 +5,7 @@ use loopwright_core::SessionStore;
 use crate::kit::{begin, connect, raw, remembered};
 use crate::server::Server;
 
-/// C331: a search uses an index, finds parts of words as other stores do, and works without the
+/// C331: a search uses an index, finds parts of words like other stores, and works without the
 /// extension.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_search_finds_parts_of_words_by_an_index() {

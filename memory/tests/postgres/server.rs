@@ -1,5 +1,5 @@
-//! A PostgreSQL server for tests, which is started, killed and started again. The programs are in
-//! the folder that `POSTGRES_BIN` names, or where Debian installs them.
+//! A PostgreSQL server for tests, which is started, killed and restarted. Its programs are in the
+//! folder `POSTGRES_BIN`, or in Debian's folder.
 
 use std::fs;
 use std::io::Write;
@@ -14,13 +14,13 @@ use tempfile::TempDir;
 /// The user `nobody`, since PostgreSQL refuses to run as root.
 const NOBODY: u32 = 65534;
 
-/// A server on a port of its own. It is stopped on drop.
+/// A server on its own port. It is stopped on drop.
 pub(crate) struct Server {
     bin: PathBuf,
     folder: TempDir,
     port: u16,
     options: String,
-    /// Where it listens.
+    /// The address on which it listens.
     listens_at: &'static str,
 }
 
@@ -31,8 +31,8 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Creates a cluster in RAM, if possible, and starts its server. A crash of the machine is not
-    /// tested, so nothing is flushed.
+    /// Creates a cluster in RAM, if possible, and starts its server. Nothing is flushed, since a
+    /// crash of the machine is not tested.
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Self::start_in(folder.unwrap(), "-F")
@@ -60,7 +60,7 @@ impl Server {
         server
     }
 
-    /// Creates a cluster whose server other machines of this network reach.
+    /// Creates a cluster whose server can be reached by other machines of this network.
     pub(crate) fn start_for(network: &str) -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let mut server = Self::create(folder.unwrap(), "-F");
@@ -93,7 +93,7 @@ impl Server {
         standby
     }
 
-    /// Lets a standby receive nothing more.
+    /// Cuts a standby off from its primary.
     pub(crate) fn disconnect(&self) {
         self.psql("ALTER SYSTEM SET primary_conninfo = ''");
         self.psql("SELECT pg_reload_conf()");
@@ -148,7 +148,7 @@ impl Server {
         assert!(start.status().expect("pg_ctl is installed").success(), "{}", self.log());
     }
 
-    /// Stops the server: `immediate` as a crash does, `fast` in order.
+    /// Stops the server: `immediate` like a crash, `fast` in order.
     pub(crate) fn stop(&self, mode: &str) {
         let mut stop = self.program("pg_ctl");
         let _ = stop.args(["stop", "-m", mode, "-D", "data"]).status(); // it may have ended
@@ -163,7 +163,7 @@ impl Server {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Returns the command of a program of PostgreSQL, which does not run as root.
+    /// Returns the command for a program of PostgreSQL, which refuses to run as root.
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.bin.join(name));
         command.current_dir(self.folder.path()).stdout(Stdio::null()).stderr(Stdio::null());

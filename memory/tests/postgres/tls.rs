@@ -9,7 +9,7 @@ use loopwright_memory::Postgres;
 
 use crate::server::Server;
 
-/// Creates a certificate for `localhost` in a folder, with the authority that has signed it.
+/// Creates a certificate for `localhost` in a folder, and the authority that signs it.
 fn certify(folder: &Path) {
     let openssl = |args: &[&str]| {
         let mut command = Command::new("openssl");
@@ -29,7 +29,7 @@ fn certify(folder: &Path) {
     openssl(&[&sign[..], &with, &["-out", "server.crt"]].concat());
 }
 
-/// C329: the server's certificate and its name are checked where the address asks for that.
+/// C329: the server's certificate and its name are checked if the address asks for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_certificate_is_refused() {
     let server = Server::start_encrypted(certify);

@@ -1,4 +1,4 @@
-//! What must hold for a store after a power failure or a failed call.
+//! Checks of a store after a power failure or a failed call.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::child::{Acknowledged, Kind, entry};
 
-/// What was acknowledged up to some time.
+/// The operations that were acknowledged up to some time.
 #[derive(Clone, Default)]
 pub(crate) struct Promises {
     /// The number of entries of each session.
@@ -17,7 +17,7 @@ pub(crate) struct Promises {
 }
 
 impl Promises {
-    /// Takes note of lines of acknowledgements.
+    /// Adds lines of acknowledgements.
     pub(crate) fn add(&mut self, lines: &[u8]) {
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             match serde_json::from_slice(line).expect("an acknowledgement") {
@@ -34,17 +34,17 @@ impl Promises {
     }
 }
 
-/// How a store was found.
+/// The state in which a store was found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It was opened, and nothing that was acknowledged is missing.
+    /// It was opened, and nothing acknowledged is missing.
     Whole,
-    /// It was refused with this error, which says what to do.
+    /// It was refused with this error, which contains advice.
     Refused(String),
 }
 
-/// Opens the store below this root, and checks that everything that was acknowledged is there, that
-/// nothing else is, and that the sessions can be continued.
+/// Opens the store below this root. Checks that it has everything acknowledged and nothing else,
+/// and that the sessions can be continued.
 pub(crate) async fn check(kind: Kind, root: &Path, promises: &Promises) -> Result<Outcome, String> {
     match sessions(kind, root, promises).await {
         Ok(()) => Ok(Outcome::Whole),

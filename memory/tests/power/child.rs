@@ -1,5 +1,5 @@
-//! The process whose disk is recorded or fails. It works on several sessions, and writes what was
-//! acknowledged to a file below the root, so that the record has the acknowledgements too.
+//! The process whose disk is recorded or fails. It works on several sessions, and writes
+//! acknowledgements to a file below the root, so that the record has them too.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -18,10 +18,10 @@ pub(crate) const ORDERS: &str = "LOOPWRIGHT_POWER_ORDERS";
 /// The file with the acknowledgements, below the root.
 pub(crate) const ACKNOWLEDGED: &str = "acknowledged";
 
-/// What an error after a failed flush contains.
+/// A part of the error after a failed flush.
 const NOT_FLUSHED: &str = "cannot be flushed to disk";
 
-/// Selects a store.
+/// A kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
     Jsonl,
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// Says what a child does.
+/// The orders of a child.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Orders {
     pub(crate) kind: Kind,
@@ -50,33 +50,33 @@ pub(crate) struct Orders {
 /// The work of a process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Work {
-    /// Makes the store and several sessions, and closes it.
+    /// Create the store and several sessions, and close it.
     Begin,
-    /// Continues, and exits without closing the store.
+    /// Continue, and exit without closing the store.
     Exit,
-    /// Continues, and closes the store.
+    /// Continue, and close the store.
     Close,
-    /// Checks whether the store can be written to, and continues: while the disk has room, while it
-    /// is full, and when it has room again.
+    /// Check whether the store is writable, and continue: while the disk has room, while it is
+    /// full, and when it has room again.
     Check,
-    /// Locks the store, as a change does, until there is a line of input.
+    /// Lock the store, like a change, until a line of input comes.
     Lock,
 }
 
-/// What was acknowledged, one line of JSON for each.
+/// An acknowledgement, one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Acknowledged {
-    /// The session has at least this many of the entries that [`entry`] returns.
+    /// The session has at least this many entries of [`entry`].
     Entries(String, u64),
     /// The session begins with these entries.
     Branch(String, Vec<Value>),
-    /// The session may be missing from here on.
+    /// The session may be missing from now on.
     MayBeDeleted(String),
     /// The session is missing.
     Deleted(String),
 }
 
-/// Returns the entry of a session at this position. Some must be durable; some have several pages.
+/// Returns the entry of a session at this position. Some must be durable; some span several pages.
 pub(crate) fn entry(session: &str, position: u64) -> LogEntry {
     let text = |length| {
         let value = Arc::new(json!(format!("{session} {position} ").repeat(length)));
@@ -179,7 +179,7 @@ struct Worker {
     kind: Kind,
     store: Arc<dyn SessionStore>,
     acknowledged: File,
-    /// True after a failed flush of a store that then stops as a whole.
+    /// `true` after a failed flush of a store that then stops as a whole.
     store_stopped: bool,
 }
 
@@ -203,7 +203,7 @@ impl Worker {
         }
     }
 
-    /// Opens a session and appends to it, so many entries at a time.
+    /// Opens a session and appends to it, in batches of `counts` entries.
     async fn append(&mut self, session: &str, counts: &[u64]) {
         let opened = self.store.open(session).await;
         let Some(memory) = self.check("open", opened) else { return };

@@ -1,10 +1,10 @@
-//! A model of a disk: what is on it for certain, and what may be on it if the power fails.
+//! A model of a disk: its certain contents, and its possible contents after a power failure.
 //!
 //! - A written sector may reach the disk at any time, in any order; a flush of its file makes that
 //!   certain. A file's size, and the names in a directory, are treated the same way; names reach
 //!   the disk in their order.
-//! - If a flush fails, nothing is certain, and later flushes do not include what was written
-//!   before, unless it is written once more.
+//! - If a flush fails, nothing is certain, and later flushes do not include earlier writes, unless
+//!   they are rewritten.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -15,14 +15,14 @@ use crate::record::Change;
 
 const SECTOR_BYTES: u64 = 512;
 
-/// A value that was written to a disk, several times.
+/// A value on a disk that was written several times.
 #[derive(Clone)]
 struct Cell<T> {
     /// The value that is on disk if no later one is.
     certain: T,
     /// Later values that may be on disk, with the time when they were written.
     possible: Vec<(usize, T)>,
-    /// True if the next flush includes the last value.
+    /// `true` if the next flush includes the last value.
     is_dirty: bool,
 }
 
@@ -48,13 +48,13 @@ impl<T: Clone> Cell<T> {
         self.is_dirty = false;
     }
 
-    /// Returns the value that is on disk after the power has failed, and when it was written.
+    /// Returns the value on disk after a power failure, and the time when it was written.
     fn after(&self, cut: &mut Cut) -> (usize, &T) {
         self.after_with(cut, &[], usize::MAX)
     }
 
-    /// Like [`Cell::after`], if the values that were written at the times `certain` are on disk,
-    /// and those from `end` on are not.
+    /// Like [`Cell::after`], if values written at the times `certain` are on disk, and values from
+    /// `end` on are not.
     fn after_with(&self, cut: &mut Cut, certain: &[usize], end: usize) -> (usize, &T) {
         let before = |time: usize| self.possible.iter().take_while(|(at, _)| *at < time).count();
         let first = self.possible.iter().rposition(|(at, _)| certain.contains(at));
@@ -72,13 +72,13 @@ impl<T: Clone> Cell<T> {
     }
 }
 
-/// What is on the disk after the power has failed.
+/// The contents of the disk after a power failure.
 pub(crate) enum Cut {
-    /// Only what is there for certain.
+    /// Only its certain contents.
     Certain,
-    /// Also all that was written until that time.
+    /// Everything written until that time, too.
     Before(usize),
-    /// Also some of what was written, in any order.
+    /// Some of the other writes, too, in any order.
     AnyOrder(Random),
 }
 
@@ -86,11 +86,11 @@ pub(crate) enum Cut {
 struct FileCells {
     sectors: BTreeMap<u64, Cell<Vec<u8>>>,
     size: Cell<u64>,
-    /// When it was made shorter. The size and the end of the content change together.
+    /// The times when it was made shorter. The size and the end of the content change together.
     truncated: Vec<usize>,
 }
 
-/// The names in a directory, as a whole, since they reach the disk in their order.
+/// The names in a directory, as one value, since they reach the disk in their order.
 type Names = BTreeMap<String, Node>;
 
 #[derive(Clone, Copy)]
@@ -99,7 +99,7 @@ enum Node {
     Directory(usize),
 }
 
-/// The disk. Inodes may be used again after a file was deleted, so files have numbers.
+/// The disk. Inodes can be reused after a file was deleted, so files have numbers.
 pub(crate) struct Disk {
     files: Vec<FileCells>,
     directories: Vec<Cell<Names>>,
@@ -187,13 +187,13 @@ impl Disk {
                     truncated.clear();
                 }
             }
-            // The journal of a file system keeps what it could not write.
+            // The journal of a file system keeps writes that failed.
             Node::Directory(number) if succeeds => self.directories[number].flush(true),
             Node::Directory(_) => {}
         }
     }
 
-    /// Writes the files and directories that are on disk after the power has failed.
+    /// Writes the files and directories that are on disk after a power failure.
     pub(crate) fn write_to(&self, folder: &Path, cut: &mut Cut) {
         self.write_directory(0, folder, cut);
     }
@@ -206,7 +206,7 @@ impl Disk {
                     fs::create_dir(&path).expect("a new directory");
                     self.write_directory(number, &path, cut);
                 }
-                // Shared memory; after a restart SQLite makes it from its log.
+                // Shared memory. SQLite recreates it from its log after a restart.
                 Node::File(_) if name.ends_with("-shm") => {}
                 Node::File(number) => {
                     fs::write(&path, self.files[number].after(cut)).expect("a new file");

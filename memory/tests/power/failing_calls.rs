@@ -8,8 +8,8 @@ use crate::process::{Fault, Workspace};
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
-/// Lets each call of a process fail, once with an error of the device and once because the disk is
-/// full. Nothing that was acknowledged is missing afterwards, and the errors name a file.
+/// Makes each call of a process fail, once with an error of the device and once because the disk is
+/// full. Nothing acknowledged is missing afterwards, and the errors name a file.
 async fn fail(kind: Kind, fault: Fault) -> bool {
     let workspace = Workspace::new(kind);
     let output = workspace.run(Work::Begin, Some(fault));

@@ -1,5 +1,5 @@
 //! Stores on failing disks: power failures at any time, calls that fail, small disks, and locks of
-//! processes that are stopped. `LOOPWRIGHT_SEED` repeats a seed.
+//! stopped processes. `LOOPWRIGHT_SEED` repeats a seed.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,14 +19,14 @@ mod record;
 mod small_disk;
 mod stopped_owner;
 
-/// Runs in the process whose disk is recorded or fails, which the other tests start.
+/// Runs in the process whose disk is recorded or fails. The other tests start it.
 #[tokio::test]
 #[ignore = "the other tests start it"]
 async fn child() {
     child::run().await;
 }
 
-/// The number of tests cases that are tried at the same time.
+/// The number of concurrent test cases.
 const CONCURRENT_CASES: usize = 4;
 
 /// Tries cases with several threads. `next` returns the next case, and `None` after the last.

@@ -1,4 +1,4 @@
-//! Power failures, replayed from the record of what was written.
+//! Power failures, replayed from the record of all writes.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -15,20 +15,20 @@ use crate::record::{Change, Record};
 /// The number of states of the disk for each store.
 const STATES: usize = 1000;
 
-/// An error of the device.
+/// `EIO`, an error of the device.
 const EIO: i32 = 5;
 
 const WORK: [Work; 3] = [Work::Begin, Work::Exit, Work::Close];
 
-/// What the processes did to a disk whose root has this inode.
+/// The record of the processes on a disk whose root has this inode.
 struct Run {
     root: u64,
     record: Record,
-    /// The numbers of the calls of each process that flush.
+    /// The numbers of the calls that flush, for each process.
     flushes: Vec<Vec<u64>>,
 }
 
-/// Runs all processes, one after another. In one of them a call fails.
+/// Runs all processes, one after another. A call of one process fails.
 fn run(kind: Kind, fault: Option<(usize, Fault)>) -> Run {
     let workspace = Workspace::new(kind);
     let mut flushes = Vec::new();
@@ -43,7 +43,7 @@ fn run(kind: Kind, fault: Option<(usize, Fault)>) -> Run {
     Run { root, record: workspace.record(), flushes }
 }
 
-/// Returns the numbers that the flushes among the changes from `start` on have among the calls that
+/// Returns the numbers of the flushes among the changes from `start` on, counting the calls that
 /// can fail.
 fn numbers_of_flushes(changes: &[Change], start: usize) -> Vec<u64> {
     let acknowledged = file_with_acknowledgements(changes);
@@ -70,8 +70,8 @@ fn file_with_acknowledgements(changes: &[Change]) -> u64 {
     file.expect("a file with acknowledgements")
 }
 
-/// Cuts the power at so many times, and checks each state of the disk. Returns how often each
-/// outcome was seen.
+/// Cuts the power at that many times, and checks each state of the disk. Returns the count of each
+/// outcome.
 async fn cut_power(
     kind: Kind,
     run: &Run,
@@ -127,7 +127,7 @@ fn seed() -> u64 {
     seed
 }
 
-/// Cuts the power while all goes well, and after each flush that fails.
+/// Cuts the power while all calls succeed, and after each failed flush.
 fn power_cuts(kind: Kind) {
     let seed = seed();
     let plain = run(kind, None);

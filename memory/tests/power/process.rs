@@ -28,7 +28,7 @@ fn library() -> &'static Path {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault(pub(crate) u64, pub(crate) i32);
 
-/// A directory for a store, in RAM if possible, and beside it the record of its changes.
+/// A directory for a store, in RAM if possible, with the record of its changes beside it.
 pub(crate) struct Workspace {
     folder: TempDir,
     pub(crate) kind: Kind,
@@ -58,7 +58,7 @@ impl Workspace {
         command
     }
 
-    /// Does this work in a process, whose changes are recorded. Returns its output.
+    /// Does this work in a process, and records its changes. Returns its output.
     pub(crate) fn run(&self, work: Work, fault: Option<Fault>) -> String {
         let mut command = self.command(work);
         command

@@ -1,4 +1,4 @@
-//! What a process did to its disk, as `disk.c` recorded it.
+//! Changes of a process to its disk, recorded by `disk.c`.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub(crate) enum Change {
 #[derive(Default)]
 pub(crate) struct Record {
     pub(crate) changes: Vec<Change>,
-    /// True if a call was made to fail.
+    /// `true` if a call was made to fail.
     pub(crate) has_failed: bool,
 }
 

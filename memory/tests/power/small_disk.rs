@@ -4,8 +4,8 @@ use std::process::Command;
 
 use crate::child::{Kind, ORDERS, Orders, Work};
 
-/// The process mounts a small disk that only it sees, makes a store there, enlarges the disk, and
-/// works on the store.
+/// Script of a process that mounts a private small disk, creates a store there, enlarges the disk,
+/// and works on the store.
 const SCRIPT: &str = r#"
 set -e
 mount -t tmpfs -o "size=$SIZE" none "$DISK"
@@ -14,7 +14,8 @@ mount -o remount,size=4m "$DISK"
 exec env ORDERS="$CLOSE" "$0" "$@"
 "#;
 
-/// The process makes a store on a small disk that only it sees, and another one fills that disk.
+/// Script of a process that creates a store on a private small disk, while another one fills that
+/// disk.
 const CHECK_SCRIPT: &str = r#"
 set -e
 mount -t tmpfs -o "size=$SIZE" none "$DISK"
@@ -23,8 +24,8 @@ env ORDERS="$CHECK" "$0" "$@"
 echo "files: $(find "$DISK" -name '.room*' | wc -l)"
 "#;
 
-/// Runs a script that gives these orders to processes, with a disk for their store. Returns what
-/// they print.
+/// Runs a script that gives these orders to processes, with a disk for their store. Returns its
+/// output.
 fn run(script: &str, kind: Kind, size: &str) -> String {
     let is_root = rustix::process::geteuid().is_root();
     let folder = tempfile::tempdir().unwrap();
@@ -52,7 +53,7 @@ fn run(script: &str, kind: Kind, size: &str) -> String {
     text
 }
 
-/// C200: a store says that it cannot be written to while its disk is full, which is when appends
+/// C200: a store reports that it is not writable while its disk is full, which is when appends
 /// fail, and leaves nothing behind.
 fn says_whether_there_is_room(kind: Kind) {
     let text = run(CHECK_SCRIPT, kind, "4m");
@@ -80,7 +81,7 @@ fn a_sqlite_store_says_that_its_disk_is_full() {
     says_whether_there_is_room(Kind::Sqlite);
 }
 
-/// A store that was being made when the disk was full is made when there is room.
+/// A store whose creation met a full disk is created once the disk has room.
 fn is_made_when_there_is_room(kind: Kind) {
     let mut full = 0;
     for kilobytes in (40..=80).step_by(4) {

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::child::{Kind, Work};
 use crate::process::Workspace;
 
-/// A process that holds the lock for changes, and is stopped.
+/// A stopped process that holds the lock for changes.
 struct Stopped {
     process: Child,
     output: BufReader<ChildStdout>,
@@ -44,7 +44,7 @@ fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
-/// The waiting process names the one that is stopped, and can be ended meanwhile.
+/// The waiting process names the stopped one, and can be ended meanwhile.
 fn is_named_and_not_waited_for(kind: Kind) {
     let workspace = Workspace::new(kind);
     std::fs::create_dir(workspace.root().join("sessions")).unwrap();

@@ -40,8 +40,8 @@ async fn of_session(store: &dyn SessionStore, session: &str) -> Vec<DecisionReco
     store.decisions(&AuditQuery::new(9).session(session)).await.unwrap().decisions
 }
 
-/// C290: the decisions of a deleted session can still be read, once, also if a session of its name
-/// is written again, and after the store is opened again.
+/// C290: the decisions of a deleted session can still be read, once, even if a session of its name
+/// is written again, and after the store is reopened.
 #[tokio::test]
 async fn decisions_outlive_their_session() {
     let folder = tempfile::tempdir().unwrap();
@@ -89,8 +89,8 @@ async fn decisions_outlive_their_session() {
     }
 }
 
-/// C290: a file of decisions that was cut off is read up to there; one that was changed is an error
-/// that names its line.
+/// C290: a truncated file of decisions is read up to its end; a changed one is an error that names
+/// its line.
 #[tokio::test]
 async fn the_decisions_of_deleted_sessions_have_checksums() {
     let folder = tempfile::tempdir().unwrap();

@@ -21,8 +21,8 @@ fn agent(deadline: Duration) -> AgentBuilder {
     GenericAgent::builder(ScriptedModel::new(replies), PiPattern).tool(pay)
 }
 
-/// C236 C237: with a store on disk, an owner at rest takes the default after the deadline, and
-/// whoever decides later, through another opening of the store, is told so.
+/// C236 C237: with a store on disk, an idle owner takes the default after the deadline. A later
+/// decision, through another opening of the store, gets an answer that reports it.
 async fn the_default_is_taken<S: SessionStore + Clone + 'static>(store: &S, other: &S) {
     let agent = agent(Duration::from_millis(100)).build().unwrap();
     let cx = RunContext::new().stored(store, "s").await.unwrap();

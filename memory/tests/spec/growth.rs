@@ -1,4 +1,4 @@
-//! What must not become slower as a log grows.
+//! Operations whose cost must not grow with the log.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

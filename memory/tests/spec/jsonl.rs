@@ -113,7 +113,7 @@ async fn a_log_that_another_program_changes_is_left_untouched() {
     }
 }
 
-/// A session that waits does not delay others.
+/// A slow append does not delay other sessions.
 #[tokio::test(start_paused = true)]
 async fn a_slow_append_delays_no_other_session() {
     struct Forwarding(Arc<dyn Memory>);

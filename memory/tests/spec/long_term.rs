@@ -73,7 +73,7 @@ impl Environment for Clock {
     }
 }
 
-/// An embedder for which words of one line mean the same.
+/// An embedder that gives all words of one line the same meaning.
 #[derive(Clone)]
 struct Meanings {
     id: &'static str,

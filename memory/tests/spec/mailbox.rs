@@ -1,5 +1,4 @@
-//! How soon the owner of a session learns of inputs that are posted elsewhere, and what an idle
-//! owner costs.
+//! Latency of inputs posted by other processes, and the cost of an idle owner.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,8 +22,8 @@ fn opened_twice() -> [(tempfile::TempDir, [Arc<dyn SessionStore>; 2]); 2] {
     [(jsonl, in_files), (sqlite, in_one_file)]
 }
 
-/// C219: the owner learns within 100 ms of an input that another process has posted, and sessions
-/// to which nothing is posted are left alone.
+/// C219: within 100 ms the owner notices an input that another process has posted. Other sessions
+/// are left alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_owner_learns_of_a_posted_input_within_100_ms() {
     for (_folder, [owner, other]) in opened_twice() {
@@ -50,8 +49,8 @@ async fn the_owner_learns_of_a_posted_input_within_100_ms() {
     }
 }
 
-/// C277: an input that another process posts is in the log of an idle owner, and has its receipt,
-/// within 100 ms: half of them at least, and with `LOOPWRIGHT_LATENCY=1` 99 of 100.
+/// C277: an input posted by another process is in the log of an idle owner, and has its receipt,
+/// within 100 ms: at least half of them, and with `LOOPWRIGHT_LATENCY=1` 99 of 100.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_posted_input_has_its_receipt_within_100_ms() {
     let is_strict = std::env::var_os("LOOPWRIGHT_LATENCY").is_some();
@@ -112,7 +111,7 @@ async fn idle_owners_cost_next_to_nothing() {
     }
 }
 
-/// Other tests of this process would count too.
+/// Measures in a separate process, since other tests of this process would count too.
 #[cfg(target_os = "linux")]
 fn measure_in_a_process_of_its_own() {
     let mut test = std::process::Command::new(std::env::current_exe().unwrap());

@@ -147,8 +147,8 @@ async fn appends_of_many_sessions_are_one_transaction() {
     for n in 0..sessions {
         open.push(store.open(&format!("s{n}")).await.unwrap());
     }
-    // While an old snapshot is being read, SQLite does not restart its write-ahead log: it has
-    // every commit since then.
+    // SQLite does not restart its write-ahead log while an old snapshot is being read: it has every
+    // commit since then.
     let reader = raw_connection(&path);
     let snapshot = reader.unchecked_transaction().unwrap();
     snapshot.query_row("SELECT count(*) FROM session", (), |_| Ok(())).unwrap();

@@ -1,4 +1,4 @@
-//! Sub-agents with sessions in files: whatever two logs a crash leaves, each pays once.
+//! Sub-agents with sessions in files: each pays once, for every two logs that a crash can leave.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::kit::directory;
 
-/// The sub-agents, each with the call that it works for.
+/// The sub-agents, each with the call for which it works.
 const SUB_AGENTS: [(&str, &str); 3] = [("a", "alice"), ("b", "bob"), ("c", "carol")];
 
 /// The sessions that have paid since the last crash.
@@ -84,8 +84,8 @@ async fn payments(store: &impl SessionStore) -> Vec<usize> {
     counts
 }
 
-/// Crashes at every pair of cuts, with a new store for each crash, and checks after each how many
-/// payments there were.
+/// Crashes at every pair of cuts, with a new store for each crash, and checks the number of
+/// payments after each.
 async fn crash<S: SessionStore + Clone + 'static>(
     open: impl Fn(&Path) -> S,
     react: fn(&ExternalAction) -> Option<TreeInput>,
@@ -118,7 +118,7 @@ fn approve(_: &ExternalAction) -> Option<TreeInput> {
     Some(Decision::Approve.into())
 }
 
-/// Approves what alice asks for, and aborts when the next one asks.
+/// Approves the action of alice, and aborts at the next one.
 fn abort_after_alice(action: &ExternalAction) -> Option<TreeInput> {
     match &*action.path[0] {
         "alice" => Some(Decision::Approve.into()),

@@ -1,4 +1,4 @@
-//! `SummaryCompaction`: what it replaces, when, and by what.
+//! `SummaryCompaction`: the replaced turns, the time of a compaction, and the summary.
 
 mod long;
 
@@ -195,8 +195,7 @@ async fn files_that_were_read_and_edited_are_kept() {
     assert!(text.len() < 3 * 421 + 300, "a sixteenth of the window: {}", text.len());
 }
 
-/// If a summary fails, the turns that are left out are counted, and the previous summary and files
-/// stay.
+/// If a summary fails, the dropped turns are counted, and the previous summary and files stay.
 #[tokio::test(start_paused = true)]
 async fn a_failed_summary_keeps_the_one_before() {
     let mut script = replies(1..=2);

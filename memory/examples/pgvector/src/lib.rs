@@ -1,9 +1,9 @@
 //! Facts in PostgreSQL with the extension [pgvector](https://github.com/pgvector/pgvector): an
-//! adapter to copy for a vector store that somebody else maintains.
+//! adapter to copy for any other vector store.
 //!
 //! [`PgFacts`] stores and deletes facts by scope. [`PgFacts::scoped`] returns a
-//! [`Retriever`](loopwright_core::retrieval::Retriever) for one scope, so that a pattern or a tool
-//! that uses it reaches no other. The scope is a condition of every statement.
+//! [`Retriever`](loopwright_core::retrieval::Retriever) for one scope: a pattern or a tool that
+//! uses it reaches no other. The scope is a condition of every statement.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use loopwright_core::retrieval::{Embedder, Passage, RetrievalError, Retriever};
 use tokio_postgres::{Client, NoTls};
 
-/// Stores facts with their vectors in PostgreSQL. Clones share the connection.
+/// A store of facts with their vectors in PostgreSQL. Clones share the connection.
 #[derive(Clone)]
 pub struct PgFacts {
     client: Arc<Client>,
@@ -19,19 +19,19 @@ pub struct PgFacts {
 }
 
 impl PgFacts {
-    /// Connects to the server, and creates the table of the embedder's number of dimensions unless
+    /// Connects to the server, and creates the table for the embedder's number of dimensions unless
     /// it exists. Must be called within a tokio runtime, on which the connection runs.
     ///
     /// # Errors
     ///
-    /// Fails if the server cannot be reached, or if it has no extension `vector`.
+    /// Fails if the server cannot be reached, or if it lacks the extension `vector`.
     pub async fn connect(
         config: &str,
         embedder: impl Embedder + 'static,
     ) -> Result<Self, RetrievalError> {
         let connected = tokio_postgres::connect(config, NoTls).await;
         let (client, connection) = connected.map_err(RetrievalError::failed)?;
-        // It ends when the client is dropped. An error of the connection is one of each statement.
+        // It ends when the client is dropped. Each statement reports an error of the connection.
         tokio::spawn(async move { drop(connection.await) });
         let dimensions = embedder.dimensions();
         let schema = format!(
@@ -62,7 +62,7 @@ impl PgFacts {
         Ok(row.map_err(RetrievalError::failed)?.get(0))
     }
 
-    /// Deletes a fact of the scope, and returns whether there was one.
+    /// Deletes a fact of the scope. Returns whether it existed.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl PgFacts {
         Ok(deleted.map_err(RetrievalError::failed)? > 0)
     }
 
-    /// Deletes all facts of the scope, and returns how many there were.
+    /// Deletes all facts of the scope. Returns their number.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl PgFacts {
     }
 }
 
-/// Finds facts of one scope. Built by [`PgFacts::scoped`].
+/// A retriever for the facts of one scope. Built by [`PgFacts::scoped`].
 #[derive(Clone)]
 pub struct PgScope {
     facts: PgFacts,

@@ -1,5 +1,5 @@
-//! The example against a real server. `POSTGRES_BIN` names the folder of the programs `initdb` and
-//! `pg_ctl` of a PostgreSQL that has the extension `vector`.
+//! The example against a real server. `POSTGRES_BIN` is the folder of the programs `initdb` and
+//! `pg_ctl` of a PostgreSQL with the extension `vector`.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ async fn connect(server: &Server, embedder: Letters) -> PgFacts {
     PgFacts::connect(&server.url(), embedder).await.unwrap()
 }
 
-/// Counts letters.
+/// An embedder that counts letters.
 #[derive(Clone)]
 struct Letters(&'static str);
 

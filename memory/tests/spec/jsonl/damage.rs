@@ -1,11 +1,11 @@
-//! Files that are cut off, changed, or of another version.
+//! Truncated files, changed files, and files of another version.
 
 use std::path::Path;
 
 use super::*;
 
-/// Returns the entries of the lines that are complete within the first `cut` bytes, and whether the
-/// cut is between lines.
+/// Returns the entries of the complete lines within the first `cut` bytes, and whether the cut is
+/// between lines.
 fn within(
     file: &[u8],
     appends: &[Vec<LogEntry>],
@@ -106,8 +106,8 @@ async fn zeros_at_the_end_are_torn() {
     }
 }
 
-/// C78: what a disk had not written when the power failed is cut off, though lines after it are
-/// intact, unless one of them shows that everything before it was flushed.
+/// C78: unwritten sectors after a power failure are cut off, even if lines after them are intact,
+/// unless one of these shows that everything before it was flushed.
 #[tokio::test]
 async fn unwritten_sectors_are_torn_unless_a_flushed_entry_follows() {
     let long = remembered(&"long".repeat(1000));

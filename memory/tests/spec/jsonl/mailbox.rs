@@ -1,4 +1,4 @@
-//! Inputs that were posted, in the file beside the log.
+//! Posted inputs, in the file beside the log.
 
 use loopwright_core::event::InputEvent;
 use loopwright_core::log::{InputReceipt, PostedInput};
@@ -14,7 +14,7 @@ async fn unread(memory: &dyn Memory) -> Result<Vec<String>, MemoryError> {
     Ok(unread.iter().map(|input| input.id.to_string()).collect())
 }
 
-/// C219: a line of a mailbox that a killed process has not finished was never acknowledged, and is
+/// C219: an unfinished line of a mailbox, left by a killed process, was never acknowledged, and is
 /// replaced. Any other damage, and a newer format, is reported and left untouched.
 #[tokio::test]
 async fn a_torn_mailbox_is_repaired_and_a_damaged_one_is_reported() {
@@ -60,7 +60,7 @@ async fn a_torn_mailbox_is_repaired_and_a_damaged_one_is_reported() {
     assert!(matches!(error, MemoryError::Newer { found: 2, known: 1, .. }), "{error}");
 }
 
-/// C219: a receipt outlives its process, and a mailbox its session's deletion does not.
+/// C219: a receipt outlives its process. A mailbox is deleted with its session.
 #[tokio::test]
 async fn the_mailbox_is_a_file_of_the_session() {
     let (directory, store, file) = store(&[&[remembered("one")]]).await;
@@ -77,14 +77,14 @@ async fn the_mailbox_is_a_file_of_the_session() {
     assert!(!mailbox.exists());
 }
 
-/// C275: an input whose poster was killed before it could announce it is announced when it is
-/// posted again.
+/// C275: an input whose poster was killed before announcing it is announced when it is posted
+/// again.
 #[tokio::test]
 async fn an_unread_input_that_is_posted_twice_is_announced_twice() {
     let (_directory, store, file) = store(&[&[remembered("one")]]).await;
     let memory = store.open("s").await.unwrap();
     let mailbox = memory.mailbox().unwrap();
-    // What a killed poster leaves: a row without a hint.
+    // A killed poster leaves a row without a hint.
     let copy = directory();
     fs::copy(&file, copy.path().join("s.jsonl")).unwrap();
     let killed = Jsonl::open(copy.path()).unwrap();
@@ -99,7 +99,7 @@ async fn an_unread_input_that_is_posted_twice_is_announced_twice() {
     assert_eq!(unread(&*memory).await.unwrap(), ["i"]);
 }
 
-/// C275: a poster announces an input before it writes it, so that it can be killed in between.
+/// C275: a poster announces an input before writing it, so that it can be killed in between.
 #[tokio::test]
 async fn an_input_is_announced_before_it_is_written() {
     let (_directory, store, file) = store(&[&[remembered("one")]]).await;

@@ -55,7 +55,7 @@ async fn other_process() {
     }
 }
 
-/// C79: a session has one owner among processes, and is free at once when that process is killed.
+/// C79: a session has one owner among processes, and is free as soon as that process is killed.
 #[tokio::test]
 async fn a_session_has_one_owner_among_processes() {
     let (directory, store, _) = store(&[&[remembered("one")]]).await;

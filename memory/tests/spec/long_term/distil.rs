@@ -93,8 +93,8 @@ async fn removed_messages_are_left_out() {
     assert_eq!(texts(&memory.facts(&[ann()], 0, 9).await.unwrap()), ["The user has a cat."]);
 }
 
-/// C185: in a session of several principals, what one has written is no fact about another, also if
-/// a run failed, and nothing is distilled without a principal.
+/// C185: in a session of several principals, a message of one is no source of facts about another,
+/// even if a run failed, and nothing is distilled without a principal.
 #[tokio::test]
 async fn what_one_user_wrote_is_no_fact_about_another() {
     let (_folder, memory) = open();
@@ -118,7 +118,7 @@ async fn what_one_user_wrote_is_no_fact_about_another() {
     assert!(memory.facts(&[ann()], 0, 9).await.unwrap().is_empty());
 }
 
-/// Answers requests for facts with one, and others as the conformance suite needs it.
+/// Answers requests for facts with one fact, and other requests as the conformance suite needs it.
 fn reply(request: &ChatRequest) -> Script {
     match request.output {
         Some(_) => facts(&["The user asks for an ark."]),
@@ -166,7 +166,7 @@ async fn facts_are_stored_once_whatever_crashes() {
     let stored = memory.facts(std::slice::from_ref(&scope), 0, 9).await.unwrap();
     assert_eq!(texts(&stored), ["The ark has three decks.", "The ark is dry."]);
 
-    // A fact that was forgotten after a crash is not stored once more.
+    // A fact that was forgotten after a crash is not stored again.
     let (_folder, memory) = open();
     let pattern = || Distil::new(PiPattern, memory.clone()).scope(scope.clone());
     let harness = Harness::new(pattern(), replies(), |agent| agent).await;
@@ -181,7 +181,7 @@ async fn facts_are_stored_once_whatever_crashes() {
     assert_eq!(harness.model.requests().len(), 2, "no request is sent again");
 }
 
-/// Finds nothing.
+/// A retriever that finds nothing.
 struct Nothing;
 
 #[async_trait::async_trait]
@@ -191,7 +191,7 @@ impl Retriever for Nothing {
     }
 }
 
-/// C194: the pattern brings the tools and the prompt of the one that it wraps.
+/// C194: the pattern provides the tools and the prompt of the pattern that it wraps.
 #[tokio::test]
 async fn a_wrapped_pattern_keeps_its_tools() {
     let (_folder, memory) = open();

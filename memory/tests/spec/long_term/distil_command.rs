@@ -22,7 +22,7 @@ fn minka() -> Script {
     Script::text(MINKA)
 }
 
-/// Builds an agent that remembers, with a model that replies so.
+/// Builds an agent that remembers, with this model.
 fn agent(memory: &LongTerm, model: &ScriptedModel) -> GenericAgent {
     let pattern = Distil::new(PiPattern, memory.clone()).on_command();
     GenericAgent::builder(model.clone(), pattern).hook(memory.hook()).build().unwrap()
@@ -37,8 +37,8 @@ fn text(request: &ChatRequest) -> String {
     request.messages.iter().map(|message| format!("{}\n", message.text())).collect()
 }
 
-/// C265: a fact of a session that has ended is used in another one, of the same user only; a
-/// session that ends twice sends one request and stores each fact once.
+/// C265: a fact of an ended session is used in another session of the same user only. A session
+/// that ends twice sends one request and stores each fact once.
 #[tokio::test]
 async fn a_fact_of_an_ended_session_is_used_in_another() {
     let (_folder, memory) = open();
@@ -70,7 +70,7 @@ async fn a_fact_of_an_ended_session_is_used_in_another() {
 }
 
 /// C265: on request all messages since the last time are distilled, by a detached request in the
-/// log that counts against the limits; neither the command nor its answer is sent to a model.
+/// log that counts against the limits. Neither the command nor its answer is sent to a model.
 #[tokio::test]
 async fn facts_are_distilled_on_request() {
     let (_folder, memory) = open();
@@ -113,8 +113,8 @@ async fn facts_are_distilled_on_request() {
     assert_eq!(stored[2].message.map(|id| id.0), Some(10), "the message that the user wrote");
 }
 
-/// C265: nothing is distilled without a principal, and the answer says so; and of several
-/// principals nobody gets a fact from what another one has written.
+/// C265: nothing is distilled without a principal, and the answer says so. With several principals,
+/// no one gets a fact from messages of another one.
 #[tokio::test]
 async fn facts_of_a_command_are_those_of_its_principal() {
     let (_folder, memory) = open();
@@ -133,8 +133,8 @@ async fn facts_of_a_command_are_those_of_its_principal() {
     assert_eq!(memory.facts(&[bob()], 0, 9).await.unwrap().len(), 1);
 }
 
-/// C265: a session whose user is asked something is left alone when it ends, and a request that
-/// failed is sent again at the next end.
+/// C265: a session with a pending action is left alone when it ends. A failed request is sent again
+/// at the next end.
 #[tokio::test]
 async fn an_end_denies_no_action_and_a_failure_is_repeated() {
     let (_folder, memory) = open();
@@ -162,7 +162,7 @@ async fn an_end_denies_no_action_and_a_failure_is_repeated() {
     assert_eq!(memory.facts(&[ann()], 0, 9).await.unwrap().len(), 1);
 }
 
-/// Answers requests for facts with one, and others as the conformance suite needs it.
+/// Answers requests for facts with one fact, and other requests as the conformance suite needs it.
 fn reply(request: &ChatRequest) -> Script {
     match request.output {
         Some(_) => facts(&["The user asks for an ark."]),

@@ -1,4 +1,4 @@
-//! Storing and finding facts.
+//! Storage and search of facts.
 
 use loopwright_core::message::MessageId;
 use loopwright_core::retrieval::Retriever;
@@ -6,7 +6,7 @@ use loopwright_memory::long_term::{LongTermError, MAX_FACT_BYTES, NewFact};
 
 use super::*;
 
-/// C184: a fact is found by its words, whatever their case, accents and English endings.
+/// C184: a fact is found by its words, regardless of case, accents and English endings.
 #[tokio::test]
 async fn a_fact_is_found_by_its_words() {
     let (_folder, memory) = open();
@@ -36,7 +36,7 @@ async fn a_fact_is_found_by_its_words() {
     assert_eq!(memory.facts(&[ann()], 0, 1).await.unwrap(), [first]);
 }
 
-/// C184: facts that contain rarer words of the query are better, and of equal ones the newer.
+/// C184: facts that contain rarer words of the query rank higher, and newer ones among equals.
 #[tokio::test]
 async fn rarer_words_count_more() {
     let (_folder, memory) = open();
@@ -57,7 +57,7 @@ async fn rarer_words_count_more() {
     assert!(memory.recall(&[ann()], "turquoise", 9).await.unwrap().len() == 1);
 }
 
-/// C184: a text that differs in case and white space only is the same fact, whose time is
+/// C184: a text that differs only in case and white space is the same fact, whose time is
 /// refreshed.
 #[tokio::test]
 async fn the_same_fact_is_stored_once() {
@@ -75,7 +75,7 @@ async fn the_same_fact_is_stored_once() {
     assert_eq!(memory.facts(&[ann(), bob(), ann()], 0, 9).await.unwrap(), [repeated, of_bob]);
 }
 
-/// C184: an empty fact, one that is too long and a scope without a name are refused.
+/// C184: an empty fact, a too long fact and a scope without a name are refused.
 #[tokio::test]
 async fn what_is_no_fact_is_refused() {
     let (_folder, memory) = open();
@@ -109,7 +109,7 @@ async fn a_fact_is_found_by_its_meaning() {
     assert!(strict.recall(&[ann()], "my feline", 9).await.unwrap().is_empty());
 }
 
-/// C186: a failing embedder costs the meaning, not the fact; its vector is added later.
+/// C186: a failing embedder costs the vector, not the fact; the vector is added later.
 #[tokio::test]
 async fn facts_outlive_a_failing_embedder_and_another_model() {
     let (_folder, memory) = open();
@@ -153,7 +153,7 @@ impl Embedder for NeverDone {
     }
 }
 
-/// C186: a slow embedder does not keep a request waiting: facts are found by their words.
+/// C186: a slow embedder does not delay a request: facts are found by their words.
 #[tokio::test(start_paused = true)]
 async fn a_slow_embedder_is_not_waited_for() {
     let (_folder, memory) = open();
@@ -164,7 +164,7 @@ async fn a_slow_embedder_is_not_waited_for() {
     assert!(begin.elapsed() < std::time::Duration::from_secs(60), "{:?}", begin.elapsed());
 }
 
-/// C184: facts are listed in pages, in the order in which they were stored.
+/// C184: facts are listed in pages, in the order of storing.
 #[tokio::test]
 async fn facts_are_listed_in_pages() {
     let (_folder, memory) = open();

@@ -20,7 +20,7 @@ fn contains(folder: &Path, bytes: &[u8]) -> bool {
     contents.any(|content| content.windows(bytes.len()).any(|window| window == bytes))
 }
 
-/// C187: after a fact is forgotten, its bytes are in no file, neither its words nor its vector.
+/// C187: the bytes of a forgotten fact are in no file, neither its words nor its vector.
 #[tokio::test]
 async fn a_forgotten_fact_is_in_no_file() {
     let (folder, memory) = open();
@@ -50,7 +50,7 @@ async fn a_forgotten_fact_is_in_no_file() {
     assert_eq!(stored(), [false; 4]);
 }
 
-/// C187: all facts of a person are deleted, and the name.
+/// C187: all facts of a person are deleted, and the person's name.
 #[tokio::test]
 async fn all_facts_of_a_person_are_deleted_with_the_name() {
     let (folder, memory) = open();
@@ -70,7 +70,7 @@ async fn all_facts_of_a_person_are_deleted_with_the_name() {
     assert_eq!(new.id, 1001, "no id is used again");
 }
 
-/// C187: with the last fact of a person it is deleted in which sessions facts were recalled.
+/// C187: with the last fact of a person, the records of sessions that recalled facts are deleted.
 #[tokio::test]
 async fn where_facts_were_recalled_is_deleted_with_them() {
     let (folder, memory) = open();
@@ -91,7 +91,7 @@ async fn where_facts_were_recalled_is_deleted_with_them() {
     assert!(!contains(folder.path(), b"barksession"), "with a single fact, too");
 }
 
-/// C187: a deletion takes place though nobody waits for it.
+/// C187: a deletion takes place even if its future is dropped.
 #[tokio::test]
 async fn a_deletion_whose_future_is_dropped_is_done() {
     let (folder, memory) = open();
@@ -113,7 +113,7 @@ async fn a_deletion_whose_future_is_dropped_is_done() {
     assert!(!contains(folder.path(), b"quuxite"));
 }
 
-/// C192: what is exported can be imported, with its times and sources.
+/// C192: an export can be imported, with its times and sources.
 #[tokio::test]
 async fn an_export_can_be_imported() {
     let (_folder, memory) = open();
@@ -154,7 +154,8 @@ async fn an_export_can_be_imported() {
     assert!(other.facts(&[Scope::user("new")], 0, 9).await.unwrap().is_empty(), "all or none");
 }
 
-/// C191: a file of something else, of a newer version or damaged is named, and left untouched.
+/// C191: a file of something else, of a newer version or a damaged one is named, and left
+/// untouched.
 #[tokio::test]
 async fn a_file_that_cannot_be_used_is_left_untouched() {
     let (folder, path) = temp_file();
@@ -245,7 +246,7 @@ async fn two_stores_of_one_file_see_each_others_changes() {
     assert_eq!(find(&second, "both 7").await[0].text, "both 7");
 }
 
-/// C184: facts outlive the process, and those that were found are found again.
+/// C184: facts outlive the process, and the same search finds them again.
 #[tokio::test]
 async fn facts_outlive_the_process() {
     let (_folder, path) = temp_file();

@@ -40,8 +40,8 @@ async fn a_fact_of_one_session_is_used_in_another() {
     assert_eq!(second.text(), "What is the name of my cat?");
 }
 
-/// C188: each request of a run has the same facts, whatever is stored meanwhile; forgotten ones
-/// vanish. Past requests of the user get none.
+/// C188: each request of a run has the same facts, regardless of facts stored meanwhile; forgotten
+/// ones vanish. Past requests of the user get none.
 #[tokio::test]
 async fn the_facts_of_a_run_stay_the_same() {
     let (_folder, memory) = open();
@@ -72,8 +72,8 @@ async fn the_facts_of_a_run_stay_the_same() {
     assert!(last.contains("Minka"));
 }
 
-/// C188: after a restart the requests of the run have the same facts, but those of another session
-/// of the same name and of another request have their own.
+/// C188: after a restart the requests of the run have the same facts. Another session of the same
+/// name and another request have their own facts.
 #[tokio::test]
 async fn the_facts_of_a_run_survive_a_restart() {
     let (_folder, path) = temp_file();
@@ -111,7 +111,7 @@ async fn the_facts_of_a_run_survive_a_restart() {
     assert_eq!(found[2][0].1.lines().count(), 6, "of the new session: {found:?}");
 }
 
-/// C188: the facts fit a token budget and their number a limit; the best are kept.
+/// C188: the facts fit a token budget and a limit of their number; the best are kept.
 #[tokio::test]
 async fn the_facts_fit_the_budget() {
     let (_folder, memory) = open();
@@ -155,7 +155,7 @@ async fn the_text_of_a_fact_stays_inside_the_block() {
     assert_eq!(block.lines().count(), 4, "{block}");
 }
 
-/// C188: an error of the file ends no run; no facts are added.
+/// C188: an error of the file does not end the run; no facts are added.
 #[tokio::test]
 async fn an_error_of_the_file_ends_no_run() {
     let (folder, memory) = open();

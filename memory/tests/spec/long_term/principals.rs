@@ -1,4 +1,4 @@
-//! Another principal never sees a fact.
+//! Isolation of principals: facts are never shown to another one.
 
 use loopwright_core::testing::{Harness, ScriptedModel};
 use loopwright_core::tool::Approval;
@@ -9,7 +9,7 @@ use super::*;
 
 const SECRET: &str = "The secret cat of Ann is called Minka.";
 
-/// Queries in the syntax of FTS5, and others that a wrong quotation would let through.
+/// Queries in the syntax of FTS5, and others that pass a faulty quotation.
 const CRAFTED: [&str; 14] = [
     r#"" OR scope:s1 OR ""#,
     "scope : s1",
@@ -32,7 +32,7 @@ const CRAFTED: [&str; 14] = [
 async fn texts_of_another_user_neither_enter_an_index_nor_fill_it() {
     let (_folder, memory) = open();
     memory.remember(&ann(), "The cat is called Minka.").await.unwrap();
-    // SQLite splits at `ⓐ`, and what follows looks like a word of the first scopes.
+    // SQLite splits at `ⓐ`, and the rest looks like a word of the first scopes.
     for number in 0..40 {
         for scope in 1..=3 {
             for between in ["\u{24d0}", "\u{24d0}\u{301}", "", " "] {
@@ -115,7 +115,7 @@ async fn random_queries_find_facts_of_the_named_scopes_only() {
     assert!(count > 1000, "most queries find something");
 }
 
-/// C185: arguments of the tools reach no facts of another user, and without a principal there are
+/// C185: no arguments of the tools reach facts of another user, and without a principal there are
 /// none.
 #[tokio::test]
 async fn forged_arguments_of_tools_reach_nothing() {
@@ -150,7 +150,7 @@ async fn forged_arguments_of_tools_reach_nothing() {
     assert_eq!(memory.facts(&[ann()], 0, 9).await.unwrap(), [secret]);
 }
 
-/// C185: the hook adds facts of the principal of the request only, and none without one.
+/// C185: the hook adds only facts of the request's principal, and none without one.
 #[tokio::test]
 async fn the_hook_shows_nobody_the_facts_of_another_user() {
     let (_folder, memory) = open();
@@ -172,8 +172,8 @@ async fn the_hook_shows_nobody_the_facts_of_another_user() {
     assert!(shows_it(3));
 }
 
-/// C185: a call that is approved after a restart is that of the principal of its request, whom the
-/// log names.
+/// C185: a call approved after a restart belongs to the principal of its request, who is in the
+/// log.
 #[tokio::test]
 async fn a_call_after_a_restart_is_that_of_its_principal() {
     for (who, is_forgotten) in [("bob", false), ("ann", true)] {
@@ -192,8 +192,8 @@ async fn a_call_after_a_restart_is_that_of_its_principal() {
     }
 }
 
-/// C266: in a session of several principals, what was recalled for one of them is in no request of
-/// another one: neither the result of a call nor what the hook has added.
+/// C266: in a session of several principals, facts recalled for one of them are in no request of
+/// another one: neither results of calls nor facts that the hook has added.
 #[tokio::test]
 async fn what_was_recalled_for_one_user_is_in_no_request_of_another() {
     let (_folder, memory) = open();
@@ -230,7 +230,7 @@ async fn what_was_recalled_for_one_user_is_in_no_request_of_another() {
     assert!(!details.contains("ann"), "{details}");
 }
 
-/// C266: facts that are for everyone stay.
+/// C266: facts for everyone stay.
 #[tokio::test]
 async fn recalled_facts_for_everyone_stay() {
     let (_folder, memory) = open();

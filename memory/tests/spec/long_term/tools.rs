@@ -76,7 +76,7 @@ async fn approvals_and_shared_facts_are_up_to_the_host() {
     assert_eq!(memory.facts(&[scope], 0, 9).await.unwrap()[0].session.as_deref(), Some("s"));
 }
 
-/// C189: a fact that is too long is refused with what to do, and the run continues.
+/// C189: a too long fact is refused with advice, and the run continues.
 #[tokio::test]
 async fn a_fact_that_is_too_long_is_refused() {
     let (_folder, memory) = open();
@@ -86,7 +86,7 @@ async fn a_fact_that_is_too_long_is_refused() {
     assert!(results(&harness).await[0].contains("5000 bytes, and at most 4096 are stored"));
 }
 
-/// C189: calls that run again after a crash change nothing once more and return the same results.
+/// C189: calls that run again after a crash change nothing twice and return the same results.
 #[tokio::test(start_paused = true)]
 async fn calls_survive_every_crash() {
     let (_folder, memory) = open();

@@ -1,5 +1,5 @@
 //! Flipped bits and truncated files: reads return an error or the same data, never less and never
-//! other data.
+//! different data.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -64,7 +64,7 @@ async fn intact() -> Intact {
     Intact { bytes: std::fs::read(&path).unwrap(), entries, infos }
 }
 
-/// Counts the results of reads of damaged stores.
+/// Counters of the results of reads of damaged stores.
 #[derive(Default)]
 struct Reads {
     errors: AtomicUsize,

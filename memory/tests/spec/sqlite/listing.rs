@@ -15,7 +15,7 @@ fn opened(time: u64, owner: Option<&str>) -> Vec<LogEntry> {
     ]
 }
 
-/// Creates sessions of two owners and of nobody, two of which have changed at the same time.
+/// Creates sessions of two owners and of none. Two of the sessions have changed at the same time.
 async fn sessions(store: &Sqlite) {
     let owners = [None, Some("ann"), Some("bob"), Some("ann"), None, Some("ann")];
     for (number, owner) in (0..).zip(owners) {
@@ -42,7 +42,7 @@ async fn pages(store: &Sqlite, limit: usize) -> Result<Vec<Vec<SessionInfo>>, Me
     Ok(lists)
 }
 
-/// C280: a file of the format before gets a list of sessions when it is opened.
+/// C280: a file of the previous format gets a list of sessions when it is opened.
 #[tokio::test]
 async fn a_file_of_the_third_format_gets_a_list_of_sessions() {
     let (_folder, path) = temp_store_path();
@@ -65,7 +65,7 @@ async fn a_file_of_the_third_format_gets_a_list_of_sessions() {
     assert!(before[1] == brief && brief != before[0]);
 }
 
-/// C280: what changes a session changes the list, which keeps its order.
+/// C280: changes of a session change the list, which keeps its order.
 #[tokio::test]
 async fn the_list_follows_the_sessions() {
     let (_folder, path) = temp_store_path();

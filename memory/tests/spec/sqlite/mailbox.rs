@@ -1,4 +1,4 @@
-//! Inputs that were posted, in the file.
+//! Posted inputs, in the file.
 
 use loopwright_core::agent::InputError;
 use loopwright_core::event::InputEvent;
@@ -6,10 +6,10 @@ use loopwright_core::log::{AuditQuery, InputReceipt, LogEntry, PendingQuery, Pos
 
 use super::*;
 
-/// Makes a file of format 2 of one without posted inputs.
+/// Statements that convert a file without posted inputs to format 2.
 const TO_FORMAT_2: &str = "DROP TABLE listing; DROP TABLE listing_total; DROP TABLE pending; \
     DROP TABLE pending_total; DROP TABLE decision; PRAGMA user_version = 2";
-/// Makes a file of format 3.
+/// Statements that convert a file to format 3.
 const TO_FORMAT_3: &str = "DROP TABLE listing; DROP TABLE listing_total; \
     DROP INDEX pending_of_session; PRAGMA user_version = 3";
 
@@ -35,7 +35,7 @@ async fn a_file_of_the_third_format_is_opened() {
     assert_eq!(format, 4);
 }
 
-/// C219: a file without mailboxes, of the format before, gets them when it is opened.
+/// C219: a file of the format without mailboxes gets them when it is opened.
 #[tokio::test]
 async fn a_file_of_the_first_format_gets_mailboxes() {
     let (_folder, path) = temp_store_path();
@@ -92,8 +92,8 @@ async fn a_former_owner_writes_no_receipt() {
     assert_eq!(store.post("s", &steer("i")).await, Ok(None));
 }
 
-/// C241: a file of the format before gets times of posting, pending actions and decisions when it
-/// is opened: what it has is listed as if this version had written it.
+/// C241: a file of the previous format gets times of posting, pending actions and decisions when it
+/// is opened. They are listed as if this version had written the file.
 #[tokio::test]
 async fn a_file_of_the_second_format_gets_pending_actions_and_decisions() {
     let (_folder, path) = temp_store_path();
@@ -117,7 +117,7 @@ async fn a_file_of_the_second_format_gets_pending_actions_and_decisions() {
     let before = lists(&store).await;
     assert_eq!((before.0.len(), before.1.len()), (1, 1));
     drop(store);
-    // What format 2 has of the input: its event, and another checksum.
+    // The input as in format 2: its event, and another checksum.
     let raw = raw_connection(&path);
     let json = r#"{"steer":{"message":{"content":[{"type":"text","text":"x"}]}}}"#;
     let event: InputEvent = serde_json::from_str(json).unwrap();
@@ -148,8 +148,8 @@ async fn a_file_of_the_second_format_gets_pending_actions_and_decisions() {
     assert_eq!(unread, [("old", None)]);
 }
 
-/// C242: a pending action that was changed in the file, or can no longer be reached, is damage, and
-/// so is a decision that was changed.
+/// C242: a pending action that was changed in the file, or can no longer be reached, is damage. A
+/// changed decision is damage, too.
 #[tokio::test]
 async fn damaged_lists_are_reported() {
     for damage in [
@@ -172,8 +172,8 @@ async fn damaged_lists_are_reported() {
     }
 }
 
-/// C236: the clock of the store waits for a process that is posting: what was posted before the
-/// time that it returns can be read.
+/// C236: the clock of the store waits for a process that is posting: inputs posted before the
+/// returned time can be read.
 #[tokio::test]
 async fn the_clock_waits_for_inputs_that_are_being_posted() {
     let (_folder, path) = temp_store_path();

@@ -10,7 +10,7 @@ use super::*;
 
 const STORE: &str = "LOOPWRIGHT_SPEC_STORE";
 
-/// Controls the other process.
+/// A handle to the other process.
 pub(super) struct OtherProcess {
     process: Child,
     input: ChildStdin,

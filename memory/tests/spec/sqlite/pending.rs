@@ -6,7 +6,7 @@ use loopwright_core::message::ToolCall;
 
 use super::*;
 
-/// Returns a reply with calls that wait, each for the decision of one of these roles.
+/// Returns a reply with pending calls, each for a decision of one of these roles.
 fn waiting(actions: &[(String, &[&str])]) -> Vec<LogEntry> {
     let calls = actions.iter().map(|(call, _)| ToolCall::new(&**call, "pay", "{}"));
     let reply = AssistantMessage::new(calls.map(ContentPart::ToolCall).collect());
@@ -41,7 +41,7 @@ async fn pages(store: &Sqlite, role: &str) -> Result<Vec<Vec<String>>, MemoryErr
     Ok(pages)
 }
 
-/// C308: The pages of a role are full, however many actions of other roles are between its own.
+/// C308: the pages of a role are full, regardless of actions of other roles between them.
 #[tokio::test]
 async fn pages_of_a_role_are_full_among_many_of_other_roles() {
     let (_folder, path) = temp_store_path();
@@ -63,7 +63,7 @@ async fn pages_of_a_role_are_full_among_many_of_other_roles() {
     assert_eq!(pages(&store, "quoted").await.unwrap(), [["c700"]]);
     assert_eq!(pages(&store, "boss").await.unwrap().concat().len(), 997);
 
-    // A damaged row is reported, whatever its roles: they may be the damage.
+    // A damaged row is reported regardless of its roles: they may be damaged.
     let damage = "UPDATE pending SET json = replace(json, 'clerk', 'clesk') WHERE call = 'c300'";
     raw_connection(&path).execute_batch(damage).unwrap();
     let error = pages(&store, "clerk").await.unwrap_err();

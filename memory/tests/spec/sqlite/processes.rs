@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use super::other_process::OtherProcess;
 use super::*;
 
-/// C81: a session has its owner as long as the process lives; when the process is killed, the next
-/// owner takes the session over.
+/// C81: a session keeps its owner as long as the process lives. When the process is killed, the
+/// next owner takes the session over.
 #[tokio::test]
 async fn a_killed_owner_is_replaced_at_once() {
     let (_folder, path) = temp_store_path();

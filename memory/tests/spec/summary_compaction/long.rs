@@ -20,8 +20,8 @@ const PROMPTS: usize = 200;
 const FILES: usize = 40;
 const FIRST: &str = "Make the tests pass. This is the first request, and it stays word for word.";
 
-/// A model that counts tokens in its own way. It reads and edits files, and refuses requests that
-/// are malformed or too large.
+/// A model that counts tokens in its own way. It reads and edits files, and refuses malformed and
+/// too large requests.
 #[derive(Clone)]
 struct Worker {
     info: ModelInfo,
@@ -31,7 +31,7 @@ struct Worker {
     replies: Arc<AtomicUsize>,
 }
 
-/// Counts three bytes of JSON as a token, which gives more tokens than the estimate.
+/// Returns the number of tokens: one for three bytes of JSON, more than the estimate.
 fn count(request: &ChatRequest) -> u64 {
     let json = |message: &Arc<Message>| serde_json::to_string(&message.body).unwrap().len();
     let tools: usize =
@@ -107,7 +107,7 @@ impl ChatModel for Worker {
     }
 }
 
-/// Returns the lines of a file: a few, or very many.
+/// A tool that returns the lines of a file: a few, or very many.
 struct FileTool(Arc<ToolSpec>);
 
 #[async_trait]
@@ -152,7 +152,7 @@ fn turns(messages: &[Arc<Message>]) -> Vec<&[Arc<Message>]> {
     starts.windows(2).map(|w| &messages[w[0]..w[1]]).filter(|turn| !turn.is_empty()).collect()
 }
 
-/// Returns the text that a request for a summary must have for these messages.
+/// Returns the expected text of a summary's request for these messages.
 fn transcript(messages: &[Arc<Message>]) -> String {
     let mut text = String::new();
     for message in messages {
