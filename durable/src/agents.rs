@@ -1,4 +1,4 @@
-//! [`Agents`]: which agent works in a session.
+//! [`Agents`]: the choice of a session's agent.
 
 use async_trait::async_trait;
 use loopwright_core::GenericAgent;
@@ -6,16 +6,16 @@ use loopwright_core::log::SessionInfo;
 
 use crate::error::ClusterError;
 
-/// Chooses the agent of a session when a worker opens it.
+/// The agents of a cluster. A worker gets a session's agent from here when it opens the session.
 ///
-/// A [`GenericAgent`] is the agent of all sessions; [`agents_from_fn`] makes a function choose.
+/// A [`GenericAgent`] is the agent of all sessions. With [`agents_from_fn`], a function chooses.
 #[async_trait]
 pub trait Agents: Send + Sync + 'static {
     /// Returns the agent for a session.
     ///
     /// # Errors
     ///
-    /// Fails if there is none. The session is left alone, and tried again later.
+    /// Fails if the session has no agent. It is left alone, and retried later.
     async fn agent(&self, session: &SessionInfo) -> Result<GenericAgent, ClusterError>;
 }
 
@@ -26,7 +26,7 @@ impl Agents for GenericAgent {
     }
 }
 
-/// Chooses agents by a function; see [`agents_from_fn`].
+/// Agents chosen by a function; see [`agents_from_fn`].
 pub struct FromFn<F>(F);
 
 /// Chooses agents by a function of the session's description, for example by its

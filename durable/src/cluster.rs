@@ -20,22 +20,22 @@ use crate::placement::{Leases, Placement};
 use crate::session::ClusterSession;
 use crate::worker::Worker;
 
-/// How long a session without work stays open, unless set otherwise.
+/// Default time for which a session without work stays open.
 const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The number of sessions that a worker may have open, unless set otherwise.
+/// Default maximum of open sessions per worker.
 const DEFAULT_MAX_SESSIONS: usize = 5_000;
 
-/// Makes this process one of the workers that share a store. Clones are the same worker.
+/// One of the workers that share a store. Clones are the same worker.
 ///
-/// See the [crate](crate) for an example. A cluster that is dropped works on, until its process
-/// ends: [`drain`](Cluster::drain) shuts it down.
+/// See the [crate](crate) for an example. A dropped cluster continues until its process ends;
+/// [`drain`](Cluster::drain) shuts it down.
 #[derive(Clone)]
 pub struct Cluster {
     worker: Arc<Worker>,
     token: Option<Arc<str>>,
 }
 
-/// Configures a [`Cluster`].
+/// The settings of a [`Cluster`].
 pub struct ClusterBuilder {
     store: Arc<dyn SessionStore>,
     host: Opens,
@@ -46,29 +46,29 @@ pub struct ClusterBuilder {
     max_sessions: usize,
 }
 
-/// What opens sessions.
+/// The opener of sessions.
 enum Opens {
     Agents(Box<dyn Agents>),
     Host(Arc<dyn Host>),
 }
 
 impl Cluster {
-    /// Configures a worker that opens sessions of this store with these agents.
+    /// Returns a builder for a worker that opens sessions of this store with these agents.
     pub fn builder(store: impl SessionStore + 'static, agents: impl Agents) -> ClusterBuilder {
         ClusterBuilder::new(Arc::new(store), Opens::Agents(Box::new(agents)))
     }
 
-    /// Configures a worker of an application that opens sessions of this store itself.
+    /// Returns a builder for a worker of an application that opens sessions of this store itself.
     pub fn with_host(store: Arc<dyn SessionStore>, host: Arc<dyn Host>) -> ClusterBuilder {
         ClusterBuilder::new(store, Opens::Host(host))
     }
 
-    /// Names a session, which may be missing. This neither reads nor opens anything.
+    /// Returns a session, which may be missing. Neither reads nor opens anything.
     pub fn session(&self, id: impl Into<Arc<str>>) -> ClusterSession {
         ClusterSession::new(self.worker.clone(), id.into())
     }
 
-    /// Returns a page of the actions that are pending in all sessions, the oldest first.
+    /// Returns a page of the pending actions of all sessions, oldest first.
     ///
     /// # Errors
     ///
@@ -77,8 +77,8 @@ impl Cluster {
         Ok(self.worker.store.pending(query).await?)
     }
 
-    /// Describes the workers that share the store, and those that have died recently. The list is
-    /// empty if the store does not know them.
+    /// Returns the workers that share the store, including workers that died recently. The list is
+    /// empty if the store does not know workers.
     ///
     /// # Errors
     ///
@@ -91,14 +91,14 @@ impl Cluster {
     }
 
     /// Returns the route from which other workers read the events of sessions that are open here.
-    /// It must be reachable under the [address](ClusterBuilder::reachable_at) of the worker, at
-    /// [`EVENTS_PATH`](crate::EVENTS_PATH). Requests must have the
-    /// [token](ClusterBuilder::token), if there is one.
+    /// It must be reachable under the worker's [address](ClusterBuilder::reachable_at), at
+    /// [`EVENTS_PATH`](crate::EVENTS_PATH). Requests must have the [token](ClusterBuilder::token),
+    /// if one is set.
     pub fn router(&self) -> Router {
         peers::router(self.worker.host.clone(), self.token.clone())
     }
 
-    /// Has a session hosted soon, by this worker or another one, because an input was posted to it.
+    /// Causes a session to be hosted soon, by any worker, because an input was posted to it.
     ///
     /// # Errors
     ///
@@ -108,9 +108,9 @@ impl Cluster {
     }
 
     /// Returns the events of a session that another worker has open, and the length of its log
-    /// before them, or `None` if there is no such worker, or it cannot be reached. With `tree`, the
-    /// events of sub-agents are among them. The stream ends when the session moves; see
-    /// [`ClusterSession::events`] for one that continues.
+    /// before them. Returns `None` if no other worker has it open, or if that worker cannot be
+    /// reached. With `tree`, the events include the events of sub-agents. The stream ends when the
+    /// session moves; see [`ClusterSession::events`] for a stream that continues.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl Cluster {
         Ok(joined.map(|(entries, events)| (entries, events.into_stream().boxed())))
     }
 
-    /// Returns whether another worker that has an address has a session open.
+    /// Returns whether another worker with an address has a session open.
     ///
     /// # Errors
     ///
@@ -133,12 +133,12 @@ impl Cluster {
         Ok(self.worker.peer_address(session).await?.is_some())
     }
 
-    /// Shuts the worker down: opens no further sessions, and hands over those that are open, each
-    /// between two turns. Resolves when all are closed, or `grace` is over; other workers take over
-    /// the rest when this process has ended. Inputs can still be sent, and events read.
+    /// Shuts the worker down: opens no further sessions, and hands over open ones, each between two
+    /// turns. Resolves when all are closed, or after `grace`. Other workers take over the rest when
+    /// this process has ended. Inputs can still be sent, and events read.
     pub async fn drain(&self, grace: Duration) {
         let drained = async {
-            // Sessions that are handed over must not be given to this worker again.
+            // Sessions that are handed over must not return to this worker.
             tokio::join!(self.worker.host.drain(), self.worker.placement.stop());
         };
         if tokio::time::timeout(grace, drained).await.is_err() {
@@ -165,7 +165,7 @@ impl ClusterBuilder {
         }
     }
 
-    /// Sets who decides which worker hosts a session: [`Leases`] by default.
+    /// Sets the placement, which decides the worker of a session. [`Leases`] by default.
     pub fn placement(mut self, placement: impl Placement) -> Self {
         self.placement = Arc::new(placement);
         self
@@ -179,26 +179,27 @@ impl ClusterBuilder {
         self
     }
 
-    /// Sets the token by which workers know each other. All have the same one.
+    /// Sets the token with which workers authenticate to each other. All workers need the same one.
     pub fn token(mut self, token: impl Into<Arc<str>>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// Sets how long a session without work stays open, 2 s by default. An application that
-    /// [hosts](Cluster::with_host) sessions itself decides that.
+    /// Sets the time for which a session without work stays open, 2 s by default. An application
+    /// that [hosts](Cluster::with_host) sessions itself has its own rule.
     pub fn idle_timeout(mut self, idle_timeout: Duration) -> Self {
         self.idle_timeout = idle_timeout;
         self
     }
 
-    /// Sets how many sessions this worker may have open, 5,000 by default. Others take the rest.
+    /// Sets the maximum of open sessions of this worker, 5,000 by default. Other workers take the
+    /// rest.
     pub fn max_sessions(mut self, sessions: usize) -> Self {
         self.max_sessions = sessions;
         self
     }
 
-    /// Starts the worker. From here on it hosts sessions.
+    /// Starts the worker, which hosts sessions from then on.
     ///
     /// # Errors
     ///

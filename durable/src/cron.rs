@@ -1,4 +1,4 @@
-//! [`Cron`]: times that repeat.
+//! [`Cron`]: recurring times.
 
 use std::cmp::Ordering;
 use std::str::FromStr;
@@ -9,12 +9,12 @@ use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp, ZonedDateTime};
 
-/// Holds times that repeat, as a cron expression in a time zone.
+/// A cron expression in a time zone: a series of recurring times.
 ///
 /// The expression has five fields (minute, hour, day of the month, month, day of the week), as in
 /// `crontab`, or six with the second in front. Names such as `MON` and `JAN`, steps, lists, `L`,
-/// `#` and nicknames such as `@daily` are allowed. A time that the start of summer time skips is
-/// carried out right after it, and one that its end repeats is carried out once.
+/// `#` and nicknames such as `@daily` are allowed. If the start of summer time skips a time, it
+/// comes right after the gap. If the end of summer time repeats a time, it comes once.
 ///
 /// ```
 /// use loopwright_durable::Cron;
@@ -31,16 +31,16 @@ pub struct Cron {
     zone: TimeZone,
 }
 
-/// Says why a cron expression cannot be used.
+/// The error of an invalid cron expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidCron {
     /// The expression is not valid.
     #[error("`{expression}` is no cron expression: {why}; an example is `0 9 * * MON-FRI`")]
     Expression {
-        /// The expression.
+        /// The expression as given.
         expression: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         why: String,
     },
     /// This machine does not know the time zone.
@@ -68,8 +68,8 @@ impl Cron {
         Ok(Cron { cron, zone })
     }
 
-    /// Returns the first time after this one, in milliseconds since 1970, or `None` if there is
-    /// none.
+    /// Returns the first time after `time`, in milliseconds since 1970, or `None` after the last
+    /// one.
     pub fn next_after(&self, time: u64) -> Option<u64> {
         let time = Timestamp::from_millisecond(i64::try_from(time).ok()?).ok()?;
         let from = Local(time.to_zoned_datetime(self.zone.clone()));

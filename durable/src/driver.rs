@@ -1,4 +1,4 @@
-//! [`Driver`]: what a placement has done by its worker.
+//! [`Driver`]: a worker from the view of its placement.
 
 use std::sync::Arc;
 
@@ -8,20 +8,19 @@ use loopwright_core::log::DueSession;
 
 use crate::error::ClusterError;
 
-/// Hosts sessions in this process, for a [`Placement`](crate::Placement). A
+/// A worker that hosts sessions in this process, for a [`Placement`](crate::Placement). A
 /// [`Cluster`](crate::Cluster) passes it to the placement.
 #[async_trait]
 pub trait Driver: Send + Sync + 'static {
-    /// Opens a session and lets it do its work, until it has nothing to do any more. If the future
-    /// is dropped, the session continues.
+    /// Opens a session and lets it work until it has nothing to do. If the future is dropped, the
+    /// session continues.
     ///
     /// # Errors
     ///
     /// Fails if the session cannot be opened here.
     async fn drive(&self, session: &str) -> Result<Drive, ClusterError>;
 
-    /// Posts the inputs of the schedules whose time has come, of one session or of all, and sets
-    /// their next times.
+    /// Posts the inputs of due schedules, of one session or of all, and sets their next times.
     ///
     /// # Errors
     ///
@@ -39,14 +38,14 @@ pub trait Driver: Send + Sync + 'static {
     fn store(&self) -> &Arc<dyn SessionStore>;
 }
 
-/// Says how [`Driver::drive`] ended.
+/// The outcome of [`Driver::drive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Drive {
-    /// The session has nothing to do any more.
+    /// The session has nothing more to do.
     Closed {
-        /// When it has something to do next, in milliseconds since 1970: the deadline of a pending
-        /// action.
+        /// The time of its next work, in milliseconds since 1970: the deadline of a pending action.
+        /// `None` without one.
         next: Option<u64>,
     },
     /// The session is handed over to another worker.

@@ -5,11 +5,11 @@ use loopwright_core::log::MemoryError;
 
 use crate::cron::InvalidCron;
 
-/// Says why a cluster could not do something.
+/// The error of an operation of a cluster.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterError {
-    /// The store failed, or refused.
+    /// The store failed, or refused the operation.
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// The session refused the input.
@@ -18,28 +18,28 @@ pub enum ClusterError {
     /// The agent could not open the session.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// There is no agent for the session, for this reason.
+    /// The session has no agent, for this reason.
     #[error("the session has no agent here: {0}")]
     NoAgent(String),
     /// The placement failed.
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// The input is durable, and the placement could not be asked to have it handled.
+    /// The input is durable, but the placement could not be asked to handle it.
     #[error("the input was posted, but no worker could be woken for it: {0}; send it again")]
     NotWoken(PlacementError),
     /// The application could not open the session, for this reason.
     #[error("{0}")]
     Host(String),
-    /// The worker shuts down and opens no sessions any more.
+    /// The worker is shutting down and opens no more sessions.
     #[error("this worker shuts down: another one opens the session")]
     Draining,
-    /// The worker has as many sessions open as it may.
+    /// The worker has its maximum of open sessions.
     #[error("this worker has {0} sessions open already: another one opens the session")]
     Full(usize),
     /// The store has no schedules.
     #[error("the store has no schedules: use `Postgres`")]
     NoSchedules,
-    /// The schedule has no further time.
+    /// The schedule has no time in the future.
     #[error("the schedule `{0}` has no time in the future")]
     NeverDue(String),
     /// The cron expression or its time zone cannot be used.
@@ -47,13 +47,13 @@ pub enum ClusterError {
     Cron(#[from] InvalidCron),
 }
 
-/// Says why a placement failed.
+/// The error of a placement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PlacementError(String);
 
 impl PlacementError {
-    /// Builds an error with this text, which says what failed, where, and what to do.
+    /// Returns an error with this text, which says what failed, where, and what to do.
     pub fn new(why: impl Into<String>) -> Self {
         PlacementError(why.into())
     }

@@ -1,4 +1,4 @@
-//! [`ClusterEvents`]: the events of a session, wherever it is open.
+//! [`ClusterEvents`]: the events of a session, from any worker.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::error::ClusterError;
 use crate::peers::PeerEvents;
 use crate::worker::Worker;
 
-/// How often the log is read while no better source is known.
+/// Interval at which the log is read while no better source is known.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How often it is asked which worker has the session open.
+/// Interval at which the worker of an open session is looked up.
 const OWNER_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Returns the events of a session, with their numbers, for as long as it exists.
+/// The numbered events of a session, for as long as it exists.
 ///
-/// They come from the session itself if it is open here, from the worker that has it open if that
-/// has an address, and else from the log, in which deltas and progress are missing. When the
+/// They come from the session itself if it is open here, or from another worker that has it open
+/// and an address. Otherwise they come from the log, which lacks deltas and progress. When the
 /// session moves to another worker, the events continue there without a gap. A reply that was
 /// streaming then either ends with
 /// [`Update::Withdrawn`](loopwright_core::event::Update::Withdrawn), or starts over with
@@ -30,18 +30,18 @@ const OWNER_INTERVAL: Duration = Duration::from_millis(500);
 pub struct ClusterEvents {
     worker: Arc<Worker>,
     session: Arc<str>,
-    /// The number of the last event that was returned.
+    /// The number of the last returned event.
     after: u64,
     ready: VecDeque<Arc<Envelope>>,
     source: Source,
-    /// Whether the session has had entries, so that it is deleted if it has none.
+    /// `true` once the session has had entries: without any, it is deleted.
     exists: bool,
     next_look: Instant,
 }
 
-/// Where the next events come from.
+/// The source of the next events.
 enum Source {
-    /// It is to be chosen.
+    /// Not yet chosen.
     Unknown,
     Live(EventStream),
     Peer(PeerEvents),
@@ -61,8 +61,8 @@ impl ClusterEvents {
         }
     }
 
-    /// Waits for the next event. Returns `None` when the session was deleted. A session that does
-    /// not exist yet is waited for.
+    /// Waits for the next event. Returns `None` when the session was deleted. Waits for a session
+    /// that does not exist yet.
     ///
     /// Dropping the future loses no event.
     ///
@@ -87,7 +87,7 @@ impl ClusterEvents {
         }
     }
 
-    /// Turns the events into a stream.
+    /// Converts the events into a stream.
     pub fn into_stream(self) -> impl Stream<Item = Result<Arc<Envelope>, ClusterError>> + Send {
         futures::stream::unfold(self, async |mut events| Some((events.next().await?, events)))
     }
@@ -129,7 +129,7 @@ impl ClusterEvents {
         Ok(())
     }
 
-    /// Reads what the log has gained, or finds that a worker sends the events.
+    /// Reads new entries of the log, or switches to a worker that sends the events.
     async fn follow(&mut self) -> Result<(), MemoryError> {
         sleep(POLL_INTERVAL).await;
         let Source::Log(follower) = &mut self.source else { return Ok(()) };
@@ -149,7 +149,8 @@ impl ClusterEvents {
     }
 }
 
-/// Returns a session's own events, if a worker sends them, and the length of the log before.
+/// Returns a session's events from a worker that sends them, if any, and the length of the log
+/// before them.
 async fn find(worker: &Worker, session: &str) -> Result<Option<(u64, Source)>, MemoryError> {
     if let Some(handle) = worker.host.open_session(session).await
         && let Ok((length, live)) = handle.join().await

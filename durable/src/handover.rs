@@ -1,5 +1,5 @@
-//! [`HandOver`]: sessions that enter and leave a worker: those that have lost an owner enter one
-//! after the other, and all leave between two turns.
+//! [`HandOver`]: orderly entry and exit of a worker's sessions. Sessions that have lost an owner
+//! enter one after the other, and all sessions leave between two turns.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use loopwright_core::{Memory, SessionStore};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
-/// Tells the sessions of a worker that they are to leave it. Clones share the state.
+/// The signal for the sessions of a worker to leave it. Clones share the state.
 ///
 /// A session whose memory was opened with [`HandOver::open`] leaves before its next model request:
 /// it ends as [moved](loopwright_core::EventStream::moved), with its run in progress, and the next
@@ -19,7 +19,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 #[derive(Clone)]
 pub struct HandOver {
     started: CancellationToken,
-    /// Has a permit for one session that has lost an owner.
+    /// A permit for one session that has lost an owner.
     probation: Arc<Semaphore>,
 }
 
@@ -30,33 +30,36 @@ impl Default for HandOver {
 }
 
 impl HandOver {
-    /// Builds one that has not started.
+    /// Creates a hand-over that has not started.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Tells the sessions to leave.
+    /// Signals the sessions to leave.
     pub fn start(&self) {
         self.started.cancel();
     }
 
-    /// Returns whether the sessions are to leave.
+    /// Returns whether the sessions must leave.
     pub fn has_started(&self) -> bool {
         self.started.is_cancelled()
     }
 
-    /// Resolves when the sessions are to leave.
+    /// Resolves when the sessions must leave.
     pub fn started(&self) -> WaitForCancellationFuture<'_> {
         self.started.cancelled()
     }
 
-    /// Opens the memory of a session. One that has lost an owner, which it may have killed, is the
-    /// only such session here until it has come further, or a second has passed: if it kills this
+    /// Opens the memory of a session.
+    ///
+    /// A session that has lost an owner may have killed it. It is the only such session here until
+    /// it makes progress, or a second has passed: if it kills this process, no other session is
+    /// blamed.
     /// process, no other one is blamed.
     ///
     /// # Errors
     ///
-    /// Fails as [`SessionStore::open`] does, and with [`MemoryError::InUse`] while another session
+    /// Fails like [`SessionStore::open`], and with [`MemoryError::InUse`] while another session
     /// that has lost an owner is new here.
     pub async fn open(
         &self,
@@ -83,14 +86,14 @@ impl HandOver {
     }
 }
 
-/// Wraps a memory, so that its session leaves when a [`HandOver`] has started.
+/// A memory whose session leaves once a [`HandOver`] has started.
 pub struct HandOverMemory {
     memory: Arc<dyn Memory>,
     hand_over: HandOver,
     probation: Mutex<Option<OwnedSemaphorePermit>>,
     /// The length of the log.
     written: AtomicU64,
-    /// A turn was refused, so that the session leaves.
+    /// `true` once a turn was refused, so that the session leaves.
     leaves: AtomicBool,
 }
 
@@ -100,7 +103,7 @@ impl HandOverMemory {
         self.written.store(at + entries.len() as u64, Ordering::Relaxed);
         let is_proof = |entry: &LogEntry| match entry {
             LogEntry::Owner { note } => matches!(note, OwnerNote::Left | OwnerNote::Held(_)),
-            // It waits, perhaps for what kills the process.
+            // It is only queued, and may be what kills the process.
             LogEntry::Queued { .. } => false,
             entry => entry.is_progress(),
         };
@@ -113,9 +116,9 @@ impl HandOverMemory {
 
 #[async_trait]
 impl Memory for HandOverMemory {
-    /// Appends the entries. After the start of the hand-over, entries that announce a model request
-    /// are refused as those of an owner that has been replaced: they are written by the next one.
-    /// What comes before them in the append, such as the result of a tool, is written.
+    /// Appends the entries. Once the hand-over has started, entries that announce a model request
+    /// are refused with [`MemoryError::Lost`], as after a replacement: the next owner writes them.
+    /// Earlier entries of the append, such as the result of a tool, are written.
     async fn append(&self, at: u64, entries: Arc<[LogEntry]>) -> Result<(), MemoryError> {
         let starts_turn = |entry: &LogEntry| {
             matches!(entry, LogEntry::RequestStarted { .. } | LogEntry::DetachedStarted { .. })
@@ -150,7 +153,8 @@ impl Memory for HandOverMemory {
 
     async fn close(&self) {
         if self.leaves.load(Ordering::Relaxed) {
-            // Otherwise the next owner takes this one for lost. It fails if there is a next one.
+            // Without it, the next owner would count this one as lost. Fails if there is a next
+            // owner already.
             let left = [LogEntry::Owner { note: OwnerNote::Left }].into();
             let _ = self.memory.append(self.written.load(Ordering::Relaxed), left).await;
         }

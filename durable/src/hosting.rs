@@ -1,4 +1,4 @@
-//! The sessions that a cluster's own host has open.
+//! Open sessions of a cluster's own host.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,14 +17,14 @@ use crate::error::ClusterError;
 use crate::handover::HandOver;
 use crate::host::{Host, Hosted};
 
-/// Opens sessions with the agents of a cluster. Clones share the sessions.
+/// A host that opens sessions with the agents of a cluster. Clones share the sessions.
 #[derive(Clone)]
 pub(crate) struct Hosting(Arc<Parts>);
 
 struct Parts {
     store: Arc<dyn SessionStore>,
     agents: Box<dyn Agents>,
-    /// How long a session stays open without work.
+    /// The time for which a session without work stays open.
     idle_timeout: Duration,
     max_sessions: usize,
     hand_over: HandOver,
@@ -32,7 +32,7 @@ struct Parts {
     tasks: TaskTracker,
 }
 
-/// A session that is open, or about to be.
+/// A session that is open or being opened.
 struct Session {
     /// `None` until it is open.
     handle: Option<AgentHandle>,
@@ -61,7 +61,7 @@ impl Hosting {
         self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the end of a session that is open here, or is opened now.
+    /// Returns the end of a session that is open here or is opened now.
     fn start(
         &self,
         id: &str,
@@ -78,7 +78,7 @@ impl Hosting {
         }
         let id: Arc<str> = id.into();
         let (hosting, name) = (self.clone(), id.clone());
-        // A task of its own: it ends even if nobody waits for it.
+        // A separate task, so that it ends even if no caller waits.
         let task = self.0.tasks.spawn(async move {
             let _open = OpenGuard { hosting: &hosting, id: &name };
             hosting.host_to_end(&name).await
@@ -100,7 +100,7 @@ impl Hosting {
         }
         let (handle, events) = match self.open(id, false).await {
             Err(ClusterError::Memory(MemoryError::InUse(_))) => return Ok(Hosted::InUse),
-            // It was deleted, or is opened by the session at its root.
+            // It was deleted, or its root session opens it.
             Err(ClusterError::Memory(MemoryError::NoSession(_) | MemoryError::SubAgent { .. })) => {
                 return Ok(Hosted::Closed);
             }
@@ -114,7 +114,7 @@ impl Hosting {
         Ok(if is_left { Hosted::HandedOver } else { Hosted::Closed })
     }
 
-    /// Opens a session, which continues a run that was interrupted, or creates it.
+    /// Opens a session, which continues an interrupted run, or creates it.
     async fn open(
         &self,
         id: &Arc<str>,
@@ -136,15 +136,15 @@ impl Hosting {
         Ok(agent.run(cx).await?)
     }
 
-    /// Waits until a session has nothing to do, or is to leave, and closes it. Returns whether it
-    /// belongs to another owner now.
+    /// Waits until a session has nothing to do or must leave, and closes it. Returns whether it now
+    /// belongs to another owner.
     async fn keep_open(&self, id: &Arc<str>, handle: AgentHandle, mut events: EventStream) -> bool {
         let Parts { store, idle_timeout, hand_over, .. } = &*self.0;
         // A session that was opened for nothing is closed at once: a placement may call again for
         // each input that an earlier opening has taken.
         let mut pause = Duration::ZERO;
         loop {
-            // A session that is handed over in a run ends without being asked.
+            // A session that is handed over during a run ends by itself.
             let idle = async {
                 handle.wait_for_idle().await;
                 timeout(pause, hand_over.started()).await.is_ok()
@@ -155,7 +155,7 @@ impl Hosting {
                     None => break,
                 },
                 is_draining = idle => {
-                    // What was posted meanwhile is about to be read by the session.
+                    // The session is about to read inputs that were posted meanwhile.
                     let due = store.session(id).await.map_or(None, |info| info.due);
                     if (due != Some(Due::Inbox) || is_draining) && events.try_next().is_none() {
                         break;
@@ -167,13 +167,13 @@ impl Hosting {
             session.handle = None;
         }
         drop(handle);
-        // The session ends with its last handle, after a run that has begun meanwhile.
+        // The session ends with its last handle, after any run that has started meanwhile.
         while events.next().await.is_some() {}
         events.moved()
     }
 }
 
-/// Removes a session from those that are open.
+/// A guard that removes a session from the open ones on drop.
 struct OpenGuard<'a> {
     hosting: &'a Hosting,
     id: &'a Arc<str>,

@@ -1,9 +1,9 @@
 //! Sessions on a fleet of machines, for [loopwright](https://docs.rs/loopwright).
 //!
-//! A [`Cluster`] is one of any number of processes, the workers, that share a store. A session
-//! belongs to no worker: each takes inputs for every session and returns the events of every
-//! session, and the [`Placement`] decides which one does the work. If a worker dies, another one
-//! continues with its sessions where their logs end.
+//! A [`Cluster`] is one of any number of processes, the workers, that share a store. A session is
+//! not bound to a worker: each worker takes inputs for every session and returns the events of
+//! every session. The [`Placement`] decides which worker does the work. If a worker dies, another
+//! one continues its sessions where their logs end.
 //!
 //! ```
 //! use std::time::Duration;
@@ -36,16 +36,16 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - **Data.** The store has everything: logs, mailboxes, owners, schedules. A session at rest
+//! - **Data.** Everything is in the store: logs, mailboxes, owners, schedules. An idle session
 //!   takes no memory in any worker.
-//! - **Correctness.** The store gives a session to one owner at a time, and each opening has a new
-//!   epoch, with which every write is checked. The placement only decides who works when.
+//! - **Correctness.** The store gives a session to one owner at a time. Each opening has a new
+//!   epoch, which every write checks. The placement only decides who works when.
 //! - **Inputs** are durable in the mailbox of the session when they are acknowledged, and the
 //!   session takes each once.
 //! - **Events** have the same numbers from every worker. Deltas come from the worker that has the
-//!   session open, if that has an [address](ClusterBuilder::reachable_at).
-//! - **Code.** A run continues by entering the pattern again, not by repeating its steps, so
-//!   workers with new code continue the runs of old ones.
+//!   session open, if it has an [address](ClusterBuilder::reachable_at).
+//! - **Code.** A run continues by entering the pattern again, not by repeating its steps. So
+//!   workers with new code continue runs of old code.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

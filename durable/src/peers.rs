@@ -1,4 +1,4 @@
-//! The events of open sessions, for other workers: the route, and its client.
+//! Events of open sessions, for other workers: the route, and its client.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -25,27 +25,27 @@ use tokio_util::io::StreamReader;
 use crate::host::Host;
 use crate::http_client;
 
-/// Names the path at which other workers read the events of a worker's sessions.
+/// The path at which other workers read the events of a worker's sessions.
 pub const EVENTS_PATH: &str = "/cluster/events";
-/// The media type of the stream: a JSON value in each line.
+/// The media type of the stream: a JSON value per line.
 const LINES: &str = "application/x-ndjson";
 /// The header with the length of the log before the events.
 const ENTRIES: &str = "loopwright-entries";
-/// How long a stream is silent before an empty line is sent.
+/// Silence after which an empty line is sent.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// How long a stream may be silent before its reader tries another source.
+/// Silence after which the reader of a stream tries another source.
 const SILENCE: Duration = Duration::from_secs(6);
-/// How long a worker that could not be reached is not asked.
+/// Pause before a worker that could not be reached is asked again.
 const FAILED_PAUSE: Duration = Duration::from_secs(10);
-/// The maximum length of a line.
+/// Maximum length of a line, in bytes.
 const MAX_LINE: usize = 64 * 1024 * 1024;
 
-/// Reads events from other workers.
+/// A client for events from other workers.
 #[derive(Clone)]
 pub(crate) struct Peers {
     client: reqwest::Client,
     token: Option<Arc<str>>,
-    /// The addresses that could not be reached, and until when they are not tried.
+    /// The addresses that could not be reached, with the end of their pause.
     failed: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
@@ -62,15 +62,15 @@ impl Peers {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether a worker could not be reached a short while ago.
+    /// Returns whether a worker could not be reached recently.
     pub(crate) fn has_failed(&self, address: &str) -> bool {
         let mut failed = self.failed();
         failed.retain(|_, until| *until > Instant::now());
         failed.contains_key(address)
     }
 
-    /// Joins a session at the worker with this address, and returns the length of its log and the
-    /// events after it. Returns `None` if that worker does not have it open, or cannot be reached.
+    /// Joins a session at the worker with this address. Returns the length of its log and the
+    /// events after it, or `None` if that worker does not have it open or cannot be reached.
     pub(crate) async fn join(
         &self,
         address: &str,
@@ -111,7 +111,7 @@ impl PeerEvents {
     pub(crate) async fn next(&mut self) -> Option<Arc<Envelope>> {
         loop {
             let line = timeout(SILENCE, self.0.next()).await.ok()??.ok()?;
-            // Empty lines say that the worker lives. Workers with newer code may send events that
+            // Empty lines show that the worker lives. Workers with newer code may send events that
             // this one does not know.
             if let Ok(event) = serde_json::from_str(&line) {
                 return Some(Arc::new(event));
@@ -119,13 +119,13 @@ impl PeerEvents {
         }
     }
 
-    /// Turns the events into a stream.
+    /// Converts the events into a stream.
     pub(crate) fn into_stream(self) -> impl Stream<Item = Arc<Envelope>> + Send {
         stream::unfold(self, async |mut peer| Some((peer.next().await?, peer)))
     }
 }
 
-/// What the route needs.
+/// The state of the route.
 #[derive(Clone)]
 struct Served {
     host: Arc<dyn Host>,
@@ -140,7 +140,7 @@ pub(crate) fn router(host: Arc<dyn Host>, token: Option<Arc<str>>) -> Router {
 #[derive(Deserialize)]
 struct Wanted {
     session: String,
-    /// Whether the events of sub-agents are sent, too.
+    /// `true` to include the events of sub-agents.
     tree: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The extension point for who hosts which session, [`Placement`].
+//! [`Placement`]: the extension point that assigns sessions to workers.
 
 mod background;
 pub(crate) mod leases;
@@ -14,27 +14,26 @@ pub use leases::Leases;
 use crate::driver::Driver;
 use crate::error::PlacementError;
 
-/// Decides which worker hosts a session, and wakes it: [`Leases`] needs only the store, and
+/// The assignment of sessions to workers, and their waking. [`Leases`] needs only the store, and
 /// `Restate` (feature `restate`) a Restate server.
 ///
 /// # Contract
 ///
-/// - When [`wake`](Placement::wake) has returned, the session must be hosted at least once more
-///   from its opening on, by some worker, even if this one is killed. If it is being hosted at that
-///   moment, it may be hosted again afterwards. `Leases` relies on its sweep for that.
-/// - A session that is to be hosted is opened even if nothing seems to be due: only its owner can
-///   tell.
+/// - After [`wake`](Placement::wake) has returned, some worker must host the session at least once
+///   more, starting with its opening, even if this worker is killed. If it is being hosted at that
+///   time, it may be hosted again afterwards. `Leases` relies on its sweep for that.
+/// - A woken session is opened even if nothing seems to be due: only its owner knows.
 /// - A worker that dies while it hosts a session must be replaced.
 #[async_trait]
 pub trait Placement: Send + Sync + 'static {
-    /// Has a session hosted soon: it has input, or work to do.
+    /// Causes a session to be hosted soon: it has input, or work to do.
     ///
     /// # Errors
     ///
-    /// Fails if that cannot be promised. What was posted stays, and a sweep may find it.
+    /// Fails if that cannot be promised. Posted inputs stay, and a sweep may find them.
     async fn wake(&self, session: &str) -> Result<(), PlacementError>;
 
-    /// Has a session looked after at a time, in milliseconds since 1970: a deadline passes, or a
+    /// Causes a session to be hosted at a time, in milliseconds since 1970: a deadline passes, or a
     /// schedule is due.
     ///
     /// # Errors
@@ -42,14 +41,14 @@ pub trait Placement: Send + Sync + 'static {
     /// Fails if that cannot be promised.
     async fn wake_at(&self, session: &str, time: u64) -> Result<(), PlacementError>;
 
-    /// Starts to give sessions to this worker. Called once, before all other methods.
+    /// Starts to assign sessions to this worker. Called once, before all other methods.
     ///
     /// # Errors
     ///
-    /// Fails if the worker cannot be given sessions.
+    /// Fails if the worker cannot be assigned sessions.
     async fn start(&self, driver: Arc<dyn Driver>) -> Result<(), PlacementError>;
 
-    /// Gives this worker no further sessions. Those that it hosts are closed by the cluster.
+    /// Assigns no further sessions to this worker. The cluster closes the sessions that it hosts.
     async fn stop(&self);
 }
 

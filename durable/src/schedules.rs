@@ -1,4 +1,4 @@
-//! What schedules do when their time has come.
+//! Execution of due schedules.
 
 use loopwright_core::SessionStore;
 use loopwright_core::log::{MemoryError, Schedule, Schedules};
@@ -7,11 +7,11 @@ use crate::cron::{Cron, InvalidCron};
 use crate::error::ClusterError;
 use crate::placement::Placement;
 
-/// The number of schedules that are read at once.
+/// The number of schedules read at once.
 const CHUNK: usize = 64;
 
-/// Posts the inputs of the schedules whose time has come, of one session or of all, and sets their
-/// next times. One that cannot be carried out stays, and does not hold up the others.
+/// Posts the inputs of due schedules, of one session or of all, and sets their next times. A
+/// failing schedule stays, and does not delay the others.
 pub(crate) async fn post_due(
     store: &dyn SessionStore,
     placement: &dyn Placement,
@@ -38,8 +38,9 @@ pub(crate) async fn post_due(
     }
 }
 
-/// Posts the input of a schedule, and then sets its next time: if the worker is killed in between,
-/// the same input is posted again, which changes nothing. Returns false if it cannot be posted now.
+/// Posts the input of a schedule, and then sets its next time. If the worker is killed in between,
+/// the same input is posted again, which changes nothing. Returns `false` if it cannot be posted
+/// now.
 async fn carry_out(
     store: &dyn SessionStore,
     schedules: &dyn Schedules,
@@ -81,8 +82,7 @@ async fn carry_out(
     Ok(true)
 }
 
-/// Returns the first time of a schedule after now. Times that have passed in the meantime are left
-/// out.
+/// Returns the first time of a schedule after now. Past times are skipped.
 fn next_time(schedule: &Schedule, now: u64) -> Result<Option<u64>, InvalidCron> {
     let Some(expression) = &schedule.cron else { return Ok(None) };
     let cron = Cron::new(expression, schedule.time_zone.as_deref())?;

@@ -16,17 +16,18 @@ use crate::events::ClusterEvents;
 use crate::host::Host;
 use crate::worker::Worker;
 
-/// How often it is tried to create a session that another worker is creating.
+/// Maximum number of attempts to create a session that another worker is creating.
 const MAX_CREATIONS: u32 = 500;
 const CREATION_PAUSE: Duration = Duration::from_millis(20);
 
-/// Names a session of a cluster. It holds nothing of it; clones name the same session.
+/// A session of a cluster, identified by its name. It holds nothing open. Clones refer to the same
+/// session.
 ///
 /// # Contract
 ///
-/// An input is durable when its method returns its id, and the session takes it once, whatever
-/// dies in the meantime. Inputs of one caller that waits for each are taken in their order. If a
-/// method fails or its future is dropped, the input may be posted or not: sending it again with the
+/// An input is durable when its method returns its id. The session takes it once, even if processes
+/// die in the meantime. If a caller waits for each input, they are taken in order. If a method
+/// fails or its future is dropped, the input may or may not be posted. Sending it again with the
 /// same id ([`Prompt::id`]) changes nothing if it was.
 #[derive(Clone)]
 pub struct ClusterSession {
@@ -44,12 +45,12 @@ impl ClusterSession {
         &self.id
     }
 
-    /// Sends a message for which a run starts. See [`post`](ClusterSession::post).
+    /// Sends a message that starts a run. See [`post`](ClusterSession::post).
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<InputId, ClusterError> {
         self.post(InputEvent::UserRequest(prompt.into())).await
     }
 
-    /// Sends a message that is to change the run in progress. See [`post`](ClusterSession::post).
+    /// Sends a message that changes the run in progress. See [`post`](ClusterSession::post).
     pub async fn steer(&self, prompt: impl Into<Prompt>) -> Result<InputId, ClusterError> {
         self.post(InputEvent::Steer(prompt.into())).await
     }
@@ -71,15 +72,14 @@ impl ClusterSession {
         self.send(InputEvent::ExternalActionResult(result)).await
     }
 
-    /// Stops the run in progress, or its calls that wait for decisions, and waits until the session
-    /// has taken the abort. See [`send`](ClusterSession::send).
+    /// Stops the run in progress, or its pending calls, and waits until the session has taken the
+    /// abort. See [`send`](ClusterSession::send).
     pub async fn abort(&self) -> Result<InputId, ClusterError> {
         self.send(InputEvent::Abort(Default::default())).await
     }
 
-    /// Posts an input, and returns its id when it is durable: the session takes it soon, and may
-    /// still refuse it. A session that does not exist is created. An abort that names no run names
-    /// the last one.
+    /// Posts an input, and returns its id when it is durable. The session takes it soon, and may
+    /// still refuse it. A missing session is created. An abort without a run means the last one.
     ///
     /// # Errors
     ///
@@ -90,13 +90,13 @@ impl ClusterSession {
         Ok(input.id)
     }
 
-    /// Posts an input, and waits until the session has taken or refused it. A session that does not
-    /// exist is created. An abort that names no run names the last one.
+    /// Posts an input, and waits until the session has taken or refused it. A missing session is
+    /// created. An abort without a run means the last one.
     ///
     /// # Errors
     ///
     /// Fails if the input cannot be posted, and with [`ClusterError::Input`] if the session has
-    /// refused it: then nothing has changed.
+    /// refused it. A refused input changes nothing.
     pub async fn send(&self, event: InputEvent) -> Result<InputId, ClusterError> {
         let input = self.input(event).await?;
         self.deliver(&input).await?;
@@ -104,13 +104,13 @@ impl ClusterSession {
         Ok(input.id)
     }
 
-    /// Returns the events after number `after`, and those that follow, for as long as the session
+    /// Returns the events after number `after`, including future ones, for as long as the session
     /// exists.
     pub fn events(&self, after: u64) -> ClusterEvents {
         ClusterEvents::new(self.worker.clone(), self.id.clone(), after)
     }
 
-    /// Describes the session.
+    /// Returns the description of the session.
     ///
     /// # Errors
     ///
@@ -119,8 +119,8 @@ impl ClusterSession {
         Ok(self.worker.store.session(&self.id).await?)
     }
 
-    /// Posts an input at a time in milliseconds since 1970, under this id. Another schedule of the
-    /// session with the same id is replaced.
+    /// Schedules an input for a time, in milliseconds since 1970, under this id. Replaces another
+    /// schedule of the session with the same id.
     ///
     /// # Errors
     ///
@@ -134,15 +134,15 @@ impl ClusterSession {
         self.put_schedule(Schedule::once(self.id.clone(), id, time, event)).await
     }
 
-    /// Posts an input again and again: at the times of a cron expression, such as `0 9 * * MON`, in
-    /// a time zone, such as `Europe/Berlin`, or in UTC. See [`Cron`] for expressions. Another
-    /// schedule of the session with the same id is replaced. Times that pass while no worker runs
-    /// are made up for once.
+    /// Schedules an input for the times of a cron expression, such as `0 9 * * MON`, in a time
+    /// zone, such as `Europe/Berlin`, or in UTC. See [`Cron`] for expressions. Replaces another
+    /// schedule of the session with the same id. Times that pass while no worker runs are made up
+    /// for once.
     ///
     /// # Errors
     ///
-    /// Fails as [`schedule`](ClusterSession::schedule) does, and if the expression or the time zone
-    /// is invalid, or has no time in the future.
+    /// Fails like [`schedule`](ClusterSession::schedule), and if the expression or the time zone is
+    /// invalid, or has no time in the future.
     pub async fn repeat(
         &self,
         id: impl Into<Arc<str>>,
@@ -169,7 +169,7 @@ impl ClusterSession {
         Ok(schedules.of_session(&self.id).await?)
     }
 
-    /// Removes a schedule. Returns false if there is none of this id.
+    /// Removes a schedule. Returns `false` if the session has no schedule with this id.
     ///
     /// # Errors
     ///
@@ -220,7 +220,7 @@ impl ClusterSession {
         last.ok_or_else(|| InputError::NothingToAbort(RunId(0)).into())
     }
 
-    /// Posts an input and has it handled. It is acknowledged only when both are durable.
+    /// Posts an input and has it handled. Succeeds only when both are durable.
     async fn deliver(&self, input: &PostedInput) -> Result<(), ClusterError> {
         let Worker { store, placement, host, .. } = &*self.worker;
         let mut created = Created::default();
@@ -242,7 +242,7 @@ impl ClusterSession {
 struct Created(u32);
 
 impl Created {
-    /// Creates a session that does not exist, or waits while another worker does so.
+    /// Creates a missing session, or waits while another worker creates it.
     async fn create(&mut self, host: &dyn Host, session: &str) -> Result<(), ClusterError> {
         self.0 += 1;
         match host.create(session).await {

@@ -1,4 +1,4 @@
-//! A worker: what the parts of a cluster share, and how it drives sessions.
+//! A worker: the state shared by the parts of a cluster, and the driving of sessions.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) struct Worker {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) placement: Arc<dyn Placement>,
     pub(crate) peers: Peers,
-    /// Where other workers reach this one.
+    /// The address for other workers.
     pub(crate) address: Option<Arc<str>>,
 }
 
@@ -73,7 +73,7 @@ impl Driver for Worker {
         if let Some(workers) = self.store.workers() {
             return Ok(workers.due(limit).await?);
         }
-        // The store knows no workers, so it belongs to few, and its list is short.
+        // A store that does not know workers is shared by few, and its list is short.
         let now = SystemEnvironment.now();
         let query = SessionQuery::new(usize::MAX).brief();
         let mut due = Vec::new();

@@ -1,4 +1,4 @@
-//! What a placement does in the background, from its start to its stop.
+//! Background tasks of a placement, from its start to its stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Begins. A placement belongs to one worker, and begins once.
+    /// Marks the start. A placement belongs to one worker, and starts once.
     pub(super) fn start(&self) -> Result<(), PlacementError> {
         match self.is_started.swap(true, Ordering::Relaxed) {
             true => Err(PlacementError::new(
@@ -34,7 +34,7 @@ impl Background {
         self.tasks.spawn(task);
     }
 
-    /// Does something again and again, with this pause, until the stop.
+    /// Repeats a task, with this pause, until the stop.
     pub(super) fn repeat<F, R>(&self, pause: Duration, task: F)
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -58,7 +58,7 @@ impl Background {
         self.stopped.clone().cancelled_owned()
     }
 
-    /// Ends what is repeated, and waits until all tasks have ended.
+    /// Ends repeated tasks, and waits until all tasks have ended.
     pub(super) async fn stop(&self) {
         self.stopped.cancel();
         self.tasks.close();

@@ -1,4 +1,4 @@
-//! [`Leases`]: sessions are hosted by the worker that sees first that they have work.
+//! [`Leases`]: sessions are hosted by the first worker that sees their work.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,21 +13,20 @@ use super::background::Background;
 use crate::driver::{Drive, Driver};
 use crate::error::{ClusterError, PlacementError};
 
-/// How often the store is searched for sessions without an owner, unless set otherwise.
+/// Default interval at which the store is searched for sessions without an owner.
 const DEFAULT_SWEEP: Duration = Duration::from_millis(250);
-/// The number of sessions that a sweep opens.
+/// Maximum number of sessions that a sweep opens.
 const MAX_PER_SWEEP: usize = 64;
-/// The pause before a session whose work was not done is opened again; it doubles.
+/// The first pause before a session whose work was not done is reopened; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 
-/// Places sessions by the store alone: a worker that receives an input opens its session, unless
-/// another one has it open, and each worker sweeps over what is due and has no owner. The store's
-/// leases decide who wins.
+/// A placement with the store alone. A worker that receives an input opens its session, unless
+/// another worker has it open. Each worker also sweeps the store for due sessions without an owner.
+/// The store's leases decide who wins.
 ///
-/// This suits a handful of workers: each of them asks the store four times a second. After the
-/// death of a worker its sessions are taken over as soon as the store has noticed it, and the next
-/// sweep has come.
+/// This suits a handful of workers: each asks the store four times a second. When a worker dies,
+/// its sessions are taken over once the store has noticed it and the next sweep comes.
 #[derive(Clone)]
 pub struct Leases(Arc<Shared>);
 
@@ -37,7 +36,7 @@ struct Shared {
     /// Set from the start to the stop of the worker.
     driver: Mutex<Option<Arc<dyn Driver>>>,
     background: Background,
-    /// The sessions that were opened and still have the work that they had.
+    /// Sessions that were opened and still have the same work.
     failed: Mutex<HashMap<Arc<str>, Failed>>,
 }
 
@@ -49,12 +48,12 @@ struct Failed {
 }
 
 impl Leases {
-    /// Places sessions with a sweep every 250 ms.
+    /// Creates a placement with a sweep every 250 ms.
     pub fn new() -> Self {
         Self::with_sweep(DEFAULT_SWEEP)
     }
 
-    /// Places sessions with this time between two sweeps.
+    /// Creates a placement with this interval between sweeps.
     pub fn with_sweep(interval: Duration) -> Self {
         Leases(Arc::new(Shared {
             interval,
@@ -93,7 +92,7 @@ impl Shared {
         });
     }
 
-    /// Notes whether a session still has the work that it had.
+    /// Notes whether a session still has the same work.
     async fn note(&self, driver: &Arc<dyn Driver>, due: &DueSession) {
         // Opening a session adds an entry.
         let entries = driver.store().session(&due.session).await.map(|info| info.entries);
@@ -118,7 +117,7 @@ impl Shared {
         if let Err(error) = driver.post_schedules(None).await {
             tracing::warn!(%error, "schedules could not be carried out");
         }
-        // Those that cannot be opened must not hide the others.
+        // Sessions that cannot be opened must not hide the others.
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).len();
         match driver.due(MAX_PER_SWEEP + failed).await {
             Ok(due) => {
@@ -137,7 +136,7 @@ impl Placement for Leases {
     async fn wake(&self, session: &str) -> Result<(), PlacementError> {
         let driver = self.0.driver().clone();
         if let Some(driver) = driver {
-            // The length is not known, so that the next sweep may try it.
+            // The length is unknown, so the next sweep may try it.
             self.0.drive(driver, DueSession::new(session, 0));
         }
         Ok(()) // the sweep of any worker finds it

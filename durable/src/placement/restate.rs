@@ -1,4 +1,4 @@
-//! [`Restate`]: sessions are placed, woken and retried by a Restate server.
+//! [`Restate`]: a Restate server places, wakes and retries sessions.
 
 mod client;
 mod key;
@@ -21,26 +21,26 @@ use super::background::Background;
 use crate::driver::Driver;
 use crate::error::{ClusterError, PlacementError};
 
-/// How often inputs are looked for whose senders were killed before they could wake the session.
+/// Interval of sweeps for inputs whose senders were killed before waking the session.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-/// The number of sessions that a sweep wakes.
+/// Maximum number of sessions that a sweep wakes.
 const MAX_PER_SWEEP: usize = 256;
-/// A session that is due is woken by a sweep once in this time, in milliseconds.
+/// Sweeps wake a due session once in this period, in milliseconds.
 const SWEEP_PERIOD: u64 = 300_000;
 
-/// Places sessions by a [Restate](https://restate.dev) server, version 1.7: each is a virtual
+/// A placement with a [Restate](https://restate.dev) server, version 1.7. Each session is a virtual
 /// object, whose one exclusive handler hosts the session until it has nothing to do.
 ///
-/// Restate calls the workers under one address, that of a balancer for TCP in front of all of them,
-/// or of the only worker. When a worker dies, Restate repeats its calls at another one. It also
-/// keeps the timers for deadlines and schedules. The data is in the store alone: Restate's journal
-/// has one step for each call.
+/// Restate calls the workers under one address: of a TCP balancer in front of all of them, or of
+/// the only worker. When a worker dies, Restate repeats its calls at another one. It also keeps the
+/// timers for deadlines and schedules. The data is only in the store: Restate's journal has one
+/// step for each call.
 ///
 /// - **Code.** Workers with new code register at the same address, or at another one for
 ///   [versions](https://docs.restate.dev/services/versioning) side by side. A session that is
 ///   handed over goes to the address that was registered last, and continues its run there.
-/// - **Clocks.** Deadlines and schedules are decided by the clock of the store; a clock of Restate
-///   that is wrong delays them for 60 s at most.
+/// - **Clocks.** The clock of the store decides deadlines and schedules. A wrong clock of Restate
+///   delays them for at most 60 s.
 /// - **Licence.** Restate's server is under the Business Source License, which allows its use in
 ///   production, but not to offer Restate itself as a service. The SDK is under the MIT licence.
 ///
@@ -61,7 +61,7 @@ const SWEEP_PERIOD: u64 = 300_000;
 #[derive(Clone)]
 pub struct Restate(Arc<Shared>);
 
-/// Configures a [`Restate`] placement.
+/// The settings of a [`Restate`] placement.
 #[derive(Debug, Clone)]
 pub struct RestateBuilder {
     ingress: String,
@@ -79,7 +79,7 @@ struct Shared {
 }
 
 impl Restate {
-    /// Configures a placement by the server whose ingress has this URL, such as
+    /// Returns a builder for the server whose ingress has this URL, such as
     /// `http://localhost:8080`.
     pub fn builder(ingress: impl Into<String>) -> RestateBuilder {
         RestateBuilder {
@@ -93,27 +93,27 @@ impl Restate {
 }
 
 impl RestateBuilder {
-    /// Adds the ingress of another node, which is used while the ones before cannot be reached.
+    /// Adds the ingress of another node, which is used while the earlier ones cannot be reached.
     pub fn or_ingress(mut self, url: impl Into<String>) -> Self {
         self.other_ingress.push(url.into());
         self
     }
 
-    /// Sets the URL of the admin API: by default that of the first ingress with the port 9070.
+    /// Sets the URL of the admin API. Defaults to the first ingress with the port 9070.
     pub fn admin(mut self, url: impl Into<String>) -> Self {
         self.admin = Some(url.into());
         self
     }
 
-    /// Sets where this worker accepts the calls of Restate, `127.0.0.1:9080` by default. It needs
-    /// no token, so only Restate may be able to reach the port.
+    /// Sets the address at which this worker accepts the calls of Restate, `127.0.0.1:9080` by
+    /// default. Calls need no token, so only Restate may be able to reach the port.
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
         self
     }
 
-    /// Sets the URL under which Restate reaches the workers: that of a balancer in front of all of
-    /// them. By default that is the address at which this worker listens.
+    /// Sets the URL under which Restate reaches the workers, such as a balancer in front of all of
+    /// them. Defaults to the address at which this worker listens.
     pub fn reachable_at(mut self, url: impl Into<String>) -> Self {
         self.address = Some(url.into());
         self
@@ -133,11 +133,11 @@ impl RestateBuilder {
 }
 
 impl Shared {
-    /// Wakes sessions whose inputs no call was sent for, and carries out schedules whose timers
-    /// were lost.
+    /// Wakes sessions with inputs for which no call was sent, and carries out schedules whose
+    /// timers were lost.
     async fn sweep(&self, driver: &dyn Driver) -> Result<(), ClusterError> {
         let posted = driver.post_schedules(None).await;
-        // Whichever workers sweep.
+        // The same for all workers that sweep.
         let period = SystemEnvironment.now() / SWEEP_PERIOD;
         for due in driver.due(MAX_PER_SWEEP).await? {
             let id = format!("sweep:{}:{}:{period}", key_of(&due.session), due.entries);

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::poison;
 use crate::records::{Record, Records};
 
-/// How long a tool takes.
+/// Duration of a tool.
 const TOOL_TIME: Duration = Duration::from_millis(30);
 
 #[derive(Deserialize, JsonSchema)]
@@ -24,8 +24,8 @@ struct Turn {
     turn: u64,
 }
 
-/// Replies to `work N, ask at A`: N turns with two calls each, of which one needs approval in turn
-/// A. Each names the version of the code.
+/// Returns the reply to `work N, ask at A`: N turns with two calls each, one of which needs
+/// approval in turn A. Each reply names the version of the code.
 fn reply(request: &ChatRequest, version: usize) -> Script {
     if let Some(reply) = poison::reply(request) {
         return reply;

@@ -1,11 +1,11 @@
-//! A balancer for TCP, as it stands in front of workers.
+//! A TCP balancer, as in front of workers.
 
 use std::sync::{Arc, Mutex};
 
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Passes connections on to the ports in turn, if they accept any. It ends with the runtime.
+/// Forwards connections to the ports in turn, if they accept any. It ends with the runtime.
 pub(crate) async fn start(ports: Vec<u16>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! The checker: what was recorded must be explained by one history of each session.
+//! The checker: one history of each session must explain all records.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::client::History;
 use crate::records::Record;
 
-/// What was checked.
+/// Counters of the checks.
 #[derive(Debug, Default)]
 #[allow(dead_code, reason = "printed")]
 pub(crate) struct Counts {
@@ -28,7 +28,7 @@ pub(crate) struct Counts {
     unknown_outcomes: usize,
 }
 
-/// Checks all histories, and returns what is wrong, too.
+/// Checks all histories. Returns the violations, too.
 pub(crate) async fn check(
     store: &Postgres,
     histories: &[History],
@@ -60,7 +60,8 @@ pub(crate) async fn check(
     (counts, wrong)
 }
 
-/// An acknowledged input is in the log once, and a refused one is not. Each request has one run.
+/// Checks that each acknowledged input is in the log once, that no refused one is, and that each
+/// request has one run.
 fn check_inputs(history: &History, log: &[LogEntry], wrong: &mut Vec<String>) {
     let mut seen: HashMap<&str, usize> = HashMap::new();
     for id in log.iter().filter_map(LogEntry::input) {
@@ -100,7 +101,8 @@ fn check_inputs(history: &History, log: &[LogEntry], wrong: &mut Vec<String>) {
     }
 }
 
-/// A tool that must not run twice has run once if its result says so, and else at most once.
+/// Checks that a tool that must not run twice has run once if its result says so, and else at most
+/// once.
 fn check_effects(
     session: &str,
     log: &[LogEntry],
@@ -137,7 +139,7 @@ fn check_effects(
     }
 }
 
-/// Appends of an epoch come after all those of earlier ones.
+/// Checks that appends of an epoch come after all appends of earlier epochs.
 fn check_epochs(
     session: &str,
     log: &[LogEntry],
@@ -170,10 +172,10 @@ fn check_epochs(
     }
 }
 
-/// Events have the numbers and the content that the log says, from all workers.
+/// Checks that events have the numbers and the content of the log, from all workers.
 fn check_events(history: &History, log: &[LogEntry], wrong: &mut Vec<String>) {
     let expected = SessionLog::events(history.session.as_str(), log);
-    // The time of an event in a log is the last one that is stored before it.
+    // An event from the log has the time of the last earlier entry with a time.
     let content = |event: &Envelope| {
         let mut value = serde_json::to_value(event).unwrap();
         if let Value::Object(fields) = &mut value {

@@ -1,5 +1,5 @@
-//! A client: it uses one session through any worker, repeats what was not answered, and records
-//! what it was told.
+//! A client: it uses one session through any worker, repeats unanswered inputs, and records the
+//! answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,31 +17,31 @@ use crate::fleet::Fleet;
 use crate::random::Random;
 use crate::worker::Sent;
 
-/// How long a client waits for an answer before it asks another worker.
+/// Timeout for an answer, before the client asks another worker.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
-/// How long it waits for an event before it reads them from another worker.
+/// Timeout for an event, before the client reads from another worker.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it waits for an event that may be lost.
+/// Timeout for an event that may be lost.
 const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(15);
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// What a client was told.
+/// The record of a client.
 #[derive(Default)]
 pub(crate) struct History {
     pub(crate) session: String,
-    /// The inputs that were acknowledged.
+    /// The acknowledged inputs.
     pub(crate) accepted: Vec<String>,
-    /// The inputs that were refused.
+    /// The refused inputs.
     pub(crate) refused: Vec<String>,
     /// The numbered events.
     pub(crate) events: Vec<Envelope>,
     /// The number of deltas.
     pub(crate) deltas: u64,
-    /// The streams of events that it has read from.
+    /// The number of event streams that it has read from.
     pub(crate) streams: u64,
-    /// What must not have happened.
+    /// Violations of the contract.
     pub(crate) violations: Vec<String>,
-    /// The time from a steer to its receipt, and from a decision to its.
+    /// The times from steers to their receipts, and from decisions to theirs.
     pub(crate) steers: Vec<Duration>,
     pub(crate) decisions: Vec<Duration>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Client {
     random: Random,
     history: History,
     stream: Option<(Response, Vec<u8>)>,
-    /// Whether it does not wait for what may be lost.
+    /// `true` if it does not wait for inputs that may be lost.
     gives_up: bool,
 }
 
@@ -62,8 +62,8 @@ impl Client {
         Client { fleet, http: crate::http_client(), random, history, stream: None, gives_up: false }
     }
 
-    /// Works until the faults are over, and to the end of the last request, unless it gives up
-    /// waiting for that.
+    /// Works until the faults are over and the last request has ended, unless it gives up waiting
+    /// for that.
     pub(crate) async fn work(mut self, is_over: Arc<AtomicBool>, gives_up: bool) -> History {
         let mut round = 0;
         self.gives_up = gives_up;
@@ -74,13 +74,13 @@ impl Client {
         self.history
     }
 
-    /// One request, to the end of its run.
+    /// Sends one request, and waits for the end of its run.
     async fn round(&mut self, round: u64) {
         let turns = 2 + self.random.below(4);
         let asks = self.random.below(2) == 0;
         let aborts = !asks && self.random.below(6) == 0;
         let steers = !aborts && self.random.below(3) == 0;
-        // Another request, which waits until the first is done. It denies a call that waits.
+        // Another request, which waits until the first is done. It denies pending calls.
         let mut sends_second = !aborts && !asks && self.random.below(4) == 0;
         let work = match asks {
             true => format!("work {turns} ask at {}", self.random.below(turns)),
@@ -190,7 +190,7 @@ impl Client {
         }
     }
 
-    /// Returns the next numbered event, from any worker. Now and then it changes to another one.
+    /// Returns the next numbered event, from any worker. Changes the worker now and then.
     async fn next_event(&mut self) -> Option<Envelope> {
         let begin = Instant::now();
         loop {
@@ -238,7 +238,7 @@ impl Client {
     }
 }
 
-/// Why an input was refused.
+/// The reason why an input was refused.
 #[derive(Debug)]
 pub(crate) struct Refusal(InputError);
 
@@ -249,7 +249,7 @@ impl std::fmt::Display for Refusal {
 }
 
 impl Refusal {
-    /// Returns the reason that the session has given first.
+    /// Returns the reason that the session gave first.
     fn reason(&self) -> &InputError {
         match &self.0 {
             InputError::AlreadyRefused { why, .. } => why,

@@ -1,4 +1,4 @@
-//! How long it took.
+//! Times of takeovers, steers and decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(crate) async fn print(
             let Some((at, entries, _, worker)) = before else { continue };
             let end = (at + entries) as usize;
             let info = SessionInfo::of(history.session.as_str(), &log[..end.min(log.len())]);
-            // A run was in progress in the worker that was killed.
+            // The killed worker had a run in progress.
             if Some(*worker) != fault.process || info.due != Some(Due::Interrupted) {
                 continue;
             }
@@ -70,7 +70,7 @@ pub(crate) async fn print(
     println!("appends of a turn: {:.1}", appends as f64 / turns as f64);
 }
 
-/// Returns the number of runs in which several versions of the code have replied.
+/// Returns the number of runs with replies of several versions of the code.
 fn runs_of_several_versions(log: &[LogEntry]) -> usize {
     let (mut count, mut versions) = (0, BTreeSet::new());
     for entry in log {

@@ -26,28 +26,28 @@ use crate::{TIMEOUT, balancer, check, figures};
 
 /// The number of workers.
 const WORKERS: usize = 3;
-/// The number of upgrades after which the runs of 12 sessions have been in progress at one or more.
+/// Minimum number of upgrades, so that at least one meets runs in progress of 12 sessions.
 const MIN_UPGRADES: usize = 12;
 /// The library that changes the clock of a program.
 const FAKE_CLOCK: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 /// The lease of a worker.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
-/// Who places sessions.
+/// The placement of sessions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Placed {
     ByLeases,
     ByRestate { nodes: usize },
 }
 
-/// What is special about a fleet.
+/// Special features of a fleet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Special {
-    /// Each worker has a network of its own.
+    /// Each worker has its own network.
     pub(crate) networks: bool,
-    /// The database has a standby, for which commits wait or do not.
+    /// The database has a standby: `true` if commits wait for it.
     pub(crate) standby: Option<bool>,
-    /// The clocks of two workers are wrong by a minute.
+    /// The clocks of two workers are off by a minute.
     pub(crate) clocks: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Fleet {
     special: Special,
     pub(crate) restate: Mutex<Option<RestateServers>>,
     workers: Mutex<Vec<Option<Child>>>,
-    /// How many workers have ended by themselves.
+    /// The number of workers that have ended by themselves.
     pub(crate) deaths: AtomicU64,
     orders: Mutex<Vec<Orders>>,
     /// The addresses of the workers.
@@ -187,7 +187,7 @@ impl Fleet {
         child.id()
     }
 
-    /// Starts workers again that have ended by themselves, as a supervisor does.
+    /// Restarts workers that have ended by themselves, as a supervisor does.
     async fn supervise(self: Arc<Self>) {
         loop {
             for worker in 0..WORKERS {
@@ -215,7 +215,7 @@ impl Fleet {
         WORKERS
     }
 
-    /// Asks a worker to leave, waits until it has, and starts it with new code.
+    /// Asks a worker to leave, waits for its end, and starts it with new code.
     pub(crate) async fn upgrade(&self, worker: usize) {
         let mut child = self.workers.lock().unwrap()[worker].take().unwrap();
         let pid = Pid::from_raw(child.id() as i32).unwrap();
@@ -226,7 +226,7 @@ impl Fleet {
         self.run(worker);
     }
 
-    /// Lets clients work while these faults happen, and checks what was recorded.
+    /// Lets clients work while these faults happen, and checks the records.
     pub(crate) async fn work(self: Arc<Self>, faults: &[Fault]) {
         let mut count = Fault::count(faults, from_env("LOOPWRIGHT_KILLS", 10) as usize);
         if faults.contains(&Fault::Upgrade) {
@@ -239,8 +239,7 @@ impl Fleet {
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
-    /// Lets clients work while these faults happen, and returns what is wrong with what was
-    /// recorded.
+    /// Lets clients work while these faults happen. Returns the violations in the records.
     pub(crate) async fn work_and_check(
         self: Arc<Self>,
         faults: &[Fault],

@@ -11,20 +11,20 @@ use crate::random::{Random, now};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
-    /// A worker is killed, and started again.
+    /// A worker is killed and restarted.
     Kill,
     /// A worker is stopped for longer than its lease, and continues.
     Stop,
-    /// The database server crashes, and starts again.
+    /// The database server crashes and restarts.
     KillDatabase,
-    /// A Restate server is killed, and started again.
+    /// A Restate server is killed and restarted.
     KillRestate,
     /// The network of a worker is cut in one direction for longer than its lease.
     Cut,
-    /// The primary crashes, and the standby takes over. A standby that receives nothing for a while
-    /// before lacks what was written meanwhile.
+    /// The primary crashes, and the standby takes over. If the standby lagged before, it lacks the
+    /// latest writes.
     FailOver {
-        /// Whether it receives nothing.
+        /// `true` if the standby receives nothing before the crash.
         lags: bool,
     },
     /// A worker leaves, and comes back with new code.
@@ -34,21 +34,22 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// The average number of processes that it kills or stops: every second poisoned session kills
-    /// two workers, the others four.
+    /// Returns the average number of processes that it kills or stops: every second poisoned
+    /// session kills two workers, the others four.
     fn kills(self) -> usize {
         if self == Fault::Poison { 3 } else { 1 }
     }
 
-    /// Returns how many of these faults, one after the other, kill so many processes.
+    /// Returns the number of these faults, one after the other, that kill at least `kills`
+    /// processes.
     pub(crate) fn count(faults: &[Fault], kills: usize) -> usize {
         let in_one_round: usize = faults.iter().map(|fault| fault.kills()).sum();
         (kills * faults.len()).div_ceil(in_one_round)
     }
 }
 
-/// A fault that has happened to the worker with this process id, or to a server, at a time in
-/// milliseconds since 1970.
+/// A past fault of the worker with this process id, or of a server, with its time in milliseconds
+/// since 1970.
 pub(crate) struct Done {
     pub(crate) fault: Fault,
     pub(crate) process: Option<u32>,
@@ -67,7 +68,7 @@ impl Nemesis {
         Nemesis { fleet, faults: faults.to_vec(), random, done: Vec::new() }
     }
 
-    /// Lets faults happen one after the other, with pauses of different lengths.
+    /// Makes faults happen one after the other, with pauses of different lengths.
     pub(crate) async fn run(&mut self, count: usize) {
         self.pause(1500, 2500).await;
         for number in 0..count {

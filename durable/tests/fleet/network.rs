@@ -4,7 +4,7 @@ use std::process::Command;
 
 /// All networks.
 pub(crate) const NETWORK: &str = "10.213.0.0/16";
-/// The address of no network card.
+/// A hardware address that no network card has.
 const NOBODY: &str = "02:00:00:00:00:99";
 
 /// The network between a worker and this machine. It is removed on drop.
@@ -70,7 +70,7 @@ impl Network {
         ip(&[&["-n", &self.name], args].concat());
     }
 
-    /// Sends packets in one direction to nobody, or where they belong.
+    /// Sends packets in one direction to no receiver, or to their proper one.
     pub(crate) fn cut(&self, to_worker: bool, is_cut: bool) {
         let card = match (is_cut, to_worker) {
             (true, _) => NOBODY,

@@ -22,19 +22,19 @@ use crate::random::Random;
 use crate::records::{Record, Records};
 use crate::worker::Sent;
 
-/// What kills: a call that ends its process, a call that exhausts its memory, an input.
+/// The kinds of killers: a call that ends its process, a call that exhausts its memory, an input.
 pub(crate) const KINDS: [&str; 3] = ["abort", "memory", "pill"];
 /// The memory that is allocated at a time, in bytes. It is never used.
 const BLOCK: usize = 256 << 20;
-/// How long it may take until a session is held.
+/// Timeout for a session to be held.
 const HELD_TIMEOUT: Duration = Duration::from_secs(60);
-/// The owners that a session may kill between two decisions of a person.
+/// Maximum number of owners that a session may kill between two decisions of a person.
 const MAX_KILLED: usize = 2;
 
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
 
-/// Returns whether the entry is that of an input which kills the process that takes it.
+/// Returns whether the entry is an input that kills the process that takes it.
 pub(crate) fn is_pill(entry: &LogEntry) -> bool {
     matches!(entry, LogEntry::Queued { message, .. } if message.text() == "pill")
 }
@@ -45,7 +45,7 @@ pub(crate) fn record(session: &str) -> Record {
     Record::Effect { session, call, worker: std::process::id() }
 }
 
-/// Calls the tool that the user names.
+/// Returns a call of the tool that the user names.
 pub(crate) fn reply(request: &ChatRequest) -> Option<Script> {
     let of_user = |body: &MessageKind| matches!(body, MessageKind::User(_));
     let last = request.messages.iter().rfind(|message| of_user(&message.body))?.text();
@@ -72,14 +72,14 @@ pub(crate) fn with_tools(mut agent: AgentBuilder, records: Arc<Records>) -> Agen
     agent
 }
 
-/// Kills this process, in place of a result.
+/// Kills this process instead of returning a result.
 fn kill(records: &Records, session: &str) -> Result<String, ToolError> {
     records.kill(session)
 }
 
 impl Fleet {
-    /// Lets a session kill the workers that do its work, until it is held, and decides: each second
-    /// one is continued once, and all are aborted.
+    /// Lets a session kill the workers that do its work until it is held, and decides: every second
+    /// session is continued once, and all are aborted.
     pub(crate) async fn poison(&self, number: usize, random: &mut Random) {
         let session = format!("poison/{number}");
         let kind = KINDS[number % KINDS.len()];
@@ -104,12 +104,12 @@ impl Fleet {
         self.post(&session, stop).await;
         self.until(&session, |info| info.held.is_none() && info.unread == 0).await;
         self.until(&session, |info| info.due.is_none() && info.run.is_none()).await;
-        // The sessions of the workers that were killed are taken over.
+        // The sessions of the killed workers are taken over.
         sleep(LEASE * 2).await;
     }
 
-    /// Waits until a session is held, and checks how many workers it has killed for that, after so
-    /// many decisions.
+    /// Waits until a session is held, and checks the number of workers that it has killed, given
+    /// the number of decisions so far.
     async fn until_held(&self, session: &str, decisions: usize) {
         self.until(session, |info| info.held.is_some()).await;
         let killed = Records::read(&self.records)
@@ -140,7 +140,7 @@ impl Fleet {
         }
     }
 
-    /// Posts an input for whoever sweeps next.
+    /// Posts an input for the next worker that sweeps.
     async fn post(&self, session: &str, input: PostedInput) {
         while let Err(error) = self.store.post(session, &input).await {
             assert!(!matches!(error, MemoryError::NoSession(_)), "{error}");
@@ -162,7 +162,7 @@ impl Fleet {
         }
     }
 
-    /// Continues sessions of clients that are held, since their owners were lost twice by chance.
+    /// Continues held sessions of clients whose owners happened to be lost twice.
     pub(crate) async fn continue_held(self: Arc<Self>, sessions: u64, continued: Arc<AtomicU64>) {
         loop {
             for number in 0..sessions {

@@ -1,4 +1,4 @@
-//! What workers record outside of the database: each effect of a tool, and each append.
+//! Records of workers outside of the database: effects of tools, and appends.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -21,13 +21,14 @@ use crate::random::now;
 /// A line of the record.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Record {
-    /// A tool has had its effect.
+    /// A tool had its effect.
     Effect { session: String, call: String, worker: u32 },
-    /// An append has succeeded.
+    /// An append succeeded.
     Append { session: String, at: u64, entries: u64, epoch: u64, worker: u32, time: u64 },
 }
 
-/// Appends lines to a file that all workers share. A line is one write, which a kill does not cut.
+/// A file shared by all workers, to which each appends lines. A line is one write, which a kill
+/// does not cut.
 pub(crate) struct Records(File);
 
 impl Records {
@@ -40,7 +41,7 @@ impl Records {
         (&self.0).write_all(line.as_bytes()).unwrap();
     }
 
-    /// Ends this process, as the work of this session does.
+    /// Records this process as killed by this session, and ends it.
     pub(crate) fn kill(&self, session: &str) -> ! {
         self.add(&poison::record(session));
         std::process::abort()

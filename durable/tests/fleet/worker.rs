@@ -1,4 +1,4 @@
-//! A worker: a cluster, and the routes by which clients use it.
+//! A worker: a cluster, and the routes for clients.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::agent::agent;
 use crate::records::{Recording, Records};
 
-/// What a worker is told.
+/// The orders of a worker.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Orders {
     pub(crate) database: String,
@@ -39,23 +39,23 @@ pub(crate) struct Orders {
     pub(crate) restate: Option<RestateOrders>,
 }
 
-/// What a worker is told about Restate.
+/// The orders of a worker with Restate.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct RestateOrders {
     pub(crate) ingress: String,
-    /// That of another node, if there are several.
+    /// The ingress of another node, if the cluster has several.
     pub(crate) or_ingress: String,
     pub(crate) admin: String,
-    /// The ports of the worker's endpoint and of the balancer, of even and of odd versions.
+    /// The ports of the worker's endpoint and of the balancer, for even and for odd versions.
     pub(crate) endpoints: [u16; 2],
     pub(crate) balancers: [u16; 2],
 }
 
 /// The variable with the orders.
 pub(crate) const ORDERS: &str = "LOOPWRIGHT_WORKER";
-/// How long a shutdown may take.
+/// Timeout of a shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
-/// The token by which workers know each other.
+/// The token with which workers authenticate to each other.
 const TOKEN: &str = "between workers";
 
 /// An input of a client.
@@ -63,7 +63,7 @@ const TOKEN: &str = "between workers";
 pub(crate) struct Sent {
     pub(crate) session: String,
     pub(crate) event: InputEvent,
-    /// Whether the client waits until the session has taken the input.
+    /// `true` if the client waits until the session has taken the input.
     pub(crate) waits: bool,
 }
 
@@ -99,7 +99,7 @@ pub(crate) async fn run() {
             builder.placement(restate.build().unwrap())
         }
     };
-    // Before Restate asks for the worker's handlers.
+    // Must listen before Restate asks for the worker's handlers.
     let listener = TcpListener::bind((&*orders.host, orders.port)).await.unwrap();
     let cluster = builder.start().await.unwrap();
     let routes = Router::new()

@@ -1,4 +1,4 @@
-//! Inputs, events, hand-over and interrupted runs, by workers of one process.
+//! Inputs, events, hand-over and interrupted runs, with workers of one process.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ fn numbers(events: &[Arc<Envelope>]) -> Vec<u64> {
     all.into_iter().collect()
 }
 
-/// C336: an input is taken by any worker, and the session leaves memory when it has nothing to do.
+/// C336: any worker takes an input, and the session leaves memory when it has nothing to do.
 #[tokio::test(start_paused = true)]
 async fn an_input_through_any_worker_is_handled_once() {
     let store = InMemoryStore::new();
@@ -78,7 +78,7 @@ async fn an_input_through_any_worker_is_handled_once() {
     assert_eq!((info.due, info.unread), (None, 0));
 }
 
-/// C336: decisions and aborts reach a session at rest through any worker, and refusals come back.
+/// C336: decisions and aborts reach an idle session through any worker, and refusals come back.
 #[tokio::test(start_paused = true)]
 async fn an_approval_is_given_through_another_worker_after_the_session_has_left_memory() {
     let store = InMemoryStore::new();
@@ -115,7 +115,7 @@ async fn an_approval_is_given_through_another_worker_after_the_session_has_left_
     assert!(matches!(nothing, Err(ClusterError::Memory(MemoryError::NoSession(_)))), "{nothing:?}");
 }
 
-/// C336: a session that is opened for nothing is closed at once, and one with work a while later.
+/// C336: a session opened for nothing is closed at once, and a session with work a while later.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_is_opened_for_nothing_is_closed_at_once() {
     let store = InMemoryStore::new();
@@ -140,7 +140,7 @@ async fn a_session_that_is_opened_for_nothing_is_closed_at_once() {
     assert!(start.elapsed() < idle_timeout / 2, "{:?}", start.elapsed());
 }
 
-/// C337: a run that a dead process has left is continued without anybody asking for it.
+/// C337: a run left by a dead process is continued without a request.
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_run_is_continued_by_the_sweep() {
     let store = InMemoryStore::new();
@@ -152,13 +152,13 @@ async fn an_interrupted_run_is_continued_by_the_sweep() {
     while !handle.state().await.unwrap().is_streaming {
         tokio::task::yield_now().await;
     }
-    // What another process would find after this one was killed.
+    // The log that another process would find after this one was killed.
     let log = store.read("s", 0).await.unwrap();
     let store = InMemoryStore::new();
     store.open("s").await.unwrap().append(0, log.into()).await.unwrap();
     run.abort();
     drop((handle, events));
-    // A request that was posted meanwhile does not end the run: it waits.
+    // A request posted meanwhile does not end the run: it waits.
     let request = InputEvent::UserRequest("And then?".into());
     store.post("s", &PostedInput::new("later", request).unwrap()).await.unwrap();
 
@@ -169,7 +169,7 @@ async fn an_interrupted_run_is_continued_by_the_sweep() {
     assert_eq!(until_end(&mut events).await.1, "Goodbye.");
 }
 
-/// The log of a session whose process was killed during a request.
+/// Returns the log of a session whose process was killed during a request.
 fn killed() -> Vec<LogEntry> {
     let message = Message::new(MessageId(1), UserMessage::from("Hello"));
     vec![
@@ -192,8 +192,8 @@ fn killed() -> Vec<LogEntry> {
     ]
 }
 
-/// C401: a worker opens sessions that have lost an owner one after the other: the next when the one
-/// before has come further, or after a second. They can be opened there meanwhile.
+/// C401: a worker opens sessions that have lost an owner one after the other: each when the one
+/// before has made progress, or after a second. Meanwhile other workers can open them.
 #[tokio::test(start_paused = true)]
 async fn sessions_that_have_lost_an_owner_are_opened_one_after_the_other() {
     let store = InMemoryStore::new();
@@ -236,7 +236,7 @@ async fn sessions_that_have_lost_an_owner_are_opened_one_after_the_other() {
     assert!(start.elapsed() < PROBATION * 2, "{:?}", start.elapsed());
 }
 
-/// C401: a session that is handed over before it has come further has lost no owner.
+/// C401: a session that is handed over before it has made progress has not lost an owner.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_is_handed_over_has_lost_no_owner() {
     let store = InMemoryStore::new();
@@ -315,7 +315,8 @@ async fn a_drain_hands_sessions_over_between_turns() {
     a.session("s").prompt("More.").await.unwrap(); // the other worker takes it
 }
 
-/// C336: each session has the agent that its settings name, and one without an agent is left alone.
+/// C336: each session has the agent named in its settings. A session without an agent is left
+/// alone.
 #[tokio::test(start_paused = true)]
 async fn the_agent_is_chosen_by_the_session() {
     let store = InMemoryStore::new();

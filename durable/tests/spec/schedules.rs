@@ -17,7 +17,7 @@ fn request(text: &str) -> InputEvent {
     InputEvent::UserRequest(text.into())
 }
 
-/// C339: a schedule posts its input when its time has come, once, whichever workers run.
+/// C339: a schedule posts its input once, at its time, regardless of the number of workers.
 #[tokio::test]
 async fn an_input_is_posted_at_its_time_once() {
     let store = InMemoryStore::new();
@@ -48,7 +48,7 @@ async fn an_input_is_posted_at_its_time_once() {
     assert!(session.unschedule("each second").await.unwrap());
 }
 
-/// C339: a schedule that cannot be carried out stays, and holds up no other.
+/// C339: a failing schedule stays, and does not delay others.
 #[tokio::test]
 async fn a_schedule_that_fails_holds_up_no_other() {
     let store = InMemoryStore::new();
@@ -64,7 +64,7 @@ async fn a_schedule_that_fails_holds_up_no_other() {
     assert!(left.len() == 1 && left[0].next == 1, "{left:?}");
 }
 
-/// Leases that wake nothing, so that only sweeps find what is due.
+/// Leases that wake nothing, so that only sweeps find due sessions.
 struct Sweeps(Leases);
 
 #[async_trait]
@@ -86,7 +86,7 @@ impl Placement for Sweeps {
     }
 }
 
-/// C339: an input that is posted is not posted again because its session could not be woken.
+/// C339: a posted input is not posted again because its session could not be woken.
 #[tokio::test]
 async fn a_session_that_cannot_be_woken_gets_its_input_once() {
     let store = InMemoryStore::new();
@@ -103,7 +103,7 @@ async fn a_session_that_cannot_be_woken_gets_its_input_once() {
     assert!(session.schedules().await.unwrap().is_empty(), "nothing is left to be posted");
 }
 
-/// C339: cron expressions follow the clock of their time zone, and bad ones are refused.
+/// C339: cron expressions follow the clock of their time zone, and invalid ones are refused.
 #[tokio::test]
 async fn cron_expressions_follow_the_clock_of_their_zone() {
     let hour = Duration::from_secs(3600).as_millis() as u64;

@@ -11,16 +11,16 @@ use super::object::OBJECT;
 use crate::error::PlacementError;
 use crate::http_client;
 
-/// The port of the admin API on the host of the ingress, unless set otherwise.
+/// The default port of the admin API on the host of the ingress.
 const ADMIN_PORT: u16 = 9070;
-/// How long a request to Restate is repeated while it cannot be reached.
+/// Time for which a request is repeated while Restate cannot be reached.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Sends requests to the nodes of a Restate server.
+/// A client of the nodes of a Restate server.
 pub(super) struct Client {
-    /// The addresses of the ingress; those after the first are for its failure.
+    /// The addresses of the ingress. Each is used if the ones before it fail.
     ingress: Vec<Url>,
     admin: Url,
     http: reqwest::Client,
@@ -90,7 +90,8 @@ impl Client {
         self.request("register this worker", &[url], |url| self.http.post(url).json(&body)).await
     }
 
-    /// Sends a request, to these addresses in turn while they cannot be reached or are not ready.
+    /// Sends a request. Tries these addresses in turn while they cannot be reached or are not
+    /// ready.
     async fn request(
         &self,
         what: &str,
@@ -130,7 +131,7 @@ fn parse(url: &str) -> Result<Url, PlacementError> {
     })
 }
 
-/// Returns a URL with further segments.
+/// Returns a URL with added path segments.
 fn extended(url: &Url, segments: &[&str]) -> Result<Url, PlacementError> {
     let mut extended = url.clone();
     match extended.path_segments_mut() {

@@ -1,9 +1,9 @@
-//! The keys of virtual objects.
+//! Keys of virtual objects.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use restate_sdk::prelude::TerminalError;
 
-/// The characters of a session's name that its key has as they are.
+/// The characters of a session's name that stay unescaped in its key.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
 /// Returns the key of a session's object.

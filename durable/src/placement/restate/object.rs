@@ -18,30 +18,30 @@ use crate::error::ClusterError;
 pub(super) const OBJECT: &str = "LoopwrightSession";
 pub(super) const DRIVE: &str = "drive";
 pub(super) const WAKE: &str = "wake";
-/// How long a run may take before Restate asks another worker. The drive there waits for its end.
+/// Time after which Restate asks another worker. The drive there waits for the end of the run.
 const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
-/// How long the ids of delayed calls are known.
+/// Time for which the ids of delayed calls are known.
 const ID_RETENTION: Duration = Duration::from_secs(3600);
-/// The pauses before Restate repeats a drive that has failed.
+/// The pauses before Restate repeats a failed drive.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const MAX_RETRY: Duration = Duration::from_secs(2);
-/// More than can be made.
+/// More than can ever be made.
 const MAX_ATTEMPTS: u64 = 1 << 40;
-/// How often a session that another worker has open is tried: the pause doubles.
+/// The pauses before retrying a session that another worker has open: they double.
 const IN_USE_PAUSE: Duration = Duration::from_millis(100);
 const MAX_IN_USE_PAUSE: Duration = Duration::from_secs(2);
-/// The pause before a session without an agent is tried again.
+/// The pause before a session without an agent is retried.
 const NO_AGENT_PAUSE: Duration = Duration::from_secs(60);
-/// The pause before a worker that shuts down passes a session on.
+/// The pause before a worker that is shutting down passes a session on.
 const DRAINING_PAUSE: Duration = Duration::from_millis(200);
-/// How much later timers are, so that what they are for is due by the clock of the store, too.
+/// Delay of timers, so that their sessions are due by the store's clock, too.
 const CLOCK_MARGIN: Duration = Duration::from_millis(500);
 
 struct LoopwrightSession {
     driver: Arc<dyn Driver>,
 }
 
-/// Returns the object, whose sessions this driver hosts.
+/// Returns the object whose sessions this driver hosts.
 pub(super) fn definition(driver: Arc<dyn Driver>) -> ServiceDefinition {
     let options = ServiceOptions::new()
         .inactivity_timeout(INACTIVITY_TIMEOUT)
@@ -63,23 +63,23 @@ pub(super) fn delay_until(time: u64) -> Duration {
     Duration::from_millis(time.saturating_sub(SystemEnvironment.now())) + CLOCK_MARGIN
 }
 
-/// Says what follows when a session has been hosted.
+/// The next step after a session was hosted.
 #[derive(Debug, Serialize, Deserialize)]
 enum Next {
     /// Nothing, until the next input.
     Nothing,
-    /// It is looked after at this time, in milliseconds since 1970, which is after this delay.
+    /// Another drive at `time`, in milliseconds since 1970, which is after `delay`.
     Timer { time: u64, delay: Duration },
-    /// Another worker continues.
+    /// A drive by another worker.
     Retry,
-    /// It cannot be opened now, in this minute since 1970.
+    /// A later drive: the session cannot be opened in this minute since 1970.
     Later { minute: u64 },
 }
 
 #[restate_sdk::object]
 impl LoopwrightSession {
-    /// Hosts the session until it has nothing to do. It opens the session in any case: whether
-    /// something is due, only its owner can tell.
+    /// Hosts the session until it has nothing to do. Always opens the session, since only its owner
+    /// knows whether anything is due.
     #[handler]
     async fn drive(&self, ctx: ObjectContext<'_>) -> Result<(), HandlerError> {
         let (driver, session) = (self.driver.clone(), session_of(ctx.key())?);
@@ -91,7 +91,7 @@ impl LoopwrightSession {
                 ctx.object_client::<LoopwrightSessionClient>(key).drive().send();
             }
             Next::Later { minute } => {
-                // Those of all calls that wait for this one are a single one.
+                // A shared id: all calls that wait for this session become a single one.
                 let id = format!("{key}:later:{minute}");
                 let drive = ctx.object_client::<LoopwrightSessionClient>(key).drive();
                 drive.idempotency_key(id).send_after(NO_AGENT_PAUSE);
@@ -106,7 +106,7 @@ impl LoopwrightSession {
         Ok(())
     }
 
-    /// Has the session hosted, at a time for which a timer was set.
+    /// Causes the session to be hosted at the time of a timer.
     #[handler]
     async fn wake(&self, ctx: SharedObjectContext<'_>) -> Result<(), HandlerError> {
         let driver = self.driver.clone();
@@ -134,7 +134,7 @@ async fn host(driver: &dyn Driver, session: &str) -> Result<Next, HandlerError> 
                 });
             }
             Ok(Drive::HandedOver) => return Ok(Next::Retry),
-            // Its owner may seem dead to Restate, and is not.
+            // Its owner is alive, though Restate may think otherwise.
             Ok(Drive::InUse) => {
                 sleep(pause).await;
                 pause = (pause * 2).min(MAX_IN_USE_PAUSE);
