@@ -51,7 +51,7 @@ fn part(part: &ContentPart) -> Value {
         ContentPart::Text { text, .. } => json!({ "type": "text", "content": text }),
         ContentPart::Thinking { text, .. } => json!({ "type": "reasoning", "content": text }),
         ContentPart::ToolCall(call) => {
-            // As the model wrote them, if that is not JSON.
+            // Kept as the model wrote them if they are not JSON.
             let arguments = serde_json::from_str(&call.arguments)
                 .unwrap_or_else(|_| Value::from(&*call.arguments));
             json!({ "type": "tool_call", "id": call.id, "name": call.name, "arguments": arguments })

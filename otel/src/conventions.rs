@@ -7,24 +7,24 @@ use opentelemetry::{KeyValue, StringValue, Value};
 /// The value of `OTEL_SEMCONV_STABILITY_OPT_IN` that selects the latest conventions.
 const LATEST: &str = "gen_ai_latest_experimental";
 
-/// Selects the version of the semantic conventions for generative AI whose names are exported.
+/// The exported version of the semantic conventions for generative AI.
 ///
-/// The versions differ in the attribute that names the provider and in some of its values.
-/// Attributes and metrics that only the latest conventions have are exported in both.
+/// The versions differ in the attribute for the provider and in some of its values. Attributes and
+/// metrics that exist only in the latest conventions are exported in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Conventions {
-    /// Version 1.36.0, which is the default by the transition plan of the conventions:
-    /// `gen_ai.system`.
+    /// Version 1.36.0, which is the default by the transition plan of the conventions. Its
+    /// attribute for the provider is `gen_ai.system`.
     #[default]
     V1_36,
-    /// The latest version: `gen_ai.provider.name`.
+    /// The latest version. Its attribute for the provider is `gen_ai.provider.name`.
     Latest,
 }
 
 impl Conventions {
-    /// Reads the value of `OTEL_SEMCONV_STABILITY_OPT_IN`, a list of values that are separated by
-    /// commas. Those of other categories are ignored.
+    /// Parses the value of `OTEL_SEMCONV_STABILITY_OPT_IN`, a comma-separated list. Values of other
+    /// categories are ignored.
     pub fn from_opt_in(value: &str) -> Self {
         match value.split(',').any(|value| value.trim() == LATEST) {
             true => Conventions::Latest,
@@ -32,7 +32,7 @@ impl Conventions {
         }
     }
 
-    /// Returns the attribute that names the provider of a model, `PROVIDER/NAME`.
+    /// Returns the attribute for the provider of a model, `PROVIDER/NAME`.
     pub(crate) fn provider(self, model: &str) -> KeyValue {
         let provider = model.split_once('/').map_or("_OTHER", |(provider, _)| provider);
         let (key, x_ai) = match self {
@@ -52,7 +52,7 @@ impl Conventions {
     }
 }
 
-/// A model as it is named in attributes, whose clones share the text.
+/// A model as named in attributes. Clones share the text.
 #[derive(Clone)]
 pub(crate) struct Model {
     /// `PROVIDER/NAME`.

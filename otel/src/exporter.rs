@@ -1,4 +1,4 @@
-//! The exporters of spans and metrics.
+//! Exporters of spans and metrics.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::span_batches::SpanBatches;
 
 /// The default of `OTEL_EXPORTER_OTLP_TIMEOUT`.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a flush or a shutdown waits for the collector.
+/// Timeout of a flush or a shutdown for the collector.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Exports signals in batches: spans in a task of the runtime, metrics on a thread.
+/// An exporter of signals in batches: spans in a task of the runtime, metrics on a thread.
 pub(crate) struct Exporter {
     spans: Option<SpanBatches>,
     metrics: Option<(SdkMeterProvider, Instruments)>,
@@ -80,7 +80,7 @@ impl Exporter {
         }
     }
 
-    /// Sends the spans that are queued, and with `closes` takes no more.
+    /// Sends the queued spans. With `closes` it accepts no more.
     pub(crate) async fn send_spans(&self, closes: bool) {
         let Some(spans) = &self.spans else { return };
         if closes {
@@ -89,8 +89,8 @@ impl Exporter {
         spans.flush().await;
     }
 
-    /// Sends the metrics, and with `closes` stops sending them. Blocks its thread until they are
-    /// sent, or that has failed.
+    /// Sends the metrics. With `closes` it stops sending them. Blocks its thread until they are
+    /// sent, or until that has failed.
     pub(crate) fn send_metrics(&self, closes: bool) {
         let Some((metrics, _)) = &self.metrics else { return };
         let _ = match closes {
@@ -106,7 +106,7 @@ impl fmt::Debug for Exporter {
     }
 }
 
-/// Returns the resource that the environment describes. `OTEL_SERVICE_NAME` takes precedence.
+/// Returns the resource from the environment. `OTEL_SERVICE_NAME` takes precedence.
 fn resource(settings: &Settings) -> Resource {
     let resource = Resource::builder().build();
     let key = opentelemetry::Key::from_static_str("service.name");

@@ -13,32 +13,32 @@ use crate::session::{Cx, Session, enum_name};
 use crate::signal::{Measurement, Metric, Signal};
 use crate::span::text;
 
-/// Folds the events of a session, and those of its sub-agents
-/// ([`AgentHandle::subscribe_tree`](loopwright_core::AgentHandle::subscribe_tree)), into spans and
+/// A fold of the events of a session and its sub-agents
+/// ([`AgentHandle::subscribe_tree`](loopwright_core::AgentHandle::subscribe_tree)) into spans and
 /// measurements.
 ///
-/// Times are those of the events, in milliseconds. A run whose start it has not seen, because
-/// another process or an earlier subscriber had it, starts with the first of its events.
+/// Its times are from the events, in milliseconds. It may miss the start of a run, which happened
+/// in another process or before the subscription. Such a run starts with the first of its events.
 pub struct SessionFold {
     conventions: Conventions,
     captures_content: bool,
     scope: InstrumentationScope,
     agent: Arc<str>,
     model: Model,
-    /// The trace context and the calls of a run that was in progress before the first event.
+    /// The trace context and the calls of a run in progress before the first event.
     trace: Option<Arc<TraceContext>>,
     open_calls: HashMap<CallId, Arc<str>>,
     sessions: HashMap<Arc<str>, Session>,
-    /// The session of the last event, if that was a part of a reply but not its end.
+    /// The session of the last event, if that was part of a reply but not its end.
     streaming: Option<Arc<str>>,
-    /// The number of sessions in which a run is in progress.
+    /// The number of sessions with a run in progress.
     running: usize,
-    /// The cost of the work for the current request that has been recorded.
+    /// The recorded cost of the work for the current request.
     recorded_cost: f64,
 }
 
 impl SessionFold {
-    /// Creates the fold of a session of this agent, with the model `PROVIDER/NAME`.
+    /// Creates the fold for a session of this agent, with the model `PROVIDER/NAME`.
     pub fn new(
         conventions: Conventions,
         agent: impl Into<Arc<str>>,
@@ -59,14 +59,14 @@ impl SessionFold {
         }
     }
 
-    /// Says whether spans contain messages, arguments and results; by default they do not.
+    /// Sets whether spans contain messages, arguments and results. Defaults to `false`.
     pub fn capture_content(mut self, captures: bool) -> Self {
         self.captures_content = captures;
         self
     }
 
-    /// Takes what is in progress from a snapshot of the session: the trace context of its run, and
-    /// the calls that have started.
+    /// Takes work in progress from a snapshot of the session: the trace context of its run, and the
+    /// calls that have started.
     pub fn resume(mut self, state: &AgentState) -> Self {
         self.trace = state.trace.clone();
         let mut replies = state.messages.iter().filter_map(|message| message.as_assistant());
@@ -77,12 +77,12 @@ impl SessionFold {
         self
     }
 
-    /// Returns whether a run is in progress, of the session or of a sub-agent.
+    /// Returns whether a run is in progress, in the session or in a sub-agent.
     pub fn is_running(&self) -> bool {
         self.running > 0
     }
 
-    /// Applies the next event and emits what has ended with it.
+    /// Applies the next event, and emits spans and measurements that end with it.
     pub fn apply(&mut self, event: &Envelope, emit: &mut dyn FnMut(Signal)) {
         if let AgentEvent::MessageUpdate { update, .. } = &event.event {
             return self.receive_part(event, matches!(update, Update::Withdrawn));
@@ -140,7 +140,7 @@ impl SessionFold {
         }
     }
 
-    /// Notes a part of a reply. Of the parts that follow each other only the first one counts.
+    /// Notes a part of a reply. Only the first of consecutive parts counts.
     fn receive_part(&mut self, event: &Envelope, is_withdrawn: bool) {
         let is_same = |id: &Arc<str>| Arc::ptr_eq(id, &event.session_id);
         if self.streaming.as_ref().is_some_and(is_same) && !is_withdrawn {
@@ -152,8 +152,8 @@ impl SessionFold {
         self.streaming = (!is_withdrawn).then(|| event.session_id.clone());
     }
 
-    /// Records what the run has cost. An outcome has the cost since the request of the user, of
-    /// which the work may be several runs.
+    /// Records the cost of the run. An outcome has the cost since the request of the user, whose
+    /// work may be several runs.
     fn record_cost(&mut self, outcome: &RunOutcome, emit: &mut dyn FnMut(Signal)) {
         let value = outcome.cost - self.recorded_cost;
         self.recorded_cost = outcome.cost;
@@ -167,7 +167,7 @@ impl SessionFold {
         }
     }
 
-    /// Returns the session of an event, in which a run is in progress.
+    /// Returns the session of an event, which has a run in progress.
     fn running<'a>(&'a mut self, event: &'a Envelope) -> (&'a mut Session, Cx<'a>) {
         if self.sessions.get(&event.session_id).is_none_or(|session| !session.is_running()) {
             let trace = self.trace.take().filter(|_| event.parent.is_none());
@@ -204,7 +204,7 @@ impl SessionFold {
         session.start_run(event, &trace, agent, model);
     }
 
-    /// Returns the name and the context of the call that a sub-agent works for.
+    /// Returns the name and the context of the call for which a sub-agent works.
     fn call_of(&self, parent: &Parent) -> Option<(Arc<str>, TraceContext)> {
         self.sessions.get(&parent.session_id)?.call(&parent.call)
     }

@@ -8,16 +8,16 @@ use async_trait::async_trait;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use tokio::runtime::Handle;
 
-/// Sends requests in a runtime, for exporters that run on threads of their own.
+/// A client that sends requests in a runtime, for exporters on their own threads.
 pub(crate) struct Client {
     http: reqwest::Client,
     runtime: Handle,
-    /// Whether the last request failed: a collector that is down is logged once.
+    /// `true` if the last request failed: a collector that is down is logged once.
     is_down: AtomicBool,
 }
 
 impl Client {
-    /// Builds a client whose requests take at most `timeout`.
+    /// Builds a client with this timeout for its requests.
     pub(crate) fn new(runtime: Handle, timeout: Duration) -> Result<Self, reqwest::Error> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // An error means that another thread was faster.

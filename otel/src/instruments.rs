@@ -1,10 +1,10 @@
-//! The instruments that record measurements.
+//! Instruments that record measurements.
 
 use opentelemetry::metrics::{Counter, Histogram, Meter};
 
 use crate::signal::{Measurement, Metric};
 
-/// The boundaries of the buckets that the conventions ask for.
+/// The bucket boundaries of the conventions.
 const TOKENS: [f64; 14] = [
     1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0,
     16777216.0, 67108864.0,

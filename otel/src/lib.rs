@@ -1,19 +1,18 @@
 //! OpenTelemetry for sessions: spans and metrics by the semantic conventions for generative AI,
 //! exported over OTLP.
 //!
-//! [`SessionFold`] is a fold of a session's events: it needs no clock and no network. It returns
-//! [`Signal`]s, which [`Telemetry`] exports in batches, on threads of its own.
+//! [`SessionFold`] folds a session's events, without a clock or a network. It returns [`Signal`]s,
+//! which [`Telemetry`] exports in batches, in the background.
 //!
 //! | span | kind | parent |
 //! |---|---|---|
-//! | `invoke_agent AGENT` | internal | that of the request, or the call of the sub-agent |
+//! | `invoke_agent AGENT` | internal | the span of the request, or the call of the sub-agent |
 //! | `chat MODEL` | client | the run |
 //! | `execute_tool TOOL` | internal | the run |
 //!
-//! The ids of spans are those that [`TraceContext`] derives, so tools and model servers that were
-//! sent a context name the same spans as parents, and a run that another process continues is one
-//! span. Messages and arguments are exported only on request: see
-//! [`TelemetryBuilder::capture_content`].
+//! [`TraceContext`] derives the ids of spans. So tools and model servers that were sent a context
+//! name the same spans as parents, and a run that another process continues is one span. Messages
+//! and arguments are exported only on request: see [`TelemetryBuilder::capture_content`].
 //!
 //! ```no_run
 //! use loopwright_otel::Telemetry;

@@ -17,7 +17,7 @@ use crate::conventions::{Conventions, Model};
 use crate::signal::{Measurement, Metric, Signal};
 use crate::span::{Call, Chat, Common, Run, seconds, stop_reason, text};
 
-/// What an event is applied with.
+/// The context in which an event is applied.
 pub(crate) struct Cx<'a> {
     pub(crate) conventions: Conventions,
     pub(crate) captures_content: bool,
@@ -28,17 +28,17 @@ pub(crate) struct Cx<'a> {
     pub(crate) now: u64,
 }
 
-/// A session that works.
+/// A session with work in progress.
 #[derive(Default)]
 pub(crate) struct Session {
-    /// The name of its agent: of a sub-agent, that of the tool that stands for it.
+    /// The name of its agent. For a sub-agent, the name of its tool.
     agent: Arc<str>,
-    /// The model that replied last. Before, that of the agent; of a sub-agent, it is not known.
+    /// The model of the last reply. Before the first reply, the agent's; unknown for a sub-agent.
     model: Option<Model>,
     run: Option<Run>,
     chat: Option<Chat>,
     calls: HashMap<CallId, Call>,
-    /// What the model was sent since its last reply, if content is captured.
+    /// The messages sent to the model since its last reply, if content is captured.
     input: Vec<Arc<Message>>,
 }
 
@@ -47,7 +47,7 @@ impl Session {
         self.run.is_some()
     }
 
-    /// Returns whether nothing of the session is in progress.
+    /// Returns whether the session has no work in progress.
     pub(crate) fn is_unused(&self) -> bool {
         self.run.is_none() && self.calls.is_empty()
     }
@@ -70,7 +70,7 @@ impl Session {
         self.run = Some(Run::new(trace, context, event.parent.is_none(), event.time));
     }
 
-    /// Notes when the first part of a reply has arrived. A reply that is withdrawn has none.
+    /// Notes the time of the first part of a reply. A withdrawn reply has none.
     pub(crate) fn receive_part(&mut self, is_withdrawn: bool, now: u64) {
         let Some(chat) = &mut self.chat else { return };
         match is_withdrawn {
@@ -79,8 +79,8 @@ impl Session {
         }
     }
 
-    /// Notes that a request is sent again. Without a request it is about another one, such as that
-    /// for a summary.
+    /// Notes that a request is sent again. Without a request in progress the notice is about
+    /// another one, such as a request for a summary.
     pub(crate) fn retry(&mut self, notice: &RetryNotice, now: u64) {
         if let Some(chat) = &mut self.chat {
             chat.retry(notice, enum_name(&notice.kind), now);
@@ -116,14 +116,14 @@ impl Session {
         }
     }
 
-    /// Notes which model has replied.
+    /// Notes the model of a reply.
     fn note_model(&mut self, cx: &Cx<'_>, id: &Arc<str>) {
         if !id.is_empty() && self.model.as_ref().is_none_or(|model| model.id != *id) {
             self.model = Some(Model::new(cx.conventions, id));
         }
     }
 
-    /// Ends the request in progress, if there is one.
+    /// Ends the request in progress, if any.
     fn end_chat(&mut self, cx: &Cx<'_>, error: Option<&str>, emit: &mut dyn FnMut(Signal)) {
         let Some(chat) = self.chat.take() else { return };
         let message = chat.reply.clone();
@@ -182,7 +182,7 @@ impl Session {
         self.calls.insert(call.clone(), started);
     }
 
-    /// Starts a call whose start this fold has not seen, with the run.
+    /// Starts a call, at the start of the run, if this fold has not seen the call's start.
     fn resume_call(&mut self, cx: &Cx<'_>, call: &CallId, name: &Arc<str>) {
         self.start_call(cx, call, name, &Value::Null);
         if let (Some(started), Some(run)) = (self.calls.get_mut(call), &self.run) {
@@ -191,7 +191,7 @@ impl Session {
         }
     }
 
-    /// Notes that a call waits for a decision. That time is not the tool's.
+    /// Notes that a call waits for a decision. That time does not count as the tool's.
     pub(crate) fn suspend_call(&mut self, call: &CallId) {
         if let Some(started) = self.calls.get_mut(call) {
             started.was_suspended = true;

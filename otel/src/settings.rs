@@ -1,4 +1,4 @@
-//! [`Settings`]: what telemetry is started with, as the environment says.
+//! [`Settings`]: the settings of telemetry from the environment.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use percent_encoding::percent_decode_str;
 
 use crate::conventions::Conventions;
 
-/// Describes why telemetry cannot be exported.
+/// The reason why telemetry cannot be exported.
 #[derive(Debug, thiserror::Error)]
 #[error("Telemetry cannot be exported: {0}")]
 pub struct TelemetryError(pub(crate) String);
 
-/// What telemetry is started with.
+/// The settings of telemetry.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     /// The address of spans.
@@ -35,8 +35,8 @@ impl Settings {
         self.metrics = Some(format!("{base}/v1/metrics"));
     }
 
-    /// Reads the environment, in which `variable` looks up a name. Returns `None` if nothing is to
-    /// be exported.
+    /// Reads the environment through `variable`, which looks up a name. Returns `None` if the
+    /// environment asks for no exports.
     pub(crate) fn from_variables(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, TelemetryError> {
@@ -85,22 +85,22 @@ impl Settings {
     }
 }
 
-/// Says where spans are sent, and when.
+/// The address, the headers and the batching of span exports.
 #[derive(Debug, Clone)]
 pub(crate) struct Delivery {
     pub(crate) url: Uri,
     pub(crate) headers: HeaderMap,
-    /// The maximum number of spans that wait; further ones are dropped.
+    /// Maximum number of queued spans. Further ones are dropped.
     pub(crate) max_queue: usize,
-    /// The maximum number of spans of a request.
+    /// Maximum number of spans in a request.
     pub(crate) max_batch: usize,
-    /// How long a span waits for others.
+    /// Maximum time that a span waits for others.
     pub(crate) delay: Duration,
 }
 
 impl Delivery {
-    /// Reads what the environment, in which `variable` looks up a name, says of the spans that are
-    /// sent to this address.
+    /// Reads the settings for spans that are sent to this address from the environment, in which
+    /// `variable` looks up a name.
     pub(crate) fn new(
         url: &str,
         variable: impl Fn(&str) -> Option<String>,
@@ -122,8 +122,7 @@ impl Delivery {
     }
 }
 
-/// Reads the headers of requests with spans: `NAME=VALUE` with commas between, in which `%` starts
-/// the two hexadecimal digits of a byte.
+/// Reads the headers of requests with spans: comma-separated `NAME=VALUE`, percent-encoded.
 fn headers(variable: impl Fn(&str) -> Option<String>) -> Result<HeaderMap, TelemetryError> {
     let names = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
     let set = names.iter().find_map(|name| Some((name, variable(name)?)));

@@ -1,50 +1,51 @@
-//! [`Signal`]s: what a fold of events has to export.
+//! [`Signal`]s: spans and measurements to export.
 
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::trace::SpanData;
 
-/// Represents something to export.
+/// A span or a measurement to export.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Signal {
     /// A span that has ended.
     Span(Box<SpanData>),
-    /// A measurement.
+    /// A new value of a metric.
     Measurement(Measurement),
 }
 
-/// Holds a value of a metric.
+/// A value of a metric.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Measurement {
-    /// The metric.
+    /// The metric of the value.
     pub metric: Metric,
     /// The value, in the metric's unit.
     pub value: f64,
-    /// The attributes.
+    /// The attributes, such as the model and the provider.
     pub attributes: Vec<KeyValue>,
 }
 
-/// Names a metric. All are histograms, except for the cost.
+/// A metric. All are histograms, except for the cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Metric {
     /// `gen_ai.client.token.usage`, in `{token}`: the tokens of a reply.
     TokenUsage,
-    /// `gen_ai.client.operation.duration`, in `s`: how long a reply took.
+    /// `gen_ai.client.operation.duration`, in `s`: the duration of a reply.
     OperationDuration,
-    /// `gen_ai.client.operation.time_to_first_chunk`, in `s`.
+    /// `gen_ai.client.operation.time_to_first_chunk`, in `s`: the time to the first part of a
+    /// reply.
     TimeToFirstChunk,
-    /// `gen_ai.invoke_agent.duration`, in `s`: how long a run took.
+    /// `gen_ai.invoke_agent.duration`, in `s`: the duration of a run.
     AgentDuration,
-    /// `gen_ai.execute_tool.duration`, in `s`: how long a call took.
+    /// `gen_ai.execute_tool.duration`, in `s`: the duration of a call.
     ToolDuration,
-    /// `loopwright.cost`, in `{USD}`, a counter: what runs cost, as far as prices are known.
+    /// `loopwright.cost`, in `{USD}`, a counter: the cost of runs, as far as prices are known.
     Cost,
 }
 
 impl Metric {
-    /// Returns its name.
+    /// Returns the name of the metric.
     pub fn name(self) -> &'static str {
         match self {
             Metric::TokenUsage => "gen_ai.client.token.usage",
@@ -56,7 +57,7 @@ impl Metric {
         }
     }
 
-    /// Returns its unit.
+    /// Returns the unit of the metric.
     pub fn unit(self) -> &'static str {
         match self {
             Metric::TokenUsage => "{token}",

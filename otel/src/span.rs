@@ -1,4 +1,4 @@
-//! The spans of a run: of the run itself, of its requests and of its calls.
+//! Spans of a run: of the run itself, of its requests and of its calls.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,37 +20,37 @@ use crate::conventions::Model;
 /// A run in progress.
 pub(crate) struct Run {
     pub(crate) context: TraceContext,
-    /// The span that it is a part of; zero if there is none.
+    /// The id of its parent span, or zero.
     parent: u64,
-    /// Whether another process may have that span.
+    /// `true` if another process may have recorded the parent span.
     is_remote: bool,
     pub(crate) start: u64,
 }
 
-/// A request in progress, of which no reply is complete.
+/// A request in progress, without a complete reply.
 pub(crate) struct Chat {
     pub(crate) message: MessageId,
     pub(crate) start: u64,
-    /// When the first part of the reply arrived.
+    /// The time of the first part of the reply.
     pub(crate) first: Option<u64>,
-    /// The reply, as far as there is one, and when it was complete.
+    /// The reply once it is complete, and its time.
     pub(crate) reply: Option<Arc<Message>>,
     pub(crate) end: Option<u64>,
     retries: Vec<Event>,
 }
 
-/// A call that has no result yet.
+/// A call without a result.
 pub(crate) struct Call {
     pub(crate) name: Arc<str>,
     pub(crate) start: u64,
     pub(crate) parent: u64,
     pub(crate) context: TraceContext,
     pub(crate) arguments: Option<String>,
-    /// Whether it has waited for a decision.
+    /// `true` if it has waited for a decision.
     pub(crate) was_suspended: bool,
 }
 
-/// What all spans of a session have in common.
+/// The attributes shared by all spans of a session.
 pub(crate) struct Common<'a> {
     pub(crate) scope: &'a InstrumentationScope,
     pub(crate) session: &'a Arc<str>,
@@ -69,7 +69,7 @@ impl Run {
         Run { context, parent, is_remote: is_remote && parent != 0, start }
     }
 
-    /// Returns the span of the run, which has ended.
+    /// Returns the span of the ended run.
     pub(crate) fn span(
         &self,
         common: &Common<'_>,
@@ -108,7 +108,7 @@ impl Chat {
         self.first = None;
     }
 
-    /// Returns the span of the request; `reply` is what there is of the reply.
+    /// Returns the span of the request. `reply` may be incomplete.
     pub(crate) fn span(
         self,
         common: &Common<'_>,
@@ -148,7 +148,7 @@ impl Chat {
 }
 
 impl Call {
-    /// Returns the span of the call, which has ended.
+    /// Returns the span of the ended call.
     pub(crate) fn span(
         self,
         common: &Common<'_>,
@@ -221,7 +221,7 @@ fn span(
     }
 }
 
-/// Adds the tokens. The conventions count all input, also from the cache.
+/// Adds the numbers of tokens. In the conventions, input tokens include cached ones.
 fn put_usage(attributes: &mut Vec<KeyValue>, usage: &Usage) {
     let counts = [
         ("gen_ai.usage.input_tokens", usage.total().saturating_sub(usage.output)),

@@ -20,19 +20,19 @@ use crate::fold::scope;
 use crate::http_client::Client;
 use crate::settings::Delivery;
 
-/// The numbers of fields in OTLP's messages: of the spans in `ScopeSpans`, of these in
-/// `ResourceSpans`, and of those in `ExportTraceServiceRequest`.
+/// The numbers of fields in OTLP's messages: spans in `ScopeSpans`, `ScopeSpans` in
+/// `ResourceSpans`, and `ResourceSpans` in `ExportTraceServiceRequest`.
 const SPANS: u32 = 2;
 const SCOPE_SPANS: u32 = 2;
 const RESOURCE_SPANS: u32 = 1;
 
-/// Sends spans in batches. A span is kept as the bytes that are sent of it, so that what waits is
-/// small, and the memory of a span is used again by the next one.
+/// A sender of spans in batches. A span is kept as its encoded bytes: queued spans are small, and
+/// the next span reuses the memory of a span.
 ///
-/// A task of the runtime sends them. It ends after this is dropped, when it has sent what waits.
+/// A task of the runtime sends them. After this is dropped, the task sends the queue and ends.
 pub(crate) struct SpanBatches {
     queue: Arc<Queue>,
-    /// Wakes the task: at the first span that waits, and when a batch is full.
+    /// Wakes the task: at the first queued span, and when a batch is full.
     wake: mpsc::Sender<()>,
 }
 
@@ -40,8 +40,8 @@ struct Queue {
     waiting: Mutex<Waiting>,
     delivery: Delivery,
     client: Arc<Client>,
-    /// What is the same in all requests: the fields of `ResourceSpans` and `ScopeSpans` besides
-    /// those that hold the spans.
+    /// The part shared by all requests: the fields of `ResourceSpans` and `ScopeSpans`, except for
+    /// the fields with the spans.
     resource: Vec<u8>,
     scope: Vec<u8>,
     /// Held while batches are sent, one after the other.
@@ -58,7 +58,7 @@ struct Waiting {
 
 #[derive(Default)]
 struct Batch {
-    /// The field of each span, one after the other.
+    /// The fields of all spans, one after the other.
     bytes: Vec<u8>,
     spans: usize,
 }
@@ -102,7 +102,7 @@ impl SpanBatches {
         }
     }
 
-    /// Sends what waits. Resolves when that has been sent, or has failed.
+    /// Sends the queued spans. Resolves when they have been sent, or sending has failed.
     pub(crate) async fn flush(&self) {
         self.queue.send().await;
     }
@@ -113,7 +113,7 @@ impl SpanBatches {
     }
 }
 
-/// Sends what is queued, until nothing can be queued any more.
+/// Sends queued spans, until no more can be queued.
 async fn send_batches(queue: Arc<Queue>, mut woken: mpsc::Receiver<()>) {
     let mut is_open = true;
     while is_open {
@@ -132,7 +132,7 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the field of a span. Returns whether the task has to know.
+    /// Adds the field of a span. Returns whether the task must be woken.
     fn push(&self, field: &[u8]) -> bool {
         let mut waiting = self.waiting();
         if waiting.is_closed || waiting.spans >= self.delivery.max_queue {
@@ -155,7 +155,7 @@ impl Queue {
         waiting.batches.front().is_some_and(|batch| batch.spans >= self.delivery.max_batch)
     }
 
-    /// Sends the batches that wait now, after those that are being sent.
+    /// Sends the queued batches, after any that are already being sent.
     async fn send(&self) {
         let _sending = self.sending.lock().await;
         let batches = self.waiting().batches.len();

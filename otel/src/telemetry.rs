@@ -1,4 +1,4 @@
-//! [`Telemetry`]: exports what sessions do.
+//! [`Telemetry`]: the export of sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use crate::conventions::Conventions;
 use crate::exporter::Exporter;
 use crate::fold::SessionFold;
 
-/// How long [`Telemetry::flush`] and [`Telemetry::shutdown`] wait for the collector.
+/// Timeout of [`Telemetry::flush`] and [`Telemetry::shutdown`] for the collector.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long they wait for the last events of runs.
+/// Their timeout for the last events of runs.
 const EVENTS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Exports spans and metrics of sessions. Clones share the exporters.
+/// An exporter of the spans and metrics of sessions. Clones share it.
 ///
-/// Nothing waits for the collector: spans are queued, and dropped if the queue is full, because the
-/// collector is down or too slow.
+/// Sessions never wait for the collector: spans are queued, and dropped if the queue is full
+/// because the collector is down or too slow.
 #[derive(Debug, Clone)]
 pub struct Telemetry {
     exporter: Arc<Exporter>,
-    /// The number of sessions whose runs have not ended, as far as their events were applied.
+    /// The number of sessions with a run in progress, by the events applied so far.
     running: Arc<watch::Sender<usize>>,
     conventions: Conventions,
     captures_content: bool,
@@ -42,8 +42,8 @@ impl Telemetry {
         Telemetry { exporter, running, conventions, captures_content }
     }
 
-    /// Returns the trace context of a request with these headers, to give to its run; a new trace
-    /// if there is none or it is malformed.
+    /// Returns the trace context of a request with these headers, for its run. Without a valid one,
+    /// returns a new trace.
     pub fn trace_context(
         &self,
         traceparent: Option<&str>,
@@ -56,8 +56,8 @@ impl Telemetry {
         })
     }
 
-    /// Returns what exports the events of a session of this agent. `state` is a snapshot of the
-    /// session: it has the model, and what is in progress.
+    /// Returns the exporter for the events of a session of this agent. `state` is a snapshot of the
+    /// session with its model and its work in progress.
     pub fn session(&self, agent: impl Into<Arc<str>>, state: &AgentState) -> SessionTelemetry {
         let fold = SessionFold::new(self.conventions, agent, state.model.clone())
             .capture_content(self.captures_content)
@@ -71,7 +71,7 @@ impl Telemetry {
     }
 
     /// Exports the events of a session and its sub-agents, in a task, until the session ends or
-    /// `events` does. `events` should be those of
+    /// `events` does. `events` should come from
     /// [`subscribe_tree`](loopwright_core::AgentHandle::subscribe_tree).
     pub fn follow(
         &self,
@@ -87,21 +87,21 @@ impl Telemetry {
         })
     }
 
-    /// Exports what is queued. Returns when it has been sent, when that has failed, or after 5 s.
-    /// Waits up to a second for the ends of runs in progress.
+    /// Exports queued signals. Returns when they have been sent, when that has failed, or after 5
+    /// s. Waits up to a second for the ends of runs in progress.
     pub async fn flush(&self) {
         self.finish(false).await;
     }
 
-    /// Exports what is queued, and stops the exporters of all clones, as
-    /// [`flush`](Telemetry::flush) does. What has not been sent then is lost.
+    /// Exports queued signals, like [`flush`](Telemetry::flush), and stops the exporters of all
+    /// clones. Signals that are not sent by then are lost.
     pub async fn shutdown(&self) {
         self.finish(true).await;
     }
 
-    /// Exports what is queued, and with `closes` stops. Metrics are sent from a thread of their
-    /// own, which blocks: requests are sent in the runtime, which may have one thread, and which
-    /// must be able to end.
+    /// Exports queued signals, and with `closes` stops. Sending metrics blocks, so it has its own
+    /// thread: requests are sent in the runtime, which may have only one thread, and which must be
+    /// able to end.
     async fn finish(&self, closes: bool) {
         let mut running = self.running.subscribe();
         let idle = running.wait_for(|running| *running == 0);
@@ -123,17 +123,17 @@ impl Telemetry {
     }
 }
 
-/// Exports the events of one session and its sub-agents.
+/// The exporter of the events of one session and its sub-agents.
 pub struct SessionTelemetry {
     fold: SessionFold,
     exporter: Arc<Exporter>,
     running: Arc<watch::Sender<usize>>,
-    /// Whether the session is one of those that are running.
+    /// `true` if the session counts as running.
     is_counted: bool,
 }
 
 impl SessionTelemetry {
-    /// Applies the next event, and exports what has ended with it.
+    /// Applies the next event, and exports spans and measurements that end with it.
     pub fn apply(&mut self, event: &Envelope) {
         let exporter = &self.exporter;
         self.fold.apply(event, &mut |signal| exporter.export(signal));

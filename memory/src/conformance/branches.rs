@@ -18,8 +18,7 @@ pub(super) async fn check(store: &dyn SessionStore) -> Checked {
     parents(store).await
 }
 
-/// Returns two runs, of which the second waits for a decision. A turn ends after six entries, and
-/// none ends after that.
+/// Returns two runs, the second with a pending call. A turn ends after six entries, and none later.
 fn log() -> Vec<LogEntry> {
     let first = [
         samples::run(1, 1000, "one"),

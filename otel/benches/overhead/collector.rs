@@ -1,4 +1,4 @@
-//! The collector: a separate process that counts what it receives.
+//! The collector: a separate process that counts received bytes.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use axum::body::Bytes;
 use tokio::net::TcpListener;
 
-/// Receives on a free local port, which is printed, and prints how many bytes it has received when
-/// standard input closes.
+/// Listens on a free local port, which it prints. Prints the number of received bytes when standard
+/// input closes.
 pub(crate) fn collect() {
     let received = Arc::new(AtomicUsize::new(0));
     let until = received.clone();

@@ -1,14 +1,16 @@
-//! What telemetry adds to a turn: `cargo bench -p loopwright-otel`, with `-- --quick` or with
+//! Overhead of telemetry per turn: `cargo bench -p loopwright-otel`, with `-- --quick` or with
 //! `-- --instructions`, which needs valgrind.
 //!
-//! The turns are those of `benches/turns`, with replies of 500 deltas: ten with a call, and one
-//! without, from a model server in a process of its own. Nearly all of the work is for the spans
-//! and the measurements at the end of a turn, so its share is larger in turns with shorter replies.
-//! Clients with and without telemetry run in turns, each in a process of its own; the collector is
-//! another one. What is measured is the CPU time of all threads of a client, those of the exporters
-//! too, or the instructions that they execute. The exit code is 1 if telemetry adds more than 3 %
-//! of the instructions, or if the median of the ratios of times is more than 1.10: times vary by
-//! several percent from run to run, instructions do not.
+//! The turns are the same as in `benches/turns`, with replies of 500 deltas: ten with a call, and
+//! one without, from a model server in its own process. Nearly all of the work is for the spans and
+//! the measurements at the end of a turn, so its share is larger in turns with shorter replies.
+//! Clients with and without telemetry run alternately, each in its own process; the collector is
+//! another one.
+//!
+//! The bench measures the CPU time of all threads of a client, including exporters, or the
+//! instructions that they execute. The exit code is 1 if telemetry adds more than 3 % of the
+//! instructions, or if the median of the ratios of times is more than 1.10. Times vary by several
+//! percent from run to run, instructions do not.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -42,9 +44,9 @@ use mock::Script;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The turns of a conversation, besides the last one.
+/// The number of turns of a conversation, besides the last one.
 const TURNS: u64 = 10;
-/// The deltas of a reply.
+/// The number of deltas of a reply.
 const DELTAS: u64 = 500;
 
 fn main() -> ExitCode {
@@ -91,7 +93,7 @@ fn compare(quick: bool) -> ExitCode {
     if median <= max { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Counts the instructions of a turn with callgrind. Those of the start are left out: they are in
+/// Counts the instructions of a turn with callgrind. The startup is left out: it is the same in
 /// runs of all lengths.
 fn count() -> ExitCode {
     let servers = Servers::start();
@@ -108,7 +110,7 @@ fn count() -> ExitCode {
             let count = report.lines().find_map(|line| line.split_once("Collected : "));
             count.unwrap_or_else(|| panic!("no count: {report}")).1.trim().parse::<u64>().unwrap()
         };
-        // A tenth of the rounds more is for warming up.
+        // A tenth more rounds are for warming up.
         (run(110) - run(10)) as f64 / (110 * (TURNS + 1)) as f64
     };
     let (without, with) = (per_turn(None), per_turn(Some(&servers.endpoint)));
@@ -223,7 +225,7 @@ impl Process {
         line.trim().to_owned()
     }
 
-    /// Closes its standard input, and returns what it prints then.
+    /// Closes its standard input, and returns its further output.
     fn end(&mut self) -> String {
         drop(self.child.stdin.take());
         let mut rest = String::new();

@@ -1,4 +1,4 @@
-//! A collector that decodes what it receives with the official protobuf messages.
+//! A collector that decodes requests with the official protobuf messages.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,13 +17,13 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use tokio::net::TcpListener;
 
-/// What has been received.
+/// The requests received so far.
 #[derive(Default)]
 pub(crate) struct Received {
     pub(crate) spans: Vec<Span>,
     pub(crate) metrics: BTreeMap<String, Metric>,
     pub(crate) resource: BTreeMap<String, String>,
-    /// All bodies, to search for what must not be in them.
+    /// All bodies, to search for contents that must not be in them.
     pub(crate) bytes: Vec<u8>,
 }
 

@@ -64,8 +64,7 @@ pub(crate) fn agent(
     (set(builder).build().unwrap(), model)
 }
 
-/// Sends a prompt in a session of its own, and queues what has happened. The agent is called
-/// `boss`.
+/// Sends a prompt in a session of its own, and queues its signals. The agent is called `boss`.
 pub(crate) async fn run(
     telemetry: &Telemetry,
     agent: &GenericAgent,

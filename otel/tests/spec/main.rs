@@ -1,4 +1,4 @@
-//! What a collector receives: spans, metrics, and nothing else.
+//! Requests to a collector: spans, metrics, and nothing else.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -9,8 +9,8 @@ use tokio::net::TcpListener;
 
 use crate::kit::{agent, run};
 
-/// C393: A collector that is down or does not answer fails no run and does not hold up the end of
-/// the process.
+/// C393: A collector that is down or does not answer fails no run and does not delay the end of the
+/// process.
 #[tokio::test]
 async fn a_collector_that_is_down_fails_no_run() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();

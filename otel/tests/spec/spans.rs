@@ -19,7 +19,7 @@ fn answer(text: &str) -> Script {
 }
 
 /// C387: A run, its requests and its calls are spans of OpenTelemetry's conventions, below the span
-/// of the request; tools and models are sent the contexts of their spans.
+/// of the request. Tools and models are sent the contexts of their spans.
 #[tokio::test]
 async fn spans_have_the_names_and_parents_of_the_conventions() {
     let collector = Collector::start().await;
@@ -78,8 +78,8 @@ async fn spans_have_the_names_and_parents_of_the_conventions() {
     assert!(!collector.contains("secret"), "content was sent");
 }
 
-/// C388: The run of a sub-agent is a span below that of the call that it works for, with or without
-/// a trace of the host.
+/// C388: The span of a sub-agent's run is below the call for which it works, with or without a
+/// trace of the host.
 #[tokio::test]
 async fn the_run_of_a_sub_agent_is_below_its_call() {
     for trace in [None, TraceContext::parse(TRACEPARENT, None)] {
@@ -114,7 +114,7 @@ async fn the_run_of_a_sub_agent_is_below_its_call() {
     }
 }
 
-/// C389: `OTEL_SEMCONV_STABILITY_OPT_IN` selects the names: those of 1.36.0, or the latest.
+/// C389: `OTEL_SEMCONV_STABILITY_OPT_IN` selects the names of version 1.36.0, or the latest ones.
 #[tokio::test]
 async fn the_names_are_those_of_the_selected_version() {
     for (conventions, has, has_not) in [
@@ -173,7 +173,7 @@ async fn content_is_sent_on_request() {
     );
 }
 
-/// C391: What fails has the status and the type of the error.
+/// C391: Failed spans have the status and the type of the error.
 #[tokio::test]
 async fn what_fails_has_the_status_of_an_error() {
     let collector = Collector::start().await;
@@ -199,7 +199,7 @@ async fn what_fails_has_the_status_of_an_error() {
     assert!(!collector.contains("secret"), "the text of an error was sent");
 }
 
-/// A trace that is not sampled has no spans. Its runs are measured all the same.
+/// A trace that is not sampled has no spans. Its runs are still measured.
 #[tokio::test]
 async fn a_trace_that_is_not_sampled_has_no_spans() {
     let collector = Collector::start().await;
