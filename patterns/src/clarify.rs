@@ -9,7 +9,8 @@ use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Asks the user back while a request is unclear, then lets another pattern answer it.
+/// A pattern that asks the user back while a request is unclear, then lets another pattern answer
+/// it.
 ///
 /// ```text
 /// take_input ─▶ is it clear? ── yes, or no rounds left ─▶ then ─▶ done
@@ -18,17 +19,18 @@ use serde::{Deserialize, Serialize};
 ///                  └── ask the user
 /// ```
 ///
-/// Whether it is clear is a detached request. A question is a pending action: any front end can
-/// answer it, days later and from another process, and the model sees it with its answer. It is a
-/// choice if the model gives several options, and a text otherwise. If the user declines to answer,
-/// or steers, the request is answered as it is; another request is checked in its turn.
+/// A detached request decides whether the request is clear. A question is a pending action: any
+/// front end can answer it, even days later and from another process, and the model sees it with
+/// its answer. It is a choice if the model gives several options, and a text otherwise. If the user
+/// declines to answer, or steers, the request is answered unchanged. Another request is checked
+/// separately.
 ///
 /// From: "ask clarifying questions", as in OpenAI's *Deep Research* and in Rao and Daumé III,
 /// *Learning to Ask Good Questions*, 2018.
 ///
 /// **Use it** where work on the wrong request is expensive. **Do not use it** in a chat with a
-/// capable model: give the model the tool [`AskUser`](loopwright_core::tool::AskUser), with which
-/// it asks when it finds something unclear.
+/// capable model: give the model the tool [`AskUser`](loopwright_core::tool::AskUser), so that it
+/// can ask whenever something is unclear.
 ///
 /// ```
 /// use loopwright_core::event::{Decision, Provided};
@@ -70,14 +72,14 @@ impl<P: BehaviorPattern> Clarify<P> {
         Clarify { rounds: 3, checker: Profile::new(), then }
     }
 
-    /// Sets how many questions a request leads to at most.
+    /// Sets the maximum number of questions for a request.
     pub fn rounds(mut self, rounds: usize) -> Self {
         self.rounds = rounds;
         self
     }
 
-    /// Sets the profile of the request that decides whether something is unclear; by default it is
-    /// the agent's own model with its own prompt.
+    /// Sets the profile of the request that decides whether anything is unclear. Defaults to the
+    /// agent's own model and prompt.
     pub fn checker(mut self, checker: Profile) -> Self {
         self.checker = checker;
         self

@@ -1,6 +1,6 @@
 //! A test suite that checks whether a behaviour pattern keeps the contract of [`BehaviorPattern`].
 //!
-//! The suite runs scenarios: first as they are, then with a crash or an abort after each append to
+//! The suite runs scenarios: first undisturbed, then with a crash or an abort after each append to
 //! the session's log, with messages of the user at each append, with a model that fails at each
 //! request, with each limit at each request, and beside another session. It names the [`Rule`] that
 //! the pattern breaks.
@@ -17,10 +17,10 @@
 //! ```
 //!
 //! [`scenarios`] returns the scenarios that come with the suite. They fit a pattern that passes
-//! each reply to [`call_tools`](loopwright_core::StepContext::call_tools) and is content with any
-//! text. Such a pattern may send any number of requests: those after the scripted ones are
-//! answered with "Done.". A pattern that needs other replies, other models or a host's values gets
-//! them by [`Scenario::reply_with`] and [`Scenario::agent`], or has scenarios of its own:
+//! each reply to [`call_tools`](loopwright_core::StepContext::call_tools) and accepts any text.
+//! Such a pattern may send any number of requests: after the scripted replies, the answer is
+//! "Done.". A pattern that needs other replies, other models or a host's values gets them from
+//! [`Scenario::reply_with`] and [`Scenario::agent`], or has its own scenarios:
 //!
 //! ```
 //! use loopwright_core::testing::Script;
@@ -39,8 +39,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! What a pattern keeps for the session ([`set_session_state`]) must not change what comes out of
-//! the scenarios, since the suite runs them more than once in a session.
+//! Values that a pattern keeps for the session ([`set_session_state`]) must not change the results
+//! of the scenarios, since the suite runs them more than once in a session.
 //!
 //! [`set_session_state`]: loopwright_core::StepContext::set_session_state
 //!
@@ -71,7 +71,7 @@ pub use violation::{Rule, Violation};
 
 use subject::Subject;
 
-/// Counts what [`check`] did.
+/// The counts of a run of [`check`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -84,11 +84,11 @@ pub struct Report {
 /// Checks the rules for a pattern in each scenario.
 ///
 /// `pattern` returns a new value of the pattern each time. The rules are checked in the order of
-/// [`Rule`], each in every scenario, and the first one that is broken is reported.
+/// [`Rule`], each in every scenario. The first broken rule is reported.
 ///
 /// # Errors
 ///
-/// Returns the rule that the pattern breaks, the scenario, where in it, and what was observed.
+/// Returns the broken rule, the scenario, the position in it, and what was observed.
 ///
 /// ```
 /// use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError, async_trait};

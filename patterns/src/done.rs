@@ -1,9 +1,9 @@
-//! When a pattern that answers itself is done.
+//! The end of patterns that write the answer themselves.
 
 use loopwright_core::{StepContext, StepError};
 
-/// Delivers the messages that wait behind an answer, and returns whether there is nothing left to
-/// answer. Before the answer they stay queued: a pattern then does the same after a crash.
+/// Delivers the messages queued behind an answer, and returns whether all have been answered. They
+/// stay queued until the answer, so that a pattern does the same after a crash.
 pub(crate) async fn is_done(step: &mut StepContext<'_>) -> Result<bool, StepError> {
     if step.is_answered() {
         step.take_messages().await?;

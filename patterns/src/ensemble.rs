@@ -9,8 +9,8 @@ use serde::Deserialize;
 use crate::done::is_done;
 use crate::vote::most_frequent;
 
-/// Asks several models at once and answers with the most frequent answer, or with what a judge
-/// makes of all answers.
+/// A pattern that asks several models at once and answers with the most frequent answer, or with a
+/// judge's conclusion from all answers.
 ///
 /// ```text
 ///              ┌─▶ model a ─┐
@@ -19,19 +19,19 @@ use crate::vote::most_frequent;
 ///      └──────────────────────────────────────────────────────────────────┘
 /// ```
 ///
-/// The models are those that the agent was given by name
+/// The models are the agent's named ones
 /// ([`AgentBuilder::model_named`](loopwright_core::AgentBuilder::model_named)). Each answers in a
 /// detached request, which counts against the agent's budgets and is in the log under a key, so
-/// that no crash pays for one twice. Answers count as equal if they differ only in case and in
-/// white space at the ends. The answer does not stream. The agent's own model is not asked, and a
-/// name that the agent does not have ends the run with an error.
+/// that a crash does not pay for any request twice. Answers count as equal if they differ only in
+/// case and in white space at the ends. The answer does not stream. The agent's own model is not
+/// asked. An unknown name ends the run with an error.
 ///
 /// From: majority voting of ensembles; with a judge, Wang et al., *Mixture-of-Agents Enhances Large
 /// Language Model Capabilities*, 2024.
 ///
 /// **Use it** where one model is not reliable enough: with a vote for short answers, with a judge
-/// for free text. **Do not use it** where one good model is: it costs as much as all of them, and
-/// the models have no tools.
+/// for free text. **Do not use it** where one good model is: it costs as much as all models
+/// together, and the models have no tools.
 ///
 /// ```
 /// use loopwright_core::testing::{Script, ScriptedModel};
@@ -70,7 +70,7 @@ impl Ensemble {
         Ensemble { models: models.into_iter().map(Into::into).collect(), judge: None }
     }
 
-    /// Lets the model of this name write the answer, from all answers, instead of a vote.
+    /// Lets the model of this name write the answer from all answers, instead of a vote.
     pub fn judge(mut self, model: impl Into<String>) -> Self {
         self.judge = Some(model.into());
         self

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::done::is_done;
 
-/// Answers each request with a value of type `T`, as JSON.
+/// A pattern that answers each request with a value of type `T`, as JSON.
 ///
 /// ```text
 /// take_input ─▶ ask for the value ─▶ does it fit T? ── yes ─▶ remember the value ─▶ done
@@ -20,10 +20,10 @@ use crate::done::is_done;
 ///                    └── what does not fit
 /// ```
 ///
-/// A reply that does not fit is sent back with what does not fit, as often as
-/// [`Limits::output_retries`](loopwright_core::agent::Limits::output_retries) allows; the
-/// conversation gets the value only. A message that the user sends in the meantime is answered
-/// with another value.
+/// A reply that does not fit is sent back with its mistakes, up to
+/// [`Limits::output_retries`](loopwright_core::agent::Limits::output_retries) times. The
+/// conversation gets only the value. A message that the user sends in the meantime is answered with
+/// another value.
 ///
 /// From: the extractors and output types of agent frameworks.
 ///
@@ -60,7 +60,7 @@ pub struct Extract<T> {
 }
 
 impl<T> Extract<T> {
-    /// Creates a pattern that extracts a `T` from what the user writes.
+    /// Creates a pattern that extracts a `T` from the user's messages.
     pub fn new() -> Self {
         Self::with_instruction("Extract the value from what the user wrote.")
     }
@@ -96,7 +96,7 @@ impl<T: DeserializeOwned + Serialize + JsonSchema + Send> BehaviorPattern for Ex
         step.take_input().await?;
         while !is_done(step).await? {
             let ask = Ask::detached().key("extract").also(UserMessage::from(&*self.instruction));
-            // The value, and not the reply: a JSON text without a fence or spaces.
+            // The value instead of the reply: a JSON text without a fence or spaces.
             let json = serde_json::to_string(&step.ask_for::<T>(ask).await?);
             let json = json.map_err(StepError::pattern)?;
             step.remember(AssistantMessage::from(json)).await?;

@@ -4,16 +4,16 @@ use async_trait::async_trait;
 use loopwright_core::model::ToolChoice;
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 
-/// Forces a tool call in the first turn of each request, then continues with another pattern.
+/// A pattern that forces a tool call in the first turn of each request, then continues with another
+/// pattern.
 ///
 /// ```text
 /// take_input ─▶ ask, with a tool choice ─▶ call_tools ─▶ then ─▶ done
 /// ```
 ///
 /// Only the first turn of a request is forced: a model that had to call a tool in each turn would
-/// never answer. If the model ignores the tool choice, its reply is handled as usual. Where a
-/// pattern that wraps this one rewinds the conversation to the request, the next turn is the first
-/// one.
+/// never answer. If the model ignores the tool choice, its reply is handled as usual. If a pattern
+/// around this one rewinds the conversation to the request, the next turn is again the first one.
 ///
 /// From: `tool_choice` of the providers' APIs.
 ///

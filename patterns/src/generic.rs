@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 
-/// Answers a request in one loop, with as many rounds of tools as it needs.
+/// A pattern that answers a request in one loop, with as many rounds of tools as it needs.
 ///
 /// Every message that the user sends during the run is delivered before the next request, in the
-/// order of arrival, whether it was sent to steer or to follow up. There is no second loop.
+/// order of arrival, whether it is a steer or a follow-up. There is no second loop.
 ///
 /// ```text
 /// take_input ─▶ take_messages ─▶ ask ─▶ call_tools ─▶ results or messages? ── no ─▶ done
@@ -17,7 +17,7 @@ use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 /// From: the loop of most agents that call tools.
 ///
 /// **Use it** as the loop to copy, and where every message should reach the model as soon as
-/// possible. **Do not use it** if follow-ups are to wait until the agent would otherwise stop: see
+/// possible. **Do not use it** if follow-ups must wait until the agent would otherwise stop: see
 /// [`PiPattern`](crate::PiPattern).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GenericPattern;

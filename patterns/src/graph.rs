@@ -1,4 +1,4 @@
-//! [`Graph`]: nodes, conditional edges, cycles, and the way back to an earlier point.
+//! [`Graph`]: nodes, conditional edges, cycles, and returns to checkpoints.
 
 mod builder;
 mod next;
@@ -17,7 +17,7 @@ pub use next::Next;
 use node::{Edge, Node};
 use position::{KEY, Position};
 
-/// Runs nodes that are connected by edges, from a first node to the end.
+/// A pattern that runs nodes connected by edges, from a first node to the end.
 ///
 /// ```text
 /// take_input ─▶ node ─▶ edge ── to another node ─▶ node ─▶ …
@@ -26,37 +26,37 @@ use position::{KEY, Position};
 /// ```
 ///
 /// A node is an async function of the step and the state `S` of the graph, or another pattern. It
-/// may do whatever a pattern does: ask, call tools, ask several models at once and join their
-/// replies ([`StepContext::ask_all`]), ask the user and wait for the answer
-/// ([`StepContext::question`]). An edge is a function of the step and the state that says where to
-/// go; without one, the graph ends after the node.
+/// may do everything that a pattern does: ask, call tools, ask several models at once and join
+/// their replies ([`StepContext::ask_all`]), ask the user and wait for the answer
+/// ([`StepContext::question`]). An edge is a function of the step and the state that chooses the
+/// next node; without an edge, the graph ends after the node.
 ///
 /// - The position and the state are in the session's log. After a restart, or a decision, the graph
-///   continues with the node at which it was, from that node's top: also after a question, which
+///   continues with its current node, from that node's beginning. This includes a question, which
 ///   ends the run until it is answered.
-/// - **What a node pays for or changes needs a key** ([`Ask::key`](loopwright_core::Ask::key),
-///   [`Call::key`](loopwright_core::pattern::Call::key)), and one that differs from visit to visit,
-///   such as `format!("draft-{}", state.round)`: a key finds what was recorded under it.
-/// - A message that a node adds to the conversation is what it returns: so it is added once,
-///   whatever crashes.
+/// - **Paid work and side effects of a node need a key** ([`Ask::key`](loopwright_core::Ask::key),
+///   [`Call::key`](loopwright_core::pattern::Call::key)) that differs from visit to visit, such as
+///   `format!("draft-{}", state.round)`: a key finds the record under it.
+/// - A node returns the message that it adds to the conversation. So the message is added once,
+///   even if the process crashes.
 /// - Calls of a reply that have no result at a restart are made before the graph continues. An edge
-///   that depends on a reply should look at the conversation
-///   ([`StepContext::last_reply`]), not at a state that was set before.
+///   that depends on a reply should look at the conversation ([`StepContext::last_reply`]), not at
+///   a state that was set before.
 /// - [`Next::Back`] leads to a node that is a [checkpoint](Graph::checkpoint), and removes from the
-///   conversation what was added since the node was last entered. The history keeps it. The state
-///   stays as the edge leaves it, so that it can say what was tried.
+///   conversation everything added since the node was last entered. The history keeps it. The state
+///   stays as the edge leaves it, so that it can record what was tried.
 /// - At the end, messages that the user has sent in the meantime are delivered, and the graph
-///   begins at the first node again with its state. So it does after a message of a pattern that
-///   wraps it.
+///   restarts at the first node with its state. The same happens after a message of a pattern
+///   around it.
 ///
 /// From: LangGraph's `StateGraph`.
 ///
 /// **Use it** where the flow is known and people should be able to read it as a graph.
-/// **Do not use it** for a loop that async code says more clearly: a pattern may simply contain a
+/// **Do not use it** for a loop that is clearer as async code: a pattern may simply contain a
 /// `loop` and an `if`.
 ///
 /// The graph of an agent: a node that asks the model, a node that calls its tools, and conditional
-/// edges between them. The state says whether the results ask for the end.
+/// edges between them. The state is `true` if the results ask for the end.
 ///
 /// ```
 /// use loopwright_core::testing::{Harness, Script, TestTool};
@@ -113,7 +113,7 @@ impl<S: Default + Serialize + DeserializeOwned + Send> BehaviorPattern for Graph
         step.take_input().await?;
         loop {
             let mut at: Position<S> = Position::of(step, self.start)?;
-            // What is left of the last transition. Each is one append with the position.
+            // The rest of the last transition. Each is one append with the position.
             if let Some(to) = at.back.take() {
                 step.set_state(KEY, &at)?;
                 step.rewind(to).await?;

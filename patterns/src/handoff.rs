@@ -14,7 +14,8 @@ use serde::Deserialize;
 
 const HAND_OVER: &str = "hand_over";
 
-/// Lets roles hand the conversation over to each other with a tool; the one that has it answers.
+/// A pattern whose roles hand the conversation over to each other with a tool. The current one
+/// answers.
 ///
 /// ```text
 /// take_input ─▶ then, as the current role ── hand_over(to)? ── no ─▶ done
@@ -22,12 +23,11 @@ const HAND_OVER: &str = "hand_over";
 ///                      └── the other role ◀───────┘
 /// ```
 ///
-/// All roles see the whole conversation. The role that has it keeps it for the next requests, until
-/// it hands it over. Which role that is follows from the results of `hand_over` in the
-/// conversation, so a restart changes nothing, and a rewind returns to the role of that time. The
-/// pattern brings the tool `hand_over`, which the tools of a profile must contain
-/// ([`Profile::tools`]). If the role that has the conversation no longer exists, the first one
-/// answers.
+/// All roles see the whole conversation. The current role keeps it for the next requests, until it
+/// hands it over. The current role follows from the results of `hand_over` in the conversation. So
+/// a restart changes nothing, and a rewind returns to the earlier role. The pattern provides the
+/// tool `hand_over`, which the tools of a profile must contain ([`Profile::tools`]). If the current
+/// role no longer exists, the first one answers.
 ///
 /// From: OpenAI's *Swarm* and *Agents SDK* (handoffs).
 ///
@@ -75,8 +75,8 @@ impl<P: BehaviorPattern> Handoff<P> {
         Handoff { roles: Vec::new(), then }
     }
 
-    /// Adds a role: a name, what it is for, and the profile that `then` gets. The first role has
-    /// the conversation at the start.
+    /// Adds a role: a name, its purpose, and the profile for `then`. The first role has the
+    /// conversation at the start.
     pub fn role(
         mut self,
         name: impl Into<String>,
@@ -88,7 +88,7 @@ impl<P: BehaviorPattern> Handoff<P> {
     }
 }
 
-/// Returns the role that a message hands the conversation over to, if it is such a result.
+/// Returns the role to which a message hands the conversation over, if it is such a result.
 fn handed_over(message: &Arc<Message>) -> Option<String> {
     let is_hand_over = |result: &&ToolResult| *result.name == *HAND_OVER && !result.is_error();
     message.as_tool_result().filter(is_hand_over).map(ToolResult::text)

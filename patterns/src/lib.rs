@@ -1,6 +1,6 @@
 //! Behaviour patterns for loopwright: sixteen loops to use, to copy and to combine.
 //!
-//! Each loop is one file. How a graph is built, and the tool of `Rag`, are in files of their own.
+//! Each loop is one file, except for the construction of a graph and the tool of `Rag`.
 //!
 //! | pattern | the loop |
 //! |---|---|
@@ -22,7 +22,7 @@
 //! | [`Extract`] | each answer is a value of a Rust type |
 //!
 //! Most of them wrap another pattern, which does the rest: `Reflect::new("…", PlanExecute::new(
-//! PiPattern))` judges what comes of a plan. A wrapper has the prompt and the tools of the pattern
+//! PiPattern))` judges the result of a plan. A wrapper has the prompt and the tools of the pattern
 //! that it wraps. Plans, judges and observations speak to the model in messages of the user, which
 //! front ends show as such.
 //!
@@ -33,7 +33,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-/// Runs the examples of the README as tests.
+/// The README, whose examples are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

@@ -7,8 +7,8 @@ use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Divides each request among sub-agents, which work at the same time, and lets another pattern
-/// answer with their results.
+/// A pattern that divides each request among sub-agents, which work at the same time, and lets
+/// another pattern answer with their results.
 ///
 /// ```text
 ///                             ┌─▶ sub-agent ─┐
@@ -16,16 +16,16 @@ use serde::{Deserialize, Serialize};
 ///                             └─▶ sub-agent ─┘
 /// ```
 ///
-/// The orchestrator is a detached request for a list of tasks, each for a sub-agent that the agent
-/// was given by name ([`AgentBuilder::child`](loopwright_core::AgentBuilder::child)). The tasks are
-/// one batch of calls: they survive a crash, share the budgets of the root, and what they need
-/// approved is decided at the root, each while the others work. Without tasks, `then` answers at
-/// once. A task for a name that is not among those given, or not offered, is dropped.
+/// The orchestrator is a detached request for a list of tasks, each for one of the agent's named
+/// sub-agents ([`AgentBuilder::child`](loopwright_core::AgentBuilder::child)). The tasks are one
+/// batch of calls: they survive a crash and share the budgets of the root. Their approvals are
+/// decided at the root, each while the others work. Without tasks, `then` answers at once. A task
+/// for a name that was not given or is not offered is dropped.
 ///
 /// From: "orchestrator-workers" in Anthropic's *Building effective agents*, 2024.
 ///
 /// **Use it** for research and other work whose parts do not depend on each other.
-/// **Do not use it** where one part needs the result of another: there the model should call the
+/// **Do not use it** where one part needs the result of another. Then the model should call the
 /// sub-agents itself, one after the other, with [`PiPattern`](crate::PiPattern).
 ///
 /// ```
@@ -78,8 +78,7 @@ impl<P: BehaviorPattern> Orchestrate<P> {
         Orchestrate { agents, orchestrator: Profile::new(), then }
     }
 
-    /// Sets the profile of the orchestrator; by default it is the agent's own model with its own
-    /// prompt.
+    /// Sets the profile of the orchestrator. Defaults to the agent's own model and prompt.
     pub fn orchestrator(mut self, orchestrator: Profile) -> Self {
         self.orchestrator = orchestrator;
         self

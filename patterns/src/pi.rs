@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 
-/// Runs the two loops of pi: an outer loop for follow-ups, an inner loop for tools and steering.
+/// The two loops of pi: an outer loop for follow-ups, an inner loop for tools and steering.
 ///
 /// ```text
 /// take the input

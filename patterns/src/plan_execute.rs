@@ -1,4 +1,4 @@
-//! [`PlanExecute`]: a planner makes a plan, and makes it again after each step.
+//! [`PlanExecute`]: a planner makes a plan, and a new one after each step.
 
 use async_trait::async_trait;
 use loopwright_core::message::UserMessage;
@@ -7,7 +7,8 @@ use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Makes a plan, lets another pattern do its first step, and plans again with what came of it.
+/// A pattern that makes a plan, lets another pattern do its first step, and plans again with the
+/// result.
 ///
 /// ```text
 /// take_input ─▶ plan ── steps are left ─▶ then: do the first step
@@ -25,7 +26,7 @@ use serde::Deserialize;
 ///
 /// **Use it** for requests of many steps, where a model loses sight of the goal, or with a strong
 /// planner and a cheaper model for the steps. **Do not use it** for short requests: the planner is
-/// asked at least twice. If the user is to see a plan first, use [`PlanFirst`](crate::PlanFirst).
+/// asked at least twice. If the user should see a plan first, use [`PlanFirst`](crate::PlanFirst).
 ///
 /// ```
 /// use loopwright_core::testing::{Script, ScriptedModel};
@@ -63,7 +64,7 @@ impl<P: BehaviorPattern> PlanExecute<P> {
         PlanExecute { planner: Profile::new(), then }
     }
 
-    /// Sets the profile of the planner; by default it is the agent's own model with its own prompt.
+    /// Sets the profile of the planner. Defaults to the agent's own model and prompt.
     pub fn planner(mut self, planner: Profile) -> Self {
         self.planner = planner;
         self

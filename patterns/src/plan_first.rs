@@ -9,8 +9,8 @@ use loopwright_core::{BehaviorPattern, StepContext, StepEnd, StepError};
 
 use crate::PiPattern;
 
-/// Makes a plan with tools that only read, asks the user whether to carry it out, and only then
-/// lets another pattern work.
+/// A pattern that makes a plan with read-only tools, asks the user whether to carry it out, and
+/// only then lets another pattern work.
 ///
 /// ```text
 /// take_input ─▶ plan, with tools that read ─▶ carry it out? ── yes ─▶ then ─▶ done
@@ -18,17 +18,17 @@ use crate::PiPattern;
 ///                 └── another message, or a reason ┘
 /// ```
 ///
-/// [`PiPattern`] makes the plan. The model is offered the tools with [`Effect::ReadOnly`] only;
-/// calls of others are refused. The question is a pending action, so the plan can be accepted days
-/// later, from another process. Declining it with a reason, or another message instead of an
-/// answer, leads to another plan. Each request of the user begins with a plan, or only those that
-/// ask for one ([`PlanFirst::on_command`]).
+/// [`PiPattern`] makes the plan. The model is offered only tools with [`Effect::ReadOnly`]; calls
+/// of others are refused. The question is a pending action, so the plan can be accepted days later,
+/// from another process. If the user declines with a reason, or sends another message instead of an
+/// answer, the pattern makes another plan. By default each request of the user begins with a plan;
+/// with [`PlanFirst::on_command`], only requests that ask for one.
 ///
 /// From: the plan modes of coding agents.
 ///
 /// **Use it** where the user wants to see what an agent is going to do before it does anything.
-/// **Do not use it** instead of approvals: an accepted plan approves no call. Where it should, let
-/// the tools run without approval
+/// **Do not use it** instead of approvals: an accepted plan approves no call. If it should, let the
+/// tools run without approval
 /// ([`AgentBuilder::auto_tools`](loopwright_core::AgentBuilder::auto_tools)).
 ///
 /// ```
@@ -68,8 +68,8 @@ impl<P: BehaviorPattern> PlanFirst<P> {
         PlanFirst { command: None, then }
     }
 
-    /// Plans only requests whose first word is this one, such as `/plan`. Others are left to the
-    /// other pattern alone.
+    /// Plans only requests whose first word is this one, such as `/plan`. The other pattern handles
+    /// all other requests alone.
     pub fn on_command(mut self, command: impl Into<String>) -> Self {
         self.command = Some(command.into());
         self
@@ -87,7 +87,7 @@ impl<P: BehaviorPattern> BehaviorPattern for PlanFirst<P> {
         let text = step.user_request().map(|message| message.text()).unwrap_or_default();
         let first = text.split_whitespace().next();
         let is_planned = self.command.is_none() || self.command.as_deref() == first;
-        // Also a request that was sent instead of an answer.
+        // This includes a request that was sent instead of an answer.
         let is_planned = is_planned || step.session_state("plan_first") == Some(true);
         while is_planned && step.state("plan_first") != Some(true) {
             let planner = Profile::new().instruction(PLAN).hook(ReadOnlyTools);

@@ -14,8 +14,8 @@ use serde_json::json;
 
 pub use search::search_tool;
 
-/// Searches with the user's request, lets another pattern answer from the passages that were found,
-/// and adds the passages that the answer cites.
+/// A pattern that searches with the user's request, lets another pattern answer from the passages
+/// found, and adds the passages that the answer cites.
 ///
 /// ```text
 /// take_input ─▶ search ─▶ then: answer, and cite ─▶ remember the citations ─▶ done
@@ -23,17 +23,17 @@ pub use search::search_tool;
 ///                           └──────┘ the model may search, too
 /// ```
 ///
-/// The search is a call of the tool `search`, which the pattern brings: front ends show it, and the
-/// log has its result, so that a crash does not repeat it and later requests see what was found.
-/// The model has the tool, too, for further searches. Those that were found for the request and
-/// that the answer cites follow as a custom message of the kind `citations`, a JSON array of
+/// The search is a call of the tool `search`, which the pattern provides. Front ends show it, and
+/// the log has its result, so that a crash does not repeat it and later requests see the passages.
+/// The model has the tool, too, for further searches. Passages that were found for the request and
+/// that the answer cites follow as a custom message of the kind `citations`. It is a JSON array of
 /// [`Passage`]s, which may be empty; models do not see it. The query of the first search is the
 /// whole text of the request.
 ///
 /// From: Lewis et al., *Retrieval-Augmented Generation for Knowledge-Intensive NLP Tasks*, 2020.
 ///
-/// **Use it** where every request is about the documents. **Do not use it** where few are: give the
-/// agent a [`search_tool`] and let the model decide.
+/// **Use it** where every request is about the documents. **Do not use it** where few requests are:
+/// give the agent a [`search_tool`] and let the model decide.
 ///
 /// ```
 /// # use async_trait::async_trait;
@@ -74,8 +74,8 @@ impl<P: BehaviorPattern> Rag<P> {
         Self::with_tool(search_tool("search", retriever, 5), then)
     }
 
-    /// Creates a pattern that searches with this tool, whose argument is `query`. To be cited,
-    /// passages are an array of [`Passage`]s in the details of its results.
+    /// Creates a pattern that searches with this tool, whose argument is `query`. Only passages
+    /// that are an array of [`Passage`]s in the details of its results can be cited.
     pub fn with_tool(search: impl Tool + 'static, then: P) -> Self {
         Rag { search: Arc::new(search), then }
     }

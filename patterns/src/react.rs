@@ -7,8 +7,8 @@ use loopwright_core::pattern::{Call, Profile};
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use serde_json::Value;
 
-/// Lets a model without tool calling use tools: it writes actions as text and gets the results as
-/// observations.
+/// A pattern that lets a model without tool calling use tools: the model writes actions as text and
+/// gets the results as observations.
 ///
 /// ```text
 /// take_input ─▶ ask, up to "Observation:" ── final answer ─▶ messages? ── no ─▶ done
@@ -19,15 +19,15 @@ use serde_json::Value;
 /// ```
 ///
 /// An action is a call like any other: its arguments are validated, it may need approval, and front
-/// ends show it. The log has it under the number of the message that asked for it, so no crash
-/// makes it twice. A reply that the length limit or a content filter cut off makes none. The
-/// model sees the text only. The user sees it too: the answer contains the model's reasoning and
+/// ends show it. The log has it under the number of the message that asked for it, so a crash does
+/// not make it twice. A reply that the length limit or a content filter cut off makes no calls. The
+/// model sees only the text. The user sees it too: the answer contains the model's reasoning and
 /// the words "Final Answer:".
 ///
 /// From: Yao et al., *ReAct: Synergizing Reasoning and Acting in Language Models*, 2022.
 ///
-/// **Use it** with local models that cannot call tools. **Do not use it** with others: calls of a
-/// model are more reliable than its text, and may be made in parallel.
+/// **Use it** with local models that cannot call tools. **Do not use it** with others: tool calls
+/// of a model are more reliable than its text, and may be made in parallel.
 ///
 /// ```
 /// use loopwright_core::testing::{Harness, Script, TestTool};

@@ -7,8 +7,8 @@ use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Lets a judge check each answer of another pattern, and sends it back with the judge's reason
-/// until it is good or the rounds are used up.
+/// A pattern with a judge that checks each answer of another pattern, and sends it back with a
+/// reason until it is good or the rounds are used up.
 ///
 /// ```text
 /// then ─▶ judge ── good, or no rounds left ─▶ done
@@ -16,15 +16,15 @@ use serde::Deserialize;
 ///   └── the reason
 /// ```
 ///
-/// The judge is a detached request with a rubric. What it says, and the number of the round, are in
-/// the log, so that a crash repeats no judgement. Messages that the user sends while the judge
-/// works are answered first.
+/// The judge is a detached request with a rubric. Its verdict and the number of the round are in
+/// the log, so that a crash does not repeat a judgement. Messages that the user sends while the
+/// judge works are answered first.
 ///
 /// From: Shinn et al., *Reflexion*, 2023; Madaan et al., *Self-Refine*, 2023; "evaluator-optimizer"
 /// in Anthropic's *Building effective agents*, 2024.
 ///
 /// **Use it** where the quality of an answer is easier to judge than to produce, and a rubric can
-/// say what good means. **Do not use it** where a test can decide: give the agent a tool that runs
+/// define a good answer. **Do not use it** where a test can decide: give the agent a tool that runs
 /// the test.
 ///
 /// ```
@@ -68,13 +68,13 @@ impl<P: BehaviorPattern> Reflect<P> {
         Reflect { rubric: rubric.into(), rounds: 2, judge: Profile::new(), then }
     }
 
-    /// Sets how often an answer is sent back at most.
+    /// Sets the maximum number of times that an answer is sent back.
     pub fn rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
         self
     }
 
-    /// Sets the profile of the judge; by default it is the agent's own model with its own prompt.
+    /// Sets the profile of the judge. Defaults to the agent's own model and prompt.
     pub fn judge(mut self, judge: Profile) -> Self {
         self.judge = judge;
         self

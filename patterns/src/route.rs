@@ -7,8 +7,8 @@ use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Classifies each request of the user and lets another pattern answer it with the profile of its
-/// class: another model, prompt, or set of tools.
+/// A pattern that classifies each request of the user and lets another pattern answer it with the
+/// profile of its class: another model, prompt, or set of tools.
 ///
 /// ```text
 ///                       ┌─ billing ─▶ then, as billing ─┐
@@ -18,7 +18,7 @@ use serde::Deserialize;
 ///
 /// The router is a detached request, once for each request of the user, with the names and
 /// descriptions of the routes. It has the agent's system prompt, which the profile of a route may
-/// replace, unless [`Route::router`] gives it another one. Its choice is a value of the request
+/// replace, unless [`Route::router`] sets another one. Its choice is a value of the request
 /// ([`StepContext::state`], key `route`). Messages that the user sends during the run are answered
 /// in the same role. If the router names no route, the first one answers, so that should be the
 /// most general.
@@ -68,8 +68,8 @@ impl<P: BehaviorPattern> Route<P> {
         Route { routes: Vec::new(), router: Profile::new(), then }
     }
 
-    /// Adds a route: a name, a description that tells the router for which requests it is, and the
-    /// profile that `then` gets.
+    /// Adds a route: a name, a description of its requests for the router, and the profile for
+    /// `then`.
     pub fn to(
         mut self,
         name: impl Into<String>,
@@ -80,7 +80,7 @@ impl<P: BehaviorPattern> Route<P> {
         self
     }
 
-    /// Sets the profile of the router; by default it is the agent's own model with its own prompt.
+    /// Sets the profile of the router. Defaults to the agent's own model and prompt.
     pub fn router(mut self, router: Profile) -> Self {
         self.router = router;
         self

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::done::is_done;
 use crate::vote::most_frequent;
 
-/// Asks the model several times at once and answers with the most frequent answer.
+/// A pattern that asks the model several times at once and answers with the most frequent answer.
 ///
 /// ```text
 ///              ┌─▶ sample 1 ─┐
@@ -19,16 +19,16 @@ use crate::vote::most_frequent;
 /// ```
 ///
 /// Each sample is a detached request for the reasoning and the answer; the conversation gets the
-/// answer that won. Answers count as equal if they differ only in case and in white space at the
-/// ends. The samples are in the log under keys, so that no crash pays for one twice. The answer
-/// does not stream.
+/// winning answer. Answers count as equal if they differ only in case and in white space at the
+/// ends. The samples are in the log under keys, so that a crash does not pay for any sample twice.
+/// The answer does not stream.
 ///
 /// From: Wang et al., *Self-Consistency Improves Chain of Thought Reasoning in Language Models*,
 /// 2022.
 ///
 /// **Use it** where an answer is short and either right or wrong: a number, a label, a choice.
-/// **Do not use it** for free text, of which no two samples are equal, or where tools are needed:
-/// the samples call none.
+/// **Do not use it** for free text, where no two samples are equal, or where tools are needed: the
+/// samples cannot call any.
 ///
 /// ```
 /// use loopwright_core::testing::{Script, ScriptedModel};
@@ -67,7 +67,7 @@ impl SelfConsistency {
         SelfConsistency { samples: samples.max(1), temperature: 0.8 }
     }
 
-    /// Sets the sampling temperature; 0.8 by default. Models that accept none ignore it.
+    /// Sets the sampling temperature. Defaults to 0.8. Models without a temperature ignore it.
     pub fn temperature(mut self, temperature: f32) -> Self {
         self.temperature = temperature;
         self

@@ -1,7 +1,7 @@
-//! The vote that several patterns take.
+//! The vote of several patterns.
 
-/// Returns the most frequent answer, as it was first given; of those that are equally frequent, the
-/// first. Case and white space at the ends make no difference. `None` if there is no answer.
+/// Returns the most frequent answer, as first given, or `None` without answers. The first one wins
+/// a tie. Case and white space at the ends are ignored.
 pub(crate) fn most_frequent(answers: &[String]) -> Option<&str> {
     let key = |answer: &str| answer.trim().to_lowercase();
     let votes = |answer: &str| answers.iter().filter(|other| key(other) == key(answer)).count();

@@ -23,7 +23,8 @@ async fn check_append(subject: &Subject<'_>, append: usize) -> Result<(), String
     let abort = Disturbance::Input(InputEvent::Abort(AbortRequest::new()));
     let session = subject.open(subject.model(), Some((append, abort))).await?;
     session.run(Until::Disturbed).await?;
-    // A message that came while the session was idle is not that run's: it would join the next one.
+    // A message that came while the session was idle is not part of that run: it would join the
+    // next one.
     session.clear_queues().await?;
     let from = session.log().len();
     session.repeat_replies();

@@ -18,13 +18,13 @@ pub(super) fn check(subject: &Subject<'_>) -> Result<(), String> {
 /// The calls of the run in progress.
 #[derive(Default)]
 struct RunCalls {
-    /// A steer arrived, which skips calls.
+    /// A steer has arrived, which skips calls.
     is_steered: bool,
     /// The results of the last reply, if no message follows them.
     last_results: Vec<ToolResult>,
-    /// Calls of the last reply that have no result yet, or of the pattern.
+    /// The number of calls without a result, of the last reply or of the pattern.
     open: usize,
-    /// Whether the pattern made the calls, so that it decides what their results lead to.
+    /// `true` if the pattern made the calls, so that it decides what follows from their results.
     is_of_pattern: bool,
 }
 

@@ -13,13 +13,13 @@ use super::product::count_requests;
 use super::session::Until;
 use super::subject::Subject;
 
-/// The tokens of each reply, against which the estimate of a request is small.
+/// The tokens of each reply. The estimate of a request is small compared with them.
 const TOKENS: u64 = 1_000_000;
 
 /// The price of a reply in US dollars.
 const COST: f64 = 2.0;
 
-/// The limit of time. Under paused time it costs nothing.
+/// The time limit. Under paused time it costs nothing.
 const WALL_TIME: Duration = Duration::from_secs(1);
 
 pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
@@ -88,20 +88,20 @@ fn end_text(entry: &LogEntry) -> Option<String> {
     Some(format!("{end:?}{error}"))
 }
 
-/// Returns how many requests of the run with the most requests precede each of its requests, or
-/// each group of requests that are sent together: a limit lets a group through or refuses it.
+/// Returns the number of requests before each request of the longest run, or before each group of
+/// requests that are sent together: a limit admits a whole group or refuses it.
 fn request_starts(log: &[LogEntry]) -> Vec<usize> {
     let most = runs(log).into_iter().max_by_key(|(_, requests)| *requests);
     most.map(|(starts, _)| starts).unwrap_or_default()
 }
 
-/// Returns the highest number of requests for which the counters of the limits are not reset.
+/// Returns the highest number of requests between two resets of the limits' counters.
 fn requests_of_a_run(log: &[LogEntry]) -> usize {
     runs(log).into_iter().map(|(_, requests)| requests).max().unwrap_or_default()
 }
 
-/// Returns, for each run with counters of its own, how many requests precede each group of its
-/// requests, and the number of its requests.
+/// Returns, for each run with its own counters, the number of requests before each group of its
+/// requests, and their total.
 fn runs(log: &[LogEntry]) -> Vec<(Vec<usize>, usize)> {
     let mut runs = vec![(Vec::new(), 0)];
     for entry in log {

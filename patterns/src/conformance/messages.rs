@@ -63,8 +63,8 @@ fn is_running(log: &[LogEntry]) -> bool {
     matches!(log.iter().rev().find(bounds), Some(LogEntry::RunStarted { .. }))
 }
 
-/// Checks that each steer and follow-up that is wanted, and arrived during a run, is answered once
-/// before its end.
+/// Checks that each wanted steer and follow-up that arrived during a run is answered once before
+/// its end.
 fn check_answered(log: &[LogEntry], is_wanted: impl Fn(&Message) -> bool) -> Result<(), String> {
     for (at, entry) in log.iter().enumerate() {
         let LogEntry::Queued { input, kind, message, .. } = entry else { continue };
@@ -100,8 +100,8 @@ fn check_answered(log: &[LogEntry], is_wanted: impl Fn(&Message) -> bool) -> Res
     Ok(())
 }
 
-/// Returns the entries up to the next end of a run that does not wait for decisions, and how the
-/// run ends.
+/// Returns the entries up to the next end of a run that does not wait for decisions, and the status
+/// of that run.
 fn rest_of_run(log: &[LogEntry]) -> Option<(RunStatus, &[LogEntry])> {
     log.iter().enumerate().find_map(|(at, entry)| match entry {
         LogEntry::RunEnded { end, .. } if *end != RunStatus::AwaitingAction => {

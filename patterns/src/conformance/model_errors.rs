@@ -19,11 +19,11 @@ pub(super) async fn check(subject: &Subject<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the scenario with a model that fails at one request and is asked once more.
+/// Runs the scenario with a model that fails at one request and is asked again.
 async fn check_request(subject: &Subject<'_>, request: usize) -> Result<(), String> {
     let mut replies = subject.complete.played.clone();
     let error = Script::error(ModelErrorKind::Overloaded, "the model is overloaded");
-    // The others of its group are answered before the run ends.
+    // The other requests of its group are answered before the run ends.
     let groups = request_groups(&subject.complete.log);
     let (end_of_group, is_kept) = groups.get(request).copied().unwrap_or((request + 1, true));
     let failed = std::mem::replace(&mut replies[request], error);
@@ -39,8 +39,8 @@ async fn check_request(subject: &Subject<'_>, request: usize) -> Result<(), Stri
         let more = requests.saturating_sub(end_of_group);
         return Err(format!("{more} more requests are sent before the run ends"));
     }
-    // Without keys, the whole group is sent once more. With another run, an input with a condition
-    // may arrive at another time.
+    // Without keys, the whole group is sent again. With another run, an input with a condition may
+    // arrive at another time.
     if !is_kept || subject.scenario.inputs.iter().any(|input| input.when.is_some()) {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! [`Product`]: what comes out of a session, or of a part of it.
+//! [`Product`]: the result of a session, or of a part of it.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use loopwright_core::message::{ContentPart, MessageId, MessageKind};
 use loopwright_core::testing::replay_messages;
 
 /// The messages, ends of runs and custom events of a session. Numbers of messages and ids of calls
-/// and inputs are left out, since they depend on what came before.
+/// and inputs are left out, since they depend on the history before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Product {
     messages: Vec<String>,
@@ -18,7 +18,7 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// Returns what the entries from position `from` add.
+    /// Returns the product of the entries from position `from`.
     pub(super) fn of(log: &[LogEntry], from: usize) -> Self {
         let messages = replay_messages(log);
         let before = replay_messages(&log[..from]).len();
@@ -52,7 +52,7 @@ impl Product {
         Ok(())
     }
 
-    /// Checks that what came out is what was expected.
+    /// Checks that the product is the expected one.
     pub(super) fn expect(&self, expected: &Product) -> Result<(), String> {
         same("message", &self.messages, &expected.messages)?;
         same("end of a run", &self.ends, &expected.ends)?;
@@ -73,9 +73,9 @@ fn same(what: &str, observed: &[String], expected: &[String]) -> Result<(), Stri
     Err(format!("{what} {at} is {} instead of {}", text(observed), text(expected)))
 }
 
-/// Returns, for each request of this log, how many requests are sent up to the end of those that it
-/// is sent together with, and whether only those without a reply are sent once more, since it is
-/// alone or all of them have keys.
+/// Returns two values for each request of this log. The first is the number of requests sent up to
+/// the end of its group, which is sent together. The second is whether only requests without a
+/// reply are sent again: the request is alone, or all of its group have keys.
 pub(super) fn request_groups(log: &[LogEntry]) -> Vec<(usize, bool)> {
     let mut groups = Vec::new();
     let has_key = |message: MessageId| {
@@ -98,7 +98,7 @@ pub(super) fn request_groups(log: &[LogEntry]) -> Vec<(usize, bool)> {
     groups
 }
 
-/// Returns the number of requests that these entries send, detached ones included.
+/// Returns the number of requests in these entries, including detached ones.
 pub(super) fn count_requests(log: &[LogEntry]) -> usize {
     let count = |sent: usize, entry: &LogEntry| match entry {
         LogEntry::RequestStarted { .. } => sent + 1,

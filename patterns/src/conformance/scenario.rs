@@ -8,8 +8,8 @@ use loopwright_core::log::LogEntry;
 use loopwright_core::model::ChatRequest;
 use loopwright_core::testing::{self, Script, ScriptedModel};
 
-/// Describes a session: the replies of its model, its inputs, the decisions on pending actions, and
-/// the agent.
+/// The script of a session: the replies of its model, its inputs, the decisions on pending actions,
+/// and the agent.
 ///
 /// The inputs are sent in order, each once the agent is idle, or as soon as the condition of
 /// [`Scenario::when`] holds.
@@ -67,8 +67,8 @@ impl Input {
 }
 
 impl Scenario {
-    /// Creates a scenario in which the models give these replies in turn, to detached requests too,
-    /// and then "Done.".
+    /// Creates a scenario in which the models give these replies in turn, also to detached
+    /// requests, and then "Done.".
     pub fn new(name: &str, replies: impl IntoIterator<Item = Script>) -> Self {
         Scenario {
             name: name.into(),
@@ -81,9 +81,9 @@ impl Scenario {
         }
     }
 
-    /// Sets the reply to each request after the last one for which there is a reply, as a function
-    /// of the request. A pattern that needs replies of a certain form gets them here also for the
-    /// requests that the suite causes, such as those after a steer.
+    /// Sets the reply to all requests after the scripted ones, as a function of the request. A
+    /// pattern that needs replies of a certain form gets them here, even for the requests that the
+    /// suite causes, such as requests after a steer.
     pub fn reply_with(
         mut self,
         reply: impl Fn(&ChatRequest) -> Script + Send + Sync + 'static,
@@ -107,7 +107,7 @@ impl Scenario {
         self.input(InputKind::FollowUp, prompt.into())
     }
 
-    /// Sends the last input as soon as an entry is logged for which `holds` returns true, and at
+    /// Sends the last input as soon as an entry is logged for which `holds` returns `true`, but at
     /// the latest when the agent is idle.
     pub fn when(mut self, holds: impl Fn(&LogEntry) -> bool + Send + Sync + 'static) -> Self {
         if let Some(last) = self.inputs.last_mut() {
@@ -116,7 +116,7 @@ impl Scenario {
         self
     }
 
-    /// Sets the decision on pending actions, which is [`testing::default_decision`] by default.
+    /// Sets the decision on pending actions. Defaults to [`testing::default_decision`].
     pub fn decisions(
         mut self,
         decide: impl Fn(&ExternalAction) -> Decision + Send + Sync + 'static,
@@ -126,8 +126,8 @@ impl Scenario {
     }
 
     /// Adds options of the agent: tools, named models, hooks. `options` is called for each session
-    /// with the model that gives the replies, and must return new instances of what has a state.
-    /// Hooks must not end runs. The suite replaces the limits and the environment.
+    /// with the model that gives the replies, and must return new instances of anything with a
+    /// state. Hooks must not end runs. The suite replaces the limits and the environment.
     pub fn agent(
         mut self,
         options: impl Fn(AgentBuilder, &ScriptedModel) -> AgentBuilder + Send + Sync + 'static,
@@ -136,19 +136,19 @@ impl Scenario {
         self
     }
 
-    /// Sets a function that returns how many side effects the pattern has had so far outside of
-    /// the log, in all sessions; see [`testing::Scenario::effects`].
+    /// Sets a function that returns the number of side effects of the pattern so far outside of the
+    /// log, in all sessions; see [`testing::Scenario::effects`].
     pub fn effects(mut self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.effects = Some(Arc::new(count));
         self
     }
 
-    /// Returns the name.
+    /// Returns the name of the scenario.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns a model with these replies, and those of [`Scenario::reply_with`] after them.
+    /// Returns a model with these replies, followed by the replies of [`Scenario::reply_with`].
     pub(super) fn model(&self, replies: impl IntoIterator<Item = Script>) -> ScriptedModel {
         let reply = self.reply_with.clone();
         ScriptedModel::new(replies).reply_with(move |request| reply(request))
@@ -159,7 +159,7 @@ impl Scenario {
         self.agent.iter().fold(builder, |builder, options| options(builder, model))
     }
 
-    /// Returns the scenario for the crash kit.
+    /// Returns the scenario for the crash tests.
     pub(super) fn for_crashes(&self) -> testing::Scenario {
         let (reply, decide) = (self.reply_with.clone(), self.decide.clone());
         let mut scenario = testing::Scenario::new(self.replies.iter().cloned())

@@ -1,4 +1,4 @@
-//! The scenarios that come with the suite.
+//! Scenarios that come with the suite.
 
 use loopwright_core::AgentBuilder;
 use loopwright_core::event::{Decision, Prompt, RunStatus, Urgency};
@@ -11,8 +11,8 @@ use serde_json::json;
 use super::scenario::Scenario;
 use super::session::ends_with;
 
-/// Returns the scenarios that come with the suite: a plain answer, calls that run, wait for an
-/// approval, suspend, are denied or superseded, ask for the end or were cut off, and messages of
+/// Returns the scenarios that come with the suite: a plain answer; calls that run, wait for an
+/// approval, suspend, are denied or superseded, ask for the end, or were cut off; and messages of
 /// the user during a run.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! [`Session`]: a session of a scenario, and what the suite does during one of its appends.
+//! [`Session`]: a session of a scenario, with an optional disturbance at one of its appends.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,23 +18,23 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The number of inputs and decisions after which a session fails.
 const MAX_ROUNDS: usize = 1000;
 
-/// What happens right after an append, before the session continues.
+/// A disturbance right after an append, before the session continues.
 #[derive(Clone)]
 pub(super) enum Disturbance {
-    /// An input arrives.
+    /// The arrival of an input.
     Input(InputEvent),
-    /// The session pauses.
+    /// A pause of the session.
     Pause(Pause),
 }
 
-/// Pauses a session, for others to see when and to end.
+/// A pause of a session. Others can wait for it and end it.
 #[derive(Clone, Default)]
 pub(super) struct Pause {
     pub(super) reached: Gate,
     pub(super) resume: Gate,
 }
 
-/// Says until when a session runs, apart from its end.
+/// The condition on which a session stops before its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Until {
     /// All inputs were sent.
@@ -84,7 +84,7 @@ impl<'a> Session<'a> {
     }
 
     /// Sends the inputs of the scenario and resolves its pending actions until the session is idle
-    /// and no input is left, or `until` holds. An error of the model is followed by `Continue`,
+    /// and no input is left, or `until` holds. After an error of the model it sends `Continue`,
     /// once.
     pub(super) async fn run(&self, until: Until) -> Result<(), String> {
         self.probe.state().unsent = self.scenario.inputs.iter().rev().cloned().collect();
@@ -122,18 +122,18 @@ impl<'a> Session<'a> {
         self.probe.log.entries()
     }
 
-    /// Withdraws the messages that wait.
+    /// Withdraws the queued messages.
     pub(super) async fn clear_queues(&self) -> Result<(), String> {
         let sent = self.handle.send(InputEvent::ClearQueues).await;
         sent.map(drop).map_err(|why| format!("an input is refused: {why}"))
     }
 
-    /// Replaces the replies of the model by those of the scenario.
+    /// Replaces the replies of the model by the scenario's.
     pub(super) fn repeat_replies(&self) {
         self.model.set_replies(self.scenario.replies.iter().cloned());
     }
 
-    /// Checks the rules that hold for every session, and returns what it did.
+    /// Checks the rules that hold for every session, and returns its record.
     pub(super) async fn end(mut self) -> Result<Ended, String> {
         let state = self.handle.state().await.map_err(|why| why.to_string())?;
         let log = self.log();
@@ -159,8 +159,8 @@ fn is_model_error(entry: &LogEntry) -> bool {
     matches!(entry, LogEntry::RunEnded { model_error: Some(_), .. })
 }
 
-/// The memory of a session: notes its appends, sends inputs whose condition holds, and disturbs the
-/// session. Clones share the log.
+/// The memory of a session. It notes its appends, sends inputs whose condition holds, and disturbs
+/// the session. Clones share the log.
 #[derive(Clone, Default)]
 struct Probe {
     log: InMemory,
@@ -171,7 +171,7 @@ struct Probe {
 struct ProbeState {
     /// `None` until the session is open.
     handle: Option<AgentHandle>,
-    /// The inputs that are left, the last one first.
+    /// The remaining inputs, the last one first.
     unsent: Vec<Input>,
     /// The length of the log after each append.
     appends: Vec<usize>,
@@ -187,7 +187,7 @@ impl Probe {
         self.state().unsent.pop_if(|input| is_wanted(input))
     }
 
-    /// Notes an append and returns its disturbance. After an abort, no input is left.
+    /// Notes an append and returns its disturbance. After an abort, no inputs remain.
     fn note(&self, end: usize) -> Option<Disturbance> {
         let mut state = self.state();
         let number = state.appends.len();

@@ -1,4 +1,4 @@
-//! [`Subject`]: a pattern in a scenario, with the session in which nothing else happened.
+//! [`Subject`]: a pattern in a scenario, with its undisturbed session.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use super::violation::{Rule, Violation};
 pub(super) struct Subject<'a> {
     new_value: &'a dyn Fn() -> Arc<dyn BehaviorPattern>,
     pub(super) scenario: &'a Scenario,
-    /// The session in which nothing else happened.
+    /// The undisturbed session.
     pub(super) complete: Ended,
     sessions: Cell<usize>,
 }
 
 impl<'a> Subject<'a> {
-    /// Runs the scenario as it is.
+    /// Runs the scenario undisturbed.
     pub(super) async fn run(
         new_value: &'a dyn Fn() -> Arc<dyn BehaviorPattern>,
         scenario: &'a Scenario,
@@ -74,7 +74,7 @@ impl<'a> Subject<'a> {
         self.scenario.model(self.scenario.replies.iter().cloned())
     }
 
-    /// Returns a model with these replies before those of the scenario's function.
+    /// Returns a model with these replies, followed by the replies of the scenario's function.
     pub(super) fn model_with(&self, replies: impl IntoIterator<Item = Script>) -> ScriptedModel {
         self.scenario.model(replies)
     }
@@ -100,7 +100,7 @@ impl<'a> Subject<'a> {
         Session::open("s", self.scenario, builder, model, disturbance).await
     }
 
-    /// Returns what comes out of the session in which nothing else happened.
+    /// Returns the product of the undisturbed session.
     pub(super) fn product(&self) -> Product {
         Product::of(&self.complete.log, 0)
     }
@@ -127,7 +127,7 @@ impl<'a> Subject<'a> {
         count_requests(log) == log.iter().filter(is_whole).count()
     }
 
-    /// Describes an append by its number and its last entry.
+    /// Returns a description of an append: its number and its last entry.
     pub(super) fn append_text(&self, append: usize) -> String {
         let end = self.complete.appends.get(append).copied().unwrap_or_default();
         let last = self.complete.log[..end].last();

@@ -1,28 +1,28 @@
-//! [`Rule`] and [`Violation`]: what a pattern breaks, and where.
+//! [`Rule`] and [`Violation`]: the broken rule, and the position in a scenario.
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// Names a rule that a behaviour pattern must keep. `Display` writes its name, which is stable.
+/// A rule of the contract of behaviour patterns. `Display` writes its name, which is stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rule {
-    /// `sessions`: a session comes to its end without an error that no model caused, its log and
-    /// its conversation keep the rules of every session, and no malformed request is sent.
+    /// `sessions`: a session ends without any error that no model caused, its log and its
+    /// conversation keep the rules of every session, and no malformed request is sent.
     Sessions,
-    /// `events`: events nest and are numbered without gaps, live and read from the log.
+    /// `events`: events nest and are numbered without gaps, both live and read from the log.
     Events,
-    /// `calls`: a run with pending calls ends with `awaiting_action`; each call of a reply runs, or
-    /// gets the decision that was made; the model sees the results, unless all of them ask for the
+    /// `calls`: a run with pending calls ends with `awaiting_action`. Each call of a reply runs, or
+    /// gets the decision that was made. The model sees the results, unless all of them ask for the
     /// end of the run.
     Calls,
-    /// `messages`: a steer of each urgency and a follow-up are answered before the end of the run,
-    /// once, whenever they arrive.
+    /// `messages`: a steer of each urgency and a follow-up are answered once before the end of the
+    /// run, regardless of their time of arrival.
     Messages,
-    /// `crashes`: after a crash after any append, a new value of the pattern continues so that the
-    /// same comes out: conversation, outcome, custom events and state, without a request that the
-    /// session without a crash did not make, and without a second side effect.
+    /// `crashes`: after a crash after any append, a new value of the pattern continues with the
+    /// same result: conversation, outcome, custom events and state. It makes no request that the
+    /// session without a crash did not make, and no second side effect.
     Crashes,
     /// `aborts`: after an abort at any append, the next request runs as if it were alone.
     Aborts,
@@ -30,12 +30,12 @@ pub enum Rule {
     ModelErrors,
     /// `limits`: a limit of turns, tokens, cost or time ends the run with `limit`.
     Limits,
-    /// `shared-value`: two sessions that are interleaved on one value run as if each were alone.
+    /// `shared-value`: two sessions interleaved on one value run as if each were alone.
     SharedValue,
 }
 
 impl Rule {
-    /// Lists all rules, in the order in which they are checked.
+    /// All rules, in the order in which they are checked.
     pub const ALL: [Rule; 9] = [
         Rule::Sessions,
         Rule::Events,
@@ -70,8 +70,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Describes how a pattern breaks a rule: the rule, the scenario, where in it, and what was
-/// observed.
+/// The violation of a rule: the rule, the scenario, the position in it, and what was observed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     rule: Rule,
@@ -84,7 +83,7 @@ impl Violation {
         Violation { rule, scenario, observed }
     }
 
-    /// Returns the rule that is broken.
+    /// Returns the broken rule.
     pub fn rule(&self) -> Rule {
         self.rule
     }
@@ -94,7 +93,8 @@ impl Violation {
         &self.scenario
     }
 
-    /// Returns where in the scenario the rule is broken, and what was observed there.
+    /// Returns the position in the scenario at which the rule is broken, and what was observed
+    /// there.
     pub fn observed(&self) -> &str {
         &self.observed
     }

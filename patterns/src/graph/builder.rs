@@ -1,4 +1,4 @@
-//! How a [`Graph`] is built.
+//! The construction of a [`Graph`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::{Graph, Next};
 
 impl<S: Default + Serialize + DeserializeOwned + Send> Graph<S> {
-    /// Creates a graph without nodes that begins at this one.
+    /// Creates a graph without nodes that begins at `start`.
     pub fn new(start: &'static str) -> Self {
         Graph {
             start,
@@ -23,8 +23,8 @@ impl<S: Default + Serialize + DeserializeOwned + Send> Graph<S> {
         }
     }
 
-    /// Adds a node, replacing another one of its name. It returns the message that it adds to the
-    /// conversation, if any.
+    /// Adds a node, replacing another one of the same name. It returns the message that it adds to
+    /// the conversation, if any.
     pub fn node<F>(mut self, name: &'static str, node: F) -> Self
     where
         F: for<'a> Fn(
@@ -39,8 +39,8 @@ impl<S: Default + Serialize + DeserializeOwned + Send> Graph<S> {
         self
     }
 
-    /// Adds a node that runs another pattern until it is done. The agent has its prompt and tools,
-    /// at all nodes.
+    /// Adds a node that runs another pattern until it is done. The agent has the pattern's prompt
+    /// and tools at all nodes.
     pub fn pattern(mut self, name: &'static str, pattern: impl BehaviorPattern + 'static) -> Self {
         let pattern: Arc<dyn BehaviorPattern> = Arc::new(pattern);
         self.patterns.insert(name, pattern.clone());
@@ -59,7 +59,7 @@ impl<S: Default + Serialize + DeserializeOwned + Send> Graph<S> {
         self
     }
 
-    /// Sets where the graph continues after a node.
+    /// Sets the edge after a node, which chooses the next one.
     pub fn edge(
         mut self,
         from: &'static str,

@@ -1,13 +1,13 @@
-//! [`Next`]: where a graph continues.
+//! [`Next`]: the next node of a graph.
 
-/// Says where a [`Graph`](crate::Graph) continues.
+/// The point at which a [`Graph`](crate::Graph) continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// At this node.
+    /// This node.
     To(&'static str),
-    /// At this node, which is a checkpoint, with the conversation as it was when the node was last
+    /// This node, which is a checkpoint, with the conversation as it was when the node was last
     /// entered.
     Back(&'static str),
-    /// Nowhere: the request is done.
+    /// The end: the request is done.
     End,
 }

@@ -1,4 +1,4 @@
-//! What a graph consists of.
+//! The nodes and edges of a graph.
 
 use futures_util::future::BoxFuture;
 use loopwright_core::message::MessageKind;
@@ -6,7 +6,7 @@ use loopwright_core::{StepContext, StepError};
 
 use super::next::Next;
 
-/// Returns the message that it adds to the conversation.
+/// A node, which returns the message that it adds to the conversation.
 pub(super) type Node<S> = dyn for<'a> Fn(
         &'a mut StepContext<'_>,
         &'a mut S,
@@ -14,5 +14,5 @@ pub(super) type Node<S> = dyn for<'a> Fn(
     + Send
     + Sync;
 
-/// Says where the graph continues after a node.
+/// An edge, which chooses the next node.
 pub(super) type Edge<S> = dyn Fn(&StepContext<'_>, &mut S) -> Next + Send + Sync;

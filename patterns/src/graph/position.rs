@@ -1,4 +1,4 @@
-//! [`Position`]: where a graph is, in the session's log.
+//! [`Position`]: the position of a graph, in the session's log.
 
 use std::collections::BTreeMap;
 
@@ -17,20 +17,20 @@ pub(super) struct Position<S> {
     /// The current node. `None` at the end.
     pub(super) node: Option<String>,
     pub(super) state: S,
-    /// Whether the current node has not started.
+    /// `true` until the current node has started.
     is_new: bool,
     /// The last message before each checkpoint began.
     started: BTreeMap<String, MessageId>,
-    /// The message to which the conversation is to return before the node runs.
+    /// The message to which the conversation must return before the node runs.
     pub(super) back: Option<MessageId>,
-    /// The message that the node before adds to the conversation.
+    /// The message that the previous node adds to the conversation.
     pub(super) message: Option<MessageKind>,
-    /// The reply with which the conversation ended when the graph did.
+    /// The last reply of the conversation when the graph ended.
     last_reply: Option<MessageId>,
 }
 
 impl<S: Default + Serialize + DeserializeOwned> Position<S> {
-    /// Returns the position that the log has, or that of a graph that begins.
+    /// Returns the position in the log, or the first one.
     pub(super) fn of(step: &StepContext<'_>, start: &'static str) -> Result<Self, StepError> {
         if let Some(at) = step.state(KEY) {
             return Ok(at);
@@ -40,7 +40,7 @@ impl<S: Default + Serialize + DeserializeOwned> Position<S> {
         Ok(at)
     }
 
-    /// Notes where a checkpoint begins, in the append of what the node writes first.
+    /// Notes the start of a checkpoint, in the append of the node's first write.
     pub(super) fn begin(
         &mut self,
         node: &str,
@@ -60,7 +60,7 @@ impl<S: Default + Serialize + DeserializeOwned> Position<S> {
     ///
     /// # Errors
     ///
-    /// Fails if the conversation is to return to a node that is no checkpoint.
+    /// Fails if the conversation must return to a node that is not a checkpoint.
     pub(super) fn enter(&mut self, next: Next) -> Result<(), StepError> {
         (self.node, self.is_new) = match next {
             Next::To(node) | Next::Back(node) => (Some(node.into()), true),
@@ -74,12 +74,12 @@ impl<S: Default + Serialize + DeserializeOwned> Position<S> {
         Ok(())
     }
 
-    /// Notes the end of the graph, if it is there.
+    /// Notes the end of the graph, if it is reached.
     pub(super) fn end(&mut self, step: &StepContext<'_>) {
         self.last_reply = last_reply(step).filter(|_| self.node.is_none());
     }
 
-    /// Returns whether something follows the end of the graph: a message of the pattern around it.
+    /// Returns whether a message of the pattern around the graph follows its end.
     pub(super) fn is_after(&self, step: &StepContext<'_>) -> bool {
         self.last_reply.is_some() && last_reply(step) != self.last_reply
     }

@@ -15,11 +15,11 @@ struct Search {
     query: String,
 }
 
-/// Returns a tool of this name that searches with a retriever and returns at most `limit` passages,
+/// Returns a tool of this name that searches with a retriever. It returns at most `limit` passages,
 /// each after its name in brackets. The details of the result are the [`Passage`]s.
 ///
-/// The name of a passage is its source, or its number in the result if it has none. The tool only
-/// reads, so it runs without approval by default.
+/// The name of a passage is its source, or else its number in the result. The tool only reads, so
+/// it runs without approval by default.
 ///
 /// ```
 /// # use async_trait::async_trait;

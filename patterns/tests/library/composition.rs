@@ -47,7 +47,7 @@ async fn a_judge_around_a_plan_conforms() {
     assert_conforms(pattern, scenarios(value).into_iter().chain([own]).collect()).await;
 }
 
-/// C194: A wrapper has the tools of what it wraps, however deep.
+/// C194: A wrapper has the tools of the pattern that it wraps, at any depth.
 #[tokio::test(start_paused = true)]
 async fn tools_of_an_inner_pattern_reach_the_agent_through_its_wrappers() {
     let desk = Handoff::new(PiPattern).role("desk", "First.", Profile::new());
@@ -60,7 +60,7 @@ async fn tools_of_an_inner_pattern_reach_the_agent_through_its_wrappers() {
     assert!(requests[1].tools.iter().any(|tool| &*tool.name == "hand_over"));
 }
 
-/// The role that a hand-over leads to is that of the next request, within other wrappers, too.
+/// The role after a hand-over also answers the next request, within other wrappers, too.
 #[tokio::test(start_paused = true)]
 async fn a_role_changes_within_a_wrapper_that_has_a_profile() {
     let roles = Handoff::new(Route::new(PiPattern).to(
@@ -80,7 +80,7 @@ async fn a_role_changes_within_a_wrapper_that_has_a_profile() {
     harness.check().await;
 }
 
-/// A graph begins again for the judge, and its plan is not carried out twice for the user.
+/// A graph restarts for the judge, and its plan is not carried out twice for the user.
 #[tokio::test(start_paused = true)]
 async fn a_graph_within_other_patterns() {
     let graph = || loopwright_patterns::Graph::<()>::new("answer").pattern("answer", PiPattern);
@@ -93,7 +93,7 @@ async fn a_graph_within_other_patterns() {
     assert_conforms(|| Reflect::new("Good.", graph()), all.collect()).await;
 }
 
-/// What the plan for the user took does not count for the pattern that carries it out.
+/// Steps taken for the user's plan do not count for the pattern that carries it out.
 #[tokio::test(start_paused = true)]
 async fn an_accepted_plan_is_carried_out_with_all_its_steps() {
     let steps = |steps: &[&str]| json!({ "steps": steps }).to_string();

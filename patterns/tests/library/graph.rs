@@ -11,8 +11,8 @@ use serde_json::json;
 use crate::kit::{assert_conforms, scenario, scenarios};
 use crate::values::value;
 
-/// The agent node, the tools node, and the conditional edges between them. The state says whether
-/// results ask for the end.
+/// Returns the agent node, the tools node, and the conditional edges between them. The state is
+/// `true` if results ask for the end.
 fn agent_and_tools() -> Graph<bool> {
     let has_calls = |step: &StepContext<'_>| step.last_reply().is_some_and(|r| r.has_calls());
     Graph::new("agent")
@@ -42,8 +42,8 @@ struct Story {
     verdict: String,
 }
 
-/// Two drafts at once, joined; a review by the user; and either back to before the drafts, or on to
-/// a pattern that answers.
+/// Returns a graph with two drafts at once, joined, and a review by the user. It leads back to
+/// before the drafts, or on to a pattern that answers.
 fn story() -> Graph<Story> {
     Graph::<Story>::new("draft")
         .checkpoint("draft")
@@ -122,7 +122,7 @@ async fn an_edge_to_a_node_that_does_not_exist_is_an_error() {
     assert!(outcome.error.unwrap().contains("there is no node `nowhere`"));
 }
 
-/// A message of the node before a checkpoint stays when the graph goes back to it.
+/// A message of the node before a checkpoint stays when the graph returns to it.
 #[tokio::test(start_paused = true)]
 async fn going_back_keeps_what_was_there_when_the_node_began() {
     let graph = Graph::<u32>::new("plan")
@@ -157,7 +157,7 @@ async fn going_back_to_a_node_that_is_no_checkpoint_is_an_error() {
     assert!(outcome.error.unwrap().contains("`b`, which is no checkpoint"));
 }
 
-/// C195: A graph is where it was, also if results ask for the end after a crash.
+/// C195: A graph keeps its position, even if results ask for the end after a crash.
 #[tokio::test(start_paused = true)]
 async fn the_graph_of_an_agent_conforms() {
     assert_conforms(agent_and_tools, scenarios(value)).await;

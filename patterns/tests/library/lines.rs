@@ -29,8 +29,8 @@ fn count(text: &str) -> usize {
     text.lines().map(str::trim).filter(is_code).count()
 }
 
-/// Returns the lines of a module, and those with the files of its folder and with the helpers that
-/// it uses.
+/// Returns the lines of a module, and its lines including the files of its folder and the helpers
+/// that it uses.
 fn count_module(module: &str) -> (usize, usize) {
     let text = read(&format!("src/{module}.rs"));
     let lines = count(&text);

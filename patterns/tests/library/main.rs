@@ -1,4 +1,4 @@
-//! The patterns of the library: what each does, and that each passes the conformance suite.
+//! The patterns of the library: the behavior of each, and its conformance.
 
 #![allow(
     clippy::unwrap_used,

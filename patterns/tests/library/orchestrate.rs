@@ -14,7 +14,7 @@ fn sub_agent(text: &str) -> GenericAgent {
     GenericAgent::builder(ScriptedModel::new([Script::text(text)]), PiPattern).build().unwrap()
 }
 
-/// Asks an agent with two shops, and returns its answer and its model.
+/// Asks an agent with two shops. Returns its answer and its model.
 async fn ask(replies: [&str; 2], text: &str) -> (String, ScriptedModel) {
     let model = ScriptedModel::new(replies.map(Script::text));
     let agent = GenericAgent::builder(model.clone(), Orchestrate::new(["east", "west"], PiPattern))
@@ -29,7 +29,7 @@ async fn ask(replies: [&str; 2], text: &str) -> (String, ScriptedModel) {
 #[tokio::test(start_paused = true)]
 async fn sub_agents_work_on_their_tasks_and_the_answer_follows_from_their_results() {
     let task = |agent: &str| json!({ "agent": agent, "task": "The price?" });
-    // `rm` is no sub-agent, and no call.
+    // `rm` is not a sub-agent, so it is not called.
     let tasks = json!({ "tasks": [task("east"), task("rm"), task("west")] }).to_string();
     let (text, model) = ask([&tasks, "West."], "Who is cheaper?").await;
     assert_eq!(text, "West.");
@@ -74,8 +74,8 @@ async fn approvals_of_sub_agents_are_decided_at_the_root() {
     assert_eq!(texts.last().unwrap(), "I take it.");
 }
 
-/// C195: After a crash at every pair of cuts of the logs of the root and of a sub-agent, the same
-/// comes out.
+/// C195: After a crash at every pair of cuts of the logs of the root and of a sub-agent, the result
+/// is the same.
 #[tokio::test(start_paused = true)]
 async fn it_survives_a_crash_at_every_pair_of_cuts() {
     family::assert_survives_crashes(with_family).await;

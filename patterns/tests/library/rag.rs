@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::kit::{assert_conforms, scenario, scenarios};
 use crate::values::value;
 
-/// Finds the lines that contain a word of the query.
+/// A retriever that finds the lines with a word of the query.
 struct Lines;
 
 #[async_trait]

@@ -18,8 +18,8 @@ fn act(name: &str) -> Script {
 }
 
 fn with_tools(agent: AgentBuilder) -> AgentBuilder {
-    // Not at-most-once: the suite cannot see that an observation is the copy of a result that says
-    // that the outcome of a call is unknown.
+    // Not at-most-once: the suite cannot see that an observation copies a result whose call has an
+    // unknown outcome.
     let send = TestTool::new("send").effect(Effect::Idempotent);
     agent
         .tool(TestTool::new("look").answers("rain"))
@@ -70,7 +70,7 @@ async fn it_conforms() {
     assert_conforms(|| ReAct, all).await;
 }
 
-/// A reply that was cut off runs none of its calls, also if its action is in the text.
+/// A reply that was cut off runs none of its calls, even if its action is in the text.
 #[tokio::test(start_paused = true)]
 async fn an_action_that_was_cut_off_is_not_carried_out() {
     for stop in [StopReason::Length, StopReason::ContentFilter] {
@@ -86,7 +86,7 @@ async fn an_action_that_was_cut_off_is_not_carried_out() {
     }
 }
 
-/// C177: What its model and its tools do is recorded and replayed.
+/// C177: The work of its model and its tools is recorded and replayed.
 #[tokio::test(start_paused = true)]
 async fn it_is_recorded() {
     let agent = |model| with_tools(GenericAgent::builder(model, ReAct));

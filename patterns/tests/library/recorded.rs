@@ -1,5 +1,5 @@
 //! Agents with patterns of the library are recorded in a cassette, and replayed without models and
-//! tools. `ReAct` and `Orchestrate` have theirs beside their other tests.
+//! tools. `ReAct` and `Orchestrate` are recorded beside their other tests.
 
 use loopwright_core::pattern::Profile;
 use loopwright_core::testing::Script;
@@ -18,7 +18,7 @@ fn call(tool: &str, arguments: Value) -> Script {
     Script::calls([("c", tool, arguments)])
 }
 
-/// C177: A plan, its question and what it is carried out with are recorded.
+/// C177: A plan, its question and its execution are recorded.
 #[tokio::test(start_paused = true)]
 async fn a_plan_that_is_accepted_is_recorded() {
     let replies = [Script::text("1. Look."), call("look", json!({})), Script::text("Seen.")];

@@ -59,7 +59,7 @@ async fn a_request_is_answered_in_the_role_that_the_router_chose() {
     harness.check().await;
 }
 
-/// Answers with another pattern, and once more after its first answer was removed.
+/// A wrapper that answers with another pattern, and again after its first answer was removed.
 struct SecondThought<P>(P);
 
 #[loopwright_core::async_trait]
@@ -77,7 +77,7 @@ impl<P: BehaviorPattern> BehaviorPattern for SecondThought<P> {
     }
 }
 
-/// C194: With the messages that a rewind removes, their hand-overs are undone.
+/// C194: A rewind undoes the hand-overs in the messages that it removes.
 #[tokio::test(start_paused = true)]
 async fn a_rewind_returns_to_the_role_of_that_time() {
     let replies = [hand_over("billing"), Script::text("No."), Script::text("Yes.")];

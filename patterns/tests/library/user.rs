@@ -128,7 +128,7 @@ async fn with_a_command_only_requests_that_ask_for_it_are_planned() {
     harness.check().await;
 }
 
-/// Returns the scenarios with a user who answers questions, also one who denies calls.
+/// Returns the scenarios with a user who answers questions, and one with a user who denies calls.
 fn answering(text: &'static str) -> impl Iterator<Item = Scenario> {
     scenarios(value).into_iter().map(move |scenario| match scenario.name() {
         "a denied call" => scenario.decisions(move |action| match action.question() {

@@ -1,11 +1,10 @@
-//! The values that models of the tests answer with. Each depends on the request only.
+//! The values with which models of the tests answer. Each depends only on the request.
 
 use loopwright_core::message::MessageKind;
 use loopwright_core::model::ChatRequest;
 use serde_json::{Value, json};
 
-/// Returns the texts of the user's messages since the user last wrote one of his own, which is the
-/// first of them.
+/// Returns the texts of the user's messages from the user's last own one on, which comes first.
 fn texts(request: &ChatRequest) -> Vec<String> {
     let user = request.messages.iter().filter(|m| matches!(m.body, MessageKind::User(_)));
     let texts: Vec<String> = user.map(|message| message.text()).collect();
@@ -25,7 +24,7 @@ fn texts(request: &ChatRequest) -> Vec<String> {
     texts.get(last..).unwrap_or_default().to_vec()
 }
 
-/// Returns the value that the schema of the request asks for.
+/// Returns a value for the schema of the request.
 pub(crate) fn value(request: &ChatRequest) -> Value {
     let schema = request.output.as_ref().map(|output| &output.schema["properties"]);
     let has = |name: &str| schema.is_some_and(|schema| schema.get(name).is_some());

@@ -1,4 +1,5 @@
-//! The suite itself: the patterns of this crate pass, and for a wrong one it names the broken rule.
+//! The suite itself: the patterns of this crate pass, and it names the rule that a wrong one
+//! breaks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -65,7 +66,7 @@ async fn a_pattern_that_fails_on_reentry_is_rejected() {
     let plain = "a plain answer";
     let expected = (Rule::Crashes, plain, "the plan is lost");
     assert_breaks(|| FailsOnReentry, scenario(plain), expected).await;
-    // A decision enters a pattern once more, too.
+    // A decision makes the session enter a pattern again, too.
     let expected = (Rule::Sessions, "an approval", "the plan is lost");
     assert_breaks(|| FailsOnReentry, scenarios(), expected).await;
 }
@@ -163,13 +164,13 @@ async fn a_pattern_that_hangs_is_rejected() {
     assert_breaks(|| Loop::Hangs, scenarios(), expected).await;
 }
 
-/// A pattern that makes calls and asks questions.
+/// A pattern that makes calls and asks questions conforms.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_with_its_own_calls_and_questions_conforms() {
     assert_conforms(check(|| Painter, scenarios()).await);
 }
 
-/// A pattern whose requests are all detached, and which repeats one after a crash behind it.
+/// A pattern with only detached requests conforms, although it repeats one after a crash.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_with_detached_requests_conforms() {
     let votes = ["4", "5", "4"].map(Script::text);
@@ -180,11 +181,11 @@ async fn a_pattern_with_detached_requests_conforms() {
     assert!(report.sessions > 100, "{report:?}");
 }
 
-/// Requests that are sent together: one fails, and the others are answered; a limit refuses all of
+/// Requests that are sent together: if one fails, the others are answered; a limit refuses all of
 /// them or none.
 #[tokio::test(start_paused = true)]
 async fn a_pattern_that_sends_requests_together_conforms() {
-    // Without keys, all requests are sent once more, so that the votes may change.
+    // Without keys, all requests are sent again, so that the votes may change.
     for (has_keys, votes) in [(true, "456789"), (false, "444444")] {
         let replies = votes.chars().map(|vote| Script::text(&vote.to_string()));
         let votes = Scenario::new("votes", replies).request("2 + 2?").request("And 3 + 3?");
@@ -199,7 +200,7 @@ async fn a_pattern_that_sends_requests_together_conforms() {
     }
 }
 
-/// Replies that are found under their keys are not requested again: each vote keeps its own.
+/// Replies found under their keys are not requested again: each vote keeps its own.
 #[tokio::test(start_paused = true)]
 async fn replies_under_keys_are_the_same_after_a_crash() {
     let agent = |model| GenericAgent::builder(model, KeyedVotes(3));
@@ -208,7 +209,7 @@ async fn replies_under_keys_are_the_same_after_a_crash() {
     assert_eq!((report.requests, report.compared), (3, report.appends), "{report}");
 }
 
-/// The replies can depend on the request, so that a pattern gets the form that it needs.
+/// Replies can depend on the request, so that a pattern gets the form that it needs.
 #[tokio::test(start_paused = true)]
 async fn replies_depend_on_the_request() {
     let echo = |request: &loopwright_core::model::ChatRequest| {

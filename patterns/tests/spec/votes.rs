@@ -38,7 +38,7 @@ impl BehaviorPattern for Votes {
     }
 }
 
-/// Asks several times at once, with keys or without.
+/// A pattern that asks several times at once, with keys or without.
 pub(crate) struct ParallelVotes {
     pub(crate) has_keys: bool,
     pub(crate) hides_errors: bool,
@@ -70,7 +70,7 @@ impl BehaviorPattern for ParallelVotes {
     }
 }
 
-/// Asks several times at once, and finds the replies under their keys.
+/// A pattern that asks several times at once, and finds the replies under their keys.
 pub(crate) struct KeyedVotes(pub(crate) usize);
 
 #[async_trait]

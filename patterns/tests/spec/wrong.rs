@@ -1,4 +1,4 @@
-//! Wrong patterns, each with one mistake. Apart from it, they run [`PiPattern`].
+//! Wrong patterns, each with one mistake. Otherwise they run [`PiPattern`].
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -7,10 +7,10 @@ use loopwright_core::message::UserMessage;
 use loopwright_core::{Ask, BehaviorPattern, StepContext, StepEnd, StepError, async_trait};
 use loopwright_patterns::PiPattern;
 
-/// How often the patterns that ask once more do so.
+/// The number of rounds of the patterns that ask again.
 const ROUNDS: u32 = 2;
 
-/// Counts its rounds in `self`.
+/// A pattern that counts its rounds in `self`.
 #[derive(Default)]
 pub(crate) struct CountsInSelf(AtomicU32);
 
@@ -28,7 +28,7 @@ impl BehaviorPattern for CountsInSelf {
     }
 }
 
-/// Writes its state and the message that belongs to it separately.
+/// A pattern that writes its state and its message separately.
 pub(crate) struct WritesSeparately;
 
 #[async_trait]
@@ -47,7 +47,7 @@ impl BehaviorPattern for WritesSeparately {
     }
 }
 
-/// Fails if it is entered once more for a request.
+/// A pattern that fails if it is entered again for a request.
 pub(crate) struct FailsOnReentry;
 
 #[async_trait]
@@ -64,7 +64,7 @@ impl BehaviorPattern for FailsOnReentry {
     }
 }
 
-/// Returns without an answer if it is entered once more for a request.
+/// A pattern that returns without an answer if it is entered again for a request.
 pub(crate) struct ForgetsOnReentry;
 
 #[async_trait]
@@ -81,7 +81,7 @@ impl BehaviorPattern for ForgetsOnReentry {
     }
 }
 
-/// Has a side effect in each pass, and nothing of it is in the log.
+/// A pattern with a side effect in each pass that is not in the log.
 pub(crate) struct RepeatsEffect(pub(crate) Arc<AtomicU64>);
 
 #[async_trait]
@@ -94,7 +94,7 @@ impl BehaviorPattern for RepeatsEffect {
     }
 }
 
-/// Writes that it has had its side effect before it has it, so that it has it at most once.
+/// A pattern that logs its side effect in advance, so that it happens at most once.
 pub(crate) struct LogsEffect(pub(crate) Arc<AtomicU64>);
 
 #[async_trait]
@@ -111,36 +111,36 @@ impl BehaviorPattern for LogsEffect {
     }
 }
 
-/// Runs the loop of tools with one mistake.
+/// The loop of tools with one mistake.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Loop {
-    /// Takes no steers and no follow-ups.
+    /// No steers and no follow-ups are taken.
     TakesNoMessages,
-    /// Takes follow-ups and no steers.
+    /// Follow-ups are taken, but no steers.
     TakesNoSteers,
-    /// Ends the run while calls wait for decisions.
+    /// The run ends while calls wait for decisions.
     IgnoresAwaitsUser,
-    /// Asks once more while calls wait for decisions.
+    /// The model is asked again while calls wait for decisions.
     AsksInOpenBatch,
-    /// Ends the run as if the model had answered when it failed.
+    /// After an error of the model, the run ends as if it had answered.
     HidesModelErrors,
-    /// Asks once more when the model failed.
+    /// After an error of the model, it is asked again.
     RetriesModelErrors,
-    /// Sends a detached request when the model failed, before it ends the run.
+    /// After an error of the model, a detached request is sent before the run ends.
     AsksAfterModelErrors,
-    /// Adds a message when the model failed.
+    /// After an error of the model, a message is added.
     NotesModelErrors,
-    /// Ends the run as if it was done when a limit is reached.
+    /// At a limit, the run ends as if it was done.
     HidesLimits,
-    /// Asks for an answer to results that ask for the end.
+    /// An answer is requested to results that ask for the end.
     IgnoresTerminate,
-    /// Ends the run before the model has seen the results.
+    /// The run ends before the model has seen the results.
     IgnoresResults,
-    /// Delivers the messages that are left when it ends, and does not answer them.
+    /// Remaining messages are delivered at the end, and not answered.
     DeliversLate,
-    /// Adds a copy of each message that it delivers.
+    /// A copy of each delivered message is added.
     CopiesMessages,
-    /// Never ends.
+    /// The run never ends.
     Hangs,
 }
 
@@ -208,7 +208,7 @@ impl BehaviorPattern for Loop {
     }
 }
 
-/// Keeps the round of a request for the session, and clears it only when the request ends well.
+/// A pattern that keeps the round of a request for the session, and clears it only after a success.
 pub(crate) struct KeepsRound;
 
 #[async_trait]
@@ -229,7 +229,7 @@ impl BehaviorPattern for KeepsRound {
     }
 }
 
-/// Keeps in `self` which session it works for.
+/// A pattern that keeps the current session in `self`.
 #[derive(Default)]
 pub(crate) struct KeepsSession(Mutex<String>);
 

@@ -40,7 +40,7 @@ async fn the_model_asks_and_the_answer_is_the_result() {
     let outcome = handle.prompt("Paint it.").await.unwrap();
     assert_eq!(outcome.end, RunStatus::AwaitingAction);
     drop((handle, _events));
-    // The process may end here: the answer is given to the session that is opened from its log.
+    // The process may end here: the session that is opened from its log gets the answer.
     let memory = InMemory::from_entries(memory.entries());
     let (handle, _events) = agent.run(RunContext::new().memory(memory)).await.unwrap();
     let action = handle.pending().await.unwrap().remove(0);

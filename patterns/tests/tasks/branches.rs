@@ -1,5 +1,5 @@
 //! Task 12: branches that are rolled back. Another pattern tries each approach, with its tools and
-//! without knowledge of the other ones; a judge scores them, and the best answer is the answer.
+//! without knowledge of the other approaches. A judge scores them, and the best answer wins.
 
 // [pattern]
 use loopwright_core::message::{AssistantMessage, MessageId, UserMessage};
@@ -82,15 +82,15 @@ fn look() -> Script {
     Script::calls([("l", "look", json!({}))])
 }
 
-/// Scores an answer by the approach that it follows.
+/// Returns the score of an answer, by its approach.
 fn judge(request: &ChatRequest) -> Value {
     let mut texts = request.messages.iter().rev().map(|message| message.text());
     let approach = texts.find(|text| pattern().approaches.contains(&&**text));
     json!({ "score": if approach.is_some_and(|text| text == "Please look.") { 9 } else { 3 } })
 }
 
-/// The best one of three is the answer. No approach sees another one, and the next request sees
-/// the best answer only.
+/// The best of three answers wins. No approach sees another one, and the next request sees only the
+/// best answer.
 #[tokio::test(start_paused = true)]
 async fn the_best_branch_is_the_answer_and_the_others_are_rolled_back() {
     let judge = ScriptedModel::new([3, 9, 1].map(score));
@@ -120,7 +120,7 @@ async fn the_best_branch_is_the_answer_and_the_others_are_rolled_back() {
 
 #[tokio::test(start_paused = true)]
 async fn it_conforms() {
-    // A late steer is a run of its own, in which all branches have been tried; whether the suite's
+    // A late steer is a separate run, in which all branches have been tried. Whether the suite's
     // comparison after an abort is sound there is open.
     let all = scenarios(judge).into_iter();
     let own = scenario("branches", judge).request("Solve it.").request("And this.");

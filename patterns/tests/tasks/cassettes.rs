@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::kit::equipped;
 
-/// Asserts that a session of an agent with this pattern, and with the models and tools of the
-/// tasks, is the same when it is replayed.
+/// Asserts that the replay of a session is the same, for an agent with this pattern and with the
+/// models and tools of the tasks.
 pub(crate) async fn assert_is_recorded<P: BehaviorPattern + 'static>(
     pattern: impl Fn() -> P,
     replies: impl IntoIterator<Item = Script>,
@@ -22,8 +22,8 @@ pub(crate) async fn assert_is_recorded<P: BehaviorPattern + 'static>(
     assert_agent_is_recorded(agent, replies, prompts).await;
 }
 
-/// Asserts that a session of the agent is the same when it is replayed with a model that has no
-/// replies: its events with all deltas, and its log.
+/// Asserts that the replay of a session of the agent is the same, with a model without replies: its
+/// events with all deltas, and its log.
 pub(crate) async fn assert_agent_is_recorded(
     agent: impl Fn(ScriptedModel) -> AgentBuilder,
     replies: impl IntoIterator<Item = Script>,

@@ -1,5 +1,5 @@
-//! Task 7, second form: a pattern gives three sub-agents a task and reads the values that they
-//! answer with; then another pattern answers.
+//! Task 7, second form: a pattern gives three sub-agents a task and reads their answers as values;
+//! then another pattern answers.
 
 use crate::family::{Offer, TASK};
 
@@ -64,8 +64,8 @@ async fn it_survives_a_crash_at_every_pair_of_cuts() {
     family::assert_survives_crashes(build).await;
 }
 
-/// Tools in place of the sub-agents: one answers, one needs an approval, one asks the user. So the
-/// suite, which knows one session only, can run the pattern.
+/// Adds tools in place of the sub-agents: one answers, one needs an approval, one asks the user.
+/// The suite knows only one session, and can run the pattern with them.
 fn with_stand_ins(agent: AgentBuilder) -> AgentBuilder {
     let offer = |name| json!({ "agent": name, "price": price(name) }).to_string();
     let [alice, bob, carol] = NAMES.map(|name| TestTool::new(name).answers(offer(name)));

@@ -1,5 +1,5 @@
-//! Task 11: a Rust value is extracted from a text. A reply that does not fit is sent back with what
-//! does not fit; the conversation gets the value only.
+//! Task 11: a Rust value is extracted from a text. A reply that does not fit is sent back with its
+//! mistakes; the conversation gets only the value.
 
 // [pattern]
 use loopwright_core::message::{AssistantMessage, UserMessage};
@@ -72,7 +72,7 @@ async fn the_retries_are_bounded() {
     assert!(outcome.error.unwrap().contains("the answer does not fit the output schema"));
 }
 
-/// An agent whose answer to the user is the value needs one option.
+/// An agent needs one option to answer the user with a value.
 #[tokio::test(start_paused = true)]
 async fn the_answer_of_an_agent_can_be_a_value() {
     let harness = Harness::new(PiPattern, replies(), |agent| agent.output::<Person>()).await;

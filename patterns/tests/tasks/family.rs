@@ -13,7 +13,7 @@ use loopwright_core::{AgentBuilder, AgentHandle, GenericAgent, RunContext};
 use loopwright_patterns::PiPattern;
 use serde_json::json;
 
-/// What a sub-agent answers.
+/// The answer of a sub-agent.
 #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub(crate) struct Offer {
     pub(crate) agent: String,
@@ -33,11 +33,11 @@ pub(crate) fn price(name: &str) -> u32 {
     }
 }
 
-/// The agents of a test, and where their sessions are.
+/// The agents of a test, and the store of their sessions.
 pub(crate) struct Family {
     store: InMemoryStore,
     reserve: TestTool,
-    /// Carol's model replies when it is open.
+    /// Carol's model replies once the gate is open.
     gate: Gate,
 }
 
@@ -71,7 +71,7 @@ impl Family {
     }
 }
 
-/// Builds an agent with the sub-agents of the family.
+/// A function that builds an agent with the sub-agents of the family.
 pub(crate) type Build = fn(&Family) -> AgentBuilder;
 
 fn of(action: &ExternalAction, agent: &str) -> bool {
@@ -88,9 +88,9 @@ async fn until(events: &mut EventStream, is_wanted: impl Fn(&AgentEvent) -> bool
     while !is_wanted(&events.next().await.expect("the event comes").event) {}
 }
 
-/// Asserts that approvals appear at the root with their path, that each is decided there while
-/// others wait and work, also in another process, and that the root has the usage of the tree.
-/// Returns the texts of the conversation.
+/// Asserts that approvals appear at the root with their path, and that each is decided there while
+/// others wait and work, even in another process. The root must have the usage of the tree. Returns
+/// the texts of the conversation.
 pub(crate) async fn run_with_approvals(build: Build, requests: u64) -> Vec<String> {
     let family = Family::new();
     let agent = build(&family).build().unwrap();
@@ -101,7 +101,7 @@ pub(crate) async fn run_with_approvals(build: Build, requests: u64) -> Vec<Strin
     }
     let pending = handle.pending().await.unwrap();
     assert!(of(&pending[0], "alice") && of(&pending[1], "bob") && pending.len() == 2);
-    // Alice is answered and done while bob waits and carol works.
+    // Alice gets an answer and is done while bob waits and carol works.
     decide(&handle, "alice", Decision::Approve).await;
     until(&mut events, |event| matches!(event, AgentEvent::ToolExecutionEnd { .. })).await;
     assert_eq!((family.reserve.ran(), handle.pending().await.unwrap().len()), (1, 1));
@@ -127,7 +127,7 @@ pub(crate) async fn run_with_approvals(build: Build, requests: u64) -> Vec<Strin
     messages.iter().map(|message| message.text()).collect()
 }
 
-/// Asserts that the sub-agents, which work at the same time and need approvals, are recorded and
+/// Asserts that the sub-agents, which work at the same time and need approvals, are recorded, and
 /// replayed without a call of their tool.
 pub(crate) async fn assert_is_recorded(build: Build) {
     let folder = tempfile::tempdir().unwrap();
@@ -149,7 +149,7 @@ pub(crate) async fn assert_is_recorded(build: Build) {
     assert!(all[0].last().is_some_and(|text| !text.is_empty()), "{all:?}");
 }
 
-/// Asserts that a crash at every pair of cuts changes nothing, whatever the user does.
+/// Asserts that a crash at every pair of cuts changes nothing, for all inputs of the user.
 pub(crate) async fn assert_survives_crashes(build: Build) {
     type React = fn(&ExternalAction) -> Option<TreeInput>;
     let approve: React = |_| Some(Decision::Approve.into());
@@ -173,7 +173,7 @@ pub(crate) async fn assert_survives_crashes(build: Build) {
     let store = async || InMemoryStore::new();
     for react in [approve, deny_bob, abort_after_alice, instead_of_carol] {
         let report = crash_tree(agent, "Find the best offer.", react, store).await.unwrap();
-        // A pattern gives its tasks again for another request: three sessions more.
+        // A pattern gives its tasks again for another request: three more sessions.
         assert!([4, 7].contains(&report.sessions), "{report:?}");
         assert_eq!(report.compared, report.crashes, "{report:?}");
         assert!(report.crashes > 2 * report.appends, "{report:?}");

@@ -73,8 +73,7 @@ fn answer(text: &str) -> Decision {
     Decision::Provide(Provided::Input(json!(text)))
 }
 
-/// The second draft is reviewed, declined and written once more; the third is accepted after a
-/// restart.
+/// The second draft is reviewed, declined and rewritten; the third is accepted after a restart.
 #[tokio::test(start_paused = true)]
 async fn the_graph_waits_at_its_question_and_continues_with_the_answer() {
     let options = |agent: loopwright_core::AgentBuilder| agent.tool(TestTool::new("look"));

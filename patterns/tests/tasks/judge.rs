@@ -60,7 +60,7 @@ fn verdict(is_good: bool) -> Script {
     Script::text(&json!({ "is_good": is_good, "reason": "too short." }).to_string())
 }
 
-/// Finds every answer wanting, except one to a request for a better one.
+/// Rejects every answer, except answers to a request for a better one.
 fn judge(request: &ChatRequest) -> Value {
     let messages = request.messages.iter().rev();
     let mut of_user = messages.filter(|m| matches!(m.body, MessageKind::User(_)));
@@ -96,7 +96,7 @@ async fn the_rounds_are_bounded() {
     assert_eq!(judge.requests().len(), 2);
 }
 
-/// The rounds of a request that was aborted are not those of the next one.
+/// The rounds of an aborted request do not count for the next one.
 #[tokio::test(start_paused = true)]
 async fn it_conforms() {
     let own = scenario("rounds", judge).request("Write.").request("Write more.");

@@ -1,5 +1,5 @@
-//! What the tasks share: the scenarios of the conformance suite, answered by a model that depends
-//! on the request only, so that patterns get values where they ask for values.
+//! Helpers of the tasks: the scenarios of the conformance suite, with a model whose reply depends
+//! only on the request, so that patterns that ask for values get them.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use loopwright_core::{AgentBuilder, BehaviorPattern, GenericAgent, Message};
 use loopwright_patterns::conformance::{self, Scenario};
 use serde_json::{Value, json};
 
-/// The names under which the agents of the tasks have further models.
+/// The names of further models of the tasks' agents.
 const MODELS: [&str; 6] = ["planner", "judge", "router", "a", "b", "c"];
 
-/// The tools that [`reply`] calls when the last message of the user names them.
+/// The tools that [`reply`] calls when the user's last message names them.
 const TOOLS: [&str; 5] = ["look", "send", "pay", "login", "finish"];
 
-/// What the user asks for when the first reply to each request is cut off at the length limit.
+/// The prompt of the user for replies that the length limit cuts off at first.
 const LONG: &str = "Write it all.";
 
-/// The value that a task's models answer with to a request for one.
+/// A function that returns the value with which a task's models answer a request for one.
 pub(crate) type ValueFn = fn(&ChatRequest) -> Value;
 
-/// Returns the reply to a request: the value, if it has a schema; calls of the tools that the last
-/// message of the user names and that have no result yet; and a text otherwise.
+/// Returns the reply to a request: a value, if the request has a schema; else calls of the tools
+/// that are named in the user's last message and have no result yet; else a text.
 pub(crate) fn reply(request: &ChatRequest, value: ValueFn) -> Script {
     let of_user = |message: &&Arc<Message>| matches!(message.body, MessageKind::User(_));
     let is_long = request.messages.iter().filter(of_user).any(|m| m.text().contains(LONG));
@@ -37,7 +37,7 @@ pub(crate) fn reply(request: &ChatRequest, value: ValueFn) -> Script {
         let script = Script::text(&value[..if is_long && is_first { 5 } else { value.len() }]);
         return if is_long && is_first { script.stop(StopReason::Length) } else { script };
     }
-    // A plan that is carried out is that of the message before.
+    // A plan in progress belongs to the message before.
     let mut texts = request.messages.iter().rev().filter(of_user).map(|message| message.text());
     let text = texts.find(|text| text != "Carry out the plan.").unwrap_or_default();
     let since = request.messages.iter().rev().take_while(|message| !of_user(message));
@@ -77,7 +77,7 @@ pub(crate) fn equipped(agent: AgentBuilder, model: &ScriptedModel) -> AgentBuild
         .tool(finish)
 }
 
-/// Returns a scenario whose replies are those of [`reply`].
+/// Returns a scenario with the replies of [`reply`].
 pub(crate) fn scenario(name: &str, value: ValueFn) -> Scenario {
     Scenario::new(name, []).reply_with(move |request| reply(request, value)).agent(equipped)
 }
@@ -140,8 +140,8 @@ pub(crate) fn scenarios_without_calls(value: ValueFn) -> Vec<Scenario> {
     all.filter(|s| !s.name().contains("call") && s.name() != "a steer").collect()
 }
 
-/// Asserts that the pattern keeps every rule of the suite in these scenarios: after a crash or an
-/// abort at every append the same comes out.
+/// Asserts that the pattern keeps every rule of the suite in these scenarios: a crash or an abort
+/// at every append leads to the same result.
 pub(crate) async fn assert_conforms<P: BehaviorPattern + 'static>(
     pattern: impl Fn() -> P,
     scenarios: Vec<Scenario>,
@@ -151,7 +151,7 @@ pub(crate) async fn assert_conforms<P: BehaviorPattern + 'static>(
     assert!(report.sessions > 20 * report.scenarios, "{report:?}");
 }
 
-/// Asserts that after a crash at every append the same comes out as without one.
+/// Asserts that a crash at every append leads to the same result.
 pub(crate) async fn assert_survives_crashes<P: BehaviorPattern + 'static>(
     pattern: impl Fn() -> P,
     scenario: testing::Scenario,

@@ -1,5 +1,5 @@
-//! Twelve tasks that agent frameworks are compared with, each as a pattern with its tests: what it
-//! does, and that it does the same after a crash or an abort at every append.
+//! Twelve tasks for comparing agent frameworks, each as a pattern with its tests: its behavior, and
+//! the same result after a crash or an abort at every append.
 
 #![allow(
     clippy::unwrap_used,

@@ -74,7 +74,7 @@ fn replies() -> [Script; 8] {
     ]
 }
 
-/// Plans a first step that is the last message of the user, a second one, and then none.
+/// Returns a plan: first the last message of the user, then a second step, then none.
 fn next_plan(request: &ChatRequest) -> Value {
     let texts: Vec<String> = request.messages.iter().map(user_text).collect();
     let own = [PLAN, "Now do", "Say what", "The answer is not valid JSON"];
@@ -123,7 +123,7 @@ async fn it_plans_once_more_after_each_step() {
     harness.check().await;
 }
 
-/// The plan of a request that was aborted is not that of the next one.
+/// The plan of an aborted request is not the plan of the next one.
 #[tokio::test(start_paused = true)]
 async fn it_conforms() {
     let own = scenario("a plan", next_plan).request("Please look.").request("Please pay.");

@@ -29,7 +29,7 @@ fn blue() -> Decision {
     Decision::Provide(Provided::Input(json!("blue")))
 }
 
-/// The question needs no request, survives a restart, and the model sees the answer.
+/// The question needs no request and survives a restart, and the model sees the answer.
 #[tokio::test(start_paused = true)]
 async fn the_pattern_asks_and_continues_with_the_answer() {
     let harness = Harness::new(Painter(PiPattern), [Script::text("Blue it is.")], |a| a).await;

@@ -70,8 +70,8 @@ fn act(name: &str) -> Script {
 }
 
 fn with_tools(agent: loopwright_core::AgentBuilder) -> loopwright_core::AgentBuilder {
-    // Not at-most-once: the suite cannot see that an observation is the copy of a result that says
-    // that the outcome of a call is unknown.
+    // Not at-most-once: the suite cannot see that an observation copies a result whose call has an
+    // unknown outcome.
     let send = TestTool::new("send").effect(Effect::Idempotent);
     agent
         .tool(TestTool::new("look").answers("rain"))
@@ -117,7 +117,7 @@ async fn arguments_that_are_no_json_are_an_observation() {
     harness.check().await;
 }
 
-/// A reply that was cut off runs none of its calls, also if its action is in the text.
+/// A reply that was cut off runs none of its calls, even if its action is in the text.
 #[tokio::test(start_paused = true)]
 async fn an_action_that_was_cut_off_is_not_carried_out() {
     for stop in [StopReason::Length, StopReason::ContentFilter] {

@@ -24,7 +24,7 @@ fn hand_over() -> impl Tool {
 
 struct Team(BTreeMap<&'static str, Profile>);
 
-/// Returns the agent to whom the conversation was handed over last, since the user's request.
+/// Returns the agent that last got the conversation, since the user's request.
 fn handed_over(step: &StepContext<'_>) -> Option<String> {
     let request = step.user_request().map(|message| message.id);
     let history = step.history();
@@ -135,7 +135,7 @@ async fn it_conforms() {
     let two = testing::Scenario::new(replies().into_iter().chain(replies()))
         .request("My money back.")
         .request("And for the other one.");
-    // After a crash during the refund its outcome is unknown, and its result is not compared.
+    // A crash during the refund makes its outcome unknown, and its result is not compared.
     let report = testing::crash_at_every_append(agent, two).await.unwrap();
     assert_eq!((report.requests, report.calls), (8, 4), "{report}");
 }

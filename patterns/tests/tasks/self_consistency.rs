@@ -1,5 +1,5 @@
 //! Task 1: self-consistency. The model is asked several times at once, and the most frequent answer
-//! is the answer.
+//! wins.
 
 // [pattern]
 use loopwright_core::message::AssistantMessage;
@@ -68,7 +68,7 @@ async fn the_most_frequent_answer_is_the_answer() {
     harness.check().await;
 }
 
-/// The votes are paid for once: after a crash behind the first one, only two are requested.
+/// Votes are paid for once: after a crash behind the first one, only two are requested.
 #[tokio::test(start_paused = true)]
 async fn a_vote_in_the_log_is_not_requested_once_more() {
     let first = Harness::new(pattern(), replies(), |agent| agent).await;

@@ -1,5 +1,5 @@
-//! Task 7, first form: three sub-agents are tools of the model. What they need approved is decided
-//! in the session of the agent.
+//! Task 7, first form: three sub-agents are tools of the model. Their approvals are decided in the
+//! session of the agent.
 
 use crate::family::Family;
 

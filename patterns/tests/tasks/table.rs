@@ -1,4 +1,4 @@
-//! The table of `docs/guide/src/pattern-library.md` has the lines that the tasks have.
+//! The table of `docs/guide/src/pattern-library.md` has the numbers of lines of the tasks.
 
 use std::fs;
 use std::path::Path;
