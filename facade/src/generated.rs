@@ -1,8 +1,8 @@
-//! What the code that `#[tool]`, `#[tools]` and `#[main]` generate refers to. Not a public API.
+//! Support for the code that `#[tool]`, `#[tools]` and `#[main]` generate. Not a public API.
 //!
-//! What a tool returns is told apart by its type and not by how it is written, so that aliases such
-//! as `anyhow::Result` work: of the traits of [`Of`], method resolution takes the first that is
-//! implemented, and those for references to references come first.
+//! A tool's return type is recognised as a type, not by its name, so that aliases such as
+//! `anyhow::Result` work. Of the traits of [`Of`], method resolution takes the first implemented
+//! one, and traits for references to references come first.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -28,15 +28,15 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Returns a rule for approvals from one of the typed arguments. Arguments that cannot be read need
-/// an approval.
+/// Returns a rule for approvals from a rule for the typed arguments. Arguments that cannot be read
+/// need an approval.
 pub fn typed_rule<A: DeserializeOwned>(
     rule: impl Fn(&A) -> bool + Send + Sync + 'static,
 ) -> impl Fn(&Value, &Extensions) -> bool + Send + Sync + 'static {
     move |arguments, _| A::deserialize(arguments).map_or(true, |arguments| rule(&arguments))
 }
 
-/// Stands for a type, for method resolution.
+/// A stand-in for a type, for method resolution.
 pub struct Of<T>(PhantomData<fn() -> T>);
 
 impl<T> Of<T> {
@@ -46,9 +46,9 @@ impl<T> Of<T> {
     }
 }
 
-/// Is implemented for `Result<T, ToolError>`.
+/// The kind of `Result<T, ToolError>`.
 pub trait ToolErrorKind {
-    /// Returns how the value is taken.
+    /// Returns the conversion of the value.
     fn kind(&self) -> AsItIs {
         AsItIs
     }
@@ -56,7 +56,7 @@ pub trait ToolErrorKind {
 
 impl<T> ToolErrorKind for &&Of<Result<T, ToolError>> {}
 
-/// Returns the result as it is.
+/// A conversion that keeps the result.
 pub struct AsItIs;
 
 impl AsItIs {
@@ -66,9 +66,9 @@ impl AsItIs {
     }
 }
 
-/// Is implemented for every other `Result`.
+/// The kind of every other `Result`.
 pub trait ErrorKind {
-    /// Returns how the value is taken.
+    /// Returns the conversion of the value.
     fn kind(&self) -> WithText {
         WithText
     }
@@ -76,7 +76,7 @@ pub trait ErrorKind {
 
 impl<T, E> ErrorKind for &Of<Result<T, E>> {}
 
-/// Turns the error into its text.
+/// A conversion of the error to its text.
 pub struct WithText;
 
 impl WithText {
@@ -86,7 +86,7 @@ impl WithText {
     }
 }
 
-/// Is implemented for the errors that tools can return.
+/// An error that tools can return.
 #[diagnostic::on_unimplemented(
     message = "a tool cannot return the error `{Self}`",
     label = "the model reads the text of the error",
@@ -104,9 +104,9 @@ impl<E: Display> ToolFailure for E {
     }
 }
 
-/// Is implemented for every other type.
+/// The kind of every other type.
 pub trait AnyKind {
-    /// Returns how the value is taken.
+    /// Returns the conversion of the value.
     fn kind(&self) -> Infallible {
         Infallible
     }
@@ -114,7 +114,7 @@ pub trait AnyKind {
 
 impl<T> AnyKind for Of<T> {}
 
-/// Takes the value itself.
+/// A conversion that keeps the value.
 pub struct Infallible;
 
 impl Infallible {
@@ -124,9 +124,9 @@ impl Infallible {
     }
 }
 
-/// Is implemented for what converts into an output.
+/// The form of types that convert into an output.
 pub trait OutputForm {
-    /// Returns how the output is made.
+    /// Returns the conversion to an output.
     fn form(&self) -> AsOutput {
         AsOutput
     }
@@ -134,7 +134,7 @@ pub trait OutputForm {
 
 impl<T: Into<ToolOutput>> OutputForm for &&Of<T> {}
 
-/// Converts the value.
+/// A conversion by `Into`.
 pub struct AsOutput;
 
 impl AsOutput {
@@ -144,9 +144,9 @@ impl AsOutput {
     }
 }
 
-/// Is implemented for `()`.
+/// The form of `()`.
 pub trait UnitForm {
-    /// Returns how the output is made.
+    /// Returns the conversion to an output.
     fn form(&self) -> AsDone {
         AsDone
     }
@@ -154,7 +154,7 @@ pub trait UnitForm {
 
 impl UnitForm for &Of<()> {}
 
-/// Says that the call is done.
+/// A conversion to the text `Done.`
 pub struct AsDone;
 
 impl AsDone {
@@ -164,9 +164,9 @@ impl AsDone {
     }
 }
 
-/// Is implemented for every other type.
+/// The form of every other type.
 pub trait AnyForm {
-    /// Returns how the output is made.
+    /// Returns the conversion to an output.
     fn form(&self) -> AsJson {
         AsJson
     }
@@ -174,7 +174,7 @@ pub trait AnyForm {
 
 impl<T> AnyForm for Of<T> {}
 
-/// Writes the value as JSON.
+/// A conversion to JSON.
 pub struct AsJson;
 
 impl AsJson {
@@ -184,7 +184,7 @@ impl AsJson {
     }
 }
 
-/// Is implemented for the values that tools can return.
+/// A value that tools can return.
 #[diagnostic::on_unimplemented(
     message = "a tool cannot return `{Self}`",
     label = "the model reads what is returned",

@@ -2,7 +2,7 @@
 //!
 //! `tests/spec/guide.rs` checks that every page is here.
 
-/// Declares an item for each page, so that its blocks of code are tests.
+/// Declares an item for each page, so that its code blocks are tests.
 macro_rules! pages {
     ($($page:ident = $file:literal,)+) => {
         $(

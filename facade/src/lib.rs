@@ -47,7 +47,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-/// Runs the README's examples as tests.
+/// The README, whose examples are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
@@ -63,7 +63,7 @@ mod one_liners;
 pub use loopwright_core::*;
 
 #[cfg(feature = "macros")]
-/// Contains what the attributes generate; not a public API.
+/// Support for the code that the attributes generate; not a public API.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::generated::*;

@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 ///
 /// # Errors
 ///
-/// Those of [`GenericAgent::prompt`].
+/// Fails like [`GenericAgent::prompt`].
 ///
 /// # Panics
 ///
@@ -38,8 +38,8 @@ pub async fn ask(
 
 /// Sends a prompt to a model and returns its answer as a value of type `T`.
 ///
-/// The model gets the schema of `T`. An answer that does not fit is sent back with what is wrong,
-/// as often as [`Limits::output_retries`](crate::agent::Limits::output_retries) allows.
+/// The model gets the schema of `T`. An answer that does not fit is sent back with the mistakes, up
+/// to [`Limits::output_retries`](crate::agent::Limits::output_retries) times.
 ///
 /// ```
 /// # use loopwright::testing::{Script, ScriptedModel};
@@ -60,8 +60,8 @@ pub async fn ask(
 ///
 /// # Errors
 ///
-/// Those of [`GenericAgent::prompt`]; also [`PromptError::Value`] if the answer fits the schema of
-/// `T`, but cannot be deserialised.
+/// Fails like [`GenericAgent::prompt`], and with [`PromptError::Value`] if the answer fits the
+/// schema of `T`, but cannot be deserialised.
 ///
 /// # Panics
 ///
@@ -76,12 +76,12 @@ pub async fn extract<T: DeserializeOwned + JsonSchema>(
     T::deserialize(value).map_err(|why| PromptError::Value(why.to_string()))
 }
 
-/// Builds the model `id`, which is `provider/name`, such as `anthropic/claude-sonnet-4-5`.
+/// Builds the model with the id `provider/name`, such as `anthropic/claude-sonnet-4-5`.
 ///
-/// The key is read from the provider's own environment variable, such as `ANTHROPIC_API_KEY`;
-/// `offline` is the rule-based [`Offline`](crate::providers::Offline) model, which needs none.
+/// The key comes from the provider's own environment variable, such as `ANTHROPIC_API_KEY`.
+/// `offline` is the rule-based [`Offline`](crate::providers::Offline) model, which needs no key.
 ///
-/// [`providers::resolve`](crate::providers::resolve) is the same with another address, and the
+/// [`providers::resolve`](crate::providers::resolve) does the same with another address, and the
 /// builders in [`providers`](crate::providers) have all options.
 ///
 /// ```
@@ -97,7 +97,7 @@ pub async fn extract<T: DeserializeOwned + JsonSchema>(
 ///
 /// # Errors
 ///
-/// Those of [`providers::resolve`](crate::providers::resolve): a missing key names its variable.
+/// Fails like [`providers::resolve`](crate::providers::resolve): a missing key names its variable.
 #[cfg(feature = "providers")]
 pub fn model(id: &str) -> Result<Box<dyn ChatModel>, loopwright_core::model::ModelError> {
     loopwright_providers::resolve(id, None)

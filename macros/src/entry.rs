@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Error, ItemFn, Result};
 
-/// Wraps an async function in one that runs it on a runtime.
+/// Returns a function that runs the async function on a runtime.
 pub(crate) fn main(options: TokenStream, function: ItemFn) -> Result<TokenStream> {
     if !options.is_empty() {
         let text = "`#[loopwright::main]` has no options; for another runtime, depend on tokio and \

@@ -160,7 +160,7 @@ fn built(
     let rule = options.rule.as_ref().map(
         |rule| quote!(.needs_approval_when(::loopwright::__private::typed_rule::<#args>(#rule))),
     );
-    // An error about what the function returns is shown at its type.
+    // An error about the return type of the function is shown at that type.
     let returns = match &signature.output {
         ReturnType::Type(_, ty) => ty.span(),
         ReturnType::Default => function.span(),

@@ -1,7 +1,7 @@
 //! The attributes `#[tool]`, `#[tools]` and `#[main]` of `loopwright`, which re-exports them.
 //!
-//! Use them through `loopwright`, with its default feature `macros`: the code that they generate
-//! refers to that crate.
+//! Use them through `loopwright`, with its default feature `macros`: the generated code refers to
+//! that crate.
 
 mod entry;
 mod expand;
@@ -15,10 +15,10 @@ use crate::options::ToolOptions;
 
 /// Turns a function into a tool.
 ///
-/// The function, sync or async, becomes one that takes no arguments and returns the
+/// The function, sync or async, is replaced by a function without arguments that returns the
 /// [`Tool`](../loopwright/trait.Tool.html): `weather()` below. Its doc comment is the description
-/// that the model reads, and doc comments of parameters are their descriptions. The parameters are
-/// the schema; their types implement `Deserialize` and `JsonSchema`.
+/// for the model, and doc comments of parameters are their descriptions. The parameters form the
+/// schema; their types implement `Deserialize` and `JsonSchema`.
 ///
 /// ```
 /// use loopwright::{Tool, tool};
@@ -40,20 +40,20 @@ use crate::options::ToolOptions;
 /// # Parameters
 ///
 /// - `&str` is read as a `String` and borrowed. All other parameters are owned.
-/// - `Option<T>` can be left out by the model.
+/// - The model can leave out `Option<T>`.
 /// - A parameter of the type `ToolContext` or `&ToolContext` is not part of the schema: it gets the
 ///   context of the call, with its cancellation, progress and the values of the host.
 /// - `#[serde(…)]` and `#[schemars(…)]` on a parameter apply to it: `#[schemars(range(min = 1))]`.
 ///
-/// They are fields of a struct that is named after the function, `WeatherArgs`, with the
-/// function's visibility.
+/// They are fields of a struct named after the function, `WeatherArgs`, with the function's
+/// visibility.
 ///
 /// # Return types
 ///
-/// - `String`, `&str`, `serde_json::Value` and `ToolOutput` are the output of the call; every other
+/// - `String`, `&str`, `serde_json::Value` and `ToolOutput` are the output of the call. Every other
 ///   type that implements `Serialize` becomes JSON, and `()` the text `Done.`
-/// - Of a `Result`, the error can be of any type that implements `Display`; the model reads its
-///   text, formatted with `{:#}`. A `ToolError` is returned as it is.
+/// - The error of a `Result` can be of any type that implements `Display`. The model reads its
+///   text, formatted with `{:#}`. A `ToolError` is returned unchanged.
 ///
 /// # Options
 ///
@@ -71,8 +71,8 @@ use crate::options::ToolOptions;
 /// | `description = "…"` | the description, instead of the doc comment |
 ///
 /// Without `approve` the rules of the agent decide: by default, only tools with `read_only` run
-/// without approval. A rule is a function or a closure; a call whose arguments it cannot read, or
-/// for which it panics, needs approval.
+/// without approval. A rule is a function or a closure. A call needs approval if the rule cannot
+/// read its arguments, or panics.
 ///
 /// [effect]: ../loopwright/tool/enum.Effect.html
 ///
@@ -105,8 +105,8 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Turns the methods of an `impl` block that are marked with `#[tool]` into tools.
 ///
-/// The methods take `&self`, or `self: Arc<Self>`, and are otherwise as described at
-/// [`macro@tool`]; the struct of the arguments of `Bank::transfer` is `BankTransferArgs`. The type
+/// The methods take `&self`, or `self: Arc<Self>`; everything else is the same as for
+/// [`macro@tool`]. The struct of the arguments of `Bank::transfer` is `BankTransferArgs`. The type
 /// gets the trait [`Tools`](../loopwright/trait.Tools.html), whose method `tools` returns the tools
 /// of a value in an `Arc`. All methods stay callable.
 ///

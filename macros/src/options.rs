@@ -6,11 +6,11 @@ use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{Error, Expr, ExprLit, Ident, Lit, Meta, Result, Token};
 
-/// The options, for the error about one that does not exist.
+/// The options, for the error about an unknown one.
 const OPTIONS: &str = "read_only, idempotent, at_most_once, approve, timeout, idle_timeout, \
                        sequential, uninterruptible, name, title, description";
 
-/// Holds the options of a tool.
+/// The options of a tool.
 #[derive(Default)]
 pub(crate) struct ToolOptions {
     pub(crate) name: Option<String>,
@@ -27,7 +27,7 @@ impl Parse for ToolOptions {
         let mut names: Vec<String> = Vec::new();
         for meta in input.parse_terminated(Meta::parse, Token![,])? {
             let name = meta.path().get_ident().map(Ident::to_string).unwrap_or_default();
-            // One of each kind: two effects contradict each other as two time limits do.
+            // Only one of each kind: two effects contradict each other, like two time limits.
             let kind = if is_effect(&name) { "an effect" } else { &*name };
             if names.iter().any(|known| known == kind) {
                 let text = match kind == name {
@@ -103,7 +103,7 @@ impl ToolOptions {
 const APPROVE: &str = "write `approve = always`, `approve = never`, or a rule such as \
                        `approve = |args: &PayArgs| args.euros > 100`";
 
-/// Checks the name of a tool as providers of models do.
+/// Checks the name of a tool by the rules of model providers.
 pub(crate) fn check_name(name: &str, span: Span) -> Result<()> {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     match (1..=64).contains(&name.len()) && name.bytes().all(is_valid) {

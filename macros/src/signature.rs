@@ -1,4 +1,4 @@
-//! The signature of a tool: what the model passes, and how the function is called.
+//! The signature of a tool: its arguments, and the call of its function.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -12,15 +12,15 @@ use syn::{
 /// The attributes of a parameter that belong to its field.
 const FIELD_ATTRIBUTES: [&str; 3] = ["doc", "serde", "schemars"];
 
-/// Holds the parts of a tool's signature.
+/// The parts of a tool's signature.
 pub(crate) struct ToolSignature {
     /// The name of the struct of the arguments.
     pub(crate) args: Ident,
     /// The fields of that struct.
     pub(crate) fields: Vec<TokenStream>,
-    /// The arguments of the call: of `args`, of the context `cx`.
+    /// The arguments of the call, as expressions of `args` and of the context `cx`.
     pub(crate) call: Vec<TokenStream>,
-    /// How a method gets its value, of `state`.
+    /// The receiver of a method, as an expression of `state`.
     pub(crate) receiver: Option<TokenStream>,
 }
 
@@ -70,7 +70,7 @@ impl ToolSignature {
     }
 }
 
-/// Refuses what a tool cannot be.
+/// Refuses signatures that a tool cannot have.
 fn check(signature: &Signature) -> Result<()> {
     if let Some(parameter) = signature.generics.params.first() {
         let text = "a tool has no generic parameters: its arguments have one schema";
@@ -91,7 +91,7 @@ fn check(signature: &Signature) -> Result<()> {
     Ok(())
 }
 
-/// Returns how a method gets its value: by reference, or as an `Arc`.
+/// Returns the receiver of a method: a reference, or an `Arc`.
 fn receiver_of(receiver: &Receiver) -> Result<TokenStream> {
     let is_shared = |ty: &Type| matches!(ty, Type::Reference(r) if r.mutability.is_none());
     match &receiver.kind {
@@ -111,7 +111,7 @@ fn is_arc(ty: &Type) -> bool {
     path.path.segments.last().is_some_and(|segment| segment.ident == "Arc")
 }
 
-/// Returns how the context is passed, if the parameter is one.
+/// Returns the argument for the context, if the parameter is one.
 fn context_of(ty: &Type) -> Option<TokenStream> {
     let (ty, passed) = match ty {
         Type::Reference(reference) if reference.mutability.is_none() => {
@@ -149,7 +149,7 @@ fn check_owned(ty: &Type) -> Result<()> {
     references.0.map_or(Ok(()), Err)
 }
 
-/// Converts the name of a function to that of a type: `read_file` to `ReadFile`.
+/// Converts the name of a function to the name of a type: `read_file` to `ReadFile`.
 fn pascal_case(name: &str) -> String {
     let words = name.trim_start_matches("r#").split('_');
     words

@@ -1,4 +1,4 @@
-//! Parameters that the arguments of a call cannot be.
+//! Parameters that cannot be arguments of a call.
 
 /// Waits.
 #[loopwright::tool]

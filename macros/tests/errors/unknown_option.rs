@@ -1,4 +1,4 @@
-//! Options that do not exist, and values that they do not have.
+//! Unknown options, and options with wrong values.
 
 /// Waits.
 #[loopwright::tool(readonly)]

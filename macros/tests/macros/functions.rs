@@ -37,8 +37,8 @@ fn add(
     a + b
 }
 
-/// C320: A tool takes three lines: its description, its name and the schema of its arguments are
-/// those of the function.
+/// C320: A tool takes three lines. Its description, its name and the schema of its arguments come
+/// from the function.
 #[tokio::test]
 async fn a_function_describes_the_tool() {
     let add = add();
@@ -73,7 +73,7 @@ async fn pay(to: &str, note: Option<String>, euros: u32, cx: &ToolContext) -> St
     format!("{euros} for {to}, {note:?}, in {}", cx.session_id())
 }
 
-/// C320: Options set what a `ToolSpec` has.
+/// C320: Options set the fields of a `ToolSpec`.
 #[tokio::test]
 async fn options_set_the_spec() {
     let pay = pay();
@@ -88,7 +88,7 @@ async fn options_set_the_spec() {
     assert_eq!(paid, Ok("5 for Ann, None, in detached".to_owned()));
 }
 
-/// C321: A rule for approvals gets typed arguments, and those that it cannot get need an approval.
+/// C321: A rule for approvals gets typed arguments. Arguments that it cannot get need an approval.
 #[test]
 fn a_typed_rule_fails_closed() {
     let spec = pay().spec().clone();
@@ -118,8 +118,8 @@ fn named(size: u8) -> u8 {
     size
 }
 
-/// C320: Approval is by effect without the option, and otherwise always, never or by a rule, which
-/// can be a function.
+/// C320: Without the option, the effect decides on approval. The option sets always, never or a
+/// rule, which can be a function.
 #[test]
 fn approvals_are_those_of_the_option() {
     assert!(matches!(add().spec().needs_approval, Approval::ByEffect));

@@ -1,5 +1,5 @@
-//! `#[tool]`, `#[tools]` and `#[main]`: what they generate, how the tools behave, and the errors of
-//! the compiler.
+//! `#[tool]`, `#[tools]` and `#[main]`: the generated code, the behavior of the tools, and the
+//! errors of the compiler.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
@@ -7,7 +7,7 @@ mod functions;
 mod methods;
 mod returns;
 
-/// C323: An error of the macros says what to do, at the place where it is to be done.
+/// C323: An error of the macros says what to do, at the position to change.
 #[test]
 fn errors_of_the_compiler_name_the_remedy() {
     trybuild::TestCases::new().compile_fail("tests/errors/*.rs");

@@ -1,4 +1,4 @@
-//! What tools return.
+//! Return values of tools.
 
 use loopwright::error::ActionRequest;
 use loopwright::{Tool, ToolContext, ToolError, ToolOutput, tool};
@@ -54,8 +54,8 @@ fn suspends() -> Result<(), ToolError> {
     Err(ToolError::Suspend(ActionRequest::new("login", "Log in.")))
 }
 
-/// C322: Outputs stay as they are, values that can be serialised become JSON, and `()` says that
-/// the call is done.
+/// C322: Outputs stay unchanged, serialisable values become JSON, and `()` says that the call is
+/// done.
 #[tokio::test]
 async fn values_become_outputs() {
     assert_eq!(call(&unit(), json!({})).await.unwrap(), "Done.");
@@ -65,7 +65,7 @@ async fn values_become_outputs() {
     assert_eq!(output.details, Some(json!(1)));
 }
 
-/// C322: Errors of any type with a text become failures with it and its causes, also behind an
+/// C322: Errors of any type with a text become failures with it and its causes, even behind an
 /// alias of `Result`.
 #[tokio::test]
 async fn errors_become_failures_with_their_text() {
@@ -76,7 +76,7 @@ async fn errors_become_failures_with_their_text() {
     assert_eq!(call(&boxed(), json!({ "fails": false })).await.unwrap(), "fine");
 }
 
-/// C322: A `ToolError` is returned as it is.
+/// C322: A `ToolError` is returned unchanged.
 #[tokio::test]
 async fn a_tool_error_is_returned_as_it_is() {
     let suspended = suspends().call(&json!({}), ToolContext::detached()).await.unwrap_err();
