@@ -52,10 +52,9 @@ impl HandOver {
 
     /// Opens the memory of a session.
     ///
-    /// A session that has lost an owner may have killed it. It is the only such session here until
-    /// it makes progress, or a second has passed: if it kills this process, no other session is
-    /// blamed.
-    /// process, no other one is blamed.
+    /// A session that has lost an owner may have killed it. No other such session is opened here
+    /// until it makes progress, or a second has passed. So if it kills this process, no other
+    /// session is blamed.
     ///
     /// # Errors
     ///
@@ -103,7 +102,7 @@ impl HandOverMemory {
         self.written.store(at + entries.len() as u64, Ordering::Relaxed);
         let is_proof = |entry: &LogEntry| match entry {
             LogEntry::Owner { note } => matches!(note, OwnerNote::Left | OwnerNote::Held(_)),
-            // It is only queued, and may be what kills the process.
+            // It is only queued, and may still kill the process.
             LogEntry::Queued { .. } => false,
             entry => entry.is_progress(),
         };
@@ -153,8 +152,8 @@ impl Memory for HandOverMemory {
 
     async fn close(&self) {
         if self.leaves.load(Ordering::Relaxed) {
-            // Without it, the next owner would count this one as lost. Fails if there is a next
-            // owner already.
+            // Without it, the next owner would count this one as lost. Fails if a next owner
+            // exists.
             let left = [LogEntry::Owner { note: OwnerNote::Left }].into();
             let _ = self.memory.append(self.written.load(Ordering::Relaxed), left).await;
         }

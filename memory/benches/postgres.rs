@@ -40,7 +40,7 @@ const LONG: usize = 3_000;
 const WAKINGS: usize = 20;
 const MAX_WAKING: Duration = Duration::from_millis(20);
 
-/// Returns a message, which is indexed for searches, or a value, by turns.
+/// Returns alternately a message, which is indexed for searches, and a value.
 fn entry(n: u64) -> Arc<[LogEntry]> {
     if n.is_multiple_of(2) {
         let value = Arc::new(json!({ "n": n, "text": "x".repeat(400) }));

@@ -68,7 +68,7 @@ pub async fn check(store: &dyn SessionStore) -> Result<(), String> {
     clear(store).await
 }
 
-/// Checks what must hold when the store is opened again, as by another process.
+/// Checks the rules that hold when the store is reopened, as by another process.
 ///
 /// `reopen` must open the same store each time: the same file, directory or server.
 ///

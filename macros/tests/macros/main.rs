@@ -1,4 +1,4 @@
-//! `#[tool]`, `#[tools]` and `#[main]`: the generated code, the behavior of the tools, and the
+//! `#[tool]`, `#[tools]` and `#[main]`: the generated code, the behaviour of the tools, and the
 //! errors of the compiler.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]

@@ -117,7 +117,7 @@ impl BehaviorPattern for Once {
     }
 }
 
-/// C320: An agent runs them, and checks their arguments first.
+/// C320: An agent runs the tools, and checks their arguments first.
 #[tokio::test(start_paused = true)]
 async fn an_agent_runs_them() {
     let bank = Arc::new(Bank::default());

@@ -172,8 +172,8 @@ impl Folder {
         Ok(headers)
     }
 
-    /// Reads the complete lines of a session's log without changing the file. Returns `None` if
-    /// there is no such log.
+    /// Reads the complete lines of a session's log without changing the file. Returns `None` if the
+    /// log does not exist.
     pub(super) fn read(
         &self,
         session: &str,

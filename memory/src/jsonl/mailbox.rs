@@ -114,7 +114,7 @@ impl MailFile {
         unread.filter_map(|mail| mail.input.as_ref())
     }
 
-    /// Adds an input, unless there is one with its id. Requires the lock for changes.
+    /// Adds an input, unless its id is known. Requires the lock for changes.
     pub(super) fn post(mut self, session: &str, input: &PostedInput) -> Result<(), MemoryError> {
         if self.find(&input.id).is_some() {
             return Ok(());

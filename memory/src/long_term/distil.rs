@@ -1,4 +1,4 @@
-//! [`Distil`]: a pattern that stores what it learns about the user.
+//! [`Distil`]: a pattern that stores facts about the user.
 
 use std::sync::Arc;
 

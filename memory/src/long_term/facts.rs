@@ -74,7 +74,7 @@ pub(super) fn remember_once(
     Ok((ids, stored))
 }
 
-/// Deletes a fact once for a key, and returns whether there was one.
+/// Deletes a fact once for a key. Returns whether it existed.
 pub(super) fn forget_once(
     connection: &Connection,
     key: &str,
@@ -106,7 +106,7 @@ fn set_applied(connection: &Connection, key: &str, ids: &[u64], now: u64) -> Res
     Ok(())
 }
 
-/// Deletes a fact, and returns whether there was one.
+/// Deletes a fact. Returns whether it existed.
 pub(super) fn forget(connection: &Connection, scope: &Scope, id: u64) -> Result<bool> {
     let Some(in_scope) = scope_id(connection, scope)? else { return Ok(false) };
     let delete = "DELETE FROM fact WHERE scope = ? AND id = ? \
@@ -143,7 +143,7 @@ pub(super) fn forget_all(connection: &Connection, scope: &Scope) -> Result<u64> 
     Ok(deleted.len() as u64)
 }
 
-/// Removes these facts from what was recalled, and requests for which nothing else was recalled.
+/// Removes these facts from the records of recalled facts, and records without any other fact.
 fn forget_recalled(connection: &Connection, facts: &HashSet<u64>) -> Result<()> {
     let mut select = connection.prepare("SELECT session, scopes, facts FROM recalled")?;
     let mut rows = select.query(())?;

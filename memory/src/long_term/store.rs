@@ -81,7 +81,6 @@ const EMBED_BATCH: usize = 64;
 ///   text is compared character by character. At most 32 words of a query are looked up. A word in
 ///   more than 1,000 facts of a scope only adds to the score of facts found by rarer words. If all
 ///   words are that common, they find the newest facts.
-///   unless there are only such words, which find the newest facts.
 /// - **Meaning.** The vector of the query is compared with all vectors of a scope. They are kept in
 ///   RAM, up to [`vector_memory`](LongTerm::vector_memory), 512 MiB by default: 100,000 vectors of
 ///   384 dimensions need 154 MB. The least recently used scopes are removed from RAM. A scope that

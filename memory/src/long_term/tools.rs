@@ -1,4 +1,4 @@
-//! [`FactTools`]: the tools with which a model remembers, recalls and forgets facts.
+//! [`FactTools`]: tools for a model to remember, recall and forget facts.
 
 use std::sync::Arc;
 

@@ -71,8 +71,8 @@ pub(super) fn normalised(mut vector: Vec<f32>, dimensions: usize) -> Option<Vec<
     Some(vector)
 }
 
-/// The vectors in RAM, by scope. The least recently used scopes are removed when there are too
-/// many.
+/// The vectors in RAM, by scope. If they exceed their limit, the least recently used scopes are
+/// removed.
 pub(super) struct VectorCache {
     max_bytes: usize,
     scopes: Mutex<Scopes>,

@@ -1,4 +1,4 @@
-//! The thread of a store, on which its connections live.
+//! The thread of a store's connections.
 //!
 //! Leases are renewed there, so that no work of the caller's runtime delays them. Operations run to
 //! their end there, even if the caller's future is dropped.

@@ -126,7 +126,7 @@ fn has_io_error(error: &tokio_postgres::Error) -> bool {
     let mut source = error.source();
     while let Some(error) = source {
         if let Some(error) = error.downcast_ref::<std::io::Error>() {
-            // Another attempt cannot make an untrusted certificate or a too long value valid.
+            // Another attempt cannot mend an untrusted certificate or an overlong value.
             let kinds = [std::io::ErrorKind::InvalidData, std::io::ErrorKind::InvalidInput];
             return !kinds.contains(&error.kind());
         }

@@ -71,7 +71,7 @@ enum Work {
     Leave,
 }
 
-/// The reason why a connection is no longer served.
+/// The reason why the link stops serving a connection.
 enum End {
     Closed,
     Disconnected,

@@ -17,7 +17,8 @@ const MIN_SERVER: i32 = 130_000;
 /// without a maximum length are found by their hash.
 ///
 /// - `worker` has the open stores. `server` is the start time of the server that holds the store's
-///   advisory lock. If the lock is free, the store is dead, unless another server has started since.
+///   advisory lock. A free lock means that the store is dead, unless the server has restarted or
+///   been replaced since.
 /// - `session`: `worker` and `epoch` identify its owner, `root` is the root session of a
 ///   sub-agent's session, and `parent` is the session that it was forked from. `due` is the time at
 ///   which the log gives it work, 0 if it has work now, and null for sub-agents.
@@ -130,7 +131,7 @@ EXCEPTION WHEN OTHERS THEN
     RAISE WARNING 'searches have no index: %', SQLERRM;
 END $$";
 
-/// Creates the tables, or adds what an older format lacks.
+/// Creates the tables, or adds those that an older format lacks.
 pub(super) async fn migrate(client: &mut Client, schema: &str) -> Result<(), StoreError> {
     check_server(client).await?;
     let tx = client.transaction().await?;

@@ -80,7 +80,7 @@ pub(super) fn create(tx: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Adds what an older format lacks.
+/// Adds the tables and rows that an older format lacks.
 pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), MemoryError> {
     let migrate = || -> Result<(), StoreError> {
         if number(connection, "user_version")? == FORMAT {

@@ -232,7 +232,7 @@ impl<'c> Writer<'c> {
         }
     }
 
-    /// Moves pages to the file if there are many in the write-ahead log.
+    /// Moves pages to the file if the write-ahead log has many.
     fn checkpoint_if_long(&mut self) {
         self.commits += 1;
         if self.commits < COMMITS_PER_COUNT {

@@ -237,7 +237,7 @@ impl User {
         }
     }
 
-    /// Resolves all pending actions. Returns `false` if there were none.
+    /// Resolves all pending actions. Returns `false` if no action was pending.
     async fn decide(&mut self) -> bool {
         let handle = self.handle.clone();
         let pending = self.until(handle.pending()).await.expect("the session is open");

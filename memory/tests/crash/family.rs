@@ -38,7 +38,7 @@ pub(crate) struct Orders {
     pub(crate) seed: u64,
 }
 
-/// The behavior of the user for pending actions.
+/// The reaction of the user to pending actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum User {
     Approves,

@@ -269,7 +269,7 @@ fn reply(messages: &[Arc<Message>]) -> Script {
     })
 }
 
-/// A policy that replaces all messages before the user's last one, on demand and when there are
+/// A policy that replaces all messages before the user's last one, on demand and when they are
 /// many.
 pub(crate) struct Compactor;
 

@@ -24,7 +24,7 @@ use loopwright_memory::{Durability, Postgres};
 use kit::connect;
 use server::Server;
 
-/// C329: the store keeps the contract of session stores, also when another process opens it.
+/// C329: the store keeps the contract of session stores, even when another process opens it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_conforms() {
     let server = Server::start();

@@ -20,7 +20,7 @@ pub(crate) struct Server {
     folder: TempDir,
     port: u16,
     options: String,
-    /// The address on which it listens.
+    /// The address for `listen_addresses`.
     listens_at: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! The patterns of the library: the behavior of each, and its conformance.
+//! The patterns of the library: the behaviour of each, and its conformance.
 
 #![allow(
     clippy::unwrap_used,

@@ -120,8 +120,8 @@ async fn the_best_branch_is_the_answer_and_the_others_are_rolled_back() {
 
 #[tokio::test(start_paused = true)]
 async fn it_conforms() {
-    // A late steer is a separate run, in which all branches have been tried. Whether the suite's
-    // comparison after an abort is sound there is open.
+    // A late steer is a separate run, in which all branches have been tried. It is open whether the
+    // suite's comparison after an abort is sound then.
     let all = scenarios(judge).into_iter();
     let own = scenario("branches", judge).request("Solve it.").request("And this.");
     assert_conforms(pattern, all.chain([own]).collect()).await;

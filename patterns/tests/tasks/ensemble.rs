@@ -52,7 +52,7 @@ fn vote(answer: &str) -> Script {
     Script::text(&json!({ "answer": answer }).to_string())
 }
 
-/// Adds three models, each of which takes ten seconds and uses 100 tokens.
+/// Adds three models. Each takes ten seconds and uses 100 tokens.
 fn with_models(agent: AgentBuilder) -> AgentBuilder {
     [("a", "A"), ("b", "B"), ("c", "A")].into_iter().fold(agent, |agent, (name, answer)| {
         let text = json!({ "answer": answer }).to_string();

@@ -22,7 +22,7 @@ const TOOLS: [&str; 5] = ["look", "send", "pay", "login", "finish"];
 /// The prompt of the user for replies that the length limit cuts off at first.
 const LONG: &str = "Write it all.";
 
-/// A function that returns the value with which a task's models answer a request for one.
+/// A function that returns a model's value for a request that asks for one.
 pub(crate) type ValueFn = fn(&ChatRequest) -> Value;
 
 /// Returns the reply to a request: a value, if the request has a schema; else calls of the tools

@@ -1,4 +1,4 @@
-//! Twelve tasks for comparing agent frameworks, each as a pattern with its tests: its behavior, and
+//! Twelve tasks for comparing agent frameworks, each as a pattern with its tests: its behaviour, and
 //! the same result after a crash or an abort at every append.
 
 #![allow(

@@ -20,7 +20,7 @@ pub struct PgFacts {
 
 impl PgFacts {
     /// Connects to the server, and creates the table for the embedder's number of dimensions unless
-    /// it exists. Must be called within a tokio runtime, on which the connection runs.
+    /// it exists. Must be called within a tokio runtime, which runs the connection.
     ///
     /// # Errors
     ///

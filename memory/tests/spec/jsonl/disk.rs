@@ -32,8 +32,8 @@ pub(super) async fn fill(store: &Jsonl) {
     }
 }
 
-/// C79: a full disk loses nothing: the append fails as a whole, and the log accepts appends when
-/// there is room.
+/// C79: a full disk loses nothing: the append fails as a whole, and the log accepts appends once
+/// the disk has room.
 #[tokio::test]
 async fn a_full_disk_loses_nothing() {
     let (directory, store, file) = store(&[&[remembered("one")]]).await;

@@ -62,7 +62,7 @@ async fn facts_are_distilled_when_configured() {
     assert_eq!(memory.facts(&[ann()], 0, 9).await.unwrap().len(), 1);
 }
 
-/// A pattern that removes its first reply and asks once more.
+/// A pattern that removes its first reply and asks again.
 struct SecondThought;
 
 #[async_trait::async_trait]

@@ -75,7 +75,7 @@ async fn the_same_fact_is_stored_once() {
     assert_eq!(memory.facts(&[ann(), bob(), ann()], 0, 9).await.unwrap(), [repeated, of_bob]);
 }
 
-/// C184: an empty fact, a too long fact and a scope without a name are refused.
+/// C184: an empty fact, an overlong fact and a scope without a name are refused.
 #[tokio::test]
 async fn what_is_no_fact_is_refused() {
     let (_folder, memory) = open();

@@ -27,7 +27,7 @@ const CRAFTED: [&str; 14] = [
     "secret cat of Ann called Minka feline",
 ];
 
-/// C185: no text of another user, whatever SQLite splits it into, is found or hides a fact.
+/// C185: no text of another user is found or hides a fact, however SQLite splits it.
 #[tokio::test]
 async fn texts_of_another_user_neither_enter_an_index_nor_fill_it() {
     let (_folder, memory) = open();
@@ -115,8 +115,8 @@ async fn random_queries_find_facts_of_the_named_scopes_only() {
     assert!(count > 1000, "most queries find something");
 }
 
-/// C185: no arguments of the tools reach facts of another user, and without a principal there are
-/// none.
+/// C185: no arguments of the tools reach facts of another user. Without a principal, no facts are
+/// found.
 #[tokio::test]
 async fn forged_arguments_of_tools_reach_nothing() {
     let (_folder, memory) = open();

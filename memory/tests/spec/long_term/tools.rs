@@ -47,7 +47,7 @@ async fn a_model_remembers_recalls_and_forgets() {
     assert_eq!(memory.facts(&[ann(), bob()], 0, 9).await.unwrap().len(), 1);
 }
 
-/// C189: the host decides which tools need an approval, and whether there are shared facts.
+/// C189: the host decides which tools need an approval, and whether facts are shared.
 #[tokio::test]
 async fn approvals_and_shared_facts_are_up_to_the_host() {
     let (_folder, memory) = open();
@@ -76,7 +76,7 @@ async fn approvals_and_shared_facts_are_up_to_the_host() {
     assert_eq!(memory.facts(&[scope], 0, 9).await.unwrap()[0].session.as_deref(), Some("s"));
 }
 
-/// C189: a too long fact is refused with advice, and the run continues.
+/// C189: an overlong fact is refused with advice, and the run continues.
 #[tokio::test]
 async fn a_fact_that_is_too_long_is_refused() {
     let (_folder, memory) = open();

@@ -21,7 +21,7 @@ const FILES: usize = 40;
 const FIRST: &str = "Make the tests pass. This is the first request, and it stays word for word.";
 
 /// A model that counts tokens in its own way. It reads and edits files, and refuses malformed and
-/// too large requests.
+/// oversized requests.
 #[derive(Clone)]
 struct Worker {
     info: ModelInfo,
