@@ -131,7 +131,7 @@ EXCEPTION WHEN OTHERS THEN
     RAISE WARNING 'searches have no index: %', SQLERRM;
 END $$";
 
-/// Creates the tables, or adds those that an older format lacks.
+/// Creates the tables, or adds any that an older format lacks.
 pub(super) async fn migrate(client: &mut Client, schema: &str) -> Result<(), StoreError> {
     check_server(client).await?;
     let tx = client.transaction().await?;

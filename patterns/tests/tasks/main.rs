@@ -1,5 +1,5 @@
-//! Twelve tasks for comparing agent frameworks, each as a pattern with its tests: its behaviour, and
-//! the same result after a crash or an abort at every append.
+//! Twelve tasks for comparing agent frameworks, each as a pattern with its tests: its behaviour,
+//! and the same result after a crash or an abort at every append.
 
 #![allow(
     clippy::unwrap_used,
