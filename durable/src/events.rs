@@ -21,8 +21,8 @@ const OWNER_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The numbered events of a session, for as long as it exists.
 ///
-/// They come from the session itself if it is open here, or from another worker that has it open
-/// and an address. Otherwise they come from the log, which lacks deltas and progress. When the
+/// They come from the session itself if it is open here, or from the worker that has it open, if
+/// that has an address. Otherwise they come from the log, without deltas and progress. When the
 /// session moves to another worker, the events continue there without a gap. A reply that was
 /// streaming then either ends with
 /// [`Update::Withdrawn`](loopwright_core::event::Update::Withdrawn), or starts over with
@@ -34,7 +34,7 @@ pub struct ClusterEvents {
     after: u64,
     ready: VecDeque<Arc<Envelope>>,
     source: Source,
-    /// `true` once the session has had entries: without any, it is deleted.
+    /// `true` once the session has had entries. A session without any was then deleted.
     exists: bool,
     next_look: Instant,
 }
